@@ -60,7 +60,7 @@ generate-check: $(GENERATORS) ## Prove that the generated code in the tree is up
 
 # Tests beside the code make the generated pages; without the flag they compare, in every `make test`.
 DOCUMENTS := -count 1 -run '^TestReference|^TestDocument(Shows|Matches)|^TestOperatingGuide'
-DOCUMENTED := ./invariants ./cli ./controller/config ./controller/cmdline ./controller/domain/node ./controller/domain/explain/rules ./controller/domain/plan ./controller/domain/operation \
+DOCUMENTED := ./invariants ./cli ./controller/config ./controller/cmdline ./controller/domain/fleet ./controller/domain/node ./controller/domain/explain/rules ./controller/domain/plan ./controller/domain/operation \
 	./controller/domain/workflow ./agent/config ./agent/cmdline ./agent/provider/maas ./imagebuild/cmdline ./internal/erasure ./internal/obs/metrics ./internal/obs/traces ./lab/alerts
 
 .PHONY: docs

@@ -15,7 +15,8 @@ const filterHelp = `
 
 Filter terms, all of which must hold, are joined by commas: key=value, key!=value, key in (a, b),
 key not in (a, b). Keys: phase, state, node_state, provider, site, region, rack, group, location,
-serial, cluster, machine_id, image, labels.KEY, conditions.TYPE. A value may end in *; quotes keep a
+serial, cluster, machine_id, image, labels.KEY, conditions.TYPE (true, false, unknown) and
+attention_reason (NOT_OBSERVED). A value may end in *; quotes keep a
 comma.`
 
 // listFlags are those of `ingot list`.

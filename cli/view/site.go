@@ -35,6 +35,9 @@ func (s Style) Site(site *pb.Site, now time.Time) string {
 	}
 	f.Add("Applied", applied)
 	f.Add("AppliedAge", Age(site.GetAppliedAt(), now))
+	if site.GetSilentSince() != nil {
+		f.Add("Silent", s.Bad("yes, heard last "+timeAgo(site.GetSilentSince(), now)))
+	}
 	if len(site.GetSegments()) == 0 {
 		return f.String()
 	}

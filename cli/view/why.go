@@ -55,24 +55,6 @@ func (s Style) Explained(all []*pb.ExplainedMachine, now time.Time) string {
 	return b.String()
 }
 
-// SharedCauses lists the causes that many machines share, an entry for each.
-func (s Style) SharedCauses(all []*pb.SharedCause, now time.Time) string {
-	var b strings.Builder
-	for _, c := range all {
-		b.WriteString(s.Bad(Clean(c.GetText())) + "\n")
-		f := &Fields{}
-		f.Add("  Reason", c.GetReason())
-		f.Add("  WaitsOn", Clean(c.GetWaitsFor()))
-		f.Add("  Since", timeAgo(c.GetSince(), now))
-		b.WriteString(f.String())
-		for _, a := range c.GetActions() {
-			b.WriteString("    " + s.Bold(Clean(a.GetCommand())) + "\n")
-		}
-		b.WriteString("\n")
-	}
-	return b.String()
-}
-
 func (s Style) explainFields(e *pb.ExplainMachineResponse, now time.Time) *Fields {
 	f := &Fields{}
 	f.Add("Machine", e.GetMachineId())

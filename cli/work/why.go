@@ -3,11 +3,13 @@ package work
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 func (a commands) whyCmd() *cobra.Command {
@@ -80,7 +82,7 @@ func (a commands) whyMany(cmd *cobra.Command, svc *command.Services, filter stri
 		names[i] = m.GetExplanation().GetMachineId()
 	}
 	if err := a.Print(&pb.ExplainMachinesResponse{Machines: all, SharedCauses: shared},
-		func() string { return a.Style().SharedCauses(shared, a.Now()) + a.Style().Explained(all, a.Now()) },
+		func() string { return sharedCauses(a.Style(), shared, a.Now()) + a.Style().Explained(all, a.Now()) },
 		names...); err != nil {
 		return err
 	}
@@ -91,6 +93,24 @@ func (a commands) whyMany(cmd *cobra.Command, svc *command.Services, filter stri
 		return &command.ExitError{Code: command.ExitRefused}
 	}
 	return nil
+}
+
+// sharedCauses lists the causes that many machines share, an entry for each.
+func sharedCauses(style view.Style, all []*pb.SharedCause, now time.Time) string {
+	var b strings.Builder
+	for _, c := range all {
+		b.WriteString(style.Bad(view.Clean(c.GetText())) + "\n")
+		f := &view.Fields{}
+		f.Add("  Reason", c.GetReason())
+		f.Add("  WaitsOn", view.Clean(c.GetWaitsFor()))
+		f.Add("  Since", view.Age(c.GetSince(), now))
+		b.WriteString(f.String())
+		for _, a := range c.GetActions() {
+			b.WriteString("    " + style.Bold(view.Clean(a.GetCommand())) + "\n")
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
 }
 
 // explainRequest asks for an operation, or for a machine.

@@ -10,6 +10,43 @@ import (
 	"time"
 )
 
+const ageFaults = `-- name: AgeFaults :exec
+UPDATE machine_conditions
+SET known = false, observed_at = coalesce((SELECT x.last_heartbeat_at FROM agent_sessions x WHERE x.agent_id = $1), $2::timestamptz),
+    observed_by = $1::text,
+    last_known = jsonb_build_object('status', status, 'reason', reason, 'message', message, 'last_transition', last_transition)
+WHERE machine_id = $3 AND type = ANY($4::text[]) AND known
+`
+
+type AgeFaultsParams struct {
+	AgentID   string
+	Now       time.Time
+	MachineID string
+	Types     []string
+}
+
+// The faults that a silent agent has reported of its machine keep their value, and are not known.
+func (q *Queries) AgeFaults(ctx context.Context, arg AgeFaultsParams) error {
+	_, err := q.db.Exec(ctx, ageFaults,
+		arg.AgentID,
+		arg.Now,
+		arg.MachineID,
+		arg.Types,
+	)
+	return err
+}
+
+const anythingUnknown = `-- name: AnythingUnknown :one
+SELECT EXISTS (SELECT 1 FROM machine_conditions WHERE NOT known AND NOT status)
+`
+
+func (q *Queries) AnythingUnknown(ctx context.Context) (bool, error) {
+	row := q.db.QueryRow(ctx, anythingUnknown)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const assignmentsOfSite = `-- name: AssignmentsOfSite :many
 SELECT b.machine_id, b.mode, coalesce(b.operation_id, '')::text AS operation_id, b.token,
        coalesce((SELECT array_agg(mm.mac::text ORDER BY mm.mac) FROM machine_macs mm WHERE mm.machine_id = b.machine_id), '{}')::text[] AS macs,
@@ -57,6 +94,23 @@ func (q *Queries) AssignmentsOfSite(ctx context.Context, site string) ([]Assignm
 		return nil, err
 	}
 	return items, nil
+}
+
+const beginSiteSilence = `-- name: BeginSiteSilence :execrows
+UPDATE sites SET silent_since = $1::timestamptz WHERE site = $2 AND silent_since IS NULL
+`
+
+type BeginSiteSilenceParams struct {
+	HeardAt time.Time
+	Site    string
+}
+
+func (q *Queries) BeginSiteSilence(ctx context.Context, arg BeginSiteSilenceParams) (int64, error) {
+	result, err := q.db.Exec(ctx, beginSiteSilence, arg.HeardAt, arg.Site)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const bootOf = `-- name: BootOf :one
@@ -162,6 +216,52 @@ func (q *Queries) BumpSite(ctx context.Context, site string) (int64, error) {
 	return revision, err
 }
 
+const confirmConditions = `-- name: ConfirmConditions :exec
+UPDATE machine_conditions c
+SET known = true, observed_at = NULL, observed_by = '', last_known = NULL, status = o.status,
+    reason = c.last_known ->> 'reason', message = c.last_known ->> 'message',
+    last_transition = (c.last_known ->> 'last_transition')::timestamptz
+FROM (SELECT unnest($2::text[]) AS machine_id, unnest($3::text[]) AS type, unnest($4::boolean[]) AS status) o
+WHERE c.machine_id = ANY($1::text[]) AND c.machine_id = o.machine_id AND c.type = o.type AND NOT c.known
+  AND (c.last_known ->> 'status')::boolean = o.status
+`
+
+type ConfirmConditionsParams struct {
+	MachineIds  []string
+	ObservedIds []string
+	Types       []string
+	Statuses    []bool
+}
+
+// As RestoreConditions, of those that an observation reports again.
+func (q *Queries) ConfirmConditions(ctx context.Context, arg ConfirmConditionsParams) error {
+	_, err := q.db.Exec(ctx, confirmConditions,
+		arg.MachineIds,
+		arg.ObservedIds,
+		arg.Types,
+		arg.Statuses,
+	)
+	return err
+}
+
+const confirmPower = `-- name: ConfirmPower :exec
+UPDATE machines m SET power_state = o.power_state, last_power_state = ''
+FROM (SELECT unnest($2::text[]) AS machine_id, unnest($3::text[]) AS power_state) o
+WHERE m.machine_id = ANY($1::text[]) AND m.machine_id = o.machine_id AND m.last_power_state = o.power_state
+  AND m.last_power_state <> ''
+`
+
+type ConfirmPowerParams struct {
+	MachineIds  []string
+	ObservedIds []string
+	PowerStates []string
+}
+
+func (q *Queries) ConfirmPower(ctx context.Context, arg ConfirmPowerParams) error {
+	_, err := q.db.Exec(ctx, confirmPower, arg.MachineIds, arg.ObservedIds, arg.PowerStates)
+	return err
+}
+
 const dropLeases = `-- name: DropLeases :exec
 DELETE FROM site_leases WHERE site = $1
 `
@@ -177,6 +277,27 @@ DELETE FROM phone_homes WHERE operation_id = $1
 
 func (q *Queries) DropPhoneHome(ctx context.Context, operationID string) (int64, error) {
 	result, err := q.db.Exec(ctx, dropPhoneHome, operationID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const emptySiteOutbox = `-- name: EmptySiteOutbox :exec
+DELETE FROM webhook_sites
+`
+
+func (q *Queries) EmptySiteOutbox(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, emptySiteOutbox)
+	return err
+}
+
+const endSiteSilence = `-- name: EndSiteSilence :execrows
+UPDATE sites SET silent_since = NULL WHERE site = $1 AND silent_since IS NOT NULL
+`
+
+func (q *Queries) EndSiteSilence(ctx context.Context, site string) (int64, error) {
+	result, err := q.db.Exec(ctx, endSiteSilence, site)
 	if err != nil {
 		return 0, err
 	}
@@ -448,6 +569,128 @@ func (q *Queries) LockAssignment(ctx context.Context, machineID string) (BootAss
 	return i, err
 }
 
+const lockConfirmed = `-- name: LockConfirmed :many
+SELECT m.machine_id FROM machines m
+WHERE m.machine_id IN (
+    SELECT c.machine_id
+    FROM (SELECT unnest($1::text[]) AS machine_id, unnest($2::text[]) AS type, unnest($3::boolean[]) AS status) o
+    JOIN machine_conditions c ON c.machine_id = o.machine_id AND c.type = o.type AND NOT c.known
+    WHERE (c.last_known ->> 'status')::boolean = o.status)
+  AND m.site = $4
+ORDER BY m.machine_id FOR UPDATE OF m
+`
+
+type LockConfirmedParams struct {
+	MachineIds []string
+	Types      []string
+	Statuses   []bool
+	Site       string
+}
+
+// The machines of which an observation reports again what was known before the silence. Observations are arrays in one order.
+func (q *Queries) LockConfirmed(ctx context.Context, arg LockConfirmedParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, lockConfirmed,
+		arg.MachineIds,
+		arg.Types,
+		arg.Statuses,
+		arg.Site,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var machine_id string
+		if err := rows.Scan(&machine_id); err != nil {
+			return nil, err
+		}
+		items = append(items, machine_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lockUnprobed = `-- name: LockUnprobed :many
+SELECT m.machine_id FROM machines m
+WHERE m.site = $1 AND NOT m.agentless AND EXISTS (
+    SELECT 1 FROM machine_conditions c WHERE c.machine_id = m.machine_id AND NOT c.known AND c.type = ANY($2::text[]))
+ORDER BY m.machine_id FOR UPDATE OF m
+`
+
+type LockUnprobedParams struct {
+	Site    string
+	Reached []string
+}
+
+// The machines of a site that nothing probes, and of which a condition is unknown that the session of the site's agent attests.
+func (q *Queries) LockUnprobed(ctx context.Context, arg LockUnprobedParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, lockUnprobed, arg.Site, arg.Reached)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var machine_id string
+		if err := rows.Scan(&machine_id); err != nil {
+			return nil, err
+		}
+		items = append(items, machine_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lockUnwitnessed = `-- name: LockUnwitnessed :many
+SELECT m.machine_id FROM machines m
+WHERE m.site = $1 AND m.deleted_at IS NULL
+  AND NOT EXISTS (SELECT 1 FROM agent_sessions x
+                  WHERE x.agent_id = m.agent_id AND x.ended_at IS NULL AND x.last_heartbeat_at >= $2)
+  AND (m.power_state IN ('on', 'off') OR EXISTS (
+      SELECT 1 FROM machine_conditions c
+      WHERE c.machine_id = m.machine_id AND c.known
+        AND (c.type = ANY($3::text[]) OR c.type = ANY($4::text[]) AND (m.agent_id IS NULL OR m.agentless))))
+ORDER BY m.machine_id FOR UPDATE OF m
+`
+
+type LockUnwitnessedParams struct {
+	Site         string
+	SilentBefore time.Time
+	Aging        []string
+	Reached      []string
+}
+
+// The machines of a site that no agent of their own observes now, as far as a condition or the power state of theirs is not unknown yet.
+func (q *Queries) LockUnwitnessed(ctx context.Context, arg LockUnwitnessedParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, lockUnwitnessed,
+		arg.Site,
+		arg.SilentBefore,
+		arg.Aging,
+		arg.Reached,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var machine_id string
+		if err := rows.Scan(&machine_id); err != nil {
+			return nil, err
+		}
+		items = append(items, machine_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const machineOfTPMKey = `-- name: MachineOfTPMKey :one
 SELECT machine_id FROM machines WHERE tpm_key_digest = $1
 `
@@ -529,6 +772,105 @@ func (q *Queries) MachinesOfSite(ctx context.Context, site string) ([]MachinesOf
 		return nil, err
 	}
 	return items, nil
+}
+
+const machinesOfSiteAfter = `-- name: MachinesOfSiteAfter :many
+SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip, last_power_state FROM machines WHERE site = $1 AND deleted_at IS NULL AND machine_id > $2 ORDER BY machine_id LIMIT $3
+`
+
+type MachinesOfSiteAfterParams struct {
+	Site     string
+	AfterID  string
+	PageSize int32
+}
+
+func (q *Queries) MachinesOfSiteAfter(ctx context.Context, arg MachinesOfSiteAfterParams) ([]Machine, error) {
+	rows, err := q.db.Query(ctx, machinesOfSiteAfter, arg.Site, arg.AfterID, arg.PageSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Machine
+	for rows.Next() {
+		var i Machine
+		if err := rows.Scan(
+			&i.MachineID,
+			&i.ExternalID,
+			&i.Labels,
+			&i.Spec,
+			&i.Provider,
+			&i.Site,
+			&i.Region,
+			&i.Phase,
+			&i.NodeState,
+			&i.NodeStateChangedAt,
+			&i.CurrentOperationID,
+			&i.UnresolvedCommandID,
+			&i.AgentID,
+			&i.BootID,
+			&i.Simulated,
+			&i.OsImageDigest,
+			&i.ConfigGeneration,
+			&i.Version,
+			&i.ChangeXid,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.DeletedAt,
+			&i.PowerState,
+			&i.PowerStateAt,
+			&i.BootMode,
+			&i.InstallAttempts,
+			&i.LastInstallError,
+			&i.PlanID,
+			&i.FailedPlanID,
+			&i.Retiring,
+			&i.FirstProvisionedAt,
+			&i.ActiveWorkflowID,
+			&i.QuarantinedFrom,
+			&i.QuarantineReason,
+			&i.FailedNodePlan,
+			&i.AcceptedDrift,
+			&i.RegisteredByRequest,
+			&i.TpmKeyDigest,
+			&i.TpmKeyTrust,
+			&i.TpmKeyAt,
+			&i.IdentityLevel,
+			&i.Agentless,
+			&i.ProbeIp,
+			&i.LastPowerState,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const muteMachineEvents = `-- name: MuteMachineEvents :exec
+SELECT set_config('ingot.site_event', 'on', true)
+`
+
+// Until the transaction ends, changes of machines add no events for webhooks: the site has an event of its own.
+func (q *Queries) MuteMachineEvents(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, muteMachineEvents)
+	return err
+}
+
+const noteSite = `-- name: NoteSite :exec
+INSERT INTO webhook_sites (site, kind) SELECT $1, $2 WHERE EXISTS (SELECT 1 FROM webhooks WHERE state = 'active')
+`
+
+type NoteSiteParams struct {
+	Site string
+	Kind string
+}
+
+func (q *Queries) NoteSite(ctx context.Context, arg NoteSiteParams) error {
+	_, err := q.db.Exec(ctx, noteSite, arg.Site, arg.Kind)
+	return err
 }
 
 const operationOfSite = `-- name: OperationOfSite :one
@@ -740,6 +1082,24 @@ func (q *Queries) RequiredIdentity(ctx context.Context, machineID string) (Requi
 	var i RequiredIdentityRow
 	err := row.Scan(&i.BySite, &i.ByGroup)
 	return i, err
+}
+
+const restoreConditions = `-- name: RestoreConditions :exec
+UPDATE machine_conditions c
+SET known = true, observed_at = NULL, observed_by = '', last_known = NULL, status = (c.last_known ->> 'status')::boolean,
+    reason = c.last_known ->> 'reason', message = c.last_known ->> 'message',
+    last_transition = (c.last_known ->> 'last_transition')::timestamptz
+WHERE c.machine_id = ANY($1::text[]) AND c.type = ANY($2::text[]) AND NOT c.known
+`
+
+type RestoreConditionsParams struct {
+	MachineIds []string
+	Types      []string
+}
+
+func (q *Queries) RestoreConditions(ctx context.Context, arg RestoreConditionsParams) error {
+	_, err := q.db.Exec(ctx, restoreConditions, arg.MachineIds, arg.Types)
+	return err
 }
 
 const revokeHostCerts = `-- name: RevokeHostCerts :many
@@ -1016,6 +1376,87 @@ func (q *Queries) SetProbeAddress(ctx context.Context, arg SetProbeAddressParams
 	return err
 }
 
+const silenceConditions = `-- name: SilenceConditions :exec
+UPDATE machine_conditions c
+SET known = false, observed_at = $1::timestamptz, observed_by = $2::text,
+    last_known = jsonb_build_object('status', c.status, 'reason', c.reason, 'message', c.message, 'last_transition', c.last_transition),
+    status = c.status AND c.type = ANY($3::text[]),
+    reason = CASE WHEN c.type = ANY($3::text[]) THEN c.reason ELSE $4::text END,
+    message = CASE WHEN c.type = ANY($3::text[]) THEN c.message ELSE $5::text END,
+    last_transition = CASE WHEN c.status AND NOT c.type = ANY($3::text[]) THEN $6 ELSE c.last_transition END
+FROM machines m
+WHERE m.machine_id = ANY($7::text[]) AND c.machine_id = m.machine_id AND c.known
+  AND (c.type = ANY($8::text[]) OR c.type = ANY($9::text[]) AND (m.agent_id IS NULL OR m.agentless))
+`
+
+type SilenceConditionsParams struct {
+	HeardAt    time.Time
+	ObservedBy string
+	Faults     []string
+	Reason     string
+	Message    string
+	Now        time.Time
+	MachineIds []string
+	Aging      []string
+	Reached    []string
+}
+
+// The conditions of aging become unknown; of those in faults only known changes. Those of reached do so on machines without an agent of
+// their own: any other machine's agent is their witness.
+func (q *Queries) SilenceConditions(ctx context.Context, arg SilenceConditionsParams) error {
+	_, err := q.db.Exec(ctx, silenceConditions,
+		arg.HeardAt,
+		arg.ObservedBy,
+		arg.Faults,
+		arg.Reason,
+		arg.Message,
+		arg.Now,
+		arg.MachineIds,
+		arg.Aging,
+		arg.Reached,
+	)
+	return err
+}
+
+const silencePower = `-- name: SilencePower :exec
+UPDATE machines SET last_power_state = power_state, power_state = 'unknown'
+WHERE machine_id = ANY($1::text[]) AND power_state IN ('on', 'off')
+`
+
+func (q *Queries) SilencePower(ctx context.Context, machineIds []string) error {
+	_, err := q.db.Exec(ctx, silencePower, machineIds)
+	return err
+}
+
+const silentSites = `-- name: SilentSites :many
+SELECT site, silent_since FROM sites WHERE silent_since IS NOT NULL ORDER BY site
+`
+
+type SilentSitesRow struct {
+	Site        string
+	SilentSince *time.Time
+}
+
+func (q *Queries) SilentSites(ctx context.Context) ([]SilentSitesRow, error) {
+	rows, err := q.db.Query(ctx, silentSites)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SilentSitesRow
+	for rows.Next() {
+		var i SilentSitesRow
+		if err := rows.Scan(&i.Site, &i.SilentSince); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const siteApplied = `-- name: SiteApplied :execrows
 UPDATE sites SET applied_revision = $1, applied_at = $2, agent_id = $3, boot_addresses = $4
 WHERE site = $5 AND (applied_revision <> $1 OR agent_id IS DISTINCT FROM $3
@@ -1092,4 +1533,124 @@ func (q *Queries) SiteRow(ctx context.Context, site string) (Site, error) {
 		&i.SilentSince,
 	)
 	return i, err
+}
+
+const sitesToJudge = `-- name: SitesToJudge :many
+
+SELECT s.site, h.silent::boolean AS silent, h.heard_at::timestamptz AS heard_at, h.observed_by::text AS observed_by
+FROM sites s
+CROSS JOIN LATERAL (
+    SELECT bool_and(coalesce(x.ended_at, 'infinity') < $1::timestamptz OR x.last_heartbeat_at < $2::timestamptz) AS silent,
+           bool_or(x.ended_at IS NULL AND x.last_heartbeat_at >= $3::timestamptz) AS heard,
+           max(x.last_heartbeat_at) AS heard_at,
+           (array_agg(x.agent_id ORDER BY x.last_heartbeat_at DESC))[1] AS observed_by
+    FROM agents a JOIN agent_sessions x ON x.agent_id = a.agent_id
+    WHERE a.role = 'site' AND a.site = s.site) h
+WHERE CASE WHEN s.silent_since IS NULL THEN h.silent ELSE h.heard END
+`
+
+type SitesToJudgeParams struct {
+	EndedBefore  time.Time
+	SilentBefore time.Time
+	HeardSince   time.Time
+}
+
+type SitesToJudgeRow struct {
+	Site       string
+	Silent     bool
+	HeardAt    time.Time
+	ObservedBy string
+}
+
+// Sites whose agents are silent, and the conditions that only those agents observe.
+// Sites whose silence has begun or has ended, and is not stored yet. An agent counts as silent some time after its session has ended,
+// and when it has missed its heartbeats. observed_by is the agent that was heard last.
+func (q *Queries) SitesToJudge(ctx context.Context, arg SitesToJudgeParams) ([]SitesToJudgeRow, error) {
+	rows, err := q.db.Query(ctx, sitesToJudge, arg.EndedBefore, arg.SilentBefore, arg.HeardSince)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SitesToJudgeRow
+	for rows.Next() {
+		var i SitesToJudgeRow
+		if err := rows.Scan(
+			&i.Site,
+			&i.Silent,
+			&i.HeardAt,
+			&i.ObservedBy,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const takeSiteChanges = `-- name: TakeSiteChanges :many
+DELETE FROM webhook_sites
+WHERE change_id IN (SELECT o.change_id FROM webhook_sites o ORDER BY o.change_id LIMIT $1 FOR UPDATE SKIP LOCKED)
+RETURNING change_id, site, kind, ts
+`
+
+func (q *Queries) TakeSiteChanges(ctx context.Context, pageSize int32) ([]WebhookSite, error) {
+	rows, err := q.db.Query(ctx, takeSiteChanges, pageSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WebhookSite
+	for rows.Next() {
+		var i WebhookSite
+		if err := rows.Scan(
+			&i.ChangeID,
+			&i.Site,
+			&i.Kind,
+			&i.Ts,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const witnessesOfSites = `-- name: WitnessesOfSites :many
+SELECT DISTINCT ON (a.site) a.site, a.agent_id, x.last_heartbeat_at
+FROM agents a JOIN agent_sessions x ON x.agent_id = a.agent_id
+WHERE a.role = 'site' AND a.site = ANY($1::text[])
+ORDER BY a.site, x.last_heartbeat_at DESC
+`
+
+type WitnessesOfSitesRow struct {
+	Site            string
+	AgentID         string
+	LastHeartbeatAt time.Time
+}
+
+// Of each site the agent that was heard last, and when.
+func (q *Queries) WitnessesOfSites(ctx context.Context, sites []string) ([]WitnessesOfSitesRow, error) {
+	rows, err := q.db.Query(ctx, witnessesOfSites, sites)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WitnessesOfSitesRow
+	for rows.Next() {
+		var i WitnessesOfSitesRow
+		if err := rows.Scan(&i.Site, &i.AgentID, &i.LastHeartbeatAt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

@@ -2960,8 +2960,13 @@ export interface components {
             /** @description Name of the step. */
             step?: string;
         };
-        /** @description Condition is one observed or derived boolean. */
+        /** @description Condition is one observed or derived boolean. While its witness is silent it is unknown: neither true nor false. */
         "baremetal.v1.Condition": {
+            /**
+             * @description False while the witness is silent: the condition may have changed since observed_at. Reachable and BMCReachable have
+             *     status false then; a fault keeps the status that was reported last.
+             */
+            known?: boolean;
             /**
              * Format: date-time
              * @description When status changed last.
@@ -2969,6 +2974,13 @@ export interface components {
             last_transition?: string;
             /** @description The same in words. */
             message?: string;
+            /**
+             * Format: date-time
+             * @description When it was observed last. Unset for conditions that are the controller's own record, which do not age.
+             */
+            observed_at?: string;
+            /** @description The agent that observes it. Unset for the controller's own record, and where no agent of the site has ever connected. */
+            observed_by?: string;
             /** @description Name of a Reason, or a word that says what it was read from. */
             reason?: string;
             /** @description True when it holds. */
@@ -3263,6 +3275,11 @@ export interface components {
             /** @description Where the next page begins. Empty on the last page. */
             next_page_token?: string;
             /**
+             * @description Causes that many machines share, on the first page. Machines that need somebody for such a cause alone are counted here,
+             *     and are no entries of machines, unless the filter names machine_id, attention_reason or conditions.Reachable.
+             */
+            shared_causes?: components["schemas"]["baremetal.v1.SharedCause"][];
+            /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms.
              */
@@ -3338,6 +3355,8 @@ export interface components {
              * @description Operations under way.
              */
             running_operations?: number;
+            /** @description Why many machines need somebody, an entry for each cause that they share. */
+            shared_causes?: components["schemas"]["baremetal.v1.SharedCause"][];
             /**
              * Format: int32
              * @description Machines in all.
@@ -4323,7 +4342,7 @@ export interface components {
             attention_message?: string;
             /**
              * @description Why effective_state is ATTENTION: a name of Reason; empty in every other state. NOT_PROVISIONED, NODE_OFFLINE,
-             *     NODE_NOT_VERIFIED, NODE_NOT_ACTIVE and MACHINE_UNREACHABLE name what a machine in phase READY lacks;
+             *     NODE_NOT_VERIFIED, NODE_NOT_ACTIVE, NOT_OBSERVED and MACHINE_UNREACHABLE name what a machine in phase READY lacks;
              *     MACHINE_QUARANTINED, INSTALL_ATTEMPTS_EXHAUSTED, COMMAND_UNRESOLVED and the reasons of NeedsIntervention what happened.
              */
             attention_reason?: string;
@@ -4959,7 +4978,7 @@ export interface components {
          * @description Why a call was refused. Switch on it, never on a message. New ones may come; none goes away.
          * @enum {string}
          */
-        "baremetal.v1.Reason": "MACHINE_NOT_FOUND" | "OPERATION_NOT_FOUND" | "PLAN_NOT_FOUND" | "AGENT_NOT_FOUND" | "COMMAND_NOT_FOUND" | "TOKEN_NOT_FOUND" | "INVENTORY_NOT_FOUND" | "IMAGE_NOT_FOUND" | "SITE_NOT_FOUND" | "CREDENTIALS_NOT_FOUND" | "BLOB_NOT_FOUND" | "WORKFLOW_NOT_FOUND" | "WEBHOOK_NOT_FOUND" | "DELIVERY_NOT_FOUND" | "DISCOVERY_NOT_FOUND" | "INVALID_FIELD" | "REQUEST_ID_REQUIRED" | "INVALID_FILTER" | "INVALID_PAGE_TOKEN" | "INVALID_CURSOR" | "UNKNOWN_STEP_KIND" | "DUPLICATE_STEP_NAME" | "FILTER_NOT_ALLOWED_WITH_CURSOR" | "UNKNOWN_RUN_TYPE" | "MESSAGE_TOO_LARGE" | "REQUEST_ID_REUSED" | "MAC_ADDRESS_IN_USE" | "EXTERNAL_ID_IN_USE" | "PLAN_IMMUTABLE" | "IMAGE_EXISTS" | "WRONG_PHASE" | "MACHINE_BUSY" | "OPERATION_FINISHED" | "COMMAND_UNRESOLVED" | "MACHINE_BLOCKED" | "MACHINE_QUARANTINED" | "REGION_PROVIDER_MISMATCH" | "EXTERNAL_ID_IMMUTABLE" | "HARDWARE_MISMATCH" | "CURSOR_EXPIRED" | "VERSION_CONFLICT" | "MACHINE_DELETED" | "NOTHING_TO_SETTLE" | "TOKEN_NOT_REVOCABLE" | "CERTIFICATE_STILL_VALID" | "REENROLL_REFUSED" | "MACHINE_HAS_NO_IMAGE" | "FLEET_FROZEN" | "IMAGE_IN_USE" | "CREDENTIALS_IN_USE" | "BEARER_MISSING" | "BEARER_INVALID" | "SCOPE_TOO_SMALL" | "BOOTSTRAP_TOKEN_INVALID" | "CERTIFICATE_UNKNOWN" | "CERTIFICATE_REVOKED" | "CERTIFICATE_REQUIRED" | "DATABASE_UNAVAILABLE" | "CONTROLLER_DRAINING" | "SESSION_SUPERSEDED" | "SLOW_READER" | "RATE_LIMITED" | "INTERNAL" | "CONTROLLER_LEASE_LOST" | "SESSION_UNKNOWN" | "IMAGE_STORE_FULL" | "OPERATION_TYPE_NOT_WIRED" | "STEP_KIND_NOT_WIRED" | "NODE_LIFECYCLE_NOT_WIRED" | "WORKFLOWS_NOT_WIRED" | "IMAGE_CATALOGUE_NOT_WIRED" | "WEBHOOKS_NOT_WIRED" | "SITE_SERVICES_NOT_WIRED" | "EXPLAIN_NOT_WIRED" | "TIMELINE_NOT_WIRED" | "NETWORK_RECONFIG_NOT_WIRED" | "STAGE_NOT_WIRED" | "EXECUTION_FAILED" | "OUTCOME_UNKNOWN" | "EVIDENCE_MISSING" | "AGENT_UNAVAILABLE" | "CAPABILITY_MISSING" | "AGENT_LOCKED" | "REPAVE_NOT_WIRED" | "NETBOOT_UNSUPPORTED" | "CONFIG_ROLLED_BACK" | "COMMAND_EXPIRED" | "GRANT_REFUSED" | "AGENT_MEMORY_LOST" | "AGENT_STATE_ROLLED_BACK" | "CLONE_DETECTED" | "STEP_TIMEOUT" | "CANCELED_BY_REQUEST" | "EXECUTOR_PANICKED" | "AGENT_STORAGE_FULL" | "BMC_AUTH_FAILED" | "DISK_RULE_NO_UNIQUE_MATCH" | "ENROLMENT_CONTESTED" | "SETTLED_BY_OPERATOR" | "IMAGE_DIGEST_MISMATCH" | "IMAGE_TOO_LARGE" | "IMAGE_UNAVAILABLE" | "IMAGE_UNSUPPORTED" | "DISK_WRITE_ERROR" | "BMC_UNREACHABLE" | "BMC_NO_EFFECT" | "INSTALLER_SILENT" | "NO_BOOT_PATH" | "INSTALLER_MISSING" | "SITE_AGENT_SILENT" | "CONFIG_DRIFT" | "ERASE_UNSUPPORTED" | "STAGE_CHECK_FAILED" | "INSTALL_ATTEMPTS_EXHAUSTED" | "NODE_TRANSITION_ILLEGAL" | "NODE_GUARD_FAILED" | "REPORT_REFUSED" | "NODE_IDENTITY_DELETED" | "WORKFLOW_ACTION_ILLEGAL" | "WORKFLOW_ACTIVE" | "WEBHOOK_URL_REFUSED" | "HISTORY_OUT_OF_RANGE" | "SCRIPT_NOT_FOUND" | "SCRIPT_EXISTS" | "SCRIPT_IN_USE" | "SCRIPT_DIGEST_MISMATCH" | "SSH_NOT_CONFIGURED" | "SSH_HOST_KEY_UNKNOWN" | "SSH_HOST_KEY_MISMATCH" | "SSH_AUTH_FAILED" | "SSH_UNREACHABLE" | "WEBHOOK_EXISTS" | "ROUTE_NOT_FOUND" | "METHOD_NOT_ALLOWED" | "MEDIA_TYPE_UNSUPPORTED" | "MAAS_UNREACHABLE" | "MAAS_AUTH_FAILED" | "MAAS_REFUSED" | "MAAS_MACHINE_GONE" | "MAAS_MACHINE_AMBIGUOUS" | "MAAS_FAILED" | "MAAS_STATUS_CONFLICT" | "CLUSTER_NOT_FOUND" | "CLUSTER_IN_USE" | "CLUSTER_NOT_CONFIGURED" | "CLUSTER_UNREACHABLE" | "CLUSTER_ACCESS_DENIED" | "CLUSTER_OTHER_MEMBER" | "CLUSTER_NODE_MISMATCH" | "CLUSTER_NODE_NOT_READY" | "DRAIN_BLOCKED" | "KUBEADM_FAILED" | "NODE_NOT_IN_CLUSTER" | "BUDGET_NOT_FOUND" | "BUDGET_SLOT_NOT_FOUND" | "BUDGET_SLOT_IN_USE" | "BUDGET_REQUIRED" | "ADMISSION_PACED" | "ROLLOUT_NOT_FOUND" | "ROLLOUT_CHANGED" | "ROLLOUT_EMPTY" | "ROLLOUT_TOO_LARGE" | "ROLLOUT_ENDED" | "ROLLOUT_NOT_APPROVED" | "ROLLOUT_SELF_APPROVAL" | "ROLLOUT_STOPPED" | "TOO_MANY_STREAMS" | "CONTROLLER_OVERLOADED" | "NOT_PROVISIONED" | "NODE_OFFLINE" | "NODE_NOT_VERIFIED" | "NODE_NOT_ACTIVE" | "MACHINE_UNREACHABLE" | "INTERVENTION_REQUIRED" | "WRONG_SYSTEM_BOOTED" | "PROVIDER_DRIFT" | "DECOMMISSION_REQUIRED" | "DEVICE_RESET_FAILED" | "MACHINE_EXISTS" | "PLAN_EXISTS" | "PLAN_IN_USE" | "RESOURCE_EXISTS" | "CANCEL_TOO_LATE" | "NOBODY_REACHES_MACHINE" | "TOKEN_SPENT" | "BMC_ENDPOINT_NOT_ALLOWED" | "BMC_PLAIN_HTTP_NOT_ALLOWED" | "BMC_CERTIFICATE_CHANGED" | "BMC_CERTIFICATE_NOT_OFFERED" | "IMAGE_URL_REFUSED" | "IMAGE_OVER_LIMIT" | "API_TOKEN_NOT_FOUND" | "API_TOKEN_EXISTS" | "DATABASE_WENT_BACK" | "DATABASE_IN_DOUBT" | "TPM_REQUIRED" | "TPM_MISMATCH" | "TPM_KEY_TAKEN" | "TPM_PROOF_INVALID" | "TPM_CHALLENGE_EXPIRED" | "IDENTITY_LEVEL_TOO_LOW" | "IDENTITY_LEVEL_NOT_WIRED" | "NO_BMC" | "SELECTION_NOT_FOUND" | "SITE_AGENT_UNAVAILABLE" | "SITE_AGENT_ELSEWHERE" | "DISCOVERY_UNDER_WAY" | "BMC_SHARED" | "BMC_PASSWORD_REFUSED" | "PHONE_HOME_PREVENTED" | "PHONE_HOME_MISSING" | "MACHINE_AGENTLESS" | "MEDIA_UNSUPPORTED" | "MEDIA_IN_USE" | "NO_INSTALL_ADDRESS" | "MEDIA_PROOF_MISSING" | "ERASURE_NOT_PROVEN" | "HISTORY_BROKEN" | "INVALID_GROUP_BY" | "TOO_MANY_GROUPS" | "INVALID_ORDER_BY" | "SIGN_ON_OFF" | "SIGN_ON_UNAVAILABLE" | "SIGN_ON_EXPIRED" | "ROLES_CHANGED" | "SIGN_ON_REVOKED" | "NO_ROLE" | "OUTSIDE_SELECTION" | "SELECTION_TOO_NARROW" | "ROLE_BINDING_NOT_FOUND" | "SESSION_NOT_FOUND" | "AUTHORITY_IN_USE" | "AUTHORITY_NOT_FOUND" | "AUTHORITY_KEY_MISSING" | "MOMENT_NOT_KEPT" | "HARDWARE_TEST_FAILED" | "HARDWARE_TEST_UNFINISHED" | "HARDWARE_FAULT" | "RAID_DEGRADED" | "IMAGE_STORE_UNAVAILABLE" | "IMAGE_STORE_REFUSED" | "VIEW_NOT_FOUND";
+        "baremetal.v1.Reason": "MACHINE_NOT_FOUND" | "OPERATION_NOT_FOUND" | "PLAN_NOT_FOUND" | "AGENT_NOT_FOUND" | "COMMAND_NOT_FOUND" | "TOKEN_NOT_FOUND" | "INVENTORY_NOT_FOUND" | "IMAGE_NOT_FOUND" | "SITE_NOT_FOUND" | "CREDENTIALS_NOT_FOUND" | "BLOB_NOT_FOUND" | "WORKFLOW_NOT_FOUND" | "WEBHOOK_NOT_FOUND" | "DELIVERY_NOT_FOUND" | "DISCOVERY_NOT_FOUND" | "INVALID_FIELD" | "REQUEST_ID_REQUIRED" | "INVALID_FILTER" | "INVALID_PAGE_TOKEN" | "INVALID_CURSOR" | "UNKNOWN_STEP_KIND" | "DUPLICATE_STEP_NAME" | "FILTER_NOT_ALLOWED_WITH_CURSOR" | "UNKNOWN_RUN_TYPE" | "MESSAGE_TOO_LARGE" | "REQUEST_ID_REUSED" | "MAC_ADDRESS_IN_USE" | "EXTERNAL_ID_IN_USE" | "PLAN_IMMUTABLE" | "IMAGE_EXISTS" | "WRONG_PHASE" | "MACHINE_BUSY" | "OPERATION_FINISHED" | "COMMAND_UNRESOLVED" | "MACHINE_BLOCKED" | "MACHINE_QUARANTINED" | "REGION_PROVIDER_MISMATCH" | "EXTERNAL_ID_IMMUTABLE" | "HARDWARE_MISMATCH" | "CURSOR_EXPIRED" | "VERSION_CONFLICT" | "MACHINE_DELETED" | "NOTHING_TO_SETTLE" | "TOKEN_NOT_REVOCABLE" | "CERTIFICATE_STILL_VALID" | "REENROLL_REFUSED" | "MACHINE_HAS_NO_IMAGE" | "FLEET_FROZEN" | "IMAGE_IN_USE" | "CREDENTIALS_IN_USE" | "BEARER_MISSING" | "BEARER_INVALID" | "SCOPE_TOO_SMALL" | "BOOTSTRAP_TOKEN_INVALID" | "CERTIFICATE_UNKNOWN" | "CERTIFICATE_REVOKED" | "CERTIFICATE_REQUIRED" | "DATABASE_UNAVAILABLE" | "CONTROLLER_DRAINING" | "SESSION_SUPERSEDED" | "SLOW_READER" | "RATE_LIMITED" | "INTERNAL" | "CONTROLLER_LEASE_LOST" | "SESSION_UNKNOWN" | "IMAGE_STORE_FULL" | "OPERATION_TYPE_NOT_WIRED" | "STEP_KIND_NOT_WIRED" | "NODE_LIFECYCLE_NOT_WIRED" | "WORKFLOWS_NOT_WIRED" | "IMAGE_CATALOGUE_NOT_WIRED" | "WEBHOOKS_NOT_WIRED" | "SITE_SERVICES_NOT_WIRED" | "EXPLAIN_NOT_WIRED" | "TIMELINE_NOT_WIRED" | "NETWORK_RECONFIG_NOT_WIRED" | "STAGE_NOT_WIRED" | "EXECUTION_FAILED" | "OUTCOME_UNKNOWN" | "EVIDENCE_MISSING" | "AGENT_UNAVAILABLE" | "CAPABILITY_MISSING" | "AGENT_LOCKED" | "REPAVE_NOT_WIRED" | "NETBOOT_UNSUPPORTED" | "CONFIG_ROLLED_BACK" | "COMMAND_EXPIRED" | "GRANT_REFUSED" | "AGENT_MEMORY_LOST" | "AGENT_STATE_ROLLED_BACK" | "CLONE_DETECTED" | "STEP_TIMEOUT" | "CANCELED_BY_REQUEST" | "EXECUTOR_PANICKED" | "AGENT_STORAGE_FULL" | "BMC_AUTH_FAILED" | "DISK_RULE_NO_UNIQUE_MATCH" | "ENROLMENT_CONTESTED" | "SETTLED_BY_OPERATOR" | "IMAGE_DIGEST_MISMATCH" | "IMAGE_TOO_LARGE" | "IMAGE_UNAVAILABLE" | "IMAGE_UNSUPPORTED" | "DISK_WRITE_ERROR" | "BMC_UNREACHABLE" | "BMC_NO_EFFECT" | "INSTALLER_SILENT" | "NO_BOOT_PATH" | "INSTALLER_MISSING" | "SITE_AGENT_SILENT" | "CONFIG_DRIFT" | "ERASE_UNSUPPORTED" | "STAGE_CHECK_FAILED" | "INSTALL_ATTEMPTS_EXHAUSTED" | "NODE_TRANSITION_ILLEGAL" | "NODE_GUARD_FAILED" | "REPORT_REFUSED" | "NODE_IDENTITY_DELETED" | "WORKFLOW_ACTION_ILLEGAL" | "WORKFLOW_ACTIVE" | "WEBHOOK_URL_REFUSED" | "HISTORY_OUT_OF_RANGE" | "SCRIPT_NOT_FOUND" | "SCRIPT_EXISTS" | "SCRIPT_IN_USE" | "SCRIPT_DIGEST_MISMATCH" | "SSH_NOT_CONFIGURED" | "SSH_HOST_KEY_UNKNOWN" | "SSH_HOST_KEY_MISMATCH" | "SSH_AUTH_FAILED" | "SSH_UNREACHABLE" | "WEBHOOK_EXISTS" | "ROUTE_NOT_FOUND" | "METHOD_NOT_ALLOWED" | "MEDIA_TYPE_UNSUPPORTED" | "MAAS_UNREACHABLE" | "MAAS_AUTH_FAILED" | "MAAS_REFUSED" | "MAAS_MACHINE_GONE" | "MAAS_MACHINE_AMBIGUOUS" | "MAAS_FAILED" | "MAAS_STATUS_CONFLICT" | "CLUSTER_NOT_FOUND" | "CLUSTER_IN_USE" | "CLUSTER_NOT_CONFIGURED" | "CLUSTER_UNREACHABLE" | "CLUSTER_ACCESS_DENIED" | "CLUSTER_OTHER_MEMBER" | "CLUSTER_NODE_MISMATCH" | "CLUSTER_NODE_NOT_READY" | "DRAIN_BLOCKED" | "KUBEADM_FAILED" | "NODE_NOT_IN_CLUSTER" | "BUDGET_NOT_FOUND" | "BUDGET_SLOT_NOT_FOUND" | "BUDGET_SLOT_IN_USE" | "BUDGET_REQUIRED" | "ADMISSION_PACED" | "ROLLOUT_NOT_FOUND" | "ROLLOUT_CHANGED" | "ROLLOUT_EMPTY" | "ROLLOUT_TOO_LARGE" | "ROLLOUT_ENDED" | "ROLLOUT_NOT_APPROVED" | "ROLLOUT_SELF_APPROVAL" | "ROLLOUT_STOPPED" | "TOO_MANY_STREAMS" | "CONTROLLER_OVERLOADED" | "NOT_PROVISIONED" | "NODE_OFFLINE" | "NODE_NOT_VERIFIED" | "NODE_NOT_ACTIVE" | "MACHINE_UNREACHABLE" | "INTERVENTION_REQUIRED" | "NOT_OBSERVED" | "WRONG_SYSTEM_BOOTED" | "PROVIDER_DRIFT" | "DECOMMISSION_REQUIRED" | "DEVICE_RESET_FAILED" | "MACHINE_EXISTS" | "PLAN_EXISTS" | "PLAN_IN_USE" | "RESOURCE_EXISTS" | "CANCEL_TOO_LATE" | "NOBODY_REACHES_MACHINE" | "TOKEN_SPENT" | "BMC_ENDPOINT_NOT_ALLOWED" | "BMC_PLAIN_HTTP_NOT_ALLOWED" | "BMC_CERTIFICATE_CHANGED" | "BMC_CERTIFICATE_NOT_OFFERED" | "IMAGE_URL_REFUSED" | "IMAGE_OVER_LIMIT" | "API_TOKEN_NOT_FOUND" | "API_TOKEN_EXISTS" | "DATABASE_WENT_BACK" | "DATABASE_IN_DOUBT" | "TPM_REQUIRED" | "TPM_MISMATCH" | "TPM_KEY_TAKEN" | "TPM_PROOF_INVALID" | "TPM_CHALLENGE_EXPIRED" | "IDENTITY_LEVEL_TOO_LOW" | "IDENTITY_LEVEL_NOT_WIRED" | "NO_BMC" | "SELECTION_NOT_FOUND" | "SITE_AGENT_UNAVAILABLE" | "SITE_AGENT_ELSEWHERE" | "DISCOVERY_UNDER_WAY" | "BMC_SHARED" | "BMC_PASSWORD_REFUSED" | "PHONE_HOME_PREVENTED" | "PHONE_HOME_MISSING" | "MACHINE_AGENTLESS" | "MEDIA_UNSUPPORTED" | "MEDIA_IN_USE" | "NO_INSTALL_ADDRESS" | "MEDIA_PROOF_MISSING" | "ERASURE_NOT_PROVEN" | "HISTORY_BROKEN" | "INVALID_GROUP_BY" | "TOO_MANY_GROUPS" | "INVALID_ORDER_BY" | "SIGN_ON_OFF" | "SIGN_ON_UNAVAILABLE" | "SIGN_ON_EXPIRED" | "ROLES_CHANGED" | "SIGN_ON_REVOKED" | "NO_ROLE" | "OUTSIDE_SELECTION" | "SELECTION_TOO_NARROW" | "ROLE_BINDING_NOT_FOUND" | "SESSION_NOT_FOUND" | "AUTHORITY_IN_USE" | "AUTHORITY_NOT_FOUND" | "AUTHORITY_KEY_MISSING" | "MOMENT_NOT_KEPT" | "HARDWARE_TEST_FAILED" | "HARDWARE_TEST_UNFINISHED" | "HARDWARE_FAULT" | "RAID_DEGRADED" | "IMAGE_STORE_UNAVAILABLE" | "IMAGE_STORE_REFUSED" | "VIEW_NOT_FOUND";
         /** @description Reboot ends on another boot id. */
         "baremetal.v1.Reboot": {
             /** @description "graceful" (default), "force", or "bmc" (out of band). */
@@ -5713,6 +5732,33 @@ export interface components {
             /** @description "MAINTENANCE" or "READY". */
             phase?: string;
         };
+        /** @description SharedCause is one cause for which many machines need somebody, such as a site whose agents are silent. */
+        "baremetal.v1.SharedCause": {
+            /** @description What may be done now. */
+            actions?: components["schemas"]["baremetal.v1.OperatorAction"][];
+            /** @description The filter that lists the machines. */
+            filter?: string;
+            /**
+             * Format: int32
+             * @description How many machines that are in phase READY and lack nothing else.
+             */
+            machines?: number;
+            /** @description A name of Reason: SITE_AGENT_SILENT, or NOT_OBSERVED where the site's agent is back and has not looked yet. */
+            reason?: string;
+            /**
+             * Format: date-time
+             * @description When an agent of the site was heard last.
+             */
+            since?: string;
+            /** @description The site of the machines. */
+            site?: string;
+            /** @description One sentence: "site dallas is silent: 300 machines are not observed". */
+            text?: string;
+            /** @description In words. */
+            waits_for?: string;
+            /** @description Who can cure it, as ExplainMachineResponse.waits_on and waits_for. */
+            waits_on?: string;
+        };
         /** @description SignOn is what a client needs to sign a person on by the device flow (RFC 8628). */
         "baremetal.v1.SignOn": {
             /** @description Authorities of the provider in PEM; empty: those of the system. */
@@ -5756,6 +5802,11 @@ export interface components {
             revision?: string;
             /** @description Its provisioning networks. */
             segments?: components["schemas"]["baremetal.v1.Segment"][];
+            /**
+             * Format: date-time
+             * @description When an agent of the site was heard last, while all of them are silent; unset otherwise.
+             */
+            silent_since?: string;
             /** @description Name of the site: 1 to 63 characters of [a-z0-9-]. */
             site?: string;
             /**
@@ -7985,9 +8036,9 @@ export interface operations {
                 /**
                  * @description Terms that must all hold, joined by commas: key=value, key!=value, key in (a, b), key not in (a, b). Keys: phase,
                  *     effective_state (or state), node_state, provider, site, region, rack, group, location, serial, cluster, machine_id,
-                 *     image (status.os_image_digest), labels.<key>, conditions.<Type>. A value of free text that ends in * matches all that
-                 *     begin like it, * alone all that are set; double quotes keep a comma or a *. An error names the byte, from 1, and what was
-                 *     expected there.
+                 *     image (status.os_image_digest), labels.<key>, conditions.<Type> (true, false or unknown: false is known to be false),
+                 *     attention_reason (NOT_OBSERVED alone). A value of free text that ends in * matches all that begin like it, * alone all
+                 *     that are set; double quotes keep a comma or a *. An error names the byte, from 1, and what was expected there.
                  */
                 filter?: string;
                 /** @description 0: as many rows as fit into 4 MiB. At most 1000. */

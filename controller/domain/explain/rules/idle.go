@@ -42,15 +42,12 @@ var restRules = []rule{
 	// what the provider says does not go with the node's state.
 	{"provider-drift", func(s *scene) bool { return s.Holds(fleet.ProviderDrift) }, (*scene).sayProviderDrift},
 	// the agent of the machine's site is silent, and nothing else observes the machine.
-	{"not-observed", (*scene).notObserved, (*scene).explainSilence},
+	{"not-observed", (*scene).NotObserved, (*scene).ExplainSilence},
 	// the agent of a machine in service is silent.
 	{"agent-silent", (*scene).hostSilent, (*scene).sayHostSilent},
 	// a machine that was installed without an agent does not answer its site's probe.
-	{
-		"probe-silent",
-		func(s *scene) bool { return s.status.GetAgentless() && !s.Holds(fleet.Reachable) },
-		(*scene).sayProbeSilent,
-	},
+	{"probe-silent", func(s *scene) bool { return s.status.GetAgentless() && !s.Holds(fleet.Reachable) },
+		(*scene).sayProbeSilent},
 	// the condition Degraded is set.
 	{"drift", holds(fleet.Degraded), saysThat(fleet.Degraded, "the machine is degraded: ", "")},
 	// the condition of its BMC says so.
