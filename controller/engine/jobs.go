@@ -15,6 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/engine/delivery"
 	"github.com/ingot-metal/ingot/controller/engine/uniquejob"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	"github.com/ingot-metal/ingot/controller/store/operationquery"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 )
 
@@ -49,7 +50,7 @@ type operationArgs struct {
 }
 
 // Kind implements river.JobArgs.
-func (operationArgs) Kind() string { return operationstore.JobKind }
+func (operationArgs) Kind() string { return operationquery.JobKind }
 
 // InsertOpts implements river.JobArgsWithInsertOpts.
 func (operationArgs) InsertOpts() river.InsertOpts { return uniquejob.Options() }

@@ -20,7 +20,7 @@ const (
 	LostRequest Loss = iota + 1
 	// LostAnswer ends the connection instead of passing the server's answer on: the server has committed.
 	LostAnswer
-	// LostBoth ends the connection once the COMMIT is passed on, while the server may still be committing.
+	// LostBoth ends the connection once the COMMIT is passed on: the server commits, or meets the end first.
 	LostBoth
 	// LostServer is LostAnswer of a server that is not reached any more afterwards, until Unblock.
 	LostServer

@@ -1,6 +1,9 @@
 package operation
 
-import "time"
+import (
+	"bytes"
+	"time"
+)
 
 // Event is something that happened, or a wish to look.
 type Event interface{ event() }
@@ -30,6 +33,12 @@ type GrantAsked struct {
 	SessionBootID string
 	// Epoch is that of the asking session: only an agent's newest session is granted anything.
 	Epoch int64
+}
+
+// Repeats reports whether the ask is the one of this number, command and nonce, come again because its answer was lost.
+// Another nonce under the same number is of another copy of the memory. Without a nonce nothing repeats.
+func (e GrantAsked) Repeats(seq uint64, commandID string, nonce []byte) bool {
+	return e.Seq == seq && e.CommandID == commandID && len(nonce) > 0 && bytes.Equal(e.Nonce, nonce)
 }
 
 // Resulted is an executor's result.

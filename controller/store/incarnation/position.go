@@ -111,7 +111,12 @@ var errLost = errors.New("the database lacks what was committed")
 func (s *Store) ComparePosition(ctx context.Context, controllerID string, now time.Time) (Comparison, error) {
 	c := comparing{controllerID: controllerID, now: now}
 	s.place.begin(&c)
-	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error { return c.run(ctx, q) })
+	tried := c
+	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		tried = c // what a try before this one has counted was not committed
+		return tried.run(ctx, q)
+	})
+	c = tried
 	if errors.Is(err, errLost) {
 		err = s.wentBack(ctx, &c)
 	}

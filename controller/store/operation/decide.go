@@ -204,11 +204,9 @@ func (l *OperationContext) countGrant(w *writes, e operation.Event) {
 	}
 	k := memory{g.AgentID, g.StateID}
 	last, known := l.grants[k]
-	switch {
-	case known && int64(g.Seq) > last.seq:
+	if known && int64(g.Seq) > last.seq {
 		w.grants = append(w.grants, grant{k, int64(g.Seq), g.CommandID, g.Nonce})
-	case known && last.isAskedAgain(g) || planted.MemoryNumbers:
-	default:
+	} else if !planted.MemoryNumbers && !(known && g.Repeats(uint64(last.seq), last.commandID, last.nonce)) {
 		l.Snap.World.LastGrantSeq = g.Seq
 	}
 }

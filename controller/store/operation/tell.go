@@ -7,7 +7,11 @@ import (
 
 	budgetstore "github.com/ingot-metal/ingot/controller/store/budget"
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
+	"github.com/ingot-metal/ingot/controller/store/operationquery"
 )
+
+// JobKey names the River job of an operation. A transaction that creates an operation notes its key.
+type JobKey = operationquery.JobKey
 
 // OnCreated sets the function that inserts the jobs of new operations in the transaction that creates them.
 func (s *Store) OnCreated(enqueue func(context.Context, pgx.Tx, []JobKey) error) { s.enqueue = enqueue }

@@ -1,10 +1,8 @@
 package operation
 
 import (
-	"bytes"
 	"context"
 
-	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 )
@@ -25,12 +23,6 @@ type grant struct {
 	seq       int64
 	commandID string
 	nonce     []byte
-}
-
-// isAskedAgain reports whether an event is this ask, come again because its answer was lost on the way. Another nonce
-// under the same number is of another copy of the memory.
-func (g grant) isAskedAgain(e operation.GrantAsked) bool {
-	return int64(e.Seq) == g.seq && e.CommandID == g.commandID && len(e.Nonce) > 0 && bytes.Equal(e.Nonce, g.nonce)
 }
 
 func (g grant) write(ctx context.Context) func(*dbsqlc.Queries) error {

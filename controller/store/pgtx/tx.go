@@ -62,7 +62,7 @@ func repeatable(err error) bool {
 	if errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01") {
 		return true
 	}
-	return errors.Is(err, ErrLostVersion) || errors.Is(err, errNotCommitted)
+	return errors.Is(err, ErrLostVersion)
 }
 
 // Unstorable says that the data itself is what the database refuses, such as a zero byte in a text or a number that is
