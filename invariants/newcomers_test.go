@@ -62,7 +62,7 @@ var walks = []struct {
 		"A machine with a BMC gets another system. The commands on the way are created, sent and granted as a reboot's.",
 		[]stop{
 			{"controller/api/public/machine/start.go", "Server.ReimageMachine", ""},
-			{"controller/store/operation/fit.go", "Store.installable", ""},
+			{"controller/store/startcheck/install.go", "installable", ""},
 			{"controller/domain/operation/decider/bootpath.go", "decider.fromInstaller", ""},
 			{"controller/domain/operation/decider/bootpath.go", "decider.prepareBoot", ""},
 			{"controller/store/operation/boot.go", "OperationContext.applyBoot", "what the machine boots"},

@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ingot-metal/ingot/controller/domain/operation"
-	"github.com/ingot-metal/ingot/controller/store/admission"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	"github.com/ingot-metal/ingot/controller/store/startcheck"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
 
@@ -33,7 +33,7 @@ func (l *OperationContext) boot(f *preloaded, w *operation.World) {
 		return
 	}
 	w.NewBootToken = ids.Secret(BootTokenBytes)
-	w.Boot = admission.BootOf(b)
+	w.Boot = startcheck.BootOf(b)
 }
 
 // bootChanges says that applyBoot has something to do.

@@ -8,11 +8,11 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
-	"github.com/ingot-metal/ingot/controller/store/admission"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/incarnation"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	"github.com/ingot-metal/ingot/controller/store/startcheck"
 )
 
 // Fit is work that may begin on a machine.
@@ -68,11 +68,11 @@ func (s *Store) Admissible(
 	if err != nil {
 		return fit, err
 	}
-	w := admission.World{
+	w := startcheck.World{
 		Machine: m, Spec: spec, Conditions: r.begun.conditions[m.MachineID], Executors: r.begun.executors[m.MachineID],
 		Boot: r.begun.boots[m.MachineID], Freeze: r.begun.freeze, Stage: stage, Now: s.db.Now(),
 	}
-	fit.NotAsked, err = admission.Check(ctx, q, w, admission.Work{
+	fit.NotAsked, err = startcheck.Check(ctx, q, w, startcheck.Work{
 		Type: r.Type, PlanID: fit.Plan.GetPlanId(), Steps: fit.Steps, Agentless: r.Inputs.Agentless,
 		Seed: r.Params["seed"] != "", AfterInstall: r.AfterInstall,
 	})
@@ -83,7 +83,7 @@ func (s *Store) Admissible(
 // nil for any other operation, and where it may.
 func (l *OperationContext) unfitNow(ctx context.Context, q *dbsqlc.Queries) (*fleet.Refusal, error) {
 	op := l.Snap.Op
-	if operation.IsTerminal(op.Phase) || !admission.OnMetal(l.Machine, l.executors) {
+	if operation.IsTerminal(op.Phase) || !startcheck.OnMetal(l.Machine, l.executors) {
 		return nil, nil
 	}
 	i := op.CurrentStep
@@ -98,5 +98,5 @@ func (l *OperationContext) unfitNow(ctx context.Context, q *dbsqlc.Queries) (*fl
 	if err := convert.ParseStep(l.steps[i].Spec, step); err != nil {
 		return nil, err
 	}
-	return admission.Unfit(ctx, q, l.Machine.MachineID, l.spec, l.executors, step.GetRepave())
+	return startcheck.Unfit(ctx, q, l.Machine.MachineID, l.spec, l.executors, step.GetRepave())
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
-	"github.com/ingot-metal/ingot/controller/store/admission"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
+	"github.com/ingot-metal/ingot/controller/store/startcheck"
 )
 
 // installs says that an operation of the type with these steps is an installation whose node state follows it. The
@@ -50,7 +50,7 @@ func stepKinds(steps []operation.Step) []operation.Kind {
 // yet, or its attempts are spent and this is the operator's new plan.
 func approvesByInstalling(m dbsqlc.Machine, r StartRequest, steps []plan.Filled) bool {
 	state := node.Parse(m.NodeState)
-	return installs(r.Type, admission.Kinds(steps)...) && (state == node.Discovered || state == node.InstallFailed)
+	return installs(r.Type, startcheck.Kinds(steps)...) && (state == node.Discovered || state == node.InstallFailed)
 }
 
 // approveByInstalling moves such a node to pending, with all its attempts.

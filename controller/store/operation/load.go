@@ -13,12 +13,12 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
-	"github.com/ingot-metal/ingot/controller/store/admission"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	"github.com/ingot-metal/ingot/controller/store/commandspec"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	"github.com/ingot-metal/ingot/controller/store/startcheck"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
 
@@ -106,7 +106,7 @@ func (l *OperationContext) world(
 	if w.SlotHeld, err = l.slot(ctx, q, now); err != nil {
 		return w, err
 	}
-	w.Candidates = admission.Candidates(l.Machine, l.spec, l.executors, l.Snap.Op.Steps, w.Provider)
+	w.Candidates = startcheck.Candidates(l.Machine, l.spec, l.executors, l.Snap.Op.Steps, w.Provider)
 	for _, c := range w.Candidates {
 		if c.AgentID == w.TargetAgentID {
 			w.TargetAgentLive = c.Live

@@ -59,7 +59,7 @@ type foresight struct {
 func (f *foresight) step(i int) {
 	s := f.op.Steps[i]
 	if !f.provenByWork(s) {
-		if f.replaced && asksHost(s.Kind) {
+		if f.replaced && operation.AsksHost(s.Kind) {
 			f.notAsked("step " + s.Name + ": the system that is written has not reported what it can do")
 		} else {
 			f.decide(i)
@@ -82,15 +82,6 @@ func (f *foresight) provenByWork(s operation.Step) bool {
 	return false
 }
 
-// asksHost reports whether an agent on the machine takes steps of the kind.
-func asksHost(k operation.Kind) bool {
-	switch k {
-	case operation.KindReset, operation.KindReconfig, operation.KindTestHardware, operation.KindJoin:
-		return true
-	}
-	return false
-}
-
 func (f *foresight) decide(i int) {
 	d := &decider{now: f.now, w: f.w, op: f.op.Clone()}
 	d.op.Phase, d.op.CurrentStep, d.op.CurrentStage = operation.Running, i, f.op.Steps[i].Name
@@ -105,7 +96,7 @@ func (f *foresight) decide(i int) {
 		f.out.Step = f.op.Steps[i].Name
 		return
 	}
-	if d.cmd == nil && lacksExecutor(f.op.Steps[i], d.op.WaitReason) {
+	if d.cmd == nil && f.op.Steps[i].LacksExecutor(d.op.WaitReason) {
 		f.notAsked(waits(f.op.Steps[i], d.op.WaitReason))
 	}
 	f.out.ThroughBMC = f.out.ThroughBMC || d.throughBMC()
@@ -140,12 +131,6 @@ func (d *decider) madeToken() bool {
 	return true
 }
 
-// lacksExecutor reports whether a step waits because no agent can take it, and not because waiting is its work.
-func lacksExecutor(s operation.Step, reason string) bool {
-	byItself := s.Kind == operation.KindWaitForAgent || s.Mode == workflow.AwaitReplacement
-	return !byItself && (reason == operation.WaitAgent || reason == operation.WaitNobody)
-}
-
 // waits returns the sentence about a step that would wait.
 func waits(s operation.Step, reason string) string {
 	if reason == operation.WaitNobody {
@@ -164,7 +149,7 @@ func (f *foresight) succeed(i int) {
 		f.op.Evidence[g.Gives] = foreseen
 	}
 	d := &decider{w: f.w, op: f.op}
-	if !replacesSystem(*s) || needsInstaller(s.Kind) && d.inPlace(s.Kind) {
+	if !s.ReplacesSystem() || needsInstaller(s.Kind) && d.inPlace(s.Kind) {
 		return
 	}
 	f.replaceSystem()
@@ -181,19 +166,6 @@ func (f *foresight) replaceSystem() {
 		}
 	}
 	delete(f.op.Evidence, evidence.BootNext)
-}
-
-// replacesSystem reports whether the system that runs on the machine now is gone after the step.
-func replacesSystem(s operation.Step) bool {
-	switch s.Kind {
-	case operation.KindRepave, operation.KindErase:
-		return true
-	case operation.KindProvider:
-		return slices.Contains([]string{"deploy", "release", "erase", "commission"}, s.Mode)
-	case operation.KindStage:
-		return s.Mode == workflow.PowerOffNode || s.Mode == workflow.SwitchOff
-	}
-	return false
 }
 
 func (f *foresight) notAsked(sentence string) {

@@ -1,6 +1,6 @@
-// Package admission decides whether work may begin on a machine, by all that is known before the first effect. Previews
+// Package startcheck decides whether work may begin on a machine, by all that is known before the first effect. Previews
 // and the calls that start work ask the same function.
-package admission
+package startcheck
 
 import (
 	"slices"
