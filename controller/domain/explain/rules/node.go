@@ -113,7 +113,7 @@ func (s *scene) transitions() []explain.Action {
 			continue
 		}
 		out = append(out, explain.Action{
-			Command: "ingot node transition " + s.id() + " " + node.Name(to), Consequence: "moves the node from " + from +
+			Command: "ingot node transition " + s.ID() + " " + node.Name(to), Consequence: "moves the node from " + from +
 				" to " + node.Name(to),
 			Destructive: destructiveMoves[to],
 		})
