@@ -315,7 +315,7 @@ func TestNodesWaitForTheirHealthChecks(t *testing.T) {
 	}
 	a.Arrived(t, s, "52:54:00:00:00:09")
 	if storetest.State(t, s, "m-1") != "bootstrap_issued" ||
-		!strings.Contains(failing("m-1"), "52:54:00:00:00:01 is registered") {
+		!strings.Contains(failing("m-1"), "inventory: registered MAC address 52:54:00:00:00:01 is not among the machine's: 52:54:00:00:00:09") {
 		t.Errorf("with another machine's address it is %s: %s", storetest.State(t, s, "m-1"), failing("m-1"))
 	}
 	a.Arrived(t, s, "52:54:00:00:00:01")
@@ -325,7 +325,7 @@ func TestNodesWaitForTheirHealthChecks(t *testing.T) {
 	b := in("m-2", "", "sn-other")
 	b.Arrived(t, s, "52:54:00:00:00:02")
 	if storetest.State(t, s, "m-2") != "bootstrap_issued" ||
-		!strings.Contains(failing("m-2"), `"sn-other" is registered`) {
+		!strings.Contains(failing("m-2"), `registered serial number "sn-other" is not the machine's: "sn-1"`) {
 		t.Errorf("with another serial number it is %s: %s", storetest.State(t, s, "m-2"), failing("m-2"))
 	}
 	for group, checks := range map[string][]string{"quick": {nodestore.NoChecks}, "seen": {node.CheckReachable}} {

@@ -31,7 +31,8 @@ var classes = map[explain.Input]map[string]string{
 	},
 	explain.Present: {
 		"explain.Segment": "State ForeignDHCP PoolSize PoolUsed",
-		"explain.Agent":   "Locked", "fleet.Candidate": "Live Capabilities", "explain.Facts": "Controllers",
+		"explain.Agent":   "Locked", "fleet.Candidate": "Live Capabilities",
+		"explain.Facts": "Controllers Checks", "node.HealthCheck": "Name State Message",
 		"baremetalv1.MachineStatus":  "PowerState AttentionReason AttentionMessage",
 		"baremetalv1.ProviderStatus": "State Status Reason Message",
 		"condition":                  "Reachable BMCReachable Degraded HardwareFault RAIDDegraded ProviderDrift",

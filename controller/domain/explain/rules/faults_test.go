@@ -432,6 +432,12 @@ var faultsOfRule = []fault{
 		func(l *lab) { l.host().f.Freeze = fleet.Freeze{Since: l.now, Actor: "ann", Comment: "rack 42"} },
 		"FLEET_FROZEN", explain.OnOperator, []string{"nothing can be started", "ann froze it: rack 42"}, "",
 		"ingot server thaw"},
+	{"registered with a typo in the MAC address", func(l *lab) {
+		l.host().f.Machine.Status.NodeState = baremetalv1.NodeState_NODE_STATE_BOOTSTRAP_ISSUED
+		l.f.Checks = node.Evaluate(node.Checks(), node.Health{Live: true, MACs: []string{"52:54:00:00:00:01"},
+			Inventoried: true, SeenMACs: []string{"52:54:00:00:00:09"}})
+	}, "NODE_NOT_ACTIVE", explain.OnOperator, []string{"a-host is connected", "52:54:00:00:00:01 is not among",
+		"52:54:00:00:00:09"}, "by itself", "ingot machine update m-1 --mac-addresses"},
 	{"clone quarantined", func(l *lab) {
 		l.host().quarantine("CLONE_DETECTED",
 			"two machines with different hardware use this machine's identity at the same time")
@@ -536,7 +542,7 @@ var faultsOfRule = []fault{
 		"OUTCOME_UNKNOWN", "ingot watch"},
 	{"enrolled, and no session yet", func(l *lab) {
 		l.host().gone(hostID).f.Machine.Status.NodeState = node.BootstrapIssued
-		l.f.Machine.Status.AgentId = ""
+		l.f.Machine.Status.AgentId, l.find(hostID).LastSeen = "", time.Time{}
 	}, "", explain.OnAgent, []string{"has enrolled, and has not opened a session yet"}, "", "ingot"},
 	{"clone found while a command waits",
 		func(l *lab) { l.host().reboot().look().quarantine("CLONE_DETECTED", "an older boot came back") },

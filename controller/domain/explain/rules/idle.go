@@ -37,6 +37,8 @@ var restRules = []rule{
 	// the condition NeedsIntervention is set.
 	{"intervention", past | record,
 		func(s *scene) bool { return s.Holds(fleet.NeedsIntervention) }, (*scene).sayIntervention},
+	// its agent has a session, and the health checks of a node on its way in do not pass.
+	{"health-checks", past | present | record, (*scene).unhealthy, (*scene).sayUnhealthy},
 	// the node's state stands for work that nobody does; a controller will move it.
 	{"unowned", past | record, (*scene).unowned, (*scene).sayUnowned},
 	// the fleet is frozen.
