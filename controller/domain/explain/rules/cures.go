@@ -14,7 +14,7 @@ var cureWords = map[fleet.Cure]string{
 	fleet.CuredByJoin: "a join to its cluster",
 	fleet.CuredBySame: "the same work, done well", fleet.CuredByWork: "any work that its agent does well",
 	fleet.CuredBySettlement: "the settlement of the command",
-	fleet.CuredByRelease:    "the end of the quarantine", fleet.CuredByProvider: "its provider's report that it is well",
+	fleet.CuredByRelease:    "the end of the quarantine", fleet.CuredByRestart: "a move to pending with another plan", fleet.CuredByProvider: "its provider's report that it is well",
 	fleet.CuredByWorkflow: "the good end of the workflow, or its cancel",
 }
 
