@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/client"
@@ -88,13 +89,33 @@ func (a commands) machineGetCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.PrintMachine(m)
+			checks, err := checksOf(cmd.Context(), svc, m, at)
+			if err != nil {
+				return err
+			}
+			return a.Print(m, func() string { return a.Style().Machine(m, a.Now()) + a.Style().Checks(checks) },
+				m.GetMachineId())
 		},
 	}
 	cmd.Flags().BoolVar(&external, "external-id", false, "MACHINE is the upstream's identifier")
 	asOf.Register(cmd)
 	cmd.MarkFlagsMutuallyExclusive("as-of", "external-id")
 	return cmd
+}
+
+// checksOf reads the health checks of a machine on its way in. Those of an earlier time are not stored.
+func checksOf(
+	ctx context.Context, svc *command.Services, m *pb.Machine, at *timestamppb.Timestamp,
+) ([]*pb.NodeCheck, error) {
+	switch m.GetStatus().GetNodeState() {
+	case pb.NodeState_NODE_STATE_BOOTSTRAP_ISSUED, pb.NodeState_NODE_STATE_ENROLLING:
+		if at != nil {
+			return nil, nil
+		}
+		n, err := svc.Nodes.GetNode(ctx, &pb.GetNodeRequest{NodeId: m.GetMachineId()})
+		return n.GetChecks(), err
+	}
+	return nil, nil
 }
 
 func (a commands) machineUpdateCmd() *cobra.Command {

@@ -39,12 +39,32 @@ func (s Style) Node(n *pb.Node, now time.Time) string {
 		f.Add("LastReport", fmt.Sprintf("%s %d%%, %s ago", Clean(r.GetInstallationStatus()), r.GetInstallationProgress(),
 			Age(r.GetReportedAt(), now)))
 	}
+	for _, c := range n.GetChecks() {
+		f.Add("Check", s.check(c))
+	}
 	next := make([]string, 0, len(n.GetNextStates()))
 	for _, to := range n.GetNextStates() {
 		next = append(next, lowerState(to))
 	}
 	f.Add("MayBecome", strings.Join(next, ", "))
 	return f.String()
+}
+
+// Checks lists the health checks of a node on its way in; nothing where there are none.
+func (s Style) Checks(checks []*pb.NodeCheck) string {
+	f := &Fields{}
+	for _, c := range checks {
+		f.Add("Check", s.check(c))
+	}
+	return f.String()
+}
+
+// check is one health check in words; those that did not pass stand out.
+func (s Style) check(c *pb.NodeCheck) string {
+	if c.GetMessage() == "" {
+		return c.GetName() + " " + c.GetState()
+	}
+	return s.Warn(c.GetName() + " " + c.GetState() + ": " + Clean(c.GetMessage()))
 }
 
 // NodeHistory is the table of `ingot node history`.

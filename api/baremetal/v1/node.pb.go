@@ -53,6 +53,8 @@ type Node struct {
 	QuarantineReason string `protobuf:"bytes,12,opt,name=quarantine_reason,json=quarantineReason,proto3" json:"quarantine_reason,omitempty"`
 	// Of a node on its way in: the health checks of its group that do not pass, each as "check: why".
 	FailingChecks []string `protobuf:"bytes,13,rep,name=failing_checks,json=failingChecks,proto3" json:"failing_checks,omitempty"`
+	// Of a node on its way in: the health checks of its group. It becomes active when all pass. Empty of other nodes.
+	Checks        []*NodeCheck `protobuf:"bytes,14,rep,name=checks,proto3" json:"checks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -178,6 +180,77 @@ func (x *Node) GetFailingChecks() []string {
 	return nil
 }
 
+func (x *Node) GetChecks() []*NodeCheck {
+	if x != nil {
+		return x.Checks
+	}
+	return nil
+}
+
+// NodeCheck is a health check of a node on its way in, as it is now.
+type NodeCheck struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "reachable", "inventory" or "provider".
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// "passed", "failing", or "unknown" while nothing was seen that the check could compare.
+	State string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	// What was expected and what was found; empty of a check that passed.
+	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeCheck) Reset() {
+	*x = NodeCheck{}
+	mi := &file_baremetal_v1_node_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeCheck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeCheck) ProtoMessage() {}
+
+func (x *NodeCheck) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_node_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeCheck.ProtoReflect.Descriptor instead.
+func (*NodeCheck) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *NodeCheck) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *NodeCheck) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *NodeCheck) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // NodeReport is what an installer said last.
 type NodeReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -207,7 +280,7 @@ type NodeReport struct {
 
 func (x *NodeReport) Reset() {
 	*x = NodeReport{}
-	mi := &file_baremetal_v1_node_proto_msgTypes[1]
+	mi := &file_baremetal_v1_node_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -219,7 +292,7 @@ func (x *NodeReport) String() string {
 func (*NodeReport) ProtoMessage() {}
 
 func (x *NodeReport) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_node_proto_msgTypes[1]
+	mi := &file_baremetal_v1_node_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -232,7 +305,7 @@ func (x *NodeReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeReport.ProtoReflect.Descriptor instead.
 func (*NodeReport) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{1}
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *NodeReport) GetMacAddress() string {
@@ -319,7 +392,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_baremetal_v1_node_proto_msgTypes[2]
+	mi := &file_baremetal_v1_node_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -331,7 +404,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_node_proto_msgTypes[2]
+	mi := &file_baremetal_v1_node_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -344,7 +417,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{2}
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ListNodesRequest) GetFilter() string {
@@ -382,7 +455,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_baremetal_v1_node_proto_msgTypes[3]
+	mi := &file_baremetal_v1_node_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -394,7 +467,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_node_proto_msgTypes[3]
+	mi := &file_baremetal_v1_node_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -407,7 +480,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{3}
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -441,7 +514,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_baremetal_v1_node_proto_msgTypes[4]
+	mi := &file_baremetal_v1_node_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -453,7 +526,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_node_proto_msgTypes[4]
+	mi := &file_baremetal_v1_node_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -466,7 +539,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{4}
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetNodeRequest) GetNodeId() string {
@@ -498,7 +571,7 @@ type UpdateNodeRequest struct {
 
 func (x *UpdateNodeRequest) Reset() {
 	*x = UpdateNodeRequest{}
-	mi := &file_baremetal_v1_node_proto_msgTypes[5]
+	mi := &file_baremetal_v1_node_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -510,7 +583,7 @@ func (x *UpdateNodeRequest) String() string {
 func (*UpdateNodeRequest) ProtoMessage() {}
 
 func (x *UpdateNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_node_proto_msgTypes[5]
+	mi := &file_baremetal_v1_node_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -523,7 +596,7 @@ func (x *UpdateNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateNodeRequest.ProtoReflect.Descriptor instead.
 func (*UpdateNodeRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{5}
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *UpdateNodeRequest) GetNodeId() string {
@@ -594,7 +667,7 @@ type TransitionNodeRequest struct {
 
 func (x *TransitionNodeRequest) Reset() {
 	*x = TransitionNodeRequest{}
-	mi := &file_baremetal_v1_node_proto_msgTypes[6]
+	mi := &file_baremetal_v1_node_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -606,7 +679,7 @@ func (x *TransitionNodeRequest) String() string {
 func (*TransitionNodeRequest) ProtoMessage() {}
 
 func (x *TransitionNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_node_proto_msgTypes[6]
+	mi := &file_baremetal_v1_node_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -619,7 +692,7 @@ func (x *TransitionNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransitionNodeRequest.ProtoReflect.Descriptor instead.
 func (*TransitionNodeRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{6}
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TransitionNodeRequest) GetNodeId() string {
@@ -692,7 +765,7 @@ type GetNodeHistoryRequest struct {
 
 func (x *GetNodeHistoryRequest) Reset() {
 	*x = GetNodeHistoryRequest{}
-	mi := &file_baremetal_v1_node_proto_msgTypes[7]
+	mi := &file_baremetal_v1_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -704,7 +777,7 @@ func (x *GetNodeHistoryRequest) String() string {
 func (*GetNodeHistoryRequest) ProtoMessage() {}
 
 func (x *GetNodeHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_node_proto_msgTypes[7]
+	mi := &file_baremetal_v1_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -717,7 +790,7 @@ func (x *GetNodeHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeHistoryRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{7}
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetNodeHistoryRequest) GetNodeId() string {
@@ -753,7 +826,7 @@ type GetNodeHistoryResponse struct {
 
 func (x *GetNodeHistoryResponse) Reset() {
 	*x = GetNodeHistoryResponse{}
-	mi := &file_baremetal_v1_node_proto_msgTypes[8]
+	mi := &file_baremetal_v1_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -765,7 +838,7 @@ func (x *GetNodeHistoryResponse) String() string {
 func (*GetNodeHistoryResponse) ProtoMessage() {}
 
 func (x *GetNodeHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_node_proto_msgTypes[8]
+	mi := &file_baremetal_v1_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -778,7 +851,7 @@ func (x *GetNodeHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeHistoryResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{8}
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetNodeHistoryResponse) GetData() []*NodeStateLog {
@@ -822,7 +895,7 @@ type NodeStateLog struct {
 
 func (x *NodeStateLog) Reset() {
 	*x = NodeStateLog{}
-	mi := &file_baremetal_v1_node_proto_msgTypes[9]
+	mi := &file_baremetal_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -834,7 +907,7 @@ func (x *NodeStateLog) String() string {
 func (*NodeStateLog) ProtoMessage() {}
 
 func (x *NodeStateLog) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_node_proto_msgTypes[9]
+	mi := &file_baremetal_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -847,7 +920,7 @@ func (x *NodeStateLog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStateLog.ProtoReflect.Descriptor instead.
 func (*NodeStateLog) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *NodeStateLog) GetId() string {
@@ -941,7 +1014,7 @@ type ReportNodeRequest struct {
 
 func (x *ReportNodeRequest) Reset() {
 	*x = ReportNodeRequest{}
-	mi := &file_baremetal_v1_node_proto_msgTypes[10]
+	mi := &file_baremetal_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -953,7 +1026,7 @@ func (x *ReportNodeRequest) String() string {
 func (*ReportNodeRequest) ProtoMessage() {}
 
 func (x *ReportNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_node_proto_msgTypes[10]
+	mi := &file_baremetal_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -966,7 +1039,7 @@ func (x *ReportNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportNodeRequest.ProtoReflect.Descriptor instead.
 func (*ReportNodeRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReportNodeRequest) GetMacAddress() string {
@@ -1065,7 +1138,7 @@ type ApproveDiscoveredRequest struct {
 
 func (x *ApproveDiscoveredRequest) Reset() {
 	*x = ApproveDiscoveredRequest{}
-	mi := &file_baremetal_v1_node_proto_msgTypes[11]
+	mi := &file_baremetal_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1077,7 +1150,7 @@ func (x *ApproveDiscoveredRequest) String() string {
 func (*ApproveDiscoveredRequest) ProtoMessage() {}
 
 func (x *ApproveDiscoveredRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_node_proto_msgTypes[11]
+	mi := &file_baremetal_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1090,7 +1163,7 @@ func (x *ApproveDiscoveredRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApproveDiscoveredRequest.ProtoReflect.Descriptor instead.
 func (*ApproveDiscoveredRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ApproveDiscoveredRequest) GetSite() string {
@@ -1181,7 +1254,7 @@ type NodeGroup struct {
 
 func (x *NodeGroup) Reset() {
 	*x = NodeGroup{}
-	mi := &file_baremetal_v1_node_proto_msgTypes[12]
+	mi := &file_baremetal_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1193,7 +1266,7 @@ func (x *NodeGroup) String() string {
 func (*NodeGroup) ProtoMessage() {}
 
 func (x *NodeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_node_proto_msgTypes[12]
+	mi := &file_baremetal_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1206,7 +1279,7 @@ func (x *NodeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeGroup.ProtoReflect.Descriptor instead.
 func (*NodeGroup) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *NodeGroup) GetGroup() string {
@@ -1283,7 +1356,7 @@ type SetNodeGroupRequest struct {
 
 func (x *SetNodeGroupRequest) Reset() {
 	*x = SetNodeGroupRequest{}
-	mi := &file_baremetal_v1_node_proto_msgTypes[13]
+	mi := &file_baremetal_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1295,7 +1368,7 @@ func (x *SetNodeGroupRequest) String() string {
 func (*SetNodeGroupRequest) ProtoMessage() {}
 
 func (x *SetNodeGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_node_proto_msgTypes[13]
+	mi := &file_baremetal_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1308,7 +1381,7 @@ func (x *SetNodeGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeGroupRequest.ProtoReflect.Descriptor instead.
 func (*SetNodeGroupRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SetNodeGroupRequest) GetGroup() string {
@@ -1363,7 +1436,7 @@ type ListNodeGroupsRequest struct {
 
 func (x *ListNodeGroupsRequest) Reset() {
 	*x = ListNodeGroupsRequest{}
-	mi := &file_baremetal_v1_node_proto_msgTypes[14]
+	mi := &file_baremetal_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1375,7 +1448,7 @@ func (x *ListNodeGroupsRequest) String() string {
 func (*ListNodeGroupsRequest) ProtoMessage() {}
 
 func (x *ListNodeGroupsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_node_proto_msgTypes[14]
+	mi := &file_baremetal_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1388,7 +1461,7 @@ func (x *ListNodeGroupsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodeGroupsRequest.ProtoReflect.Descriptor instead.
 func (*ListNodeGroupsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListNodeGroupsRequest) GetPageSize() int32 {
@@ -1433,7 +1506,7 @@ type ListNodeGroupsResponse struct {
 
 func (x *ListNodeGroupsResponse) Reset() {
 	*x = ListNodeGroupsResponse{}
-	mi := &file_baremetal_v1_node_proto_msgTypes[15]
+	mi := &file_baremetal_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1445,7 +1518,7 @@ func (x *ListNodeGroupsResponse) String() string {
 func (*ListNodeGroupsResponse) ProtoMessage() {}
 
 func (x *ListNodeGroupsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_node_proto_msgTypes[15]
+	mi := &file_baremetal_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1458,7 +1531,7 @@ func (x *ListNodeGroupsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodeGroupsResponse.ProtoReflect.Descriptor instead.
 func (*ListNodeGroupsResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_baremetal_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListNodeGroupsResponse) GetGroups() []*NodeGroup {
@@ -1486,7 +1559,7 @@ var File_baremetal_v1_node_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x17baremetal/v1/node.proto\x12\fbaremetal.v1\x1a\x1abaremetal/v1/machine.proto\x1a\x1cbaremetal/v1/operation.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xda\x04\n" +
+	"\x17baremetal/v1/node.proto\x12\fbaremetal.v1\x1a\x1abaremetal/v1/machine.proto\x1a\x1cbaremetal/v1/operation.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8b\x05\n" +
 	"\x04Node\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12-\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x17.baremetal.v1.NodeStateR\x05state\x12D\n" +
@@ -1503,7 +1576,12 @@ const file_baremetal_v1_node_proto_rawDesc = "" +
 	"lastReport\x12B\n" +
 	"\x10quarantined_from\x18\v \x01(\x0e2\x17.baremetal.v1.NodeStateR\x0fquarantinedFrom\x12+\n" +
 	"\x11quarantine_reason\x18\f \x01(\tR\x10quarantineReason\x12%\n" +
-	"\x0efailing_checks\x18\r \x03(\tR\rfailingChecks\"\xff\x02\n" +
+	"\x0efailing_checks\x18\r \x03(\tR\rfailingChecks\x12/\n" +
+	"\x06checks\x18\x0e \x03(\v2\x17.baremetal.v1.NodeCheckR\x06checks\"O\n" +
+	"\tNodeCheck\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\xff\x02\n" +
 	"\n" +
 	"NodeReport\x12\x1f\n" +
 	"\vmac_address\x18\x01 \x01(\tR\n" +
@@ -1656,76 +1734,78 @@ func file_baremetal_v1_node_proto_rawDescGZIP() []byte {
 	return file_baremetal_v1_node_proto_rawDescData
 }
 
-var file_baremetal_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_baremetal_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_baremetal_v1_node_proto_goTypes = []any{
 	(*Node)(nil),                     // 0: baremetal.v1.Node
-	(*NodeReport)(nil),               // 1: baremetal.v1.NodeReport
-	(*ListNodesRequest)(nil),         // 2: baremetal.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),        // 3: baremetal.v1.ListNodesResponse
-	(*GetNodeRequest)(nil),           // 4: baremetal.v1.GetNodeRequest
-	(*UpdateNodeRequest)(nil),        // 5: baremetal.v1.UpdateNodeRequest
-	(*TransitionNodeRequest)(nil),    // 6: baremetal.v1.TransitionNodeRequest
-	(*GetNodeHistoryRequest)(nil),    // 7: baremetal.v1.GetNodeHistoryRequest
-	(*GetNodeHistoryResponse)(nil),   // 8: baremetal.v1.GetNodeHistoryResponse
-	(*NodeStateLog)(nil),             // 9: baremetal.v1.NodeStateLog
-	(*ReportNodeRequest)(nil),        // 10: baremetal.v1.ReportNodeRequest
-	(*ApproveDiscoveredRequest)(nil), // 11: baremetal.v1.ApproveDiscoveredRequest
-	(*NodeGroup)(nil),                // 12: baremetal.v1.NodeGroup
-	(*SetNodeGroupRequest)(nil),      // 13: baremetal.v1.SetNodeGroupRequest
-	(*ListNodeGroupsRequest)(nil),    // 14: baremetal.v1.ListNodeGroupsRequest
-	(*ListNodeGroupsResponse)(nil),   // 15: baremetal.v1.ListNodeGroupsResponse
-	nil,                              // 16: baremetal.v1.NodeStateLog.MetadataEntry
-	nil,                              // 17: baremetal.v1.ApproveDiscoveredRequest.LabelsEntry
-	(NodeState)(0),                   // 18: baremetal.v1.NodeState
-	(*timestamppb.Timestamp)(nil),    // 19: google.protobuf.Timestamp
-	(*Machine)(nil),                  // 20: baremetal.v1.Machine
-	(*fieldmaskpb.FieldMask)(nil),    // 21: google.protobuf.FieldMask
-	(*MachineSpec)(nil),              // 22: baremetal.v1.MachineSpec
-	(*Operation)(nil),                // 23: baremetal.v1.Operation
+	(*NodeCheck)(nil),                // 1: baremetal.v1.NodeCheck
+	(*NodeReport)(nil),               // 2: baremetal.v1.NodeReport
+	(*ListNodesRequest)(nil),         // 3: baremetal.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),        // 4: baremetal.v1.ListNodesResponse
+	(*GetNodeRequest)(nil),           // 5: baremetal.v1.GetNodeRequest
+	(*UpdateNodeRequest)(nil),        // 6: baremetal.v1.UpdateNodeRequest
+	(*TransitionNodeRequest)(nil),    // 7: baremetal.v1.TransitionNodeRequest
+	(*GetNodeHistoryRequest)(nil),    // 8: baremetal.v1.GetNodeHistoryRequest
+	(*GetNodeHistoryResponse)(nil),   // 9: baremetal.v1.GetNodeHistoryResponse
+	(*NodeStateLog)(nil),             // 10: baremetal.v1.NodeStateLog
+	(*ReportNodeRequest)(nil),        // 11: baremetal.v1.ReportNodeRequest
+	(*ApproveDiscoveredRequest)(nil), // 12: baremetal.v1.ApproveDiscoveredRequest
+	(*NodeGroup)(nil),                // 13: baremetal.v1.NodeGroup
+	(*SetNodeGroupRequest)(nil),      // 14: baremetal.v1.SetNodeGroupRequest
+	(*ListNodeGroupsRequest)(nil),    // 15: baremetal.v1.ListNodeGroupsRequest
+	(*ListNodeGroupsResponse)(nil),   // 16: baremetal.v1.ListNodeGroupsResponse
+	nil,                              // 17: baremetal.v1.NodeStateLog.MetadataEntry
+	nil,                              // 18: baremetal.v1.ApproveDiscoveredRequest.LabelsEntry
+	(NodeState)(0),                   // 19: baremetal.v1.NodeState
+	(*timestamppb.Timestamp)(nil),    // 20: google.protobuf.Timestamp
+	(*Machine)(nil),                  // 21: baremetal.v1.Machine
+	(*fieldmaskpb.FieldMask)(nil),    // 22: google.protobuf.FieldMask
+	(*MachineSpec)(nil),              // 23: baremetal.v1.MachineSpec
+	(*Operation)(nil),                // 24: baremetal.v1.Operation
 }
 var file_baremetal_v1_node_proto_depIdxs = []int32{
-	18, // 0: baremetal.v1.Node.state:type_name -> baremetal.v1.NodeState
-	19, // 1: baremetal.v1.Node.state_changed_at:type_name -> google.protobuf.Timestamp
-	20, // 2: baremetal.v1.Node.machine:type_name -> baremetal.v1.Machine
-	18, // 3: baremetal.v1.Node.next_states:type_name -> baremetal.v1.NodeState
-	1,  // 4: baremetal.v1.Node.last_report:type_name -> baremetal.v1.NodeReport
-	18, // 5: baremetal.v1.Node.quarantined_from:type_name -> baremetal.v1.NodeState
-	19, // 6: baremetal.v1.NodeReport.reported_at:type_name -> google.protobuf.Timestamp
-	0,  // 7: baremetal.v1.ListNodesResponse.nodes:type_name -> baremetal.v1.Node
-	21, // 8: baremetal.v1.UpdateNodeRequest.update_mask:type_name -> google.protobuf.FieldMask
-	18, // 9: baremetal.v1.TransitionNodeRequest.state:type_name -> baremetal.v1.NodeState
-	9,  // 10: baremetal.v1.GetNodeHistoryResponse.data:type_name -> baremetal.v1.NodeStateLog
-	18, // 11: baremetal.v1.NodeStateLog.from_state:type_name -> baremetal.v1.NodeState
-	18, // 12: baremetal.v1.NodeStateLog.to_state:type_name -> baremetal.v1.NodeState
-	16, // 13: baremetal.v1.NodeStateLog.metadata:type_name -> baremetal.v1.NodeStateLog.MetadataEntry
-	19, // 14: baremetal.v1.NodeStateLog.created_at:type_name -> google.protobuf.Timestamp
-	17, // 15: baremetal.v1.ApproveDiscoveredRequest.labels:type_name -> baremetal.v1.ApproveDiscoveredRequest.LabelsEntry
-	22, // 16: baremetal.v1.ApproveDiscoveredRequest.spec:type_name -> baremetal.v1.MachineSpec
-	19, // 17: baremetal.v1.NodeGroup.updated_at:type_name -> google.protobuf.Timestamp
-	12, // 18: baremetal.v1.ListNodeGroupsResponse.groups:type_name -> baremetal.v1.NodeGroup
-	2,  // 19: baremetal.v1.NodeService.ListNodes:input_type -> baremetal.v1.ListNodesRequest
-	4,  // 20: baremetal.v1.NodeService.GetNode:input_type -> baremetal.v1.GetNodeRequest
-	5,  // 21: baremetal.v1.NodeService.UpdateNode:input_type -> baremetal.v1.UpdateNodeRequest
-	6,  // 22: baremetal.v1.NodeService.TransitionNode:input_type -> baremetal.v1.TransitionNodeRequest
-	7,  // 23: baremetal.v1.NodeService.GetNodeHistory:input_type -> baremetal.v1.GetNodeHistoryRequest
-	10, // 24: baremetal.v1.NodeService.ReportNode:input_type -> baremetal.v1.ReportNodeRequest
-	11, // 25: baremetal.v1.NodeService.ApproveDiscovered:input_type -> baremetal.v1.ApproveDiscoveredRequest
-	13, // 26: baremetal.v1.NodeService.SetNodeGroup:input_type -> baremetal.v1.SetNodeGroupRequest
-	14, // 27: baremetal.v1.NodeService.ListNodeGroups:input_type -> baremetal.v1.ListNodeGroupsRequest
-	3,  // 28: baremetal.v1.NodeService.ListNodes:output_type -> baremetal.v1.ListNodesResponse
-	0,  // 29: baremetal.v1.NodeService.GetNode:output_type -> baremetal.v1.Node
-	0,  // 30: baremetal.v1.NodeService.UpdateNode:output_type -> baremetal.v1.Node
-	23, // 31: baremetal.v1.NodeService.TransitionNode:output_type -> baremetal.v1.Operation
-	8,  // 32: baremetal.v1.NodeService.GetNodeHistory:output_type -> baremetal.v1.GetNodeHistoryResponse
-	0,  // 33: baremetal.v1.NodeService.ReportNode:output_type -> baremetal.v1.Node
-	23, // 34: baremetal.v1.NodeService.ApproveDiscovered:output_type -> baremetal.v1.Operation
-	12, // 35: baremetal.v1.NodeService.SetNodeGroup:output_type -> baremetal.v1.NodeGroup
-	15, // 36: baremetal.v1.NodeService.ListNodeGroups:output_type -> baremetal.v1.ListNodeGroupsResponse
-	28, // [28:37] is the sub-list for method output_type
-	19, // [19:28] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	19, // 0: baremetal.v1.Node.state:type_name -> baremetal.v1.NodeState
+	20, // 1: baremetal.v1.Node.state_changed_at:type_name -> google.protobuf.Timestamp
+	21, // 2: baremetal.v1.Node.machine:type_name -> baremetal.v1.Machine
+	19, // 3: baremetal.v1.Node.next_states:type_name -> baremetal.v1.NodeState
+	2,  // 4: baremetal.v1.Node.last_report:type_name -> baremetal.v1.NodeReport
+	19, // 5: baremetal.v1.Node.quarantined_from:type_name -> baremetal.v1.NodeState
+	1,  // 6: baremetal.v1.Node.checks:type_name -> baremetal.v1.NodeCheck
+	20, // 7: baremetal.v1.NodeReport.reported_at:type_name -> google.protobuf.Timestamp
+	0,  // 8: baremetal.v1.ListNodesResponse.nodes:type_name -> baremetal.v1.Node
+	22, // 9: baremetal.v1.UpdateNodeRequest.update_mask:type_name -> google.protobuf.FieldMask
+	19, // 10: baremetal.v1.TransitionNodeRequest.state:type_name -> baremetal.v1.NodeState
+	10, // 11: baremetal.v1.GetNodeHistoryResponse.data:type_name -> baremetal.v1.NodeStateLog
+	19, // 12: baremetal.v1.NodeStateLog.from_state:type_name -> baremetal.v1.NodeState
+	19, // 13: baremetal.v1.NodeStateLog.to_state:type_name -> baremetal.v1.NodeState
+	17, // 14: baremetal.v1.NodeStateLog.metadata:type_name -> baremetal.v1.NodeStateLog.MetadataEntry
+	20, // 15: baremetal.v1.NodeStateLog.created_at:type_name -> google.protobuf.Timestamp
+	18, // 16: baremetal.v1.ApproveDiscoveredRequest.labels:type_name -> baremetal.v1.ApproveDiscoveredRequest.LabelsEntry
+	23, // 17: baremetal.v1.ApproveDiscoveredRequest.spec:type_name -> baremetal.v1.MachineSpec
+	20, // 18: baremetal.v1.NodeGroup.updated_at:type_name -> google.protobuf.Timestamp
+	13, // 19: baremetal.v1.ListNodeGroupsResponse.groups:type_name -> baremetal.v1.NodeGroup
+	3,  // 20: baremetal.v1.NodeService.ListNodes:input_type -> baremetal.v1.ListNodesRequest
+	5,  // 21: baremetal.v1.NodeService.GetNode:input_type -> baremetal.v1.GetNodeRequest
+	6,  // 22: baremetal.v1.NodeService.UpdateNode:input_type -> baremetal.v1.UpdateNodeRequest
+	7,  // 23: baremetal.v1.NodeService.TransitionNode:input_type -> baremetal.v1.TransitionNodeRequest
+	8,  // 24: baremetal.v1.NodeService.GetNodeHistory:input_type -> baremetal.v1.GetNodeHistoryRequest
+	11, // 25: baremetal.v1.NodeService.ReportNode:input_type -> baremetal.v1.ReportNodeRequest
+	12, // 26: baremetal.v1.NodeService.ApproveDiscovered:input_type -> baremetal.v1.ApproveDiscoveredRequest
+	14, // 27: baremetal.v1.NodeService.SetNodeGroup:input_type -> baremetal.v1.SetNodeGroupRequest
+	15, // 28: baremetal.v1.NodeService.ListNodeGroups:input_type -> baremetal.v1.ListNodeGroupsRequest
+	4,  // 29: baremetal.v1.NodeService.ListNodes:output_type -> baremetal.v1.ListNodesResponse
+	0,  // 30: baremetal.v1.NodeService.GetNode:output_type -> baremetal.v1.Node
+	0,  // 31: baremetal.v1.NodeService.UpdateNode:output_type -> baremetal.v1.Node
+	24, // 32: baremetal.v1.NodeService.TransitionNode:output_type -> baremetal.v1.Operation
+	9,  // 33: baremetal.v1.NodeService.GetNodeHistory:output_type -> baremetal.v1.GetNodeHistoryResponse
+	0,  // 34: baremetal.v1.NodeService.ReportNode:output_type -> baremetal.v1.Node
+	24, // 35: baremetal.v1.NodeService.ApproveDiscovered:output_type -> baremetal.v1.Operation
+	13, // 36: baremetal.v1.NodeService.SetNodeGroup:output_type -> baremetal.v1.NodeGroup
+	16, // 37: baremetal.v1.NodeService.ListNodeGroups:output_type -> baremetal.v1.ListNodeGroupsResponse
+	29, // [29:38] is the sub-list for method output_type
+	20, // [20:29] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_node_proto_init() }
@@ -1741,7 +1821,7 @@ func file_baremetal_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_node_proto_rawDesc), len(file_baremetal_v1_node_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -379,7 +379,7 @@ const (
 	// OPERATION: the executor claims success and the world doesn't confirm it.
 	// Next: look at the machine; the executor or its BMC may lie.
 	Reason_EVIDENCE_MISSING Reason = 142
-	// OPERATION: no agent took the command in time; nothing was started.
+	// OPERATION: leave to start the command was not given in time; nothing was started.
 	// Next: `ingot-agent status` on the machine; start again.
 	Reason_AGENT_UNAVAILABLE Reason = 143
 	// OPERATION: the agent cannot do this on this machine.

@@ -6,6 +6,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 )
@@ -61,6 +62,8 @@ type Facts struct {
 	WorkflowSince time.Time
 	// Model is the machine's hardware model, as its inventory says; empty where that is not known.
 	Model string
+	// Checks are the health checks of a node on its way in; empty of other nodes.
+	Checks []node.HealthCheck
 	// Normal is how long the current kind of step takes.
 	Normal Baseline
 }

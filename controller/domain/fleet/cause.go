@@ -49,6 +49,8 @@ const (
 	CuredBySettlement Cure = "settlement"
 	// CuredByRelease: the node has left quarantine.
 	CuredByRelease Cure = "release"
+	// CuredByRestart: an admin has moved the node out of install_failed, with another plan and all of its attempts.
+	CuredByRestart Cure = "restart"
 	// CuredByProvider: the provider reports that the machine is well again.
 	CuredByProvider Cure = "provider"
 	// CuredByWorkflow: the workflow has ended well, was reconciled, or was cancelled by an operator.
@@ -68,16 +70,16 @@ var cureTable = []causeRule{
 	{CauseMemory, []Cure{CuredByWork}},
 	{CauseProvider, []Cure{CuredByProvider}},
 	{CauseWorkflow, []Cure{CuredByWorkflow, CuredBySame}},
-	{CauseReimage, []Cure{CuredByImage}},
+	{CauseReimage, []Cure{CuredByImage, CuredByRestart}},
 	{CauseUpgrade, []Cure{CuredByImage, CuredBySame}},
 	{CauseJoin, []Cure{CuredByJoin, CuredByImage, CuredBySame}},
 	{CauseReconfigure, []Cure{CuredBySame, CuredByImage}},
-	{CausePlan, []Cure{CuredBySame, CuredByImage}},
+	{CausePlan, []Cure{CuredBySame, CuredByImage, CuredByRestart}},
 	{CauseRMA, []Cure{CuredBySame}},
 	{CauseReboot, []Cure{CuredByBoot, CuredByImage, CuredBySame}},
 	{CauseNetboot, []Cure{CuredBySame, CuredByBoot, CuredByImage}},
 	{CauseHardware, []Cure{CuredBySame}},
-	{CauseRecord, []Cure{CuredByWork}},
+	{CauseRecord, []Cure{CuredByWork, CuredByRestart}},
 }
 
 // causeOfType names the cause that a failed operation of a type leaves.
@@ -129,6 +131,7 @@ func Cured(c Cause, subject string, h Happened) bool {
 		case !slices.Contains(c.rule().cures, cure):
 		case cure == CuredBySame && (h.Same != c || h.Subject != subject):
 		case cure == CuredBySettlement && h.Subject != subject:
+		case cure == CuredByRestart && subject != "" && h.Subject != subject: // another plan than the one that failed
 		default:
 			return true
 		}

@@ -147,12 +147,12 @@ func TestListsAreComplete(t *testing.T) {
 // TestASimulatedMachineHasNoHardwareToCompare: neither its serial number nor its MAC addresses.
 func TestASimulatedMachineHasNoHardwareToCompare(t *testing.T) {
 	registered := node.Health{Serial: "x", MACs: []string{"52:54:00:00:00:01"}, Inventoried: true, SeenSerial: "x"}
-	if got := node.Failing(node.Checks(), node.Health{Live: true, Serial: "x", MACs: registered.MACs,
-		Simulated: true}); len(got) != 0 {
+	if got := node.Failing(node.Evaluate(node.Checks(), node.Health{Live: true, Serial: "x", MACs: registered.MACs,
+		Simulated: true})); len(got) != 0 {
 		t.Errorf("simulated: %v", got)
 	}
 	registered.Live = true
-	if got := node.Failing(node.Checks(), registered); len(got) != 1 {
+	if got := node.Failing(node.Evaluate(node.Checks(), registered)); len(got) != 1 {
 		t.Errorf("with hardware: %v", got)
 	}
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,47 +32,91 @@ type Health struct {
 	Inventoried, Simulated bool
 	SeenSerial             string
 	SeenMACs               []string
-	// ProviderFault says what the provider says that is not healthy; empty if it is.
-	ProviderFault string
+	// ProviderFault is what the provider reports that is not healthy; empty if it is. ProviderUnseen reports whether it has
+	// reported nothing yet.
+	ProviderFault  string
+	ProviderUnseen bool
 }
 
-// Failing lists the checks that do not pass, each as "check: why".
-func Failing(checks []string, h Health) []string {
-	var out []string
-	for _, c := range Checks() {
-		why := ""
-		switch c {
+// CheckState is the outcome of a health check.
+type CheckState string
+
+// The outcomes. A check is unknown while nothing was seen that it could compare; only a check that passed lets a node in.
+const (
+	CheckPassed  CheckState = "passed"
+	CheckFailing CheckState = "failing"
+	CheckUnknown CheckState = "unknown"
+)
+
+// HealthCheck is a health check with its outcome.
+type HealthCheck struct {
+	Name  string
+	State CheckState
+	// Message names what was expected and what was found; empty of a check that passed.
+	Message string
+}
+
+// Evaluate returns the outcome of each of the named checks, in the order of Checks.
+func Evaluate(checks []string, h Health) []HealthCheck {
+	var out []HealthCheck
+	for _, name := range Checks() {
+		if !slices.Contains(checks, name) {
+			continue
+		}
+		c := HealthCheck{Name: name, State: CheckPassed}
+		switch name {
 		case CheckReachable:
 			if !h.Live {
-				why = "the machine's agent has no session"
+				c.State, c.Message = CheckFailing, "the machine's agent has no session"
 			}
 		case CheckInventory:
-			why = h.inventoryFault()
+			c.State, c.Message = h.inventory()
 		case CheckProvider:
-			why = h.ProviderFault
+			c.State, c.Message = h.provider()
 		}
-		if why != "" && slices.Contains(checks, c) {
-			out = append(out, c+": "+why)
+		out = append(out, c)
+	}
+	return out
+}
+
+// Failing lists the checks that did not pass, each as "check: why".
+func Failing(checks []HealthCheck) []string {
+	var out []string
+	for _, c := range checks {
+		if c.State != CheckPassed {
+			out = append(out, c.Name+": "+c.Message)
 		}
 	}
 	return out
 }
 
-// inventoryFault says what of the registration the inventory does not show. Where nothing was registered there is
-// nothing to compare, and a simulated machine has no hardware of its own.
-func (h Health) inventoryFault() string {
+// provider evaluates what the machine's provider reports.
+func (h Health) provider() (CheckState, string) {
+	switch {
+	case h.ProviderFault == "":
+		return CheckPassed, ""
+	case h.ProviderUnseen:
+		return CheckUnknown, h.ProviderFault
+	}
+	return CheckFailing, h.ProviderFault
+}
+
+// inventory compares the registration with the inventory. Where nothing was registered there is nothing to compare, and
+// a simulated machine has no hardware of its own.
+func (h Health) inventory() (CheckState, string) {
 	switch {
 	case h.Serial == "" && len(h.MACs) == 0, h.Simulated:
-		return ""
+		return CheckPassed, ""
 	case !h.Inventoried:
-		return "the machine has sent no inventory"
+		return CheckUnknown, "the machine has sent no inventory"
 	case h.Serial != "" && !strings.EqualFold(h.Serial, h.SeenSerial):
-		return fmt.Sprintf("serial number %q is registered, and the machine has %q", h.Serial, h.SeenSerial)
+		return CheckFailing, fmt.Sprintf("registered serial number %q is not the machine's: %q", h.Serial, h.SeenSerial)
 	}
 	for _, mac := range h.MACs {
 		if !slices.Contains(h.SeenMACs, mac) {
-			return "MAC address " + mac + " is registered, and no interface of the machine has it"
+			return CheckFailing, "registered MAC address " + mac + " is not among the machine's: " +
+				cmp.Or(strings.Join(h.SeenMACs, ", "), "it shows none")
 		}
 	}
-	return ""
+	return CheckPassed, ""
 }

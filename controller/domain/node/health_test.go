@@ -33,12 +33,12 @@ func TestEachHealthCheckFailsAlone(t *testing.T) {
 	} {
 		h := healthy
 		c.spoil(&h)
-		got := node.Failing(node.Checks(), h)
+		got := node.Failing(node.Evaluate(node.Checks(), h))
 		if c.fails == "" && len(got) > 0 || c.fails != "" && (len(got) != 1 || !strings.HasPrefix(got[0], c.fails+": ")) {
 			t.Errorf("%s: fails %q, want %q", name, got, c.fails)
 		}
 		others := slices.DeleteFunc(node.Checks(), func(check string) bool { return check == c.fails })
-		if got := node.Failing(others, h); len(got) > 0 {
+		if got := node.Failing(node.Evaluate(others, h)); len(got) > 0 {
 			t.Errorf("%s: fails %q, which nobody has asked for", name, got)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/incarnation"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
+	"github.com/ingot-metal/ingot/controller/store/nodestate"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	sitestore "github.com/ingot-metal/ingot/controller/store/site"
 	"github.com/ingot-metal/ingot/controller/store/workflowstate"
@@ -98,7 +99,7 @@ func (g *gather) all(ctx context.Context, machineID, operationID string) error {
 	for _, read := range []func(context.Context) error{
 		func(ctx context.Context) error { return g.machine(ctx, machineID, operationID) },
 		func(ctx context.Context) error { return g.operation(ctx, operationID) },
-		g.commands, g.agents, g.site, g.boot, g.fence, g.workflow, g.fleet,
+		g.commands, g.agents, g.checks, g.site, g.boot, g.fence, g.workflow, g.fleet,
 	} {
 		if err := read(ctx); err != nil {
 			return err
@@ -261,6 +262,16 @@ func (g *gather) agents(ctx context.Context) error {
 		g.f.Agents = append(g.f.Agents, a)
 	}
 	return nil
+}
+
+// checks evaluates the health checks of a node on its way in.
+func (g *gather) checks(ctx context.Context) (err error) {
+	if !nodestate.OnTheWayIn(g.m) || g.m.AgentID == nil {
+		return nil
+	}
+	a := g.f.Agent(*g.m.AgentID)
+	g.f.Checks, err = nodestate.HealthChecks(ctx, g.q, g.m, a != nil && a.Live)
+	return err
 }
 
 func (g *gather) site(ctx context.Context) error {

@@ -264,6 +264,18 @@ func TestAnotherPlanIsAnother(t *testing.T) {
 	if got := storetest.State(t, s, "m-1"); got != "install_failed" {
 		t.Fatalf("the node is %s", got)
 	}
+	needs := func() string {
+		m := storetest.Machine(t, s, "m-1")
+		for _, c := range m.GetStatus().GetConditions() {
+			if c.GetType() == string(fleet.NeedsIntervention) && c.GetStatus() {
+				return c.GetReason()
+			}
+		}
+		return ""
+	}
+	if needs() != "INSTALL_ATTEMPTS_EXHAUSTED" {
+		t.Errorf("after three failures it needs somebody for %q", needs())
+	}
 	// Nobody has assigned a plan: that the node's default has another name than the plan that failed says nothing.
 	storetest.WantReason(t, storetest.Transition(s, "m-1", "same", node.Pending, true), "NODE_GUARD_FAILED")
 	again := "write-renamed"
@@ -280,6 +292,9 @@ func TestAnotherPlanIsAnother(t *testing.T) {
 	if err := storetest.Transition(s, "m-1", "other", node.Pending, true); err != nil ||
 		storetest.State(t, s, "m-1") != "pending" {
 		t.Errorf("%v, the node is %s", err, storetest.State(t, s, "m-1"))
+	}
+	if needs() != "" {
+		t.Errorf("after another plan and the move to pending it still needs somebody for %s", needs())
 	}
 }
 
@@ -315,7 +330,7 @@ func TestNodesWaitForTheirHealthChecks(t *testing.T) {
 	}
 	a.Arrived(t, s, "52:54:00:00:00:09")
 	if storetest.State(t, s, "m-1") != "bootstrap_issued" ||
-		!strings.Contains(failing("m-1"), "52:54:00:00:00:01 is registered") {
+		!strings.Contains(failing("m-1"), "inventory: registered MAC address 52:54:00:00:00:01 is not among the machine's: 52:54:00:00:00:09") {
 		t.Errorf("with another machine's address it is %s: %s", storetest.State(t, s, "m-1"), failing("m-1"))
 	}
 	a.Arrived(t, s, "52:54:00:00:00:01")
@@ -325,7 +340,7 @@ func TestNodesWaitForTheirHealthChecks(t *testing.T) {
 	b := in("m-2", "", "sn-other")
 	b.Arrived(t, s, "52:54:00:00:00:02")
 	if storetest.State(t, s, "m-2") != "bootstrap_issued" ||
-		!strings.Contains(failing("m-2"), `"sn-other" is registered`) {
+		!strings.Contains(failing("m-2"), `registered serial number "sn-other" is not the machine's: "sn-1"`) {
 		t.Errorf("with another serial number it is %s: %s", storetest.State(t, s, "m-2"), failing("m-2"))
 	}
 	for group, checks := range map[string][]string{"quick": {nodestore.NoChecks}, "seen": {node.CheckReachable}} {

@@ -79,9 +79,16 @@ func (s *Store) nodeMessage(
 				return nil, err
 			}
 		}
-		out.FailingChecks, err = nodestate.FailingChecks(ctx, s.db.Q, row, live)
+		checks, err := nodestate.HealthChecks(ctx, s.db.Q, row, live)
+		if err != nil {
+			return nil, err
+		}
+		out.FailingChecks = node.Failing(checks)
+		for _, c := range checks {
+			out.Checks = append(out.Checks, &baremetalv1.NodeCheck{Name: c.Name, State: string(c.State), Message: c.Message})
+		}
 	}
-	return out, err
+	return out, nil
 }
 
 // recordMoves lists the moves that start no work and that an admin may make now. Whether work may be started is asked

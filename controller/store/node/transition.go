@@ -282,6 +282,11 @@ func (s *Store) recordMove(
 		if v.To == node.Quarantined {
 			break // the attempts stay spent
 		}
+		if v.To == node.Pending {
+			if err := restarted(ctx, q, m, now); err != nil {
+				return err
+			}
+		}
 		return nodestate.SetInstall(ctx, q, m, node.Install{}, "")
 	}
 	if v.To == node.Quarantined {
@@ -289,6 +294,12 @@ func (s *Store) recordMove(
 			machinestore.QuarantineCause("MACHINE_QUARANTINED", quarantinedBy(v, m.NodeState)), now)
 	}
 	return nil
+}
+
+// restarted takes away what the spent attempts have left: the admin's other plan is the answer to them.
+func restarted(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, now time.Time) error {
+	h := fleet.Happened{Cures: []fleet.Cure{fleet.CuredByRestart}, Subject: m.FailedPlanID}
+	return machinestore.CureCauses(ctx, q, m.MachineID, h, "Restarted", now)
 }
 
 func quarantinedBy(v nodestate.Move, from string) string {

@@ -24,16 +24,21 @@ import (
 	"github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
-// FailingChecks lists the health checks of the machine's group that do not pass. live says that its own agent has a
-// session.
-func FailingChecks(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, live bool) ([]string, error) {
+// HealthChecks evaluates the health checks of the machine's group. live reports whether its own agent has a session.
+func HealthChecks(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, live bool) ([]node.HealthCheck, error) {
 	g, err := GroupOf(ctx, q, m)
 	if err != nil || len(g.HealthChecks) == 0 {
 		return nil, err
 	}
 	h, err := healthOf(ctx, q, m)
 	h.Live = live
-	return node.Failing(g.HealthChecks, h), err
+	return node.Evaluate(g.HealthChecks, h), err
+}
+
+// FailingChecks lists the health checks of the machine's group that do not pass, each as "check: why".
+func FailingChecks(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, live bool) ([]string, error) {
+	checks, err := HealthChecks(ctx, q, m, live)
+	return node.Failing(checks), err
 }
 
 // healthOf reads what the health checks compare, but for the session.
@@ -43,7 +48,7 @@ func healthOf(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) (node.He
 		return node.Health{}, err
 	}
 	h := node.Health{Serial: spec.GetSerial(), MACs: spec.GetMacAddresses()}
-	if h.ProviderFault, err = providerFault(ctx, q, m); err != nil {
+	if h.ProviderFault, h.ProviderUnseen, err = providerFault(ctx, q, m); err != nil {
 		return h, err
 	}
 	row, err := q.LatestInventory(ctx, m.MachineID)
@@ -109,34 +114,35 @@ func HasAccelerator(ctx context.Context, q *dbsqlc.Queries, machineID string) (b
 	return false, nil
 }
 
-// providerFault says what of the machine's provider is not healthy; empty where nothing is.
-func providerFault(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) (string, error) {
+// providerFault returns what of the machine's provider is not healthy, empty where nothing is, and reports whether the
+// provider was never asked.
+func providerFault(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) (fault string, unseen bool, err error) {
 	if m.Provider != workflow.ProviderMAAS {
 		conds, err := q.ConditionsOf(ctx, []string{m.MachineID})
 		if err != nil {
-			return "", fmt.Errorf("read conditions: %w", err)
+			return "", false, fmt.Errorf("read conditions: %w", err)
 		}
 		i := slices.IndexFunc(conds,
 			func(c dbsqlc.MachineCondition) bool { return c.Type == string(fleet.BMCReachable) && !c.Status })
 		switch {
 		case i >= 0 && conds[i].Known:
-			return "the machine's BMC does not answer", nil
+			return "the machine's BMC does not answer", false, nil
 		case i >= 0:
-			return "nothing observes the machine's BMC: the agent of site " + m.Site + " is silent", nil
+			return "nothing observes the machine's BMC: the agent of site " + m.Site + " is silent", true, nil
 		}
-		return "", nil
+		return "", false, nil
 	}
 	o, err := q.GetProviderObservation(ctx, m.MachineID)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return "MAAS was not asked yet", nil
+		return "MAAS was not asked yet", true, nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("read what the provider says: %w", err)
+		return "", false, fmt.Errorf("read what the provider says: %w", err)
 	}
 	if o.State != string(maasstatus.StateDeployed) {
-		return "MAAS says " + o.State + ", not Deployed", nil
+		return "MAAS says " + o.State + ", not Deployed", false, nil
 	}
-	return "", nil
+	return "", false, nil
 }
 
 // Arrive makes a node active whose agent has a session and whose health checks pass; any other stays what it is.

@@ -4540,6 +4540,8 @@ export interface components {
         };
         /** @description Node is a machine's place in the inventory's life. */
         "baremetal.v1.Node": {
+            /** @description Of a node on its way in: the health checks of its group. It becomes active when all pass. Empty of other nodes. */
+            checks?: components["schemas"]["baremetal.v1.NodeCheck"][];
             /** @description Of a node on its way in: the health checks of its group that do not pass, each as "check: why". */
             failing_checks?: string[];
             /** @description Name of its group: spec.group of the machine. */
@@ -4575,6 +4577,15 @@ export interface components {
              * @description Since when it is there.
              */
             state_changed_at?: string;
+        };
+        /** @description NodeCheck is a health check of a node on its way in, as it is now. */
+        "baremetal.v1.NodeCheck": {
+            /** @description What was expected and what was found; empty of a check that passed. */
+            message?: string;
+            /** @description "reachable", "inventory" or "provider". */
+            name?: string;
+            /** @description "passed", "failing", or "unknown" while nothing was seen that the check could compare. */
+            state?: string;
         };
         /** @description NodeGroup is a policy that machines share by spec.group. */
         "baremetal.v1.NodeGroup": {

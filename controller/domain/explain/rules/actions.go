@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"cmp"
 	"strings"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -9,92 +8,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 )
-
-func (s *scene) thaw() explain.Action {
-	a := explain.Action{
-		Command:     "ingot server thaw",
-		Consequence: "lifts the freeze for the whole fleet",
-		Destructive: true,
-	}
-	if s.Freeze.Restored {
-		a.Consequence += "; first compare what agents hold with what the database knows (ingot server info)"
-	}
-	return a
-}
-
-func doctor() explain.Action {
-	return explain.Action{Command: "ingot-agent doctor   (on the agent's machine)",
-		Consequence: "checks clock, certificate, controller, disk and privileges"}
-}
-
-func unlock() explain.Action {
-	return explain.Action{Command: "ingot-agent unlock   (on the agent's machine)",
-		Consequence: "the agent takes commands again; ask first who locked it, and why"}
-}
-
-func unflag(id, flag string) explain.Action {
-	return explain.Action{Command: "ingot flag " + id + " " + flag + " --off",
-		Consequence: "work may be started on the machine again", Destructive: true}
-}
-
-func (s *scene) giveBMC() explain.Action {
-	return explain.Action{Command: "ingot machine update " + s.id() + " --bmc-endpoint HOST --bmc-credentials NAME",
-		Consequence: "the site's agent can switch the machine from outside"}
-}
-
-func (s *scene) setCredentials() explain.Action {
-	return explain.Action{Command: "ingot bmc credentials set " + cmp.Or(s.spec.GetBmcCredentialsRef(), "NAME") +
-		" --username USER",
-		Consequence: "the BMC is asked again with the new password, once"}
-}
-
-func (s *scene) unpark() explain.Action {
-	return explain.Action{Command: "ingot bmc unpark " + s.Machine.GetMachineId(),
-		Consequence: "the BMC is asked once more with the password that it has refused, for one that was wrong itself; " +
-			"each try can lock its account"}
-}
-
-func (s *scene) console() explain.Action {
-	if s.Op != nil {
-		return explain.Action{Command: "ingot logs " + s.Op.ID,
-			Consequence: "shows the operation's log, and for admins the machine's serial console"}
-	}
-	return explain.Action{Command: "look at the machine's console",
-		Consequence: "shows whether it boots, and where it stays"}
-}
-
-func (s *scene) siteGet() explain.Action {
-	return explain.Action{Command: "ingot site get " + s.SiteName(),
-		Consequence: "shows each segment: whether it is served, its pool, other DHCP servers"}
-}
-
-func (s *scene) rebootBMC() explain.Action {
-	return explain.Action{
-		Command:     "ingot reboot " + s.id() + " --mode bmc",
-		Consequence: "switches the machine off and on through its BMC; what runs on it is interrupted", Destructive: true,
-	}.Starting(explain.StartPowerCycle)
-}
-
-func (s *scene) clear() explain.Action {
-	return explain.Action{
-		Command:     "ingot clear " + s.id(),
-		Consequence: "takes NeedsIntervention away; it repairs nothing",
-		Refused:     !s.Offers.Clears,
-	}
-}
-
-// settle are the two words that an operator may give on an outcome that nobody knows.
-func (s *scene) settle() []explain.Action {
-	base := "ingot settle " + s.id() + " " + s.Unresolved.ID + " --verdict "
-	return []explain.Action{
-		{Command: base + "happened",
-			Consequence: "records that the command has acted, and lifts the fence; be sure that it cannot act any more",
-			Destructive: true},
-		{Command: base + "did-not-happen",
-			Consequence: "records that it has not acted, and lifts the fence; be sure that it cannot act any more",
-			Destructive: true},
-	}
-}
 
 // activeActions are legal while an operation is active.
 func (s *scene) activeActions() []explain.Action {
@@ -150,10 +63,10 @@ func addImage() explain.Action {
 func (s *scene) restActions(e *explain.Explanation) []explain.Action {
 	var out []explain.Action
 	if s.Named && e.OperationID != "" {
-		out = append(out, explain.Action{Command: "ingot why " + s.id(), Consequence: "says what the machine is doing now"})
+		out = append(out, explain.Action{Command: "ingot why " + s.ID(), Consequence: "says what the machine is doing now"})
 	}
 	for _, c := range startCommands {
-		a := explain.Action{Command: c.command + s.id(), Consequence: c.consequence, Destructive: c.destructive}
+		a := explain.Action{Command: c.command + s.ID(), Consequence: c.consequence, Destructive: c.destructive}
 		if c.start == explain.StartEnter && s.status.GetPhase() == baremetalv1.MachineStatus_MAINTENANCE {
 			continue // it is allowed, and changes nothing
 		}

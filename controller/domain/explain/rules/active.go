@@ -18,59 +18,67 @@ const overdue = 15 * time.Second
 // activeRules are for work that is under way.
 var activeRules = []rule{
 	// a cancel waits for the executor's answer.
-	{"cancelling", func(s *scene) bool { return !s.Op.CancelRequested.IsZero() }, (*scene).cancelling},
+	{"cancelling", past | present | record, func(s *scene) bool { return !s.Op.CancelRequested.IsZero() },
+		(*scene).cancelling},
 	// no controller has evaluated it at its time.
-	{"nobody-looks", (*scene).nobodyLooks, (*scene).sayNobodyLooks},
+	{"nobody-looks", past | present | record, (*scene).nobodyLooks, (*scene).sayNobodyLooks},
 	// the fleet is frozen, and the step needs a grant.
-	{"frozen", func(s *scene) bool { return s.Freeze.Active() && s.needsGrant() }, (*scene).frozen},
+	{"frozen", past | present | record, func(s *scene) bool { return s.Freeze.Active() && s.needsGrant() },
+		(*scene).frozen},
 	// the machine was quarantined before the grant.
-	{"quarantined-under-way", func(s *scene) bool { return s.status.GetNodeState() == quarantinedState && s.needsGrant() },
-		(*scene).quarantined},
+	{"quarantined-under-way", past | record,
+		func(s *scene) bool { return s.status.GetNodeState() == quarantinedState && s.needsGrant() }, (*scene).quarantined},
 	// the machine was flagged before the grant.
-	{"blocked-under-way", func(s *scene) bool { return s.blocked() && s.needsGrant() }, (*scene).sayBlocked},
+	{"blocked-under-way", past | present | record, func(s *scene) bool { return s.blocked() && s.needsGrant() },
+		(*scene).sayBlocked},
 	// a budget has no slot for work that destroys data.
-	{"budget", waits(operation.WaitBudget), (*scene).waitBudget},
+	{"budget", past | record, waits(operation.WaitBudget), (*scene).waitBudget},
 	// an attempt has failed, and the next one has its time; the cause is that of the attempt.
-	{"retry", waits(operation.WaitRetry), (*scene).retry},
+	{"retry", past | present | record, waits(operation.WaitRetry), (*scene).retry},
 	// an installer that reports by itself has the machine; its next report is awaited.
-	{"reported-install", (*scene).reported, (*scene).sayReported},
+	{"reported-install", past | record, (*scene).reported, (*scene).sayReported},
 	// the machine's hardware is being replaced.
-	{"replacement", (*scene).replaced, (*scene).sayReplaced},
+	{"replacement", past | record, (*scene).replaced, (*scene).sayReplaced},
 	// the site's agent has not applied what the machine must boot.
-	{"site", waits(operation.WaitSite), (*scene).waitSite},
+	{"site", past | present | record, waits(operation.WaitSite), (*scene).waitSite},
 	// the machine was sent into the installer, which has not reported.
-	{"installer", waits(operation.WaitInstaller), (*scene).waitInstaller},
+	{"installer", past | present | record, waits(operation.WaitInstaller), (*scene).waitInstaller},
 	// the executor claims success, and there is no proof yet.
-	{"evidence", waits(operation.WaitEvidence), (*scene).waitEvidence},
+	{"evidence", past | present | record, waits(operation.WaitEvidence), (*scene).waitEvidence},
 	// the installer has restarted the machine into the system that it wrote, which has not reported.
-	{"booting", func(s *scene) bool { return s.granted() && s.bootsNewSystem() }, (*scene).booting},
+	{"booting", past | present | record,
+		func(s *scene) bool { return s.granted() && s.bootsNewSystem() }, (*scene).booting},
 	// the executor has a grant, and is silent.
-	{"granted-and-silent", func(s *scene) bool {
+	{"granted-and-silent", past | present | record, func(s *scene) bool {
 		return s.granted() && s.exec != nil && !s.exec.Live &&
 			!s.leavesOnPurpose()
 	}, (*scene).grantedSilent},
 	// the executor has a grant, and is connected.
-	{"executing", (*scene).granted, (*scene).executing},
+	{"executing", past | present | record, (*scene).granted, (*scene).executing},
 	// the machine has no agent, and no agent of its site can reach it; the operation fails after 30 s.
-	{"nobody", waits(operation.WaitNobody), (*scene).waitNobody},
+	{"nobody", past | present | record, waits(operation.WaitNobody), (*scene).waitNobody},
 	// no agent that may execute the step is connected.
-	{"agent", waits(operation.WaitAgent), (*scene).waitAgent},
+	{"agent", past | present | record, waits(operation.WaitAgent), (*scene).waitAgent},
 	// the agent that has the command is not connected.
-	{"executor-gone", func(s *scene) bool { return s.open() && s.exec != nil && !s.exec.Live }, (*scene).waitAgent},
+	{"executor-gone", past | present | record,
+		func(s *scene) bool { return s.open() && s.exec != nil && !s.exec.Live }, (*scene).waitAgent},
 	// somebody at the machine has locked its agent.
-	{"executor-locked", func(s *scene) bool { return s.open() && s.exec != nil && s.exec.Locked }, (*scene).locked},
+	{"executor-locked", past | present | record,
+		func(s *scene) bool { return s.open() && s.exec != nil && s.exec.Locked }, (*scene).locked},
 	// the agent is connected, and has not acknowledged the command.
-	{"not-acknowledged", func(s *scene) bool { return s.open() && s.cmd.State == operation.Sent },
+	{"not-acknowledged", past | present | record,
+		func(s *scene) bool { return s.open() && s.cmd.State == operation.Sent },
 		(*scene).notAcknowledged},
 	// the agent has the command, and has not asked for a grant.
-	{"grant", (*scene).open, (*scene).waitGrant},
+	{"grant", past | present | record, (*scene).open, (*scene).waitGrant},
 	// it was asked for more than 15 s ago, and no controller has begun.
-	{"not-started", func(s *scene) bool { return s.Op.Phase == operation.Pending && s.Now.Sub(s.Op.CreatedAt) > overdue },
+	{"not-started", past | present | record,
+		func(s *scene) bool { return s.Op.Phase == operation.Pending && s.Now.Sub(s.Op.CreatedAt) > overdue },
 		(*scene).notStarted},
 	// a controller is about to begin.
-	{"pending", func(s *scene) bool { return s.Op.Phase == operation.Pending }, (*scene).pending},
+	{"pending", past | record, func(s *scene) bool { return s.Op.Phase == operation.Pending }, (*scene).pending},
 	// a controller is about to go on with the next step.
-	{"between-steps", func(*scene) bool { return true }, (*scene).pending},
+	{"between-steps", past, func(*scene) bool { return true }, (*scene).pending},
 }
 
 func waits(reason string) func(*scene) bool {
@@ -92,7 +100,7 @@ func (s *scene) cancelling(e *explain.Explanation) {
 	if s.cmd != nil {
 		s.waitsForExecutor(e)
 		e.Cause.Text += ", and the executor has not answered yet"
-		e.Cause.Facts = s.commandFacts()
+		e.Cause.Facts = s.CommandFacts(s.cmd)
 	}
 	if s.blocked() {
 		e.Cause.Facts = append(e.Cause.Facts, "the machine is blocked: nothing more is started on it")
@@ -121,10 +129,10 @@ func (s *scene) nobodyLooks() bool { return !s.Op.WakeAt.IsZero() && s.Now.Sub(s
 
 func (s *scene) sayNobodyLooks(e *explain.Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = explain.OnLimit, "a controller", s.Op.WakeAt
-	nobody := "a controller should have looked at it " + s.Ago(s.Op.WakeAt) + ", and none has: "
-	e.Cause = explain.Cause{Text: nobody + "the controllers' workers are stopped or overloaded"}
+	e.Cause = explain.Cause{Text: "a controller should have looked at it " + s.Ago(s.Op.WakeAt) + ", and none has"}
+	e.Cause.Text += ": " + s.idleControllers()
 	if s.Controllers == 0 {
-		e.Cause.Reason, e.Cause.Text = "CONTROLLER_LEASE_LOST", nobody+"no controller holds its lease in the database"
+		e.Cause.Reason = "CONTROLLER_LEASE_LOST"
 	}
 	e.Next, e.NextAt = "a controller goes on with it as soon as one works", time.Time{}
 	e.Actions = []explain.Action{{Command: "ingot server info",
@@ -135,14 +143,22 @@ func (s *scene) sayNobodyLooks(e *explain.Explanation) {
 	e.Actions = append(e.Actions, whileFrozen(s)...)
 }
 
+// idleControllers returns what is seen now of controllers that do no work.
+func (s *scene) idleControllers() string {
+	if s.Controllers == 0 {
+		return "no controller holds its lease in the database"
+	}
+	return "the controllers' workers fail, are stopped or overloaded"
+}
+
 func (s *scene) frozen(e *explain.Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "an admin who lifts the freeze", s.Freeze.Since
 	e.Cause = explain.Cause{
 		Reason: s.Freeze.Reason(),
 		Text:   s.frozenSince() + "; the controller gives no leave to start anything",
-		Facts:  s.commandFacts(),
+		Facts:  s.CommandFacts(s.cmd),
 	}
-	e.Actions = []explain.Action{s.thaw()}
+	e.Actions = []explain.Action{s.Thaw()}
 	if s.active {
 		s.refusedNext(e)
 	}
@@ -173,10 +189,10 @@ func (s *scene) sayBlocked(e *explain.Explanation) {
 		}
 		e.Actions = s.transitions()
 	} else {
-		e.Actions = []explain.Action{unflag(s.id(), string(flag))}
+		e.Actions = []explain.Action{explain.Unflag(s.ID(), string(flag))}
 	}
 	if flag == fleet.RMA {
-		e.Actions = append(e.Actions, explain.Action{Command: "ingot rma " + s.id() + " --return",
+		e.Actions = append(e.Actions, explain.Action{Command: "ingot rma " + s.ID() + " --return",
 			Consequence: "takes the flag off as the end of the return"}.Starting(explain.StartReturn))
 	}
 	if s.active {
@@ -202,15 +218,18 @@ func (s *scene) retry(e *explain.Explanation) {
 	if s.cmd != nil {
 		e.Since = explain.Latest(s.cmd.FinishedAt, s.cmd.GrantedAt)
 		if s.silentInstaller() {
-			v = s.bootTrouble()
+			v = s.bootFailure()
 		} else {
 			v = s.failure(cmp.Or(s.cmd.Reason, "EXECUTION_FAILED"), cmp.Or(s.cmd.Message, text))
 		}
 	}
 	e.Cause = v.Cause
 	e.Cause.Text = fmt.Sprintf("attempt %d failed: %s", s.step.RetryCount, cmp.Or(v.Text, text))
-	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
+	e.Cause.Facts = append(e.Cause.Facts, s.CommandFacts(s.cmd)...)
 	e.Actions = v.actions
+	if s.cmd != nil && s.silentInstaller() {
+		s.addNow(e, "INSTALLER_SILENT")
+	}
 }
 
 // silentInstaller says that the machine was sent into the installer by the last command, and did not report.
@@ -230,21 +249,23 @@ func (s *scene) waitEvidence(e *explain.Explanation) {
 		e.WaitsFor = "the phone-home of the machine's new system, which has no agent"
 		e.Cause.Text = "the machine was started, and its new system has not phoned home"
 	}
+	if s.throughBMC() {
+		e.Cause.Text = "the BMC has accepted the power cycle, and the machine's agent has not come back with another boot id"
+	}
 	switch {
 	case s.status.GetPowerState() == "off" && s.throughBMC():
 		e.WaitsOn, e.WaitsFor = explain.OnBMC, s.bmc()
 		e.Cause.Reason = "BMC_NO_EFFECT"
-		e.Cause.Text = "the BMC has accepted the power cycle, and still says that the machine is off"
+		e.Cause.Text += "; the BMC still says that the machine is off"
 	case s.host != nil && s.host.Live && s.cmd != nil && s.host.BootID == s.cmd.BootIDBefore:
-		e.Cause.Text = "the machine's agent is connected, and still shows the boot of before: the machine has not rebooted " +
-			"yet, or at all"
+		e.Cause.Text += "; the agent is connected, and still shows the boot of before"
 	case s.host != nil && !s.host.Live:
 		e.Cause.Text += ": it " + s.Seen(s.host)
 		e.Cause.Facts = append(e.Cause.Facts,
 			"a boot that takes longer than usual hangs in firmware, in the boot loader, or has no network")
 	}
-	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
-	e.Actions = []explain.Action{s.console()}
+	e.Cause.Facts = append(e.Cause.Facts, s.CommandFacts(s.cmd)...)
+	e.Actions = []explain.Action{s.Console()}
 }
 
 // bootsNewSystem says that the installer is gone because it has restarted the machine: it does not come back.
@@ -256,7 +277,7 @@ func (s *scene) bootsNewSystem() bool {
 func (s *scene) booting(e *explain.Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = explain.OnAgent, "the agent of the machine's new system", s.cmd.GrantedAt
 	e.Cause.Text = "the machine was restarted, and its new system has not reported for " + explain.Span(s.Now.Sub(e.Since))
-	e.Cause.Facts = append(s.commandFacts(),
+	e.Cause.Facts = append(s.CommandFacts(s.cmd),
 		"a first boot may take minutes: the firmware's tests, and what the image does once")
 	if s.Op.WritesAgentless() {
 		e.WaitsFor = "the phone-home of the machine's new system, which has no agent"
@@ -265,7 +286,7 @@ func (s *scene) booting(e *explain.Explanation) {
 		)
 		e.Cause.Facts = append(e.Cause.Facts, "cloud-init does it at the end of the first boot")
 	}
-	e.Actions = []explain.Action{s.console()}
+	e.Actions = []explain.Action{s.Console()}
 }
 
 // leavesOnPurpose says that the executor's silence is what the command brings about.
@@ -293,7 +314,7 @@ func (s *scene) grantedSilent(e *explain.Explanation) {
 	if e.Cause.Reason == "AGENT_UNAVAILABLE" {
 		e.Cause.Reason = "OUTCOME_UNKNOWN"
 	}
-	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
+	e.Cause.Facts = append(e.Cause.Facts, s.CommandFacts(s.cmd)...)
 	e.Actions = v.actions
 }
 
@@ -318,7 +339,7 @@ func (s *scene) executing(e *explain.Explanation) {
 		e.Cause.Text += "; " + s.Provider() + " is in trouble: " + p.GetMessage()
 		e.Actions = s.failure(p.GetReason(), p.GetMessage()).actions
 	}
-	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
+	e.Cause.Facts = append(e.Cause.Facts, s.CommandFacts(s.cmd)...)
 }
 
 // verb says what the current command's executor does.
@@ -332,8 +353,8 @@ func (s *scene) verb() string {
 func (s *scene) locked(e *explain.Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "whoever locked agent "+s.exec.AgentID, s.cmd.SentAt
 	e.Cause = explain.Cause{Reason: "AGENT_LOCKED", Text: s.exec.RoleName() + " " + s.exec.AgentID +
-		" was locked by somebody at the machine, and refuses commands", Facts: s.commandFacts()}
-	e.Actions = []explain.Action{unlock()}
+		" is locked at the machine itself, and refuses commands", Facts: s.CommandFacts(s.cmd)}
+	e.Actions = []explain.Action{explain.Unlock()}
 }
 
 func (s *scene) notAcknowledged(e *explain.Explanation) {
@@ -341,14 +362,14 @@ func (s *scene) notAcknowledged(e *explain.Explanation) {
 	e.Since = s.cmd.SentAt
 	e.Cause = explain.Cause{
 		Text: "command " + s.cmd.ID + " was sent " + s.Ago(s.cmd.SentAt) +
-			", and the agent, which is connected, has not acknowledged it; it is sent again every 30 s",
-		Facts: s.commandFacts(),
+			", and no acknowledgement of it has arrived; it is sent again every 30 s",
+		Facts: s.CommandFacts(s.cmd),
 	}
 	if s.Now.Sub(s.cmd.SentAt) > operation.LookAgain {
 		e.Cause.Reason = "AGENT_UNAVAILABLE"
 		e.Cause.Facts = append(e.Cause.Facts,
-			"an agent that stays connected and acknowledges nothing hangs, or its disk is full")
-		e.Actions = []explain.Action{doctor()}
+			"an agent that is connected and acknowledges nothing may hang, or its disk may be full")
+		e.Actions = []explain.Action{explain.Doctor()}
 	}
 }
 
@@ -357,12 +378,13 @@ func (s *scene) waitGrant(e *explain.Explanation) {
 	e.Since = explain.Latest(s.cmd.AckedAt, s.cmd.SentAt)
 	e.Cause = explain.Cause{
 		Text: "the agent holds command " + s.cmd.ID +
-			" and has not asked for leave to start it: it is busy with another command, or cannot write its memory",
-		Facts: s.commandFacts(),
+			", and no request for leave to start it has arrived: it may be busy with another command, or unable to write " +
+			"its memory",
+		Facts: s.CommandFacts(s.cmd),
 	}
 	if s.Now.Sub(e.Since) > operation.LookAgain {
 		e.Cause.Reason = "AGENT_UNAVAILABLE"
-		e.Actions = []explain.Action{doctor()}
+		e.Actions = []explain.Action{explain.Doctor()}
 	}
 }
 
@@ -375,10 +397,8 @@ func (s *scene) pending(e *explain.Explanation) {
 func (s *scene) notStarted(e *explain.Explanation) {
 	s.sayNobodyLooks(e)
 	e.Since = s.Op.CreatedAt
-	if s.Controllers > 0 {
-		e.Cause.Text = "it was asked for " + s.Ago(s.Op.CreatedAt) +
-			", and no controller has begun with it: the controllers' workers fail or are overloaded"
-	}
+	e.Cause.Text = "it was asked for " + s.Ago(s.Op.CreatedAt) + ", and no controller has begun with it"
+	e.Cause.Text += ": " + s.idleControllers()
 }
 
 // waitsForExecutor names the executor of the current command as whom the machine waits for.
@@ -407,8 +427,6 @@ func (s *scene) bmc() string {
 	}
 	return "the machine's BMC"
 }
-
-func (s *scene) id() string { return s.Machine.GetMachineId() }
 
 // verbs say what an executor does.
 var verbs = map[operation.Kind]string{

@@ -27,7 +27,7 @@ func (s *scene) waitAgent(e *explain.Explanation) {
 	e.Since = s.step.StartedAt
 	if s.cmd != nil && !s.cmd.Settled() {
 		e.Since = explain.Latest(s.cmd.SentAt, e.Since)
-		e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
+		e.Cause.Facts = append(e.Cause.Facts, s.CommandFacts(s.cmd)...)
 	}
 	if a := s.missing(); a != nil {
 		e.Since = explain.Latest(a.LastSeen, e.Since)
@@ -84,8 +84,8 @@ func (s *scene) whoIsMissing() verdict {
 		return s.neverEnrolled()
 	case s.host.Live && s.host.Locked:
 		return verdict{explain.Cause{Reason: "AGENT_LOCKED", Text: "the machine's agent " + s.host.AgentID +
-			" was locked by somebody at the machine"}, explain.OnOperator,
-			"whoever locked agent " + s.host.AgentID, []explain.Action{unlock()}}
+			" is locked at the machine itself"}, explain.OnOperator,
+			"whoever locked agent " + s.host.AgentID, []explain.Action{explain.Unlock()}}
 	case s.host.Live:
 		return s.siteTrouble()
 	}
@@ -121,7 +121,7 @@ func (s *scene) neverEnrolled() verdict {
 		explain.Cause{Reason: "AGENT_UNAVAILABLE", Text: "no agent has ever been enrolled on the machine"},
 		explain.OnOperator,
 		"an agent on the machine",
-		[]explain.Action{{Command: "ingot token issue " + s.id(),
+		[]explain.Action{{Command: "ingot token issue " + s.ID(),
 			Consequence: "gives a token with which an agent on the machine enrols; a reimage through a BMC brings an agent of " +
 				"its own"}},
 	}
@@ -136,24 +136,24 @@ func (s *scene) silence(a *explain.Agent) verdict {
 		"agent " + a.AgentID,
 		[]explain.Action{
 			{Command: "ingot-agent status   (on the machine)",
-				Consequence: "says whether the agent runs and reaches the controller"}, doctor(),
+				Consequence: "says whether the agent runs and reaches the controller"}, explain.Doctor(),
 		},
 	}
 	switch {
 	case !a.CertRevoked.IsZero():
 		v.Reason, v.on = "CERTIFICATE_REVOKED", explain.OnOperator
 		v.Text = who + " may not connect: its certificate was revoked " + s.Ago(a.CertRevoked)
-		v.actions = []explain.Action{{Command: "ingot token issue " + s.id(),
+		v.actions = []explain.Action{{Command: "ingot token issue " + s.ID(),
 			Consequence: "gives a token with which the machine enrols anew, if it was revoked by mistake"}}
 	case !a.CertExpires.IsZero() && s.Now.After(a.CertExpires):
 		v.Text = who + " cannot connect: its certificate ran out " + s.Ago(a.CertExpires)
-		v.actions = []explain.Action{{Command: "ingot token issue " + s.id(),
+		v.actions = []explain.Action{{Command: "ingot token issue " + s.ID(),
 			Consequence: "gives a token with which the machine enrols anew, if the agent does not renew its certificate by " +
 				"itself"}}
 	case a.Role != "site" && s.status.GetPowerState() == "off":
 		v.Text += ": the machine is switched off, as its BMC says since " + s.At(explain.When(s.status.GetPowerStateAt()))
-		v.actions = []explain.Action{explain.Action{Command: "ingot power on " + s.id(),
-			Consequence: "switches it on through its BMC"}.Starting(explain.StartPowerOn), s.rebootBMC()}
+		v.actions = []explain.Action{explain.Action{Command: "ingot power on " + s.ID(),
+			Consequence: "switches it on through its BMC"}.Starting(explain.StartPowerOn), s.RebootBMC()}
 	case a.Role != "site" && s.Boot.Mode == operation.BootRescue:
 		v.Text += ": the machine was told to boot from the network, and may run the RAM system"
 	}
@@ -198,7 +198,7 @@ func (s *scene) siteTrouble() verdict {
 			explain.Cause{Reason: "NO_BOOT_PATH", Text: "the machine has no BMC, so nobody can act on it from outside"},
 			explain.OnOperator,
 			"a BMC",
-			[]explain.Action{s.giveBMC()},
+			[]explain.Action{s.GiveBMC()},
 		}
 	case len(all) == 0:
 		return verdict{
@@ -244,7 +244,7 @@ func (s *scene) waitSite(e *explain.Explanation) {
 			s.SiteName(),
 			[]explain.Action{
 				{Command: "ingot site get " + s.SiteName(),
-					Consequence: "shows what the site's agent serves, and what keeps it from serving"}, doctor(),
+					Consequence: "shows what the site's agent serves, and what keeps it from serving"}, explain.Doctor(),
 			}}
 		if all := s.SiteAgents(); len(all) == 0 || !all[0].Live {
 			v = s.siteWithoutBMC(all)

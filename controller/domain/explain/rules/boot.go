@@ -3,6 +3,7 @@ package rules
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,29 +36,57 @@ func (s *scene) sentIn() time.Time {
 	return explain.Latest(s.cmd.FinishedAt, s.cmd.GrantedAt)
 }
 
-// bootRules name what keeps an installer from reporting, the most certain first.
-var bootRules = []struct {
+// bootRule names what keeps an installer from reporting since the machine was sent there.
+type bootRule struct {
 	when func(*scene, time.Time) bool
 	say  func(*scene, time.Time) verdict
-}{
-	{func(s *scene, at time.Time) bool { return s.Boot.ContenderAt.After(at) }, (*scene).contested},
-	{func(s *scene, _ time.Time) bool { return s.Boot.InstallerAgentID != "" }, (*scene).certified},
-	{func(s *scene, at time.Time) bool { return s.Boot.Impostor.At.After(at) }, (*scene).impostor},
-	{(*scene).stillOff, (*scene).sayStillOff},
-	{func(s *scene, _ time.Time) bool { return len(s.spec.GetMacAddresses()) == 0 }, (*scene).noMAC},
-	{(*scene).siteGone, func(s *scene, _ time.Time) verdict { return s.siteWithoutBMC(s.SiteAgents()) }},
-	{func(s *scene, at time.Time) bool { return s.Site.LeaseSince(at) != nil }, (*scene).hasAddress},
-	{func(s *scene, _ time.Time) bool { return s.notServed() != nil }, (*scene).sayNotServed},
-	{func(s *scene, _ time.Time) bool { return s.foreign() != nil }, (*scene).sayForeign},
-	{func(s *scene, _ time.Time) bool { return s.full() != nil }, (*scene).sayFull},
-	{func(s *scene, at time.Time) bool { return s.Site.StrangerSince(at) != nil }, (*scene).sayStranger},
-	{func(*scene, time.Time) bool { return true }, (*scene).noDHCP},
 }
 
-// bootTrouble says why the installer has not reported since the machine was sent there.
+// The boot rules, the most certain first. bootSite and bootSegments read what holds now: they explain a machine that
+// waits, and never an attempt that has ended.
+var (
+	bootIdentity = []bootRule{
+		{func(s *scene, at time.Time) bool { return s.Boot.ContenderAt.After(at) }, (*scene).contested},
+		{func(s *scene, _ time.Time) bool { return s.Boot.InstallerAgentID != "" }, (*scene).certified},
+		{func(s *scene, at time.Time) bool { return s.Boot.Impostor.At.After(at) }, (*scene).impostor},
+		{(*scene).stillOff, (*scene).sayStillOff},
+		{func(s *scene, _ time.Time) bool { return len(s.spec.GetMacAddresses()) == 0 }, (*scene).noMAC},
+	}
+	bootSite = []bootRule{
+		{(*scene).siteGone, func(s *scene, _ time.Time) verdict { return s.siteWithoutBMC(s.SiteAgents()) }},
+	}
+	bootLeases = []bootRule{
+		{func(s *scene, at time.Time) bool { return s.Site.LeaseSince(at) != nil }, (*scene).hasAddress},
+	}
+	bootSegments = []bootRule{
+		{func(s *scene, _ time.Time) bool { return s.notServed() != nil }, (*scene).sayNotServed},
+		{func(s *scene, _ time.Time) bool { return s.foreign() != nil }, (*scene).sayForeign},
+		{func(s *scene, _ time.Time) bool { return s.full() != nil }, (*scene).sayFull},
+	}
+	bootUnseen = []bootRule{
+		{func(s *scene, at time.Time) bool { return s.Site.StrangerSince(at) != nil }, (*scene).sayStranger},
+		{func(*scene, time.Time) bool { return true }, (*scene).noDHCP},
+	}
+)
+
+// bootTrouble explains why a machine that waits for its installer does not get there.
 func (s *scene) bootTrouble() verdict {
+	v := s.firstOf(bootIdentity, bootSite, bootLeases, bootSegments, bootUnseen)
+	if g := s.foreign(); g != nil {
+		v.Facts = append(v.Facts, "another DHCP server, "+g.ForeignDHCP+", answers on segment "+g.Name)
+	}
+	return v
+}
+
+// bootFailure explains by stored facts alone why an attempt to get into the installer has failed.
+func (s *scene) bootFailure() verdict { return s.firstOf(bootIdentity, bootLeases, bootUnseen) }
+
+// bootNow returns what keeps the machine from its installer at this moment, without a reason if nothing is seen.
+func (s *scene) bootNow() verdict { return s.firstOf(bootSite, bootSegments) }
+
+func (s *scene) firstOf(tables ...[]bootRule) verdict {
 	at := s.sentIn()
-	for _, r := range bootRules {
+	for _, r := range slices.Concat(tables...) {
 		if r.when(s, at) {
 			v := r.say(s, at)
 			v.Facts = append(v.Facts, s.bootFacts(at)...)
@@ -93,25 +122,25 @@ func (s *scene) impostor(time.Time) verdict {
 			{Command: "ingot site leases " + s.SiteName(),
 				Consequence: "shows which addresses the machine's interfaces have; a second machine with the same MAC address " +
 					"must be switched off"},
-			{Command: "ingot machine show " + s.id(),
+			{Command: "ingot machine show " + s.ID(),
 				Consequence: "shows the identity level and the TPM that the machine is known by"}},
 	}
 }
 
 func (s *scene) certified(time.Time) verdict {
 	id := s.Boot.InstallerAgentID
-	text := "the installer runs, and was certified as agent " + id + "; its session with the controller is not open"
+	text := "the installer was certified as agent " + id + ", and has opened no session with the controller"
 	if a := s.Agent(id); a != nil && !a.LastSeen.IsZero() {
 		text = "the installer has reported as agent " + id + " and " + s.Seen(a)
 	}
 	return verdict{explain.Cause{Reason: "INSTALLER_SILENT", Text: text,
 		Facts: []string{"the installer reaches the controller through its site's boot server"}}, explain.OnAgent,
-		"the installer, agent " + id, []explain.Action{s.console()}}
+		"the installer, agent " + id, []explain.Action{s.Console()}}
 }
 
 func (s *scene) stillOff(at time.Time) bool {
-	return s.status.GetPowerState() == "off" && s.cmd != nil && s.cmd.Kind == operation.KindPower &&
-		!explain.When(s.status.GetPowerStateAt()).Before(at)
+	p, seen := s.ObservedPower()
+	return p == "off" && s.cmd != nil && s.cmd.Kind == operation.KindPower && !seen.Before(at)
 }
 
 func (s *scene) sayStillOff(time.Time) verdict {
@@ -132,7 +161,7 @@ func (s *scene) noMAC(time.Time) verdict {
 	return verdict{explain.Cause{Reason: "INSTALLER_SILENT",
 		Text: "no MAC address is registered for the machine, so its site cannot tell it from a stranger"}, explain.OnOperator,
 		"the machine's MAC addresses",
-		[]explain.Action{{Command: "ingot machine update " + s.id() + " --mac-addresses MAC",
+		[]explain.Action{{Command: "ingot machine update " + s.ID() + " --mac-addresses MAC",
 			Consequence: "the site serves the machine at its next request"},
 			{Command: "ingot site discovered " + s.SiteName(),
 				Consequence: "shows which unknown MAC addresses have asked to boot"}}}
@@ -157,7 +186,7 @@ func (s *scene) hasAddress(at time.Time) verdict {
 		},
 		explain.OnAgent,
 		"the installer",
-		[]explain.Action{s.console()},
+		[]explain.Action{s.Console()},
 	}
 }
 
@@ -183,7 +212,7 @@ func (s *scene) sayNotServed(time.Time) verdict {
 		},
 		explain.OnDHCP,
 		"segment " + g.Name,
-		[]explain.Action{s.siteGet()},
+		[]explain.Action{s.SiteGet()},
 	}
 }
 
@@ -244,7 +273,7 @@ func (s *scene) sayStranger(at time.Time) verdict {
 		explain.OnDHCP,
 		"a request from a registered MAC address",
 		[]explain.Action{
-			{Command: "ingot machine update " + s.id() + " --mac-addresses " + x.MAC,
+			{Command: "ingot machine update " + s.ID() + " --mac-addresses " + x.MAC,
 				Consequence: "the site serves that address as this machine; be sure that it is"},
 			{Command: "ingot site discovered " + s.SiteName(),
 				Consequence: "shows the unknown MAC addresses that have asked to boot"}},
@@ -255,7 +284,7 @@ func (s *scene) noDHCP(time.Time) verdict {
 	macs := list(s.spec.GetMacAddresses())
 	v := verdict{explain.Cause{Reason: "INSTALLER_SILENT", Text: "no DHCP request from " + macs +
 		" has been seen since: cabling, VLAN or boot order"}, explain.OnDHCP, "a DHCP request from " + macs,
-		[]explain.Action{s.console(),
+		[]explain.Action{s.Console(),
 			{Command: "ingot site leases " + s.SiteName(), Consequence: "shows which addresses have been given on the segment"}}}
 	if s.Site.Segment(func(g *explain.Segment) bool { return g.Mode == "proxy" }) != nil {
 		v.Text = "the installer has not been loaded; addresses are given by another server there, so whether the machine " +
@@ -275,17 +304,14 @@ func (s *scene) bootFacts(at time.Time) []string {
 		out = append(out, "the machine was "+cmp.Or(ways[s.cmd.Kind], "sent into the installer")+" at "+s.At(at)+" (command "+
 			s.cmd.ID+")")
 	}
-	if p := s.status.GetPowerState(); p != "" {
-		out = append(out, "the BMC says that the power is "+p+", since "+s.At(explain.When(s.status.GetPowerStateAt())))
+	if p, at := s.ObservedPower(); p != "" {
+		out = append(out, "the BMC says that the power is "+p+", since "+s.At(at))
 	}
 	if s.Site != nil {
 		out = append(out, s.revisions())
 		if l := s.Site.LeaseSince(time.Time{}); l != nil {
 			out = append(out, l.MAC+" had the address "+l.Address+" last at "+s.At(l.Given))
 		}
-	}
-	if g := s.foreign(); g != nil {
-		out = append(out, "another DHCP server, "+g.ForeignDHCP+", answers on segment "+g.Name)
 	}
 	return out
 }

@@ -14,7 +14,7 @@ var cureWords = map[fleet.Cure]string{
 	fleet.CuredByJoin: "a join to its cluster",
 	fleet.CuredBySame: "the same work, done well", fleet.CuredByWork: "any work that its agent does well",
 	fleet.CuredBySettlement: "the settlement of the command",
-	fleet.CuredByRelease:    "the end of the quarantine", fleet.CuredByProvider: "its provider's report that it is well",
+	fleet.CuredByRelease:    "the end of the quarantine", fleet.CuredByRestart: "a move to pending with another plan", fleet.CuredByProvider: "its provider's report that it is well",
 	fleet.CuredByWorkflow: "the good end of the workflow, or its cancel",
 }
 
@@ -35,20 +35,20 @@ func (s *scene) cureOf(c explain.MachineCause) []explain.Action {
 	switch c.Cause {
 	case fleet.CauseUnknown:
 		if s.fenced() {
-			return s.settle()
+			return s.Settle()
 		}
 	case fleet.CauseJoin:
-		return []explain.Action{explain.Action{Command: "ingot cluster join " + s.id(),
+		return []explain.Action{explain.Action{Command: "ingot cluster join " + s.ID(),
 			Consequence: "joins the machine to its cluster again"}.Starting(explain.StartJoin)}
 	case fleet.CauseNetboot:
-		return []explain.Action{explain.Action{Command: "ingot netboot " + s.id(),
+		return []explain.Action{explain.Action{Command: "ingot netboot " + s.ID(),
 			Consequence: "sets the next boot again"}.Starting(explain.StartNetboot)}
 	case fleet.CauseHardware:
-		return []explain.Action{explain.Action{Command: "ingot test " + s.id(),
+		return []explain.Action{explain.Action{Command: "ingot test " + s.ID(),
 			Consequence: "tests the hardware again"}.Starting(explain.StartTest)}
 	case fleet.CausePlan:
 		return []explain.Action{explain.Action{
-			Command:     "ingot run start " + s.id() + " --plan " + c.Subject,
+			Command:     "ingot run start " + s.ID() + " --plan " + c.Subject,
 			Consequence: "runs the plan again, from its first step", Destructive: true,
 		}.Starting(explain.Start{Type: fleet.RunPlan, Plan: c.Subject})}
 	}

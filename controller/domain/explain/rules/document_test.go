@@ -17,7 +17,10 @@ func TestReferenceRules(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(
 		"The first rule that fits gives an [explanation](../explanation/why.md); its name is the field `rule`. " +
-			"`ingot webhook why`\nhas rules of its own.\n",
+			"`ingot webhook why`\nhas rules of its own.\n\n" +
+			"*reads* are the sources of all that a rule decides and says. *past*: stored events with their times. " +
+			"*present*: what\nholds at this moment, such as open sessions. *record*: what the controllers decide and store. " +
+			"A text about the past\nnever depends on the present.\n",
 	)
 	named := 0
 	for _, table := range []struct{ variable, title string }{
@@ -26,7 +29,7 @@ func TestReferenceRules(t *testing.T) {
 	} {
 		rows := commentedRules(t, table.variable)
 		named += len(rows)
-		b.WriteString("\n## " + table.title + "\n\n" + document.Table([]string{"rule", "fits when"}, rows))
+		b.WriteString("\n## " + table.title + "\n\n" + document.Table([]string{"rule", "fits when", "reads"}, rows))
 	}
 	if want := len(rules.RuleNames()); named != want {
 		t.Errorf("%d of %d rules have a comment", named, want)
@@ -56,13 +59,22 @@ func commentedRules(t *testing.T, variable string) (rows [][]string) {
 				return true
 			}
 			for _, e := range spec.Values[0].(*ast.CompositeLit).Elts {
-				name := e.(*ast.CompositeLit).Elts[0].(*ast.BasicLit).Value
+				elts := e.(*ast.CompositeLit).Elts
+				name := elts[0].(*ast.BasicLit).Value
 				if c := above[fset.Position(e.Pos()).Line]; c != "" {
-					rows = append(rows, []string{"`" + strings.Trim(name, `"`) + "`", c})
+					rows = append(rows, []string{"`" + strings.Trim(name, `"`) + "`", c, sources(elts[1])})
 				}
 			}
 			return false
 		})
 	}
 	return rows
+}
+
+// sources returns the names in an expression such as "past | record".
+func sources(e ast.Expr) string {
+	if b, ok := e.(*ast.BinaryExpr); ok {
+		return sources(b.X) + ", " + sources(b.Y)
+	}
+	return e.(*ast.Ident).Name
 }

@@ -3,9 +3,6 @@ package rules
 import (
 	"fmt"
 	"github.com/ingot-metal/ingot/controller/domain/explain"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/operation"
@@ -48,17 +45,17 @@ func (s *scene) signs() []sign {
 		}
 	}
 	for i := range s.Commands {
-		s.commandSigns(&s.Commands[i], add)
+		explain.CommandSigns(&s.Commands[i], add)
 	}
 	if s.Op != nil {
 		for _, st := range s.Op.Steps {
 			if st.State == operation.StepSucceeded {
-				add(st.FinishedAt, "step "+st.Name+" succeeded"+pairs(st.Evidence))
+				add(st.FinishedAt, "step "+st.Name+" succeeded"+explain.Pairs(st.Evidence))
 			}
 		}
 	}
-	if p := s.status.GetPowerState(); p != "" && s.status.GetPowerStateAt() != nil {
-		add(explain.When(s.status.GetPowerStateAt()), "the BMC says that the power is "+p)
+	if p, at := s.ObservedPower(); p != "" {
+		add(at, "the BMC says that the power is "+p)
 	}
 	if l := s.Site.LeaseSince(time.Time{}); l != nil {
 		add(l.Given, "DHCP gave "+l.MAC+" the address "+l.Address)
@@ -66,47 +63,27 @@ func (s *scene) signs() []sign {
 	return out
 }
 
-func (s *scene) commandSigns(c *operation.Command, add func(time.Time, string)) {
-	add(c.AckedAt, "agent "+c.ExecutorID+" acknowledged command "+c.ID)
-	add(c.ClaimedAt, "agent "+c.ExecutorID+" says that command "+c.ID+" is done")
-	if c.Outcome != "" {
-		text := "result of command " + c.ID + ": " + string(c.Outcome)
-		if c.Message != "" {
-			text += ", " + c.Message
-		}
-		add(c.FinishedAt, text+pairs(c.Evidence))
-	}
-}
-
-func pairs(m map[string]string) string {
-	if len(m) == 0 {
-		return ""
-	}
-	parts := make([]string, 0, len(m))
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		parts = append(parts, k+"="+m[k])
-	}
-	return " (" + strings.Join(parts, ", ") + ")"
-}
-
-// commandFacts tell how far the current command got.
-func (s *scene) commandFacts() []string {
-	if s.cmd == nil {
-		return nil
-	}
-	c := s.cmd
-	out := []string{fmt.Sprintf("command %s (%s, attempt %d) is %s with %s", c.ID, c.Kind, c.Attempt, c.State,
-		c.ExecutorID)}
+// asOfNow returns what keeps the work of a reason from being done at this moment. It explains nothing that has ended:
+// texts name it as what is seen now.
+func (s *scene) asOfNow(code string) verdict {
 	switch {
-	case !c.GrantedAt.IsZero():
-		out = append(out, "leave to start was given at "+s.At(c.GrantedAt))
-	case !c.SentAt.IsZero():
-		out = append(out, "it was sent at "+s.At(c.SentAt)+", and leave to start has not been given: nothing was started")
-	default:
-		out = append(out, "it has not been sent: nothing was started")
+	case s.step == nil:
+	case code == "AGENT_UNAVAILABLE":
+		return s.whoIsMissing()
+	case code == "SITE_AGENT_SILENT" && s.siteGone(s.Now):
+		return s.siteWithoutBMC(s.SiteAgents())
+	case code == "INSTALLER_SILENT" && s.entering():
+		return s.bootNow()
 	}
-	if c.Message != "" {
-		out = append(out, "the executor says: "+c.Message)
+	return verdict{}
+}
+
+// addNow adds what is seen now to the explanation of something that has ended.
+func (s *scene) addNow(e *explain.Explanation, code string) {
+	v := s.asOfNow(code)
+	if v.Reason == "" {
+		return
 	}
-	return out
+	e.Cause.Facts = append(e.Cause.Facts, "at this moment: "+v.Text)
+	e.Actions = append(e.Actions, v.actions...)
 }

@@ -11,12 +11,21 @@ func (s *scene) offered(a explain.Action) bool {
 	return !a.Refused && (a.Start == nil || s.Offers.May(*a.Start))
 }
 
-// rule gives an answer where it fits.
+// rule explains the machines that it fits.
 type rule struct {
 	name string
-	when func(*scene) bool
-	say  func(*scene, *explain.Explanation)
+	// reads are the sources of all that the rule decides and says. A text about the past is never read from the present.
+	reads explain.Input
+	when  func(*scene) bool
+	say   func(*scene, *explain.Explanation)
 }
+
+// The sources that rules declare.
+const (
+	past    = explain.Past
+	present = explain.Present
+	record  = explain.Record
+)
 
 // RuleNames lists the rules of every table.
 func RuleNames() []string {
@@ -27,6 +36,16 @@ func RuleNames() []string {
 		}
 	}
 	return out
+}
+
+// RuleReads returns what the rules of a name declare that they read, over all tables.
+func RuleReads(name string) (reads explain.Input) {
+	for _, r := range slices.Concat(activeRules, restRules, endedRules) {
+		if r.name == name {
+			reads |= r.reads
+		}
+	}
+	return reads
 }
 
 // Explain answers by the first rule that fits.

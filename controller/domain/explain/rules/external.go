@@ -69,12 +69,12 @@ func kubeadmReset(*scene) explain.Action {
 }
 
 func nodeDescribe(s *scene) explain.Action {
-	return explain.Action{Command: "kubectl describe node " + s.id(),
+	return explain.Action{Command: "kubectl describe node " + s.ID(),
 		Consequence: "shows what the kubelet says of itself, and which machine it is"}
 }
 
 func podsOf(s *scene) explain.Action {
-	return explain.Action{Command: "kubectl get pods --all-namespaces --field-selector spec.nodeName=" + s.id(),
+	return explain.Action{Command: "kubectl get pods --all-namespaces --field-selector spec.nodeName=" + s.ID(),
 		Consequence: "shows what still runs there"}
 }
 
@@ -159,7 +159,7 @@ func whyKubeadm(s *scene, v *verdict, message string) {
 	case strings.Contains(message, "Unauthorized") || strings.Contains(message, "401"):
 		v.Text = "the cluster refused the token of the join: it had run out, or somebody has removed it"
 		v.actions = append(
-			[]explain.Action{explain.Action{Command: "ingot cluster join " + s.id(),
+			[]explain.Action{explain.Action{Command: "ingot cluster join " + s.ID(),
 				Consequence: "joins again, with another token"}.Starting(explain.StartJoin)}, v.actions...)
 	}
 }

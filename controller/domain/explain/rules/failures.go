@@ -41,7 +41,7 @@ func starting(st explain.Start, a func(*scene) explain.Action) func(*scene) expl
 func startAnew(s *scene) []explain.Action {
 	out := []explain.Action{newPlan(s)}
 	if s.Offers.Restarts {
-		out = append(out, explain.Action{Command: "ingot node transition " + s.id() + " pending --force",
+		out = append(out, explain.Action{Command: "ingot node transition " + s.ID() + " pending --force",
 			Consequence: "starts anew with the counter at 0, by the node's plan"})
 	}
 	return out
@@ -49,7 +49,7 @@ func startAnew(s *scene) []explain.Action {
 
 func onMachine(before, after, consequence string) func(*scene) explain.Action {
 	return func(s *scene) explain.Action {
-		return explain.Action{Command: before + s.id() + after, Consequence: consequence}
+		return explain.Action{Command: before + s.ID() + after, Consequence: consequence}
 	}
 }
 
@@ -58,12 +58,12 @@ func whileFrozen(s *scene) []explain.Action {
 	if !s.Freeze.Active() {
 		return nil
 	}
-	return []explain.Action{s.thaw()}
+	return []explain.Action{s.Thaw()}
 }
 
-func doctorOf(*scene) explain.Action { return doctor() }
+func doctorOf(*scene) explain.Action { return explain.Doctor() }
 
-func unlockOf(*scene) explain.Action { return unlock() }
+func unlockOf(*scene) explain.Action { return explain.Unlock() }
 
 var (
 	inventory   = onMachine("ingot machine inventory ", "", "shows the machine's disks with serial number, size and model")
@@ -88,25 +88,25 @@ var (
 
 // remedies by reason. Every reason with which an operation can end has one.
 var remedies = map[string]remedy{
-	"EXECUTION_FAILED": {explain.OnOperator, "the executor tried, and it failed", does((*scene).console)},
+	"EXECUTION_FAILED": {explain.OnOperator, "the executor tried, and it failed", does((*scene).Console)},
 	"EVIDENCE_MISSING": {explain.OnOperator, "the executor says that it is done, and the machine does not show it",
-		does((*scene).console, inventory)},
+		does((*scene).Console, inventory)},
 	"OUTCOME_UNKNOWN": {explain.OnOperator,
-		"a command was given leave to start, and no result has come: it may have acted", does((*scene).console)},
+		"a command was given leave to start, and no result has come: it may have acted", does((*scene).Console)},
 	"NOBODY_REACHES_MACHINE": {explain.OnOperator, "nothing can reach the machine; nothing was started",
 		does(agents, doctorOf)},
-	"AGENT_UNAVAILABLE": {explain.OnAgent, "no agent took the step before its time was up; nothing was started",
-		does(agents, doctorOf)},
+	"AGENT_UNAVAILABLE": {explain.OnAgent,
+		"leave to start the step was not given before its time was up; nothing was started", does(agents, doctorOf)},
 	"CAPABILITY_MISSING": {explain.OnAgent, "the agent cannot do this on this machine", does(agents, doctorOf)},
 	"AGENT_LOCKED":       {explain.OnOperator, "the agent was locked by somebody at the machine", does(unlockOf)},
 	"REPAVE_NOT_WIRED": {explain.OnAgent, "this agent cannot write the disk of the system that it runs on",
 		does(agents)},
 	"NETBOOT_UNSUPPORTED": {explain.OnAgent,
 		"the machine's next boot cannot be set: no network boot entry in its firmware, no UEFI, or nobody to set it",
-		does((*scene).giveBMC)},
+		does((*scene).GiveBMC)},
 	"CONFIG_ROLLED_BACK": {explain.OnOperator,
 		"the machine did not keep the new configuration, and went back to the old one by itself",
-		does(config, (*scene).console)},
+		does(config, (*scene).Console)},
 	"CONFIG_DRIFT": {explain.OnOperator, "somebody else has changed the host's configuration since it was set",
 		does(onMachine("ingot audit ", "", "shows the difference"),
 			starting(explain.StartReconfigure, onMachine("ingot reconfigure ", " --accept-drift DIGEST …",
@@ -126,35 +126,35 @@ var remedies = map[string]remedy{
 			"shows what was done since the copy, which the agent has forgotten"))},
 	"CLONE_DETECTED": {explain.OnOperator, "two machines have used this machine's identity: a disk was copied",
 		does(agents)},
-	"STEP_TIMEOUT":      {explain.OnLimit, "the step took longer than it may, and has stopped", does((*scene).console)},
-	"EXECUTOR_PANICKED": {explain.OnAgent, "the agent met a bug in itself", does((*scene).console)},
+	"STEP_TIMEOUT":      {explain.OnLimit, "the step took longer than it may, and has stopped", does((*scene).Console)},
+	"EXECUTOR_PANICKED": {explain.OnAgent, "the agent met a bug in itself", does((*scene).Console)},
 	"AGENT_STORAGE_FULL": {explain.OnAgent,
 		"the agent cannot write its memory, because its disk is full, and so refuses work",
 		does(words("free space below /var/lib/ingot on the agent's machine", "the agent takes commands again"))},
 	"BMC_AUTH_FAILED": {explain.OnOperator, "the BMC rejects the password",
-		does((*scene).setCredentials, (*scene).unpark)},
+		does((*scene).SetCredentials, (*scene).Unpark)},
 	"MEDIA_UNSUPPORTED": {explain.OnOperator, "the BMC cannot attach an image",
 		does(words("start again with --path bmc", "the machine comes into the installer by the network"))},
 	"MEDIA_IN_USE": {explain.OnOperator, "somebody else's image is attached to the BMC",
 		does(words("eject it at the BMC, then start again", "the BMC's drive is free"))},
 	"BMC_SHARED":           {explain.OnOperator, "another machine names the same BMC", does(inventory)},
-	"BMC_PASSWORD_REFUSED": {explain.OnOperator, "the BMC's policy refuses the new password", does((*scene).giveBMC)},
-	"BMC_UNREACHABLE":      {explain.OnBMC, "the BMC does not answer", does((*scene).giveBMC, (*scene).siteGet)},
+	"BMC_PASSWORD_REFUSED": {explain.OnOperator, "the BMC's policy refuses the new password", does((*scene).GiveBMC)},
+	"BMC_UNREACHABLE":      {explain.OnBMC, "the BMC does not answer", does((*scene).GiveBMC, (*scene).SiteGet)},
 	"BMC_NO_EFFECT":        {explain.OnBMC, "the BMC accepts, and the machine does not follow", does(resetBMC)},
 	"DISK_RULE_NO_UNIQUE_MATCH": {explain.OnOperator,
 		"the rule for the disk to write does not fit exactly one disk; nothing was written", does(inventory, installDisk)},
-	"ENROLMENT_CONTESTED": {explain.OnOperator, "several systems claim one identity", does((*scene).siteGet, agents)},
+	"ENROLMENT_CONTESTED": {explain.OnOperator, "several systems claim one identity", does((*scene).SiteGet, agents)},
 	"IMAGE_DIGEST_MISMATCH": {explain.OnOperator,
 		"the bytes received, or read back from the disk, are not those of the image", does(imageShow, inventory)},
 	"IMAGE_TOO_LARGE": {explain.OnOperator, "the disk is smaller than the image needs; nothing was written",
 		does(imageShow, inventory, installDisk)},
 	"IMAGE_UNAVAILABLE": {explain.OnAgent, "the image could not be fetched to its end",
-		does(imageShow, (*scene).siteGet)},
+		does(imageShow, (*scene).SiteGet)},
 	"IMAGE_UNSUPPORTED": {explain.OnOperator, "the image is of a kind that cannot be written", does(imageShow)},
 	"IMAGE_NOT_FOUND": {explain.OnOperator, "the image is not in the catalogue",
 		does(words("ingot image list", "shows the images that there are"))},
 	"CREDENTIALS_NOT_FOUND": {explain.OnOperator, "there are no BMC credentials of that name, or their key is lost",
-		does((*scene).setCredentials)},
+		does((*scene).SetCredentials)},
 	"DISK_WRITE_ERROR": {explain.OnOperator, "the disk refuses writes: replace it", does(inventory, installDisk)},
 	"ERASE_UNSUPPORTED": {explain.OnOperator, "a disk cannot be erased by that method; nothing was started on it",
 		does(inventory)},
@@ -171,28 +171,28 @@ var remedies = map[string]remedy{
 		"the tests of the hardware have no result; a machine that restarts under load has a fault",
 		does(inventory)},
 	"WRONG_SYSTEM_BOOTED": {explain.OnOperator,
-		"the machine was restarted, and another system has come up than the one that was to", does((*scene).console)},
+		"the machine was restarted, and another system has come up than the one that was to", does((*scene).Console)},
 	"PHONE_HOME_MISSING": {
 		explain.OnOperator,
 		"the disk was written, and its system, which has no agent, has not phoned home",
-		does((*scene).console, (*scene).siteGet),
+		does((*scene).Console, (*scene).SiteGet),
 	},
 	"INSTALLER_SILENT": {explain.OnDHCP, "the machine was sent into the installer, which has not reported",
-		does((*scene).console)},
+		does((*scene).Console)},
 	"INSTALLER_MISSING": {explain.OnOperator, "the image catalogue has no installer for the machine", does(addInst)},
 	"NO_BOOT_PATH": {explain.OnOperator, "nobody can bring the machine into the installer",
-		does((*scene).giveBMC,
+		does((*scene).GiveBMC,
 			onMachine("ingot token issue ", "", "gives a token with which an agent on the machine enrols"))},
 	"SITE_AGENT_SILENT": {explain.OnAgent,
 		"the site's agent did not take over what the machine is to boot in time; nothing was started",
-		does(agents, (*scene).siteGet)},
+		does(agents, (*scene).SiteGet)},
 	"INVALID_FIELD": {explain.OnOperator, "what was asked for makes no sense to the machine; nothing was done", none},
 	"FLEET_FROZEN":  {explain.OnOperator, "the fleet was frozen: the controller gave no leave", whileFrozen},
 	"BUDGET_REQUIRED": {explain.OnOperator,
 		"the operation held no slot of the budgets for destructive work: the controller gave no leave",
 		does(words("ingot budget slots", "shows which machines hold slots"))},
 	"MACHINE_QUARANTINED": {explain.OnOperator, "the machine was quarantined: the controller gave no leave",
-		does((*scene).clear)},
+		does((*scene).Clear)},
 	"MACHINE_BLOCKED": {explain.OnOperator,
 		"the machine was flagged RMA or Retired meanwhile: the controller gave no leave", none},
 	"SESSION_SUPERSEDED": {explain.OnAgent, "a newer session of the same agent had taken over; nothing was started",
@@ -217,7 +217,7 @@ var remedies = map[string]remedy{
 	},
 	"SSH_AUTH_FAILED": {explain.OnOperator, "the SSH server refuses the user or the key",
 		does(words("put the public key into the user's authorized_keys", "the site's agent can log in"))},
-	"SSH_UNREACHABLE":  {explain.OnOperator, "the machine's SSH server does not answer", does((*scene).console)},
+	"SSH_UNREACHABLE":  {explain.OnOperator, "the machine's SSH server does not answer", does((*scene).Console)},
 	"MAAS_UNREACHABLE": {explain.OnProvider, "the MAAS region does not answer, or has no time", does(maasList, maasSet)},
 	"MAAS_AUTH_FAILED": {explain.OnOperator, "MAAS refuses the API key; nothing was done", does(maasSet)},
 	"MAAS_REFUSED":     {explain.OnOperator, "MAAS refuses what was asked of it; nothing was done", does(maasPage)},
@@ -242,11 +242,11 @@ var remedies = map[string]remedy{
 	"CLUSTER_NODE_MISMATCH": {explain.OnOperator, "the Node of that name is another machine; nothing was done to it",
 		does(nodeDescribe)},
 	"CLUSTER_NODE_NOT_READY": {explain.OnProvider, "the cluster does not show the machine's Node as it should be",
-		does(nodeDescribe, (*scene).console)},
+		does(nodeDescribe, (*scene).Console)},
 	"DRAIN_BLOCKED": {explain.OnOperator,
 		"pods that may not be evicted are left on the machine; the drain took its own cordon back", does(podsOf)},
 	"KUBEADM_FAILED": {explain.OnOperator, "kubeadm has not joined the machine to the cluster",
-		does((*scene).console)},
+		does((*scene).Console)},
 	"SCRIPT_DIGEST_MISMATCH": {
 		explain.OnOperator,
 		"the script's bytes are not those that its digest names; it was not run",
@@ -363,32 +363,14 @@ var refinements = map[string]func(*scene, *verdict, string){
 	},
 	"INSTALLER_SILENT": func(s *scene, v *verdict, _ string) {
 		if s.entering() {
-			*v = s.bootTrouble()
+			*v = s.bootFailure()
 			v.Reason = cmp.Or(v.Reason, "INSTALLER_SILENT")
 		}
 	},
 	"AGENT_UNAVAILABLE": func(s *scene, v *verdict, message string) {
-		if s.step == nil || strings.Contains(message, "stopped by itself") {
-			return
-		}
-		if s.cmd != nil && s.cmd.State == operation.Expired && s.exec != nil && s.exec.Live {
-			v.Text = s.exec.RoleName() + " " + s.exec.AgentID + " was connected and did not take command " + s.cmd.ID +
-				" before its time was up; nothing was started"
-			return
-		}
-		w := s.whoIsMissing()
-		if w.Reason != "" {
-			w.Facts = append(append([]string{}, v.Facts...), w.Facts...)
-			w.Text = v.Text + ": " + w.Text
-			w.Reason = "AGENT_UNAVAILABLE"
-			*v = w
-		}
-	},
-	"SITE_AGENT_SILENT": func(s *scene, v *verdict, _ string) {
-		if all := s.SiteAgents(); len(all) == 0 || !all[0].Live {
-			w := s.siteWithoutBMC(all)
-			w.Text = v.Text + ": " + w.Text
-			*v = w
+		if s.cmd != nil && s.cmd.State == operation.Expired && !strings.Contains(message, "stopped by itself") {
+			v.Text = s.Untaken(s.cmd) + "; its time was up " + s.Ago(s.cmd.Deadline) + ", and nothing was started"
+			v.on, v.who = explain.OnOperator, "an operator" // whose fault it was is not stored
 		}
 	},
 	"INSTALL_ATTEMPTS_EXHAUSTED": func(s *scene, v *verdict, _ string) {

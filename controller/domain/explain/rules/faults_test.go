@@ -130,7 +130,7 @@ var faultsOfBoot = []fault{
 		l.poweredOn().after(30 * time.Second)
 		l.f.Boot.InstallerAgentID = "a-new"
 	}, "INSTALLER_SILENT", explain.OnAgent,
-		[]string{"certified as agent a-new", "session with the controller is not open"}, "INSTALLER_SILENT", "ingot logs"},
+		[]string{"certified as agent a-new", "has opened no session with the controller"}, "INSTALLER_SILENT", "ingot logs"},
 	{"second key", func(l *lab) {
 		l.poweredOn().after(30 * time.Second)
 		l.f.Boot.InstallerAgentID, l.f.Boot.ContenderAt = "a-new", l.now
@@ -286,7 +286,7 @@ var faultsOfAgents = []fault{
 		"ingot token issue m-1"},
 	{"agent locked, command waits",
 		func(l *lab) { l.host().find(hostID).Locked = true; l.reboot().look().after(5 * time.Second) },
-		"AGENT_LOCKED", explain.OnOperator, []string{"locked by somebody at the machine"}, "AGENT_UNAVAILABLE",
+		"AGENT_LOCKED", explain.OnOperator, []string{"locked at the machine itself"}, "AGENT_UNAVAILABLE",
 		"ingot-agent unlock"},
 	{"agent locked, refused", func(l *lab) {
 		l.host().reboot().look().says(operation.OutcomeRefused, "AGENT_LOCKED", "locked by a local operator: disk swap",
@@ -359,12 +359,12 @@ var faultsOfAgents = []fault{
 	},
 		"COMMAND_EXPIRED", explain.OnOperator, []string{"its clock is far off"}, "", "ingot-agent doctor"},
 	{"agent does not acknowledge", func(l *lab) { l.host().reboot().look().after(50 * time.Second) },
-		"AGENT_UNAVAILABLE", explain.OnAgent, []string{"cmd-1 was sent 50 s ago", "has not acknowledged"},
+		"AGENT_UNAVAILABLE", explain.OnAgent, []string{"cmd-1 was sent 50 s ago", "no acknowledgement of it has arrived"},
 		"AGENT_UNAVAILABLE", "ingot-agent doctor"},
 	{"agent never asks for leave", func(l *lab) {
 		l.host().reboot().look().do(operation.AckedByAgent{CommandID: "cmd-1", AgentID: hostID})
 		l.after(50 * time.Second)
-	}, "AGENT_UNAVAILABLE", explain.OnAgent, []string{"holds command cmd-1", "has not asked for leave"},
+	}, "AGENT_UNAVAILABLE", explain.OnAgent, []string{"holds command cmd-1", "no request for leave to start it has arrived"},
 		"AGENT_UNAVAILABLE", "ingot-agent doctor"},
 	{"agent unavailable, given up",
 		func(l *lab) { l.host().withoutSiteOnly().gone(hostID).reboot().look().after(time.Hour) },
@@ -432,6 +432,12 @@ var faultsOfRule = []fault{
 		func(l *lab) { l.host().f.Freeze = fleet.Freeze{Since: l.now, Actor: "ann", Comment: "rack 42"} },
 		"FLEET_FROZEN", explain.OnOperator, []string{"nothing can be started", "ann froze it: rack 42"}, "",
 		"ingot server thaw"},
+	{"registered with a typo in the MAC address", func(l *lab) {
+		l.host().f.Machine.Status.NodeState = baremetalv1.NodeState_NODE_STATE_BOOTSTRAP_ISSUED
+		l.f.Checks = node.Evaluate(node.Checks(), node.Health{Live: true, MACs: []string{"52:54:00:00:00:01"},
+			Inventoried: true, SeenMACs: []string{"52:54:00:00:00:09"}})
+	}, "NODE_NOT_ACTIVE", explain.OnOperator, []string{"a-host is connected", "52:54:00:00:00:01 is not among",
+		"52:54:00:00:00:09"}, "by itself", "ingot machine update m-1 --mac-addresses"},
 	{"clone quarantined", func(l *lab) {
 		l.host().quarantine("CLONE_DETECTED",
 			"two machines with different hardware use this machine's identity at the same time")
@@ -536,7 +542,7 @@ var faultsOfRule = []fault{
 		"OUTCOME_UNKNOWN", "ingot watch"},
 	{"enrolled, and no session yet", func(l *lab) {
 		l.host().gone(hostID).f.Machine.Status.NodeState = node.BootstrapIssued
-		l.f.Machine.Status.AgentId = ""
+		l.f.Machine.Status.AgentId, l.find(hostID).LastSeen = "", time.Time{}
 	}, "", explain.OnAgent, []string{"has enrolled, and has not opened a session yet"}, "", "ingot"},
 	{"clone found while a command waits",
 		func(l *lab) { l.host().reboot().look().quarantine("CLONE_DETECTED", "an older boot came back") },

@@ -19,65 +19,78 @@ const quarantinedState = baremetalv1.NodeState_NODE_STATE_QUARANTINED
 // restRules are for machines on which nothing is under way.
 var restRules = []rule{
 	// the machine is deleted.
-	{"deleted", func(s *scene) bool { return s.Machine.GetDeletedAt() != nil }, (*scene).deleted},
+	{"deleted", past, func(s *scene) bool { return s.Machine.GetDeletedAt() != nil }, (*scene).deleted},
 	// the node is quarantined.
-	{"quarantined", func(s *scene) bool { return s.inQuarantine() && (!s.heldByWorkflow() || s.quarantinedApart()) },
+	{"quarantined", past | record,
+		func(s *scene) bool { return s.inQuarantine() && (!s.heldByWorkflow() || s.quarantinedApart()) },
 		(*scene).quarantined},
 	// the outcome of a command is unknown.
-	{"fenced", (*scene).fenced, (*scene).sayFenced},
+	{"fenced", past | record, (*scene).fenced, (*scene).sayFenced},
 	// the machine is flagged RMA or Retired.
-	{"blocked", (*scene).blocked, (*scene).sayBlocked},
+	{"blocked", past | present | record, (*scene).blocked, (*scene).sayBlocked},
 	// a workflow holds it.
-	{"workflow", (*scene).heldByWorkflow, (*scene).sayWorkflow},
+	{"workflow", past | record, (*scene).heldByWorkflow, (*scene).sayWorkflow},
 	// three installations have failed.
-	{"install-failed", (*scene).spent, (*scene).installFailed},
+	{"install-failed", past | record, (*scene).spent, (*scene).installFailed},
 	// the last operation has failed.
-	{"failed", (*scene).lastFailed, (*scene).sayFailed},
+	{"failed", past | present | record, (*scene).lastFailed, (*scene).sayFailed},
 	// the condition NeedsIntervention is set.
-	{"intervention", func(s *scene) bool { return s.Holds(fleet.NeedsIntervention) }, (*scene).sayIntervention},
+	{"intervention", past | record,
+		func(s *scene) bool { return s.Holds(fleet.NeedsIntervention) }, (*scene).sayIntervention},
+	// its agent has a session, and the health checks of a node on its way in do not pass.
+	{"health-checks", past | present | record, (*scene).unhealthy, (*scene).sayUnhealthy},
 	// the node's state stands for work that nobody does; a controller will move it.
-	{"unowned", (*scene).unowned, (*scene).sayUnowned},
+	{"unowned", past | record, (*scene).unowned, (*scene).sayUnowned},
 	// the fleet is frozen.
-	{"frozen-fleet", func(s *scene) bool { return s.Freeze.Active() }, (*scene).frozenAtRest},
+	{"frozen-fleet", past | present | record, func(s *scene) bool { return s.Freeze.Active() }, (*scene).frozenAtRest},
 	// what the provider says does not go with the node's state.
-	{"provider-drift", func(s *scene) bool { return s.Holds(fleet.ProviderDrift) }, (*scene).sayProviderDrift},
+	{"provider-drift", past | present | record,
+		func(s *scene) bool { return s.Holds(fleet.ProviderDrift) }, (*scene).sayProviderDrift},
 	// the agent of the machine's site is silent, and nothing else observes the machine.
-	{"not-observed", (*scene).NotObserved, (*scene).ExplainSilence},
+	{"not-observed", past | present | record, (*scene).NotObserved, (*scene).ExplainSilence},
 	// the agent of a machine in service is silent.
-	{"agent-silent", (*scene).hostSilent, (*scene).sayHostSilent},
+	{"agent-silent", past | present | record, (*scene).hostSilent, (*scene).sayHostSilent},
 	// a machine that was installed without an agent does not answer its site's probe.
-	{"probe-silent", func(s *scene) bool { return s.status.GetAgentless() && !s.Holds(fleet.Reachable) },
-		(*scene).sayProbeSilent},
+	{
+		"probe-silent", past | present | record,
+		func(s *scene) bool { return s.status.GetAgentless() && !s.Holds(fleet.Reachable) },
+		(*scene).sayProbeSilent,
+	},
 	// the condition Degraded is set.
-	{"drift", holds(fleet.Degraded), saysThat(fleet.Degraded, "the machine is degraded: ", "")},
+	{"drift", past | present | record,
+		holds(fleet.Degraded), saysThat(fleet.Degraded, "the machine is degraded: ", "")},
 	// the condition of its BMC says so.
-	{"bmc-trouble", (*scene).bmcTrouble, (*scene).sayBMCTrouble},
+	{"bmc-trouble", past | present | record, (*scene).bmcTrouble, (*scene).sayBMCTrouble},
 	// the BMC says that a part of the hardware is not well.
-	{"hardware-fault", holds(fleet.HardwareFault), saysThat(fleet.HardwareFault, "", "the BMC is read every ten minutes")},
+	{"hardware-fault", past | present | record, holds(fleet.HardwareFault),
+		saysThat(fleet.HardwareFault, "", "the BMC is read every ten minutes")},
 	// a software RAID of its system lacks a disk.
-	{"raid-degraded", holds(fleet.RAIDDegraded), saysThat(fleet.RAIDDegraded, "", "its agent looks every minute")},
+	{"raid-degraded", past | present | record, holds(fleet.RAIDDegraded),
+		saysThat(fleet.RAIDDegraded, "", "its agent looks every minute")},
 	// the provider could not be asked.
-	{"provider-trouble", (*scene).providerTrouble, (*scene).sayProviderTrouble},
+	{"provider-trouble", past | present | record, (*scene).providerTrouble, (*scene).sayProviderTrouble},
 	// in service, and something is missing; `attention_reason` says what.
-	{"unusable", func(s *scene) bool { return s.unusable() && !s.lifeWaits() }, (*scene).sayUnusable},
+	{"unusable", past | present | record,
+		func(s *scene) bool { return s.unusable() && !s.lifeWaits() }, (*scene).sayUnusable},
 	// its last operation was canceled.
-	{"canceled", (*scene).wasCanceled, (*scene).sayCanceled},
+	{"canceled", past | record, (*scene).wasCanceled, (*scene).sayCanceled},
 	// no agent has ever enrolled for it.
-	{"never-enrolled", func(s *scene) bool {
+	{"never-enrolled", past | record, func(s *scene) bool {
 		return s.host == nil && !s.status.GetAgentless() && s.spec.GetBmcEndpoint() == "" &&
 			s.Provider() == fleet.AgentProvider
 	}, (*scene).sayNeverEnrolled},
 	// its turn in a rollout has not come.
-	{"rollout", (*scene).waitsInRollout, (*scene).sayRollout},
+	{"rollout", record, (*scene).waitsInRollout, (*scene).sayRollout},
 	// its node state waits for somebody.
-	{"life", (*scene).lifeWaits, (*scene).sayLife},
+	{"life", past | record, (*scene).lifeWaits, (*scene).sayLife},
 	// the phase is FACTORY_READY.
-	{"new", func(s *scene) bool { return s.status.GetPhase() == baremetalv1.MachineStatus_FACTORY_READY }, (*scene).isNew},
+	{"new", past | record,
+		func(s *scene) bool { return s.status.GetPhase() == baremetalv1.MachineStatus_FACTORY_READY }, (*scene).isNew},
 	// the phase is MAINTENANCE.
-	{"maintenance", func(s *scene) bool { return s.status.GetPhase() == baremetalv1.MachineStatus_MAINTENANCE },
-		(*scene).inMaintenance},
+	{"maintenance", past | record,
+		func(s *scene) bool { return s.status.GetPhase() == baremetalv1.MachineStatus_MAINTENANCE }, (*scene).inMaintenance},
 	// nothing else fits.
-	{"idle", func(*scene) bool { return true }, (*scene).idle},
+	{"idle", past, func(*scene) bool { return true }, (*scene).idle},
 }
 
 // heldByWorkflow reports whether a workflow that has not ended holds the machine. A cleanup that failed leaves the node
@@ -87,13 +100,15 @@ func (s *scene) heldByWorkflow() bool { return s.Workflow != nil && workflow.Hol
 // endedRules are for an operation that has ended, and was asked for by its id.
 var endedRules = []rule{
 	// the outcome of its command is unknown.
-	{"fenced", func(s *scene) bool { return s.fenced() && s.UnresolvedOp == s.Op.ID }, (*scene).sayFenced},
+	{"fenced", past | record,
+		func(s *scene) bool { return s.fenced() && s.UnresolvedOp == s.Op.ID }, (*scene).sayFenced},
 	// it has failed.
-	{"failed", func(s *scene) bool { return s.Op.Phase == operation.Failed }, (*scene).sayFailed},
+	{"failed", past | present | record,
+		func(s *scene) bool { return s.Op.Phase == operation.Failed }, (*scene).sayFailed},
 	// it was canceled.
-	{"canceled", func(s *scene) bool { return s.Op.Phase == operation.Canceled }, (*scene).sayCanceled},
+	{"canceled", past | record, func(s *scene) bool { return s.Op.Phase == operation.Canceled }, (*scene).sayCanceled},
 	// nothing else fits.
-	{"succeeded", func(*scene) bool { return true }, (*scene).succeeded},
+	{"succeeded", past | record, func(*scene) bool { return true }, (*scene).succeeded},
 }
 
 // nodeState is the node's state as it is stored: "active", "install_failed".
@@ -131,7 +146,7 @@ func (s *scene) quarantined(e *explain.Explanation) {
 	}
 	if s.fenced() {
 		e.Cause.Facts = append(e.Cause.Facts, "command "+s.Unresolved.ID+" was granted before, and its outcome is not known")
-		e.Actions = append(e.Actions, s.settle()...)
+		e.Actions = append(e.Actions, s.Settle()...)
 	}
 	e.Actions = append(append(e.Actions, s.endQuarantine()...), s.transitions()...)
 }
@@ -162,7 +177,7 @@ func (s *scene) quarantineWord() (explain.Override, bool) {
 // service.
 func (s *scene) endQuarantine() []explain.Action {
 	if s.Offers.Clears {
-		a := s.clear()
+		a := s.Clear()
 		a.Consequence, a.Destructive = "ends the quarantine; mend the cause first", true
 		switch s.Condition(fleet.NeedsIntervention).GetReason() {
 		case "CLONE_DETECTED", "AGENT_STATE_ROLLED_BACK":
@@ -171,7 +186,7 @@ func (s *scene) endQuarantine() []explain.Action {
 		return []explain.Action{a}
 	}
 	if slices.Contains(s.Offers.Moves, node.Retired) {
-		return []explain.Action{{Command: "ingot node transition " + s.id() + " retired",
+		return []explain.Action{{Command: "ingot node transition " + s.ID() + " retired",
 			Consequence: "takes it out of service; nothing is erased", Destructive: true}}
 	}
 	return nil
@@ -205,14 +220,14 @@ func (s *scene) sayFenced(e *explain.Explanation) {
 		e.Cause.Facts = append(e.Cause.Facts, s.Freeze.Reason()+": "+s.frozenSince())
 	}
 	e.Next = "settles by itself when a late result comes" + provenBy(c)
-	e.Actions = s.settle()
+	e.Actions = s.Settle()
 	if s.spec.GetBmcEndpoint() != "" && c.ExecutorRole != "site" {
 		e.Actions = append(e.Actions, explain.Action{
 			Command:     "switch the machine off",
 			Consequence: "once its BMC says so, nothing can act any more, and the fence lifts by itself", Destructive: true,
 		})
 	}
-	e.Actions = append(e.Actions, explain.Action{Command: "ingot commands --machine " + s.id(),
+	e.Actions = append(e.Actions, explain.Action{Command: "ingot commands --machine " + s.ID(),
 		Consequence: "shows how far each command got"})
 	e.Actions = append(e.Actions, whileFrozen(s)...)
 }
@@ -228,7 +243,7 @@ func (s *scene) whyUnknown(c *operation.Command, exec *explain.Agent) string {
 		return "its executor says that it is done, and the machine has shown no new boot"
 	case c.Reason == "CLONE_DETECTED", c.Reason == "AGENT_STATE_ROLLED_BACK", c.Reason == "PHONE_HOME_MISSING":
 		return remedies[c.Reason].text
-	case exec != nil && !exec.Live:
+	case exec != nil && exec.LastSeen.Before(c.FinishedAt):
 		return exec.RoleName() + " " + exec.AgentID + " " + s.Seen(exec)
 	case exec != nil && exec.StateID != c.ExecutorStateID && c.ExecutorStateID != "":
 		return exec.RoleName() + " " + exec.AgentID + " has come back with another memory, and knows nothing of it"
@@ -270,6 +285,7 @@ func (s *scene) sayFailed(e *explain.Explanation) {
 	}
 	code, message, late := s.sinceThen(failed.Code, failed.Message)
 	s.failure(code, message).into(e)
+	s.addNow(e, code)
 	if late != "" {
 		e.Cause.Facts = append(e.Cause.Facts, late)
 	}
@@ -281,12 +297,12 @@ func (s *scene) sayFailed(e *explain.Explanation) {
 	if s.step != nil && s.step.RetryCount > 0 {
 		e.Cause.Facts = append(e.Cause.Facts, fmt.Sprintf("it was tried %d times", s.step.RetryCount+1))
 	}
-	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
+	e.Cause.Facts = append(e.Cause.Facts, s.CommandFacts(s.cmd)...)
 	e.Summary = fmt.Sprintf("%s failed at step %s, %s: %s", op.Type, op.CurrentStage, s.Ago(op.FinishedAt), e.Cause.Text+
 		inBrackets(message, e.Cause.Text))
 	if s.Holds(fleet.NeedsIntervention) {
 		s.cures(e)
-		e.Actions = append(e.Actions, s.clear())
+		e.Actions = append(e.Actions, s.Clear())
 	}
 }
 
@@ -320,7 +336,7 @@ func (s *scene) sayIntervention(e *explain.Explanation) {
 	s.sayCondition(e, fleet.NeedsIntervention, "")
 	e.WaitsOn, e.WaitsFor = explain.OnOperator, "an operator"
 	s.cures(e)
-	e.Actions = append(e.Actions, s.clear())
+	e.Actions = append(e.Actions, s.Clear())
 	e.Summary = "needs intervention, " + s.Ago(e.Since) + ": " + e.Cause.Text
 }
 
@@ -333,7 +349,7 @@ func (s *scene) installFailed(e *explain.Explanation) {
 	if s.lastFailed() {
 		e.OperationID, e.Step = s.Op.ID, s.Op.CurrentStage
 		facts := append(e.Cause.Facts, s.failure(s.Op.Error.Code, s.Op.Error.Message).Text)
-		e.Cause.Facts = append(facts, s.commandFacts()...)
+		e.Cause.Facts = append(facts, s.CommandFacts(s.cmd)...)
 	}
 }
 
@@ -359,9 +375,9 @@ func (s *scene) sayProbeSilent(e *explain.Explanation) {
 	e.Cause = explain.Cause{Reason: fleet.AttentionUnreachable,
 		Text:  "the machine was installed without an agent, and does not answer the probe of its site's agent",
 		Facts: []string{"it is asked at the address that it leases, or at " + cmp.Or(s.status.GetProbedAddress(), "none")}}
-	e.Actions = []explain.Action{s.siteGet()}
+	e.Actions = []explain.Action{s.SiteGet()}
 	if s.spec.GetBmcEndpoint() != "" {
-		e.Actions = append(e.Actions, explain.Action{Command: "ingot reboot " + s.id(),
+		e.Actions = append(e.Actions, explain.Action{Command: "ingot reboot " + s.ID(),
 			Consequence: "switches it off and on through its BMC, and waits for its answer"})
 	}
 	e.Summary = "nothing is under way; " + e.Cause.Text
@@ -406,7 +422,7 @@ func (s *scene) sayCanceled(e *explain.Explanation) {
 	if s.Op.Error != nil {
 		e.Cause.Facts = []string{s.Op.Error.Message}
 	}
-	e.Cause.Facts = append(e.Cause.Facts, s.commandFacts()...)
+	e.Cause.Facts = append(e.Cause.Facts, s.CommandFacts(s.cmd)...)
 }
 
 func (s *scene) succeeded(e *explain.Explanation) {
@@ -418,7 +434,7 @@ func (s *scene) sayNeverEnrolled(e *explain.Explanation) {
 	s.neverEnrolled().into(e)
 	e.Since = explain.When(s.Machine.GetCreatedAt())
 	e.Cause.Text = "nothing is under way: " + e.Cause.Text + ", and it has no BMC"
-	e.Actions = append(e.Actions, s.giveBMC())
+	e.Actions = append(e.Actions, s.GiveBMC())
 }
 
 func (s *scene) isNew(e *explain.Explanation) {

@@ -2,10 +2,12 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/explain"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 )
@@ -38,12 +40,58 @@ func (s *scene) lifeWaits() bool {
 func (s *scene) sayLife(e *explain.Explanation) {
 	w := nodeWaits[s.status.GetNodeState()]
 	if s.status.GetNodeState() == node.BootstrapIssued && s.host != nil {
-		w = nodeWait{explain.OnAgent, "the first session of agent " + s.host.AgentID, "agent " + s.host.AgentID +
-			" has enrolled, and has not opened a session yet"}
+		w = nodeWait{explain.OnAgent, "a session of agent " + s.host.AgentID, "agent " + s.host.AgentID + " " + s.Seen(s.host)}
+		if s.host.LastSeen.IsZero() {
+			w = nodeWait{explain.OnAgent, "the first session of agent " + s.host.AgentID, "agent " + s.host.AgentID +
+				" has enrolled, and has not opened a session yet"}
+		}
 	}
 	e.WaitsOn, e.WaitsFor, e.Since = w.on, w.who, explain.When(s.status.GetNodeStateChangedAt())
 	e.Summary = "nothing is under way; " + w.text
 	e.Actions = s.transitions()
+}
+
+// unhealthy reports whether a node on its way in has an agent with a session, and waits for its health checks.
+func (s *scene) unhealthy() bool {
+	return s.host != nil && s.host.Live && len(node.Failing(s.Checks)) > 0
+}
+
+// sayUnhealthy names each check that does not pass, with what is expected and what is found.
+func (s *scene) sayUnhealthy(e *explain.Explanation) {
+	e.WaitsOn, e.WaitsFor = explain.OnOperator, "somebody who corrects the registration, or the machine"
+	e.Since = explain.When(s.status.GetNodeStateChangedAt())
+	e.Cause = explain.Cause{Reason: fleet.AttentionInactive, Text: "agent " + s.host.AgentID +
+		" is connected, and the node becomes active only when its health checks pass: " +
+		strings.Join(node.Failing(s.Checks), "; ")}
+	for _, c := range s.Checks {
+		if c.State == node.CheckPassed {
+			e.Cause.Facts = append(e.Cause.Facts, "check "+c.Name+" passes")
+			continue
+		}
+		e.Actions = append(e.Actions, s.cureOfCheck(c)...)
+	}
+	e.Summary = "nothing is under way; " + e.Cause.Text
+	e.Next = "the checks are made again all the time, and the node becomes active by itself"
+	if !slices.ContainsFunc(s.Checks, func(c node.HealthCheck) bool { return c.State == node.CheckFailing }) {
+		e.WaitsOn, e.WaitsFor = explain.OnAgent, "what the checks compare"
+	}
+}
+
+// cureOfCheck returns what makes a health check pass.
+func (s *scene) cureOfCheck(c node.HealthCheck) []explain.Action {
+	switch {
+	case c.Name == node.CheckInventory && c.State == node.CheckFailing:
+		return []explain.Action{inventory(s),
+			{Command: "ingot machine update " + s.ID() + " --mac-addresses MAC,… --serial SERIAL",
+				Consequence: "corrects the registration; be sure that it is the machine that was meant"}}
+	case c.Name == node.CheckInventory:
+		return []explain.Action{explain.Doctor()}
+	case c.Name == node.CheckProvider && s.Provider() == workflow.ProviderMAAS:
+		return []explain.Action{maasPage(s)}
+	case c.Name == node.CheckProvider:
+		return []explain.Action{s.GiveBMC(), s.SetCredentials()}
+	}
+	return nil
 }
 
 // spent says that the node's installations have failed as often as they may.
@@ -113,7 +161,7 @@ func (s *scene) transitions() []explain.Action {
 			continue
 		}
 		out = append(out, explain.Action{
-			Command: "ingot node transition " + s.id() + " " + node.Name(to), Consequence: "moves the node from " + from +
+			Command: "ingot node transition " + s.ID() + " " + node.Name(to), Consequence: "moves the node from " + from +
 				" to " + node.Name(to),
 			Destructive: destructiveMoves[to],
 		})

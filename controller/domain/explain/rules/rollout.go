@@ -9,11 +9,11 @@ import (
 
 func (s *scene) waitsInRollout() bool { return s.Rollout != nil && s.Rollout.Waiting }
 
-// sayRollout: the machine itself is well, and its turn has not come.
+// sayRollout explains a machine that is well and waits for its turn.
 func (s *scene) sayRollout(e *explain.Explanation) {
 	r := s.Rollout
 	e.WaitsOn, e.WaitsFor = explain.OnLimit, r.Name()
-	e.Cause = explain.Cause{Text: "nothing is wrong with it: its turn in " + r.Name() + " has not come"}
+	e.Cause = explain.Cause{Text: "nothing is wrong with it: it waits for its turn in " + r.Name()}
 	e.Next = "its operation begins when its wave does, and there is room in it"
 	switch {
 	case r.State == "AWAITING_APPROVAL":

@@ -162,7 +162,8 @@ func (d *decider) evaluateRunning() {
 		d.preflightExpired()
 	case d.past(d.cmd.Deadline):
 		d.setCommand(operation.Expired)
-		d.fail("AGENT_UNAVAILABLE", "no agent took the command before the step's deadline; nothing was started", true)
+		d.fail("AGENT_UNAVAILABLE",
+			"leave to start the command was not given before the step's deadline; nothing was started", true)
 	case d.shouldHandOver():
 		d.replaceCommand("handed over: the executor is silent and was never granted the command")
 	default:

@@ -1,0 +1,41 @@
+package rules_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+)
+
+// TestCommandThatWasNotGranted: whether the agent had the command is told by what is stored of it, and never by who is
+// connected when somebody asks.
+func TestCommandThatWasNotGranted(t *testing.T) {
+	acknowledged := func(l *lab) {
+		l.do(operation.AckedByAgent{CommandID: "cmd-1", AgentID: hostID})
+	}
+	for _, c := range []struct {
+		name   string
+		inject func(*lab)
+		says   string
+	}{
+		{"sent, and the answer was lost", func(*lab) {}, "was sent at 12:00:00 UTC, and no acknowledgement of it is stored"},
+		{"acknowledged", acknowledged, "was acknowledged at 12:00:00 UTC, and no leave to start it was given"},
+		{"acknowledged, gone since", func(l *lab) { acknowledged(l); l.gone(hostID) },
+			"was acknowledged at 12:00:00 UTC, and no leave to start it was given"},
+	} {
+		l := newLab(t).host().withoutSiteOnly().reboot().look()
+		c.inject(l)
+		l.after(time.Hour)
+		e := l.explain()
+		said := everything(e)
+		if e.Rule != "failed" || e.Cause.Reason != "AGENT_UNAVAILABLE" || !strings.Contains(e.Cause.Text, c.says) {
+			t.Errorf("%s: rule %s, %s: %s", c.name, e.Rule, e.Cause.Reason, said)
+		}
+		for _, accusation := range []string{"did not take", "no agent took", "was connected", "lies with"} {
+			if strings.Contains(said, accusation) {
+				t.Errorf("%s: accuses the agent:\n%s", c.name, said)
+			}
+		}
+	}
+}
