@@ -81,6 +81,62 @@ func (AgentRole) EnumDescriptor() ([]byte, []int) {
 	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{0}
 }
 
+// HeadFinding is whether a history still has a head that was kept.
+type HeadFinding int32
+
+const (
+	HeadFinding_HEAD_FINDING_UNSPECIFIED HeadFinding = 0
+	// The history has the entry, with the hash that was kept.
+	HeadFinding_HEAD_FINDING_KEPT HeadFinding = 1
+	// The entry was lost when the database went back to an older copy, and the history says so.
+	HeadFinding_HEAD_FINDING_RESTORED HeadFinding = 2
+	// The entry is another one, or gone, and nothing in the history explains it.
+	HeadFinding_HEAD_FINDING_LOST HeadFinding = 3
+)
+
+// Enum value maps for HeadFinding.
+var (
+	HeadFinding_name = map[int32]string{
+		0: "HEAD_FINDING_UNSPECIFIED",
+		1: "HEAD_FINDING_KEPT",
+		2: "HEAD_FINDING_RESTORED",
+		3: "HEAD_FINDING_LOST",
+	}
+	HeadFinding_value = map[string]int32{
+		"HEAD_FINDING_UNSPECIFIED": 0,
+		"HEAD_FINDING_KEPT":        1,
+		"HEAD_FINDING_RESTORED":    2,
+		"HEAD_FINDING_LOST":        3,
+	}
+)
+
+func (x HeadFinding) Enum() *HeadFinding {
+	p := new(HeadFinding)
+	*p = x
+	return p
+}
+
+func (x HeadFinding) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (HeadFinding) Descriptor() protoreflect.EnumDescriptor {
+	return file_baremetal_v1_admin_proto_enumTypes[1].Descriptor()
+}
+
+func (HeadFinding) Type() protoreflect.EnumType {
+	return &file_baremetal_v1_admin_proto_enumTypes[1]
+}
+
+func (x HeadFinding) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use HeadFinding.Descriptor instead.
+func (HeadFinding) EnumDescriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{1}
+}
+
 // State says whether a controller serves.
 type Controller_State int32
 
@@ -122,11 +178,11 @@ func (x Controller_State) String() string {
 }
 
 func (Controller_State) Descriptor() protoreflect.EnumDescriptor {
-	return file_baremetal_v1_admin_proto_enumTypes[1].Descriptor()
+	return file_baremetal_v1_admin_proto_enumTypes[2].Descriptor()
 }
 
 func (Controller_State) Type() protoreflect.EnumType {
-	return &file_baremetal_v1_admin_proto_enumTypes[1]
+	return &file_baremetal_v1_admin_proto_enumTypes[2]
 }
 
 func (x Controller_State) Number() protoreflect.EnumNumber {
@@ -135,7 +191,7 @@ func (x Controller_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Controller_State.Descriptor instead.
 func (Controller_State) EnumDescriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{29, 0}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{33, 0}
 }
 
 type IssueBootstrapTokenRequest struct {
@@ -2144,6 +2200,232 @@ func (x *ListAuditLogResponse) GetTotalSize() int32 {
 	return 0
 }
 
+// HistoryHead is the end of a history at some time, as VerifyTimeline has answered it.
+type HistoryHead struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty for the fleet's own history.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// Number of entries.
+	Entries int64 `protobuf:"varint,2,opt,name=entries,proto3" json:"entries,omitempty"`
+	// Hash of the last one.
+	HeadHash []byte `protobuf:"bytes,3,opt,name=head_hash,json=headHash,proto3" json:"head_hash,omitempty"`
+	// Its time.
+	HeadAt        *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=head_at,json=headAt,proto3" json:"head_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryHead) Reset() {
+	*x = HistoryHead{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryHead) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryHead) ProtoMessage() {}
+
+func (x *HistoryHead) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryHead.ProtoReflect.Descriptor instead.
+func (*HistoryHead) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *HistoryHead) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *HistoryHead) GetEntries() int64 {
+	if x != nil {
+		return x.Entries
+	}
+	return 0
+}
+
+func (x *HistoryHead) GetHeadHash() []byte {
+	if x != nil {
+		return x.HeadHash
+	}
+	return nil
+}
+
+func (x *HistoryHead) GetHeadAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.HeadAt
+	}
+	return nil
+}
+
+type GetHeadVerdictsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 200.
+	Heads         []*HistoryHead `protobuf:"bytes,1,rep,name=heads,proto3" json:"heads,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetHeadVerdictsRequest) Reset() {
+	*x = GetHeadVerdictsRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetHeadVerdictsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetHeadVerdictsRequest) ProtoMessage() {}
+
+func (x *GetHeadVerdictsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetHeadVerdictsRequest.ProtoReflect.Descriptor instead.
+func (*GetHeadVerdictsRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *GetHeadVerdictsRequest) GetHeads() []*HistoryHead {
+	if x != nil {
+		return x.Heads
+	}
+	return nil
+}
+
+type GetHeadVerdictsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One for each head, in their order.
+	Verdicts      []*HeadVerdict `protobuf:"bytes,1,rep,name=verdicts,proto3" json:"verdicts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetHeadVerdictsResponse) Reset() {
+	*x = GetHeadVerdictsResponse{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetHeadVerdictsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetHeadVerdictsResponse) ProtoMessage() {}
+
+func (x *GetHeadVerdictsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetHeadVerdictsResponse.ProtoReflect.Descriptor instead.
+func (*GetHeadVerdictsResponse) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *GetHeadVerdictsResponse) GetVerdicts() []*HeadVerdict {
+	if x != nil {
+		return x.Verdicts
+	}
+	return nil
+}
+
+// HeadVerdict is what came of comparing one head that was kept.
+type HeadVerdict struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the history; empty for the fleet's own.
+	MachineId string      `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	Finding   HeadFinding `protobuf:"varint,2,opt,name=finding,proto3,enum=baremetal.v1.HeadFinding" json:"finding,omitempty"`
+	// The cause, where the head is not there.
+	Why           string `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeadVerdict) Reset() {
+	*x = HeadVerdict{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeadVerdict) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeadVerdict) ProtoMessage() {}
+
+func (x *HeadVerdict) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeadVerdict.ProtoReflect.Descriptor instead.
+func (*HeadVerdict) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *HeadVerdict) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *HeadVerdict) GetFinding() HeadFinding {
+	if x != nil {
+		return x.Finding
+	}
+	return HeadFinding_HEAD_FINDING_UNSPECIFIED
+}
+
+func (x *HeadVerdict) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 type ScrubAuditEventDataRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The target whose rows are emptied.
@@ -2154,7 +2436,7 @@ type ScrubAuditEventDataRequest struct {
 
 func (x *ScrubAuditEventDataRequest) Reset() {
 	*x = ScrubAuditEventDataRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[24]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2166,7 +2448,7 @@ func (x *ScrubAuditEventDataRequest) String() string {
 func (*ScrubAuditEventDataRequest) ProtoMessage() {}
 
 func (x *ScrubAuditEventDataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[24]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2179,7 +2461,7 @@ func (x *ScrubAuditEventDataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScrubAuditEventDataRequest.ProtoReflect.Descriptor instead.
 func (*ScrubAuditEventDataRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ScrubAuditEventDataRequest) GetTargetId() string {
@@ -2199,7 +2481,7 @@ type ScrubAuditEventDataResponse struct {
 
 func (x *ScrubAuditEventDataResponse) Reset() {
 	*x = ScrubAuditEventDataResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[25]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2211,7 +2493,7 @@ func (x *ScrubAuditEventDataResponse) String() string {
 func (*ScrubAuditEventDataResponse) ProtoMessage() {}
 
 func (x *ScrubAuditEventDataResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[25]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2224,7 +2506,7 @@ func (x *ScrubAuditEventDataResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScrubAuditEventDataResponse.ProtoReflect.Descriptor instead.
 func (*ScrubAuditEventDataResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ScrubAuditEventDataResponse) GetScrubbedRows() int64 {
@@ -2242,7 +2524,7 @@ type GetServerInfoRequest struct {
 
 func (x *GetServerInfoRequest) Reset() {
 	*x = GetServerInfoRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[26]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2254,7 +2536,7 @@ func (x *GetServerInfoRequest) String() string {
 func (*GetServerInfoRequest) ProtoMessage() {}
 
 func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[26]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2267,7 +2549,7 @@ func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 type ListControllersRequest struct {
@@ -2289,7 +2571,7 @@ type ListControllersRequest struct {
 
 func (x *ListControllersRequest) Reset() {
 	*x = ListControllersRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[27]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2301,7 +2583,7 @@ func (x *ListControllersRequest) String() string {
 func (*ListControllersRequest) ProtoMessage() {}
 
 func (x *ListControllersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[27]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2314,7 +2596,7 @@ func (x *ListControllersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListControllersRequest.ProtoReflect.Descriptor instead.
 func (*ListControllersRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListControllersRequest) GetAll() bool {
@@ -2366,7 +2648,7 @@ type ListControllersResponse struct {
 
 func (x *ListControllersResponse) Reset() {
 	*x = ListControllersResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[28]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2378,7 +2660,7 @@ func (x *ListControllersResponse) String() string {
 func (*ListControllersResponse) ProtoMessage() {}
 
 func (x *ListControllersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[28]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2391,7 +2673,7 @@ func (x *ListControllersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListControllersResponse.ProtoReflect.Descriptor instead.
 func (*ListControllersResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListControllersResponse) GetControllers() []*Controller {
@@ -2446,7 +2728,7 @@ type Controller struct {
 
 func (x *Controller) Reset() {
 	*x = Controller{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[29]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2458,7 +2740,7 @@ func (x *Controller) String() string {
 func (*Controller) ProtoMessage() {}
 
 func (x *Controller) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[29]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2471,7 +2753,7 @@ func (x *Controller) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Controller.ProtoReflect.Descriptor instead.
 func (*Controller) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Controller) GetControllerId() string {
@@ -2561,7 +2843,7 @@ type ThawFleetRequest struct {
 
 func (x *ThawFleetRequest) Reset() {
 	*x = ThawFleetRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[30]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2573,7 +2855,7 @@ func (x *ThawFleetRequest) String() string {
 func (*ThawFleetRequest) ProtoMessage() {}
 
 func (x *ThawFleetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[30]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2586,7 +2868,7 @@ func (x *ThawFleetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThawFleetRequest.ProtoReflect.Descriptor instead.
 func (*ThawFleetRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ThawFleetRequest) GetComment() string {
@@ -2627,7 +2909,7 @@ type ServerInfo struct {
 
 func (x *ServerInfo) Reset() {
 	*x = ServerInfo{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[31]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2639,7 +2921,7 @@ func (x *ServerInfo) String() string {
 func (*ServerInfo) ProtoMessage() {}
 
 func (x *ServerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[31]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2652,7 +2934,7 @@ func (x *ServerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerInfo.ProtoReflect.Descriptor instead.
 func (*ServerInfo) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ServerInfo) GetVersion() string {
@@ -2767,7 +3049,7 @@ type Image struct {
 
 func (x *Image) Reset() {
 	*x = Image{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[32]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2779,7 +3061,7 @@ func (x *Image) String() string {
 func (*Image) ProtoMessage() {}
 
 func (x *Image) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[32]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2792,7 +3074,7 @@ func (x *Image) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Image.ProtoReflect.Descriptor instead.
 func (*Image) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Image) GetImageRef() string {
@@ -2899,7 +3181,7 @@ type UploadImageRequest struct {
 
 func (x *UploadImageRequest) Reset() {
 	*x = UploadImageRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[33]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2911,7 +3193,7 @@ func (x *UploadImageRequest) String() string {
 func (*UploadImageRequest) ProtoMessage() {}
 
 func (x *UploadImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[33]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2924,7 +3206,7 @@ func (x *UploadImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadImageRequest.ProtoReflect.Descriptor instead.
 func (*UploadImageRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *UploadImageRequest) GetPart() isUploadImageRequest_Part {
@@ -2980,7 +3262,7 @@ type GetImageRequest struct {
 
 func (x *GetImageRequest) Reset() {
 	*x = GetImageRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[34]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2992,7 +3274,7 @@ func (x *GetImageRequest) String() string {
 func (*GetImageRequest) ProtoMessage() {}
 
 func (x *GetImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[34]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3005,7 +3287,7 @@ func (x *GetImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetImageRequest.ProtoReflect.Descriptor instead.
 func (*GetImageRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetImageRequest) GetImageRef() string {
@@ -3025,7 +3307,7 @@ type AddImageRequest struct {
 
 func (x *AddImageRequest) Reset() {
 	*x = AddImageRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[35]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3037,7 +3319,7 @@ func (x *AddImageRequest) String() string {
 func (*AddImageRequest) ProtoMessage() {}
 
 func (x *AddImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[35]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3050,7 +3332,7 @@ func (x *AddImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddImageRequest.ProtoReflect.Descriptor instead.
 func (*AddImageRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *AddImageRequest) GetImage() *Image {
@@ -3077,7 +3359,7 @@ type ListImagesRequest struct {
 
 func (x *ListImagesRequest) Reset() {
 	*x = ListImagesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[36]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3089,7 +3371,7 @@ func (x *ListImagesRequest) String() string {
 func (*ListImagesRequest) ProtoMessage() {}
 
 func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[36]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3102,7 +3384,7 @@ func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesRequest.ProtoReflect.Descriptor instead.
 func (*ListImagesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListImagesRequest) GetPageSize() int32 {
@@ -3147,7 +3429,7 @@ type ListImagesResponse struct {
 
 func (x *ListImagesResponse) Reset() {
 	*x = ListImagesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[37]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3159,7 +3441,7 @@ func (x *ListImagesResponse) String() string {
 func (*ListImagesResponse) ProtoMessage() {}
 
 func (x *ListImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[37]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3172,7 +3454,7 @@ func (x *ListImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesResponse.ProtoReflect.Descriptor instead.
 func (*ListImagesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListImagesResponse) GetImages() []*Image {
@@ -3206,7 +3488,7 @@ type RemoveImageRequest struct {
 
 func (x *RemoveImageRequest) Reset() {
 	*x = RemoveImageRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[38]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3218,7 +3500,7 @@ func (x *RemoveImageRequest) String() string {
 func (*RemoveImageRequest) ProtoMessage() {}
 
 func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[38]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3231,7 +3513,7 @@ func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveImageRequest.ProtoReflect.Descriptor instead.
 func (*RemoveImageRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RemoveImageRequest) GetImageRef() string {
@@ -3289,7 +3571,7 @@ type Webhook struct {
 
 func (x *Webhook) Reset() {
 	*x = Webhook{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[39]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3301,7 +3583,7 @@ func (x *Webhook) String() string {
 func (*Webhook) ProtoMessage() {}
 
 func (x *Webhook) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[39]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3314,7 +3596,7 @@ func (x *Webhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Webhook.ProtoReflect.Descriptor instead.
 func (*Webhook) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Webhook) GetWebhookId() string {
@@ -3465,7 +3747,7 @@ type WebhookSecret struct {
 
 func (x *WebhookSecret) Reset() {
 	*x = WebhookSecret{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[40]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3477,7 +3759,7 @@ func (x *WebhookSecret) String() string {
 func (*WebhookSecret) ProtoMessage() {}
 
 func (x *WebhookSecret) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[40]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3490,7 +3772,7 @@ func (x *WebhookSecret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebhookSecret.ProtoReflect.Descriptor instead.
 func (*WebhookSecret) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *WebhookSecret) GetSecretId() string {
@@ -3524,7 +3806,7 @@ type CreateWebhookRequest struct {
 
 func (x *CreateWebhookRequest) Reset() {
 	*x = CreateWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[41]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3536,7 +3818,7 @@ func (x *CreateWebhookRequest) String() string {
 func (*CreateWebhookRequest) ProtoMessage() {}
 
 func (x *CreateWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[41]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3549,7 +3831,7 @@ func (x *CreateWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateWebhookRequest.ProtoReflect.Descriptor instead.
 func (*CreateWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{41}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CreateWebhookRequest) GetWebhook() *Webhook {
@@ -3569,7 +3851,7 @@ type GetWebhookRequest struct {
 
 func (x *GetWebhookRequest) Reset() {
 	*x = GetWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[42]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3581,7 +3863,7 @@ func (x *GetWebhookRequest) String() string {
 func (*GetWebhookRequest) ProtoMessage() {}
 
 func (x *GetWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[42]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3594,7 +3876,7 @@ func (x *GetWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWebhookRequest.ProtoReflect.Descriptor instead.
 func (*GetWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{42}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GetWebhookRequest) GetWebhookId() string {
@@ -3621,7 +3903,7 @@ type ListWebhooksRequest struct {
 
 func (x *ListWebhooksRequest) Reset() {
 	*x = ListWebhooksRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[43]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3633,7 +3915,7 @@ func (x *ListWebhooksRequest) String() string {
 func (*ListWebhooksRequest) ProtoMessage() {}
 
 func (x *ListWebhooksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[43]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3646,7 +3928,7 @@ func (x *ListWebhooksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWebhooksRequest.ProtoReflect.Descriptor instead.
 func (*ListWebhooksRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{43}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListWebhooksRequest) GetPageSize() int32 {
@@ -3691,7 +3973,7 @@ type ListWebhooksResponse struct {
 
 func (x *ListWebhooksResponse) Reset() {
 	*x = ListWebhooksResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[44]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3703,7 +3985,7 @@ func (x *ListWebhooksResponse) String() string {
 func (*ListWebhooksResponse) ProtoMessage() {}
 
 func (x *ListWebhooksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[44]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3716,7 +3998,7 @@ func (x *ListWebhooksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWebhooksResponse.ProtoReflect.Descriptor instead.
 func (*ListWebhooksResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{44}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListWebhooksResponse) GetWebhooks() []*Webhook {
@@ -3758,7 +4040,7 @@ type UpdateWebhookRequest struct {
 
 func (x *UpdateWebhookRequest) Reset() {
 	*x = UpdateWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[45]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3770,7 +4052,7 @@ func (x *UpdateWebhookRequest) String() string {
 func (*UpdateWebhookRequest) ProtoMessage() {}
 
 func (x *UpdateWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[45]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3783,7 +4065,7 @@ func (x *UpdateWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateWebhookRequest.ProtoReflect.Descriptor instead.
 func (*UpdateWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{45}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *UpdateWebhookRequest) GetWebhook() *Webhook {
@@ -3833,7 +4115,7 @@ type DeleteWebhookRequest struct {
 
 func (x *DeleteWebhookRequest) Reset() {
 	*x = DeleteWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[46]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3845,7 +4127,7 @@ func (x *DeleteWebhookRequest) String() string {
 func (*DeleteWebhookRequest) ProtoMessage() {}
 
 func (x *DeleteWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[46]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3858,7 +4140,7 @@ func (x *DeleteWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWebhookRequest.ProtoReflect.Descriptor instead.
 func (*DeleteWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{46}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *DeleteWebhookRequest) GetWebhookId() string {
@@ -3885,7 +4167,7 @@ type TestWebhookRequest struct {
 
 func (x *TestWebhookRequest) Reset() {
 	*x = TestWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[47]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3897,7 +4179,7 @@ func (x *TestWebhookRequest) String() string {
 func (*TestWebhookRequest) ProtoMessage() {}
 
 func (x *TestWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[47]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3910,7 +4192,7 @@ func (x *TestWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestWebhookRequest.ProtoReflect.Descriptor instead.
 func (*TestWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{47}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *TestWebhookRequest) GetWebhookId() string {
@@ -3930,7 +4212,7 @@ type RedeliverWebhookRequest struct {
 
 func (x *RedeliverWebhookRequest) Reset() {
 	*x = RedeliverWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[48]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3942,7 +4224,7 @@ func (x *RedeliverWebhookRequest) String() string {
 func (*RedeliverWebhookRequest) ProtoMessage() {}
 
 func (x *RedeliverWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[48]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3955,7 +4237,7 @@ func (x *RedeliverWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedeliverWebhookRequest.ProtoReflect.Descriptor instead.
 func (*RedeliverWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{48}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RedeliverWebhookRequest) GetDeliveryId() string {
@@ -3983,7 +4265,7 @@ type ListWebhookDeliveriesRequest struct {
 
 func (x *ListWebhookDeliveriesRequest) Reset() {
 	*x = ListWebhookDeliveriesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[49]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3995,7 +4277,7 @@ func (x *ListWebhookDeliveriesRequest) String() string {
 func (*ListWebhookDeliveriesRequest) ProtoMessage() {}
 
 func (x *ListWebhookDeliveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[49]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4008,7 +4290,7 @@ func (x *ListWebhookDeliveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWebhookDeliveriesRequest.ProtoReflect.Descriptor instead.
 func (*ListWebhookDeliveriesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{49}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListWebhookDeliveriesRequest) GetWebhookId() string {
@@ -4060,7 +4342,7 @@ type ListWebhookDeliveriesResponse struct {
 
 func (x *ListWebhookDeliveriesResponse) Reset() {
 	*x = ListWebhookDeliveriesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[50]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4072,7 +4354,7 @@ func (x *ListWebhookDeliveriesResponse) String() string {
 func (*ListWebhookDeliveriesResponse) ProtoMessage() {}
 
 func (x *ListWebhookDeliveriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[50]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4085,7 +4367,7 @@ func (x *ListWebhookDeliveriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWebhookDeliveriesResponse.ProtoReflect.Descriptor instead.
 func (*ListWebhookDeliveriesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{50}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListWebhookDeliveriesResponse) GetDeliveries() []*WebhookDelivery {
@@ -4146,7 +4428,7 @@ type WebhookDelivery struct {
 
 func (x *WebhookDelivery) Reset() {
 	*x = WebhookDelivery{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[51]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4158,7 +4440,7 @@ func (x *WebhookDelivery) String() string {
 func (*WebhookDelivery) ProtoMessage() {}
 
 func (x *WebhookDelivery) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[51]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4171,7 +4453,7 @@ func (x *WebhookDelivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebhookDelivery.ProtoReflect.Descriptor instead.
 func (*WebhookDelivery) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{51}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *WebhookDelivery) GetDeliveryId() string {
@@ -4295,7 +4577,7 @@ type SiteLease struct {
 
 func (x *SiteLease) Reset() {
 	*x = SiteLease{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[52]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4307,7 +4589,7 @@ func (x *SiteLease) String() string {
 func (*SiteLease) ProtoMessage() {}
 
 func (x *SiteLease) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[52]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4320,7 +4602,7 @@ func (x *SiteLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SiteLease.ProtoReflect.Descriptor instead.
 func (*SiteLease) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{52}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SiteLease) GetSite() string {
@@ -4400,7 +4682,7 @@ type Site struct {
 
 func (x *Site) Reset() {
 	*x = Site{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[53]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4412,7 +4694,7 @@ func (x *Site) String() string {
 func (*Site) ProtoMessage() {}
 
 func (x *Site) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[53]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4425,7 +4707,7 @@ func (x *Site) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Site.ProtoReflect.Descriptor instead.
 func (*Site) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{53}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Site) GetSite() string {
@@ -4533,7 +4815,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[54]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4545,7 +4827,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[54]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4558,7 +4840,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{54}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Segment) GetName() string {
@@ -4689,7 +4971,7 @@ type SetSiteRequest struct {
 
 func (x *SetSiteRequest) Reset() {
 	*x = SetSiteRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[55]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4701,7 +4983,7 @@ func (x *SetSiteRequest) String() string {
 func (*SetSiteRequest) ProtoMessage() {}
 
 func (x *SetSiteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[55]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4714,7 +4996,7 @@ func (x *SetSiteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSiteRequest.ProtoReflect.Descriptor instead.
 func (*SetSiteRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{55}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SetSiteRequest) GetSite() string {
@@ -4755,7 +5037,7 @@ type GetSiteRequest struct {
 
 func (x *GetSiteRequest) Reset() {
 	*x = GetSiteRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[56]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4767,7 +5049,7 @@ func (x *GetSiteRequest) String() string {
 func (*GetSiteRequest) ProtoMessage() {}
 
 func (x *GetSiteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[56]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4780,7 +5062,7 @@ func (x *GetSiteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSiteRequest.ProtoReflect.Descriptor instead.
 func (*GetSiteRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{56}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GetSiteRequest) GetSite() string {
@@ -4807,7 +5089,7 @@ type ListSitesRequest struct {
 
 func (x *ListSitesRequest) Reset() {
 	*x = ListSitesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[57]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4819,7 +5101,7 @@ func (x *ListSitesRequest) String() string {
 func (*ListSitesRequest) ProtoMessage() {}
 
 func (x *ListSitesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[57]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4832,7 +5114,7 @@ func (x *ListSitesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSitesRequest.ProtoReflect.Descriptor instead.
 func (*ListSitesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{57}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListSitesRequest) GetPageSize() int32 {
@@ -4877,7 +5159,7 @@ type ListSitesResponse struct {
 
 func (x *ListSitesResponse) Reset() {
 	*x = ListSitesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[58]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4889,7 +5171,7 @@ func (x *ListSitesResponse) String() string {
 func (*ListSitesResponse) ProtoMessage() {}
 
 func (x *ListSitesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[58]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4902,7 +5184,7 @@ func (x *ListSitesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSitesResponse.ProtoReflect.Descriptor instead.
 func (*ListSitesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{58}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListSitesResponse) GetSites() []*Site {
@@ -4951,7 +5233,7 @@ type DiscoveredMachine struct {
 
 func (x *DiscoveredMachine) Reset() {
 	*x = DiscoveredMachine{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[59]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4963,7 +5245,7 @@ func (x *DiscoveredMachine) String() string {
 func (*DiscoveredMachine) ProtoMessage() {}
 
 func (x *DiscoveredMachine) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[59]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4976,7 +5258,7 @@ func (x *DiscoveredMachine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscoveredMachine.ProtoReflect.Descriptor instead.
 func (*DiscoveredMachine) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{59}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *DiscoveredMachine) GetSite() string {
@@ -5054,7 +5336,7 @@ type ListDiscoveredRequest struct {
 
 func (x *ListDiscoveredRequest) Reset() {
 	*x = ListDiscoveredRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[60]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5066,7 +5348,7 @@ func (x *ListDiscoveredRequest) String() string {
 func (*ListDiscoveredRequest) ProtoMessage() {}
 
 func (x *ListDiscoveredRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[60]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5079,7 +5361,7 @@ func (x *ListDiscoveredRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDiscoveredRequest.ProtoReflect.Descriptor instead.
 func (*ListDiscoveredRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{60}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListDiscoveredRequest) GetSite() string {
@@ -5131,7 +5413,7 @@ type ListDiscoveredResponse struct {
 
 func (x *ListDiscoveredResponse) Reset() {
 	*x = ListDiscoveredResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[61]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5143,7 +5425,7 @@ func (x *ListDiscoveredResponse) String() string {
 func (*ListDiscoveredResponse) ProtoMessage() {}
 
 func (x *ListDiscoveredResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[61]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5156,7 +5438,7 @@ func (x *ListDiscoveredResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDiscoveredResponse.ProtoReflect.Descriptor instead.
 func (*ListDiscoveredResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{61}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListDiscoveredResponse) GetMachines() []*DiscoveredMachine {
@@ -5212,7 +5494,7 @@ type BMCCredentials struct {
 
 func (x *BMCCredentials) Reset() {
 	*x = BMCCredentials{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[62]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5224,7 +5506,7 @@ func (x *BMCCredentials) String() string {
 func (*BMCCredentials) ProtoMessage() {}
 
 func (x *BMCCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[62]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5237,7 +5519,7 @@ func (x *BMCCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCCredentials.ProtoReflect.Descriptor instead.
 func (*BMCCredentials) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{62}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *BMCCredentials) GetCredentialsRef() string {
@@ -5342,7 +5624,7 @@ type SetBMCCredentialsRequest struct {
 
 func (x *SetBMCCredentialsRequest) Reset() {
 	*x = SetBMCCredentialsRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[63]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5354,7 +5636,7 @@ func (x *SetBMCCredentialsRequest) String() string {
 func (*SetBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *SetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[63]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5367,7 +5649,7 @@ func (x *SetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*SetBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{63}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SetBMCCredentialsRequest) GetCredentialsRef() string {
@@ -5442,7 +5724,7 @@ type DiscoverBMCsRequest struct {
 
 func (x *DiscoverBMCsRequest) Reset() {
 	*x = DiscoverBMCsRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[64]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5454,7 +5736,7 @@ func (x *DiscoverBMCsRequest) String() string {
 func (*DiscoverBMCsRequest) ProtoMessage() {}
 
 func (x *DiscoverBMCsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[64]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5467,7 +5749,7 @@ func (x *DiscoverBMCsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscoverBMCsRequest.ProtoReflect.Descriptor instead.
 func (*DiscoverBMCsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{64}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *DiscoverBMCsRequest) GetSite() string {
@@ -5514,7 +5796,7 @@ type DiscoverBMCsResponse struct {
 
 func (x *DiscoverBMCsResponse) Reset() {
 	*x = DiscoverBMCsResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[65]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5526,7 +5808,7 @@ func (x *DiscoverBMCsResponse) String() string {
 func (*DiscoverBMCsResponse) ProtoMessage() {}
 
 func (x *DiscoverBMCsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[65]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5539,7 +5821,7 @@ func (x *DiscoverBMCsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscoverBMCsResponse.ProtoReflect.Descriptor instead.
 func (*DiscoverBMCsResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{65}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *DiscoverBMCsResponse) GetBmcs() []*DiscoveredBMC {
@@ -5597,7 +5879,7 @@ type DiscoveredBMC struct {
 
 func (x *DiscoveredBMC) Reset() {
 	*x = DiscoveredBMC{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[66]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5609,7 +5891,7 @@ func (x *DiscoveredBMC) String() string {
 func (*DiscoveredBMC) ProtoMessage() {}
 
 func (x *DiscoveredBMC) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[66]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5622,7 +5904,7 @@ func (x *DiscoveredBMC) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscoveredBMC.ProtoReflect.Descriptor instead.
 func (*DiscoveredBMC) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{66}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *DiscoveredBMC) GetEndpoint() string {
@@ -5713,7 +5995,7 @@ type BMCCertificate struct {
 
 func (x *BMCCertificate) Reset() {
 	*x = BMCCertificate{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[67]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5725,7 +6007,7 @@ func (x *BMCCertificate) String() string {
 func (*BMCCertificate) ProtoMessage() {}
 
 func (x *BMCCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[67]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5738,7 +6020,7 @@ func (x *BMCCertificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCCertificate.ProtoReflect.Descriptor instead.
 func (*BMCCertificate) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{67}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *BMCCertificate) GetSite() string {
@@ -5818,7 +6100,7 @@ type ListBMCCertificatesRequest struct {
 
 func (x *ListBMCCertificatesRequest) Reset() {
 	*x = ListBMCCertificatesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[68]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5830,7 +6112,7 @@ func (x *ListBMCCertificatesRequest) String() string {
 func (*ListBMCCertificatesRequest) ProtoMessage() {}
 
 func (x *ListBMCCertificatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[68]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5843,7 +6125,7 @@ func (x *ListBMCCertificatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBMCCertificatesRequest.ProtoReflect.Descriptor instead.
 func (*ListBMCCertificatesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{68}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ListBMCCertificatesRequest) GetChanged() bool {
@@ -5902,7 +6184,7 @@ type ListBMCCertificatesResponse struct {
 
 func (x *ListBMCCertificatesResponse) Reset() {
 	*x = ListBMCCertificatesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[69]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5914,7 +6196,7 @@ func (x *ListBMCCertificatesResponse) String() string {
 func (*ListBMCCertificatesResponse) ProtoMessage() {}
 
 func (x *ListBMCCertificatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[69]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5927,7 +6209,7 @@ func (x *ListBMCCertificatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBMCCertificatesResponse.ProtoReflect.Descriptor instead.
 func (*ListBMCCertificatesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{69}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ListBMCCertificatesResponse) GetCertificates() []*BMCCertificate {
@@ -5963,7 +6245,7 @@ type UnparkBMCRequest struct {
 
 func (x *UnparkBMCRequest) Reset() {
 	*x = UnparkBMCRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[70]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5975,7 +6257,7 @@ func (x *UnparkBMCRequest) String() string {
 func (*UnparkBMCRequest) ProtoMessage() {}
 
 func (x *UnparkBMCRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[70]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5988,7 +6270,7 @@ func (x *UnparkBMCRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnparkBMCRequest.ProtoReflect.Descriptor instead.
 func (*UnparkBMCRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{70}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *UnparkBMCRequest) GetMachineId() string {
@@ -6017,7 +6299,7 @@ type UnparkBMCResponse struct {
 
 func (x *UnparkBMCResponse) Reset() {
 	*x = UnparkBMCResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[71]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6029,7 +6311,7 @@ func (x *UnparkBMCResponse) String() string {
 func (*UnparkBMCResponse) ProtoMessage() {}
 
 func (x *UnparkBMCResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[71]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6042,7 +6324,7 @@ func (x *UnparkBMCResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnparkBMCResponse.ProtoReflect.Descriptor instead.
 func (*UnparkBMCResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{71}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *UnparkBMCResponse) GetEndpoint() string {
@@ -6073,7 +6355,7 @@ type TrustBMCCertificateRequest struct {
 
 func (x *TrustBMCCertificateRequest) Reset() {
 	*x = TrustBMCCertificateRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[72]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6085,7 +6367,7 @@ func (x *TrustBMCCertificateRequest) String() string {
 func (*TrustBMCCertificateRequest) ProtoMessage() {}
 
 func (x *TrustBMCCertificateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[72]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6098,7 +6380,7 @@ func (x *TrustBMCCertificateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrustBMCCertificateRequest.ProtoReflect.Descriptor instead.
 func (*TrustBMCCertificateRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{72}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *TrustBMCCertificateRequest) GetMachineId() string {
@@ -6149,7 +6431,7 @@ type APIToken struct {
 
 func (x *APIToken) Reset() {
 	*x = APIToken{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[73]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6161,7 +6443,7 @@ func (x *APIToken) String() string {
 func (*APIToken) ProtoMessage() {}
 
 func (x *APIToken) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[73]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6174,7 +6456,7 @@ func (x *APIToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use APIToken.ProtoReflect.Descriptor instead.
 func (*APIToken) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{73}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *APIToken) GetTokenId() string {
@@ -6254,7 +6536,7 @@ type CreateAPITokenRequest struct {
 
 func (x *CreateAPITokenRequest) Reset() {
 	*x = CreateAPITokenRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[74]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6266,7 +6548,7 @@ func (x *CreateAPITokenRequest) String() string {
 func (*CreateAPITokenRequest) ProtoMessage() {}
 
 func (x *CreateAPITokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[74]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6279,7 +6561,7 @@ func (x *CreateAPITokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateAPITokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateAPITokenRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{74}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *CreateAPITokenRequest) GetName() string {
@@ -6315,7 +6597,7 @@ type CreateAPITokenResponse struct {
 
 func (x *CreateAPITokenResponse) Reset() {
 	*x = CreateAPITokenResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[75]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6327,7 +6609,7 @@ func (x *CreateAPITokenResponse) String() string {
 func (*CreateAPITokenResponse) ProtoMessage() {}
 
 func (x *CreateAPITokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[75]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6340,7 +6622,7 @@ func (x *CreateAPITokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateAPITokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateAPITokenResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{75}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *CreateAPITokenResponse) GetToken() *APIToken {
@@ -6371,7 +6653,7 @@ type ListAPITokensRequest struct {
 
 func (x *ListAPITokensRequest) Reset() {
 	*x = ListAPITokensRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[76]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6383,7 +6665,7 @@ func (x *ListAPITokensRequest) String() string {
 func (*ListAPITokensRequest) ProtoMessage() {}
 
 func (x *ListAPITokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[76]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6396,7 +6678,7 @@ func (x *ListAPITokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAPITokensRequest.ProtoReflect.Descriptor instead.
 func (*ListAPITokensRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{76}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ListAPITokensRequest) GetPageSize() int32 {
@@ -6435,7 +6717,7 @@ type ListAPITokensResponse struct {
 
 func (x *ListAPITokensResponse) Reset() {
 	*x = ListAPITokensResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[77]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6447,7 +6729,7 @@ func (x *ListAPITokensResponse) String() string {
 func (*ListAPITokensResponse) ProtoMessage() {}
 
 func (x *ListAPITokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[77]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6460,7 +6742,7 @@ func (x *ListAPITokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAPITokensResponse.ProtoReflect.Descriptor instead.
 func (*ListAPITokensResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{77}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ListAPITokensResponse) GetTokens() []*APIToken {
@@ -6494,7 +6776,7 @@ type RevokeAPITokenRequest struct {
 
 func (x *RevokeAPITokenRequest) Reset() {
 	*x = RevokeAPITokenRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[78]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6506,7 +6788,7 @@ func (x *RevokeAPITokenRequest) String() string {
 func (*RevokeAPITokenRequest) ProtoMessage() {}
 
 func (x *RevokeAPITokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[78]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6519,7 +6801,7 @@ func (x *RevokeAPITokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeAPITokenRequest.ProtoReflect.Descriptor instead.
 func (*RevokeAPITokenRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{78}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *RevokeAPITokenRequest) GetTokenId() string {
@@ -6546,7 +6828,7 @@ type ListBMCCredentialsRequest struct {
 
 func (x *ListBMCCredentialsRequest) Reset() {
 	*x = ListBMCCredentialsRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[79]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6558,7 +6840,7 @@ func (x *ListBMCCredentialsRequest) String() string {
 func (*ListBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *ListBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[79]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6571,7 +6853,7 @@ func (x *ListBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*ListBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{79}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListBMCCredentialsRequest) GetPageSize() int32 {
@@ -6616,7 +6898,7 @@ type ListBMCCredentialsResponse struct {
 
 func (x *ListBMCCredentialsResponse) Reset() {
 	*x = ListBMCCredentialsResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[80]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6628,7 +6910,7 @@ func (x *ListBMCCredentialsResponse) String() string {
 func (*ListBMCCredentialsResponse) ProtoMessage() {}
 
 func (x *ListBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[80]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6641,7 +6923,7 @@ func (x *ListBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBMCCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*ListBMCCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{80}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListBMCCredentialsResponse) GetCredentials() []*BMCCredentials {
@@ -6677,7 +6959,7 @@ type DeleteBMCCredentialsRequest struct {
 
 func (x *DeleteBMCCredentialsRequest) Reset() {
 	*x = DeleteBMCCredentialsRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[81]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6689,7 +6971,7 @@ func (x *DeleteBMCCredentialsRequest) String() string {
 func (*DeleteBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *DeleteBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[81]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6702,7 +6984,7 @@ func (x *DeleteBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*DeleteBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{81}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *DeleteBMCCredentialsRequest) GetCredentialsRef() string {
@@ -6738,7 +7020,7 @@ type ListSiteLeasesRequest struct {
 
 func (x *ListSiteLeasesRequest) Reset() {
 	*x = ListSiteLeasesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[82]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6750,7 +7032,7 @@ func (x *ListSiteLeasesRequest) String() string {
 func (*ListSiteLeasesRequest) ProtoMessage() {}
 
 func (x *ListSiteLeasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[82]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6763,7 +7045,7 @@ func (x *ListSiteLeasesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSiteLeasesRequest.ProtoReflect.Descriptor instead.
 func (*ListSiteLeasesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{82}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ListSiteLeasesRequest) GetSite() string {
@@ -6815,7 +7097,7 @@ type ListSiteLeasesResponse struct {
 
 func (x *ListSiteLeasesResponse) Reset() {
 	*x = ListSiteLeasesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[83]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6827,7 +7109,7 @@ func (x *ListSiteLeasesResponse) String() string {
 func (*ListSiteLeasesResponse) ProtoMessage() {}
 
 func (x *ListSiteLeasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[83]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6840,7 +7122,7 @@ func (x *ListSiteLeasesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSiteLeasesResponse.ProtoReflect.Descriptor instead.
 func (*ListSiteLeasesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{83}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ListSiteLeasesResponse) GetLeases() []*SiteLease {
@@ -7058,7 +7340,22 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\aentries\x18\x01 \x03(\v2\x18.baremetal.v1.AuditEntryR\aentries\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
 	"\n" +
-	"total_size\x18\x0f \x01(\x05R\ttotalSize\"9\n" +
+	"total_size\x18\x0f \x01(\x05R\ttotalSize\"\x98\x01\n" +
+	"\vHistoryHead\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x18\n" +
+	"\aentries\x18\x02 \x01(\x03R\aentries\x12\x1b\n" +
+	"\thead_hash\x18\x03 \x01(\fR\bheadHash\x123\n" +
+	"\ahead_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x06headAt\"I\n" +
+	"\x16GetHeadVerdictsRequest\x12/\n" +
+	"\x05heads\x18\x01 \x03(\v2\x19.baremetal.v1.HistoryHeadR\x05heads\"P\n" +
+	"\x17GetHeadVerdictsResponse\x125\n" +
+	"\bverdicts\x18\x01 \x03(\v2\x19.baremetal.v1.HeadVerdictR\bverdicts\"s\n" +
+	"\vHeadVerdict\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x123\n" +
+	"\afinding\x18\x02 \x01(\x0e2\x19.baremetal.v1.HeadFindingR\afinding\x12\x10\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\"9\n" +
 	"\x1aScrubAuditEventDataRequest\x12\x1b\n" +
 	"\ttarget_id\x18\x01 \x01(\tR\btargetId\"B\n" +
 	"\x1bScrubAuditEventDataResponse\x12#\n" +
@@ -7492,7 +7789,12 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x16AGENT_ROLE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fAGENT_ROLE_HOST\x10\x01\x12\x18\n" +
 	"\x14AGENT_ROLE_INSTALLER\x10\x02\x12\x13\n" +
-	"\x0fAGENT_ROLE_SITE\x10\x032\xd9\x1d\n" +
+	"\x0fAGENT_ROLE_SITE\x10\x03*t\n" +
+	"\vHeadFinding\x12\x1c\n" +
+	"\x18HEAD_FINDING_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11HEAD_FINDING_KEPT\x10\x01\x12\x19\n" +
+	"\x15HEAD_FINDING_RESTORED\x10\x02\x12\x15\n" +
+	"\x11HEAD_FINDING_LOST\x10\x032\xb9\x1e\n" +
 	"\fAdminService\x12j\n" +
 	"\x13IssueBootstrapToken\x12(.baremetal.v1.IssueBootstrapTokenRequest\x1a).baremetal.v1.IssueBootstrapTokenResponse\x12j\n" +
 	"\x13ListBootstrapTokens\x12(.baremetal.v1.ListBootstrapTokensRequest\x1a).baremetal.v1.ListBootstrapTokensResponse\x12_\n" +
@@ -7507,7 +7809,8 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x0fRequireIdentity\x12$.baremetal.v1.RequireIdentityRequest\x1a%.baremetal.v1.RequireIdentityResponse\x12B\n" +
 	"\tForgetTPM\x12\x1e.baremetal.v1.ForgetTPMRequest\x1a\x15.baremetal.v1.Machine\x12U\n" +
 	"\fListCommands\x12!.baremetal.v1.ListCommandsRequest\x1a\".baremetal.v1.ListCommandsResponse\x12U\n" +
-	"\fListAuditLog\x12!.baremetal.v1.ListAuditLogRequest\x1a\".baremetal.v1.ListAuditLogResponse\x12j\n" +
+	"\fListAuditLog\x12!.baremetal.v1.ListAuditLogRequest\x1a\".baremetal.v1.ListAuditLogResponse\x12^\n" +
+	"\x0fGetHeadVerdicts\x12$.baremetal.v1.GetHeadVerdictsRequest\x1a%.baremetal.v1.GetHeadVerdictsResponse\x12j\n" +
 	"\x13ScrubAuditEventData\x12(.baremetal.v1.ScrubAuditEventDataRequest\x1a).baremetal.v1.ScrubAuditEventDataResponse\x12M\n" +
 	"\rGetServerInfo\x12\".baremetal.v1.GetServerInfoRequest\x1a\x18.baremetal.v1.ServerInfo\x12^\n" +
 	"\x0fListControllers\x12$.baremetal.v1.ListControllersRequest\x1a%.baremetal.v1.ListControllersResponse\x12E\n" +
@@ -7555,280 +7858,291 @@ func file_baremetal_v1_admin_proto_rawDescGZIP() []byte {
 	return file_baremetal_v1_admin_proto_rawDescData
 }
 
-var file_baremetal_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_baremetal_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 85)
+var file_baremetal_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_baremetal_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 89)
 var file_baremetal_v1_admin_proto_goTypes = []any{
 	(AgentRole)(0),                        // 0: baremetal.v1.AgentRole
-	(Controller_State)(0),                 // 1: baremetal.v1.Controller.State
-	(*IssueBootstrapTokenRequest)(nil),    // 2: baremetal.v1.IssueBootstrapTokenRequest
-	(*IssueBootstrapTokenResponse)(nil),   // 3: baremetal.v1.IssueBootstrapTokenResponse
-	(*BootstrapToken)(nil),                // 4: baremetal.v1.BootstrapToken
-	(*ListBootstrapTokensRequest)(nil),    // 5: baremetal.v1.ListBootstrapTokensRequest
-	(*ListBootstrapTokensResponse)(nil),   // 6: baremetal.v1.ListBootstrapTokensResponse
-	(*RevokeBootstrapTokenRequest)(nil),   // 7: baremetal.v1.RevokeBootstrapTokenRequest
-	(*Agent)(nil),                         // 8: baremetal.v1.Agent
-	(*AgentCert)(nil),                     // 9: baremetal.v1.AgentCert
-	(*ListAgentsRequest)(nil),             // 10: baremetal.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),            // 11: baremetal.v1.ListAgentsResponse
-	(*GetAgentRequest)(nil),               // 12: baremetal.v1.GetAgentRequest
-	(*RevokeAgentRequest)(nil),            // 13: baremetal.v1.RevokeAgentRequest
-	(*SettleCommandRequest)(nil),          // 14: baremetal.v1.SettleCommandRequest
-	(*ClearInterventionRequest)(nil),      // 15: baremetal.v1.ClearInterventionRequest
-	(*SetMachineFlagRequest)(nil),         // 16: baremetal.v1.SetMachineFlagRequest
-	(*RequireIdentityRequest)(nil),        // 17: baremetal.v1.RequireIdentityRequest
-	(*RequireIdentityResponse)(nil),       // 18: baremetal.v1.RequireIdentityResponse
-	(*ForgetTPMRequest)(nil),              // 19: baremetal.v1.ForgetTPMRequest
-	(*Command)(nil),                       // 20: baremetal.v1.Command
-	(*ListCommandsRequest)(nil),           // 21: baremetal.v1.ListCommandsRequest
-	(*ListCommandsResponse)(nil),          // 22: baremetal.v1.ListCommandsResponse
-	(*AuditEntry)(nil),                    // 23: baremetal.v1.AuditEntry
-	(*ListAuditLogRequest)(nil),           // 24: baremetal.v1.ListAuditLogRequest
-	(*ListAuditLogResponse)(nil),          // 25: baremetal.v1.ListAuditLogResponse
-	(*ScrubAuditEventDataRequest)(nil),    // 26: baremetal.v1.ScrubAuditEventDataRequest
-	(*ScrubAuditEventDataResponse)(nil),   // 27: baremetal.v1.ScrubAuditEventDataResponse
-	(*GetServerInfoRequest)(nil),          // 28: baremetal.v1.GetServerInfoRequest
-	(*ListControllersRequest)(nil),        // 29: baremetal.v1.ListControllersRequest
-	(*ListControllersResponse)(nil),       // 30: baremetal.v1.ListControllersResponse
-	(*Controller)(nil),                    // 31: baremetal.v1.Controller
-	(*ThawFleetRequest)(nil),              // 32: baremetal.v1.ThawFleetRequest
-	(*ServerInfo)(nil),                    // 33: baremetal.v1.ServerInfo
-	(*Image)(nil),                         // 34: baremetal.v1.Image
-	(*UploadImageRequest)(nil),            // 35: baremetal.v1.UploadImageRequest
-	(*GetImageRequest)(nil),               // 36: baremetal.v1.GetImageRequest
-	(*AddImageRequest)(nil),               // 37: baremetal.v1.AddImageRequest
-	(*ListImagesRequest)(nil),             // 38: baremetal.v1.ListImagesRequest
-	(*ListImagesResponse)(nil),            // 39: baremetal.v1.ListImagesResponse
-	(*RemoveImageRequest)(nil),            // 40: baremetal.v1.RemoveImageRequest
-	(*Webhook)(nil),                       // 41: baremetal.v1.Webhook
-	(*WebhookSecret)(nil),                 // 42: baremetal.v1.WebhookSecret
-	(*CreateWebhookRequest)(nil),          // 43: baremetal.v1.CreateWebhookRequest
-	(*GetWebhookRequest)(nil),             // 44: baremetal.v1.GetWebhookRequest
-	(*ListWebhooksRequest)(nil),           // 45: baremetal.v1.ListWebhooksRequest
-	(*ListWebhooksResponse)(nil),          // 46: baremetal.v1.ListWebhooksResponse
-	(*UpdateWebhookRequest)(nil),          // 47: baremetal.v1.UpdateWebhookRequest
-	(*DeleteWebhookRequest)(nil),          // 48: baremetal.v1.DeleteWebhookRequest
-	(*TestWebhookRequest)(nil),            // 49: baremetal.v1.TestWebhookRequest
-	(*RedeliverWebhookRequest)(nil),       // 50: baremetal.v1.RedeliverWebhookRequest
-	(*ListWebhookDeliveriesRequest)(nil),  // 51: baremetal.v1.ListWebhookDeliveriesRequest
-	(*ListWebhookDeliveriesResponse)(nil), // 52: baremetal.v1.ListWebhookDeliveriesResponse
-	(*WebhookDelivery)(nil),               // 53: baremetal.v1.WebhookDelivery
-	(*SiteLease)(nil),                     // 54: baremetal.v1.SiteLease
-	(*Site)(nil),                          // 55: baremetal.v1.Site
-	(*Segment)(nil),                       // 56: baremetal.v1.Segment
-	(*SetSiteRequest)(nil),                // 57: baremetal.v1.SetSiteRequest
-	(*GetSiteRequest)(nil),                // 58: baremetal.v1.GetSiteRequest
-	(*ListSitesRequest)(nil),              // 59: baremetal.v1.ListSitesRequest
-	(*ListSitesResponse)(nil),             // 60: baremetal.v1.ListSitesResponse
-	(*DiscoveredMachine)(nil),             // 61: baremetal.v1.DiscoveredMachine
-	(*ListDiscoveredRequest)(nil),         // 62: baremetal.v1.ListDiscoveredRequest
-	(*ListDiscoveredResponse)(nil),        // 63: baremetal.v1.ListDiscoveredResponse
-	(*BMCCredentials)(nil),                // 64: baremetal.v1.BMCCredentials
-	(*SetBMCCredentialsRequest)(nil),      // 65: baremetal.v1.SetBMCCredentialsRequest
-	(*DiscoverBMCsRequest)(nil),           // 66: baremetal.v1.DiscoverBMCsRequest
-	(*DiscoverBMCsResponse)(nil),          // 67: baremetal.v1.DiscoverBMCsResponse
-	(*DiscoveredBMC)(nil),                 // 68: baremetal.v1.DiscoveredBMC
-	(*BMCCertificate)(nil),                // 69: baremetal.v1.BMCCertificate
-	(*ListBMCCertificatesRequest)(nil),    // 70: baremetal.v1.ListBMCCertificatesRequest
-	(*ListBMCCertificatesResponse)(nil),   // 71: baremetal.v1.ListBMCCertificatesResponse
-	(*UnparkBMCRequest)(nil),              // 72: baremetal.v1.UnparkBMCRequest
-	(*UnparkBMCResponse)(nil),             // 73: baremetal.v1.UnparkBMCResponse
-	(*TrustBMCCertificateRequest)(nil),    // 74: baremetal.v1.TrustBMCCertificateRequest
-	(*APIToken)(nil),                      // 75: baremetal.v1.APIToken
-	(*CreateAPITokenRequest)(nil),         // 76: baremetal.v1.CreateAPITokenRequest
-	(*CreateAPITokenResponse)(nil),        // 77: baremetal.v1.CreateAPITokenResponse
-	(*ListAPITokensRequest)(nil),          // 78: baremetal.v1.ListAPITokensRequest
-	(*ListAPITokensResponse)(nil),         // 79: baremetal.v1.ListAPITokensResponse
-	(*RevokeAPITokenRequest)(nil),         // 80: baremetal.v1.RevokeAPITokenRequest
-	(*ListBMCCredentialsRequest)(nil),     // 81: baremetal.v1.ListBMCCredentialsRequest
-	(*ListBMCCredentialsResponse)(nil),    // 82: baremetal.v1.ListBMCCredentialsResponse
-	(*DeleteBMCCredentialsRequest)(nil),   // 83: baremetal.v1.DeleteBMCCredentialsRequest
-	(*ListSiteLeasesRequest)(nil),         // 84: baremetal.v1.ListSiteLeasesRequest
-	(*ListSiteLeasesResponse)(nil),        // 85: baremetal.v1.ListSiteLeasesResponse
-	nil,                                   // 86: baremetal.v1.Command.EvidenceEntry
-	(*durationpb.Duration)(nil),           // 87: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),         // 88: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),         // 89: google.protobuf.FieldMask
-	(*Machine)(nil),                       // 90: baremetal.v1.Machine
+	(HeadFinding)(0),                      // 1: baremetal.v1.HeadFinding
+	(Controller_State)(0),                 // 2: baremetal.v1.Controller.State
+	(*IssueBootstrapTokenRequest)(nil),    // 3: baremetal.v1.IssueBootstrapTokenRequest
+	(*IssueBootstrapTokenResponse)(nil),   // 4: baremetal.v1.IssueBootstrapTokenResponse
+	(*BootstrapToken)(nil),                // 5: baremetal.v1.BootstrapToken
+	(*ListBootstrapTokensRequest)(nil),    // 6: baremetal.v1.ListBootstrapTokensRequest
+	(*ListBootstrapTokensResponse)(nil),   // 7: baremetal.v1.ListBootstrapTokensResponse
+	(*RevokeBootstrapTokenRequest)(nil),   // 8: baremetal.v1.RevokeBootstrapTokenRequest
+	(*Agent)(nil),                         // 9: baremetal.v1.Agent
+	(*AgentCert)(nil),                     // 10: baremetal.v1.AgentCert
+	(*ListAgentsRequest)(nil),             // 11: baremetal.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),            // 12: baremetal.v1.ListAgentsResponse
+	(*GetAgentRequest)(nil),               // 13: baremetal.v1.GetAgentRequest
+	(*RevokeAgentRequest)(nil),            // 14: baremetal.v1.RevokeAgentRequest
+	(*SettleCommandRequest)(nil),          // 15: baremetal.v1.SettleCommandRequest
+	(*ClearInterventionRequest)(nil),      // 16: baremetal.v1.ClearInterventionRequest
+	(*SetMachineFlagRequest)(nil),         // 17: baremetal.v1.SetMachineFlagRequest
+	(*RequireIdentityRequest)(nil),        // 18: baremetal.v1.RequireIdentityRequest
+	(*RequireIdentityResponse)(nil),       // 19: baremetal.v1.RequireIdentityResponse
+	(*ForgetTPMRequest)(nil),              // 20: baremetal.v1.ForgetTPMRequest
+	(*Command)(nil),                       // 21: baremetal.v1.Command
+	(*ListCommandsRequest)(nil),           // 22: baremetal.v1.ListCommandsRequest
+	(*ListCommandsResponse)(nil),          // 23: baremetal.v1.ListCommandsResponse
+	(*AuditEntry)(nil),                    // 24: baremetal.v1.AuditEntry
+	(*ListAuditLogRequest)(nil),           // 25: baremetal.v1.ListAuditLogRequest
+	(*ListAuditLogResponse)(nil),          // 26: baremetal.v1.ListAuditLogResponse
+	(*HistoryHead)(nil),                   // 27: baremetal.v1.HistoryHead
+	(*GetHeadVerdictsRequest)(nil),        // 28: baremetal.v1.GetHeadVerdictsRequest
+	(*GetHeadVerdictsResponse)(nil),       // 29: baremetal.v1.GetHeadVerdictsResponse
+	(*HeadVerdict)(nil),                   // 30: baremetal.v1.HeadVerdict
+	(*ScrubAuditEventDataRequest)(nil),    // 31: baremetal.v1.ScrubAuditEventDataRequest
+	(*ScrubAuditEventDataResponse)(nil),   // 32: baremetal.v1.ScrubAuditEventDataResponse
+	(*GetServerInfoRequest)(nil),          // 33: baremetal.v1.GetServerInfoRequest
+	(*ListControllersRequest)(nil),        // 34: baremetal.v1.ListControllersRequest
+	(*ListControllersResponse)(nil),       // 35: baremetal.v1.ListControllersResponse
+	(*Controller)(nil),                    // 36: baremetal.v1.Controller
+	(*ThawFleetRequest)(nil),              // 37: baremetal.v1.ThawFleetRequest
+	(*ServerInfo)(nil),                    // 38: baremetal.v1.ServerInfo
+	(*Image)(nil),                         // 39: baremetal.v1.Image
+	(*UploadImageRequest)(nil),            // 40: baremetal.v1.UploadImageRequest
+	(*GetImageRequest)(nil),               // 41: baremetal.v1.GetImageRequest
+	(*AddImageRequest)(nil),               // 42: baremetal.v1.AddImageRequest
+	(*ListImagesRequest)(nil),             // 43: baremetal.v1.ListImagesRequest
+	(*ListImagesResponse)(nil),            // 44: baremetal.v1.ListImagesResponse
+	(*RemoveImageRequest)(nil),            // 45: baremetal.v1.RemoveImageRequest
+	(*Webhook)(nil),                       // 46: baremetal.v1.Webhook
+	(*WebhookSecret)(nil),                 // 47: baremetal.v1.WebhookSecret
+	(*CreateWebhookRequest)(nil),          // 48: baremetal.v1.CreateWebhookRequest
+	(*GetWebhookRequest)(nil),             // 49: baremetal.v1.GetWebhookRequest
+	(*ListWebhooksRequest)(nil),           // 50: baremetal.v1.ListWebhooksRequest
+	(*ListWebhooksResponse)(nil),          // 51: baremetal.v1.ListWebhooksResponse
+	(*UpdateWebhookRequest)(nil),          // 52: baremetal.v1.UpdateWebhookRequest
+	(*DeleteWebhookRequest)(nil),          // 53: baremetal.v1.DeleteWebhookRequest
+	(*TestWebhookRequest)(nil),            // 54: baremetal.v1.TestWebhookRequest
+	(*RedeliverWebhookRequest)(nil),       // 55: baremetal.v1.RedeliverWebhookRequest
+	(*ListWebhookDeliveriesRequest)(nil),  // 56: baremetal.v1.ListWebhookDeliveriesRequest
+	(*ListWebhookDeliveriesResponse)(nil), // 57: baremetal.v1.ListWebhookDeliveriesResponse
+	(*WebhookDelivery)(nil),               // 58: baremetal.v1.WebhookDelivery
+	(*SiteLease)(nil),                     // 59: baremetal.v1.SiteLease
+	(*Site)(nil),                          // 60: baremetal.v1.Site
+	(*Segment)(nil),                       // 61: baremetal.v1.Segment
+	(*SetSiteRequest)(nil),                // 62: baremetal.v1.SetSiteRequest
+	(*GetSiteRequest)(nil),                // 63: baremetal.v1.GetSiteRequest
+	(*ListSitesRequest)(nil),              // 64: baremetal.v1.ListSitesRequest
+	(*ListSitesResponse)(nil),             // 65: baremetal.v1.ListSitesResponse
+	(*DiscoveredMachine)(nil),             // 66: baremetal.v1.DiscoveredMachine
+	(*ListDiscoveredRequest)(nil),         // 67: baremetal.v1.ListDiscoveredRequest
+	(*ListDiscoveredResponse)(nil),        // 68: baremetal.v1.ListDiscoveredResponse
+	(*BMCCredentials)(nil),                // 69: baremetal.v1.BMCCredentials
+	(*SetBMCCredentialsRequest)(nil),      // 70: baremetal.v1.SetBMCCredentialsRequest
+	(*DiscoverBMCsRequest)(nil),           // 71: baremetal.v1.DiscoverBMCsRequest
+	(*DiscoverBMCsResponse)(nil),          // 72: baremetal.v1.DiscoverBMCsResponse
+	(*DiscoveredBMC)(nil),                 // 73: baremetal.v1.DiscoveredBMC
+	(*BMCCertificate)(nil),                // 74: baremetal.v1.BMCCertificate
+	(*ListBMCCertificatesRequest)(nil),    // 75: baremetal.v1.ListBMCCertificatesRequest
+	(*ListBMCCertificatesResponse)(nil),   // 76: baremetal.v1.ListBMCCertificatesResponse
+	(*UnparkBMCRequest)(nil),              // 77: baremetal.v1.UnparkBMCRequest
+	(*UnparkBMCResponse)(nil),             // 78: baremetal.v1.UnparkBMCResponse
+	(*TrustBMCCertificateRequest)(nil),    // 79: baremetal.v1.TrustBMCCertificateRequest
+	(*APIToken)(nil),                      // 80: baremetal.v1.APIToken
+	(*CreateAPITokenRequest)(nil),         // 81: baremetal.v1.CreateAPITokenRequest
+	(*CreateAPITokenResponse)(nil),        // 82: baremetal.v1.CreateAPITokenResponse
+	(*ListAPITokensRequest)(nil),          // 83: baremetal.v1.ListAPITokensRequest
+	(*ListAPITokensResponse)(nil),         // 84: baremetal.v1.ListAPITokensResponse
+	(*RevokeAPITokenRequest)(nil),         // 85: baremetal.v1.RevokeAPITokenRequest
+	(*ListBMCCredentialsRequest)(nil),     // 86: baremetal.v1.ListBMCCredentialsRequest
+	(*ListBMCCredentialsResponse)(nil),    // 87: baremetal.v1.ListBMCCredentialsResponse
+	(*DeleteBMCCredentialsRequest)(nil),   // 88: baremetal.v1.DeleteBMCCredentialsRequest
+	(*ListSiteLeasesRequest)(nil),         // 89: baremetal.v1.ListSiteLeasesRequest
+	(*ListSiteLeasesResponse)(nil),        // 90: baremetal.v1.ListSiteLeasesResponse
+	nil,                                   // 91: baremetal.v1.Command.EvidenceEntry
+	(*durationpb.Duration)(nil),           // 92: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 93: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),         // 94: google.protobuf.FieldMask
+	(*Machine)(nil),                       // 95: baremetal.v1.Machine
 }
 var file_baremetal_v1_admin_proto_depIdxs = []int32{
 	0,   // 0: baremetal.v1.IssueBootstrapTokenRequest.role:type_name -> baremetal.v1.AgentRole
-	87,  // 1: baremetal.v1.IssueBootstrapTokenRequest.lifetime:type_name -> google.protobuf.Duration
-	4,   // 2: baremetal.v1.IssueBootstrapTokenResponse.token:type_name -> baremetal.v1.BootstrapToken
+	92,  // 1: baremetal.v1.IssueBootstrapTokenRequest.lifetime:type_name -> google.protobuf.Duration
+	5,   // 2: baremetal.v1.IssueBootstrapTokenResponse.token:type_name -> baremetal.v1.BootstrapToken
 	0,   // 3: baremetal.v1.BootstrapToken.role:type_name -> baremetal.v1.AgentRole
-	88,  // 4: baremetal.v1.BootstrapToken.created_at:type_name -> google.protobuf.Timestamp
-	88,  // 5: baremetal.v1.BootstrapToken.expires_at:type_name -> google.protobuf.Timestamp
-	88,  // 6: baremetal.v1.BootstrapToken.used_at:type_name -> google.protobuf.Timestamp
-	88,  // 7: baremetal.v1.BootstrapToken.revoked_at:type_name -> google.protobuf.Timestamp
-	4,   // 8: baremetal.v1.ListBootstrapTokensResponse.tokens:type_name -> baremetal.v1.BootstrapToken
+	93,  // 4: baremetal.v1.BootstrapToken.created_at:type_name -> google.protobuf.Timestamp
+	93,  // 5: baremetal.v1.BootstrapToken.expires_at:type_name -> google.protobuf.Timestamp
+	93,  // 6: baremetal.v1.BootstrapToken.used_at:type_name -> google.protobuf.Timestamp
+	93,  // 7: baremetal.v1.BootstrapToken.revoked_at:type_name -> google.protobuf.Timestamp
+	5,   // 8: baremetal.v1.ListBootstrapTokensResponse.tokens:type_name -> baremetal.v1.BootstrapToken
 	0,   // 9: baremetal.v1.Agent.role:type_name -> baremetal.v1.AgentRole
-	88,  // 10: baremetal.v1.Agent.last_heartbeat_at:type_name -> google.protobuf.Timestamp
-	9,   // 11: baremetal.v1.Agent.certs:type_name -> baremetal.v1.AgentCert
-	88,  // 12: baremetal.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
-	88,  // 13: baremetal.v1.Agent.session_started_at:type_name -> google.protobuf.Timestamp
-	88,  // 14: baremetal.v1.AgentCert.not_before:type_name -> google.protobuf.Timestamp
-	88,  // 15: baremetal.v1.AgentCert.not_after:type_name -> google.protobuf.Timestamp
-	88,  // 16: baremetal.v1.AgentCert.revoked_at:type_name -> google.protobuf.Timestamp
-	88,  // 17: baremetal.v1.AgentCert.first_used_at:type_name -> google.protobuf.Timestamp
-	8,   // 18: baremetal.v1.ListAgentsResponse.agents:type_name -> baremetal.v1.Agent
-	88,  // 19: baremetal.v1.Command.created_at:type_name -> google.protobuf.Timestamp
-	88,  // 20: baremetal.v1.Command.sent_at:type_name -> google.protobuf.Timestamp
-	88,  // 21: baremetal.v1.Command.acked_at:type_name -> google.protobuf.Timestamp
-	88,  // 22: baremetal.v1.Command.granted_at:type_name -> google.protobuf.Timestamp
-	88,  // 23: baremetal.v1.Command.finished_at:type_name -> google.protobuf.Timestamp
-	88,  // 24: baremetal.v1.Command.deadline:type_name -> google.protobuf.Timestamp
-	86,  // 25: baremetal.v1.Command.evidence:type_name -> baremetal.v1.Command.EvidenceEntry
-	20,  // 26: baremetal.v1.ListCommandsResponse.commands:type_name -> baremetal.v1.Command
-	88,  // 27: baremetal.v1.AuditEntry.ts:type_name -> google.protobuf.Timestamp
-	88,  // 28: baremetal.v1.ListAuditLogRequest.since:type_name -> google.protobuf.Timestamp
-	88,  // 29: baremetal.v1.ListAuditLogRequest.until:type_name -> google.protobuf.Timestamp
-	23,  // 30: baremetal.v1.ListAuditLogResponse.entries:type_name -> baremetal.v1.AuditEntry
-	31,  // 31: baremetal.v1.ListControllersResponse.controllers:type_name -> baremetal.v1.Controller
-	1,   // 32: baremetal.v1.Controller.state:type_name -> baremetal.v1.Controller.State
-	88,  // 33: baremetal.v1.Controller.started_at:type_name -> google.protobuf.Timestamp
-	88,  // 34: baremetal.v1.Controller.lease_until:type_name -> google.protobuf.Timestamp
-	88,  // 35: baremetal.v1.Controller.draining_since:type_name -> google.protobuf.Timestamp
-	88,  // 36: baremetal.v1.ServerInfo.server_time:type_name -> google.protobuf.Timestamp
-	88,  // 37: baremetal.v1.ServerInfo.frozen_since:type_name -> google.protobuf.Timestamp
-	88,  // 38: baremetal.v1.Image.created_at:type_name -> google.protobuf.Timestamp
-	34,  // 39: baremetal.v1.UploadImageRequest.image:type_name -> baremetal.v1.Image
-	34,  // 40: baremetal.v1.AddImageRequest.image:type_name -> baremetal.v1.Image
-	34,  // 41: baremetal.v1.ListImagesResponse.images:type_name -> baremetal.v1.Image
-	88,  // 42: baremetal.v1.Webhook.state_changed_at:type_name -> google.protobuf.Timestamp
-	88,  // 43: baremetal.v1.Webhook.created_at:type_name -> google.protobuf.Timestamp
-	88,  // 44: baremetal.v1.Webhook.updated_at:type_name -> google.protobuf.Timestamp
-	42,  // 45: baremetal.v1.Webhook.secrets:type_name -> baremetal.v1.WebhookSecret
-	88,  // 46: baremetal.v1.Webhook.failing_since:type_name -> google.protobuf.Timestamp
-	88,  // 47: baremetal.v1.Webhook.hold_until:type_name -> google.protobuf.Timestamp
-	88,  // 48: baremetal.v1.WebhookSecret.created_at:type_name -> google.protobuf.Timestamp
-	88,  // 49: baremetal.v1.WebhookSecret.expires_at:type_name -> google.protobuf.Timestamp
-	41,  // 50: baremetal.v1.CreateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
-	41,  // 51: baremetal.v1.ListWebhooksResponse.webhooks:type_name -> baremetal.v1.Webhook
-	41,  // 52: baremetal.v1.UpdateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
-	89,  // 53: baremetal.v1.UpdateWebhookRequest.update_mask:type_name -> google.protobuf.FieldMask
-	87,  // 54: baremetal.v1.UpdateWebhookRequest.secret_overlap:type_name -> google.protobuf.Duration
-	53,  // 55: baremetal.v1.ListWebhookDeliveriesResponse.deliveries:type_name -> baremetal.v1.WebhookDelivery
-	88,  // 56: baremetal.v1.WebhookDelivery.created_at:type_name -> google.protobuf.Timestamp
-	88,  // 57: baremetal.v1.WebhookDelivery.last_attempt_at:type_name -> google.protobuf.Timestamp
-	88,  // 58: baremetal.v1.WebhookDelivery.next_at:type_name -> google.protobuf.Timestamp
-	88,  // 59: baremetal.v1.WebhookDelivery.finished_at:type_name -> google.protobuf.Timestamp
-	88,  // 60: baremetal.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
-	56,  // 61: baremetal.v1.Site.segments:type_name -> baremetal.v1.Segment
-	88,  // 62: baremetal.v1.Site.applied_at:type_name -> google.protobuf.Timestamp
-	56,  // 63: baremetal.v1.SetSiteRequest.segments:type_name -> baremetal.v1.Segment
-	55,  // 64: baremetal.v1.ListSitesResponse.sites:type_name -> baremetal.v1.Site
-	88,  // 65: baremetal.v1.DiscoveredMachine.first_seen_at:type_name -> google.protobuf.Timestamp
-	88,  // 66: baremetal.v1.DiscoveredMachine.last_seen_at:type_name -> google.protobuf.Timestamp
-	61,  // 67: baremetal.v1.ListDiscoveredResponse.machines:type_name -> baremetal.v1.DiscoveredMachine
-	88,  // 68: baremetal.v1.BMCCredentials.updated_at:type_name -> google.protobuf.Timestamp
-	68,  // 69: baremetal.v1.DiscoverBMCsResponse.bmcs:type_name -> baremetal.v1.DiscoveredBMC
-	88,  // 70: baremetal.v1.BMCCertificate.offered_at:type_name -> google.protobuf.Timestamp
-	88,  // 71: baremetal.v1.BMCCertificate.pinned_at:type_name -> google.protobuf.Timestamp
-	69,  // 72: baremetal.v1.ListBMCCertificatesResponse.certificates:type_name -> baremetal.v1.BMCCertificate
-	88,  // 73: baremetal.v1.UnparkBMCResponse.unparked_at:type_name -> google.protobuf.Timestamp
-	88,  // 74: baremetal.v1.APIToken.created_at:type_name -> google.protobuf.Timestamp
-	88,  // 75: baremetal.v1.APIToken.expires_at:type_name -> google.protobuf.Timestamp
-	88,  // 76: baremetal.v1.APIToken.last_used_at:type_name -> google.protobuf.Timestamp
-	88,  // 77: baremetal.v1.APIToken.revoked_at:type_name -> google.protobuf.Timestamp
-	87,  // 78: baremetal.v1.CreateAPITokenRequest.lifetime:type_name -> google.protobuf.Duration
-	75,  // 79: baremetal.v1.CreateAPITokenResponse.token:type_name -> baremetal.v1.APIToken
-	75,  // 80: baremetal.v1.ListAPITokensResponse.tokens:type_name -> baremetal.v1.APIToken
-	64,  // 81: baremetal.v1.ListBMCCredentialsResponse.credentials:type_name -> baremetal.v1.BMCCredentials
-	54,  // 82: baremetal.v1.ListSiteLeasesResponse.leases:type_name -> baremetal.v1.SiteLease
-	2,   // 83: baremetal.v1.AdminService.IssueBootstrapToken:input_type -> baremetal.v1.IssueBootstrapTokenRequest
-	5,   // 84: baremetal.v1.AdminService.ListBootstrapTokens:input_type -> baremetal.v1.ListBootstrapTokensRequest
-	7,   // 85: baremetal.v1.AdminService.RevokeBootstrapToken:input_type -> baremetal.v1.RevokeBootstrapTokenRequest
-	10,  // 86: baremetal.v1.AdminService.ListAgents:input_type -> baremetal.v1.ListAgentsRequest
-	12,  // 87: baremetal.v1.AdminService.GetAgent:input_type -> baremetal.v1.GetAgentRequest
-	13,  // 88: baremetal.v1.AdminService.RevokeAgent:input_type -> baremetal.v1.RevokeAgentRequest
-	14,  // 89: baremetal.v1.AdminService.SettleCommand:input_type -> baremetal.v1.SettleCommandRequest
-	15,  // 90: baremetal.v1.AdminService.ClearIntervention:input_type -> baremetal.v1.ClearInterventionRequest
-	16,  // 91: baremetal.v1.AdminService.SetMachineFlag:input_type -> baremetal.v1.SetMachineFlagRequest
-	17,  // 92: baremetal.v1.AdminService.RequireIdentity:input_type -> baremetal.v1.RequireIdentityRequest
-	19,  // 93: baremetal.v1.AdminService.ForgetTPM:input_type -> baremetal.v1.ForgetTPMRequest
-	21,  // 94: baremetal.v1.AdminService.ListCommands:input_type -> baremetal.v1.ListCommandsRequest
-	24,  // 95: baremetal.v1.AdminService.ListAuditLog:input_type -> baremetal.v1.ListAuditLogRequest
-	26,  // 96: baremetal.v1.AdminService.ScrubAuditEventData:input_type -> baremetal.v1.ScrubAuditEventDataRequest
-	28,  // 97: baremetal.v1.AdminService.GetServerInfo:input_type -> baremetal.v1.GetServerInfoRequest
-	29,  // 98: baremetal.v1.AdminService.ListControllers:input_type -> baremetal.v1.ListControllersRequest
-	32,  // 99: baremetal.v1.AdminService.ThawFleet:input_type -> baremetal.v1.ThawFleetRequest
-	37,  // 100: baremetal.v1.AdminService.AddImage:input_type -> baremetal.v1.AddImageRequest
-	35,  // 101: baremetal.v1.AdminService.UploadImage:input_type -> baremetal.v1.UploadImageRequest
-	36,  // 102: baremetal.v1.AdminService.GetImage:input_type -> baremetal.v1.GetImageRequest
-	38,  // 103: baremetal.v1.AdminService.ListImages:input_type -> baremetal.v1.ListImagesRequest
-	40,  // 104: baremetal.v1.AdminService.RemoveImage:input_type -> baremetal.v1.RemoveImageRequest
-	43,  // 105: baremetal.v1.AdminService.CreateWebhook:input_type -> baremetal.v1.CreateWebhookRequest
-	44,  // 106: baremetal.v1.AdminService.GetWebhook:input_type -> baremetal.v1.GetWebhookRequest
-	45,  // 107: baremetal.v1.AdminService.ListWebhooks:input_type -> baremetal.v1.ListWebhooksRequest
-	47,  // 108: baremetal.v1.AdminService.UpdateWebhook:input_type -> baremetal.v1.UpdateWebhookRequest
-	48,  // 109: baremetal.v1.AdminService.DeleteWebhook:input_type -> baremetal.v1.DeleteWebhookRequest
-	49,  // 110: baremetal.v1.AdminService.TestWebhook:input_type -> baremetal.v1.TestWebhookRequest
-	51,  // 111: baremetal.v1.AdminService.ListWebhookDeliveries:input_type -> baremetal.v1.ListWebhookDeliveriesRequest
-	50,  // 112: baremetal.v1.AdminService.RedeliverWebhook:input_type -> baremetal.v1.RedeliverWebhookRequest
-	84,  // 113: baremetal.v1.AdminService.ListSiteLeases:input_type -> baremetal.v1.ListSiteLeasesRequest
-	57,  // 114: baremetal.v1.AdminService.SetSite:input_type -> baremetal.v1.SetSiteRequest
-	58,  // 115: baremetal.v1.AdminService.GetSite:input_type -> baremetal.v1.GetSiteRequest
-	59,  // 116: baremetal.v1.AdminService.ListSites:input_type -> baremetal.v1.ListSitesRequest
-	62,  // 117: baremetal.v1.AdminService.ListDiscovered:input_type -> baremetal.v1.ListDiscoveredRequest
-	65,  // 118: baremetal.v1.AdminService.SetBMCCredentials:input_type -> baremetal.v1.SetBMCCredentialsRequest
-	81,  // 119: baremetal.v1.AdminService.ListBMCCredentials:input_type -> baremetal.v1.ListBMCCredentialsRequest
-	83,  // 120: baremetal.v1.AdminService.DeleteBMCCredentials:input_type -> baremetal.v1.DeleteBMCCredentialsRequest
-	70,  // 121: baremetal.v1.AdminService.ListBMCCertificates:input_type -> baremetal.v1.ListBMCCertificatesRequest
-	74,  // 122: baremetal.v1.AdminService.TrustBMCCertificate:input_type -> baremetal.v1.TrustBMCCertificateRequest
-	72,  // 123: baremetal.v1.AdminService.UnparkBMC:input_type -> baremetal.v1.UnparkBMCRequest
-	66,  // 124: baremetal.v1.AdminService.DiscoverBMCs:input_type -> baremetal.v1.DiscoverBMCsRequest
-	76,  // 125: baremetal.v1.AdminService.CreateAPIToken:input_type -> baremetal.v1.CreateAPITokenRequest
-	78,  // 126: baremetal.v1.AdminService.ListAPITokens:input_type -> baremetal.v1.ListAPITokensRequest
-	80,  // 127: baremetal.v1.AdminService.RevokeAPIToken:input_type -> baremetal.v1.RevokeAPITokenRequest
-	3,   // 128: baremetal.v1.AdminService.IssueBootstrapToken:output_type -> baremetal.v1.IssueBootstrapTokenResponse
-	6,   // 129: baremetal.v1.AdminService.ListBootstrapTokens:output_type -> baremetal.v1.ListBootstrapTokensResponse
-	4,   // 130: baremetal.v1.AdminService.RevokeBootstrapToken:output_type -> baremetal.v1.BootstrapToken
-	11,  // 131: baremetal.v1.AdminService.ListAgents:output_type -> baremetal.v1.ListAgentsResponse
-	8,   // 132: baremetal.v1.AdminService.GetAgent:output_type -> baremetal.v1.Agent
-	8,   // 133: baremetal.v1.AdminService.RevokeAgent:output_type -> baremetal.v1.Agent
-	90,  // 134: baremetal.v1.AdminService.SettleCommand:output_type -> baremetal.v1.Machine
-	90,  // 135: baremetal.v1.AdminService.ClearIntervention:output_type -> baremetal.v1.Machine
-	90,  // 136: baremetal.v1.AdminService.SetMachineFlag:output_type -> baremetal.v1.Machine
-	18,  // 137: baremetal.v1.AdminService.RequireIdentity:output_type -> baremetal.v1.RequireIdentityResponse
-	90,  // 138: baremetal.v1.AdminService.ForgetTPM:output_type -> baremetal.v1.Machine
-	22,  // 139: baremetal.v1.AdminService.ListCommands:output_type -> baremetal.v1.ListCommandsResponse
-	25,  // 140: baremetal.v1.AdminService.ListAuditLog:output_type -> baremetal.v1.ListAuditLogResponse
-	27,  // 141: baremetal.v1.AdminService.ScrubAuditEventData:output_type -> baremetal.v1.ScrubAuditEventDataResponse
-	33,  // 142: baremetal.v1.AdminService.GetServerInfo:output_type -> baremetal.v1.ServerInfo
-	30,  // 143: baremetal.v1.AdminService.ListControllers:output_type -> baremetal.v1.ListControllersResponse
-	33,  // 144: baremetal.v1.AdminService.ThawFleet:output_type -> baremetal.v1.ServerInfo
-	34,  // 145: baremetal.v1.AdminService.AddImage:output_type -> baremetal.v1.Image
-	34,  // 146: baremetal.v1.AdminService.UploadImage:output_type -> baremetal.v1.Image
-	34,  // 147: baremetal.v1.AdminService.GetImage:output_type -> baremetal.v1.Image
-	39,  // 148: baremetal.v1.AdminService.ListImages:output_type -> baremetal.v1.ListImagesResponse
-	34,  // 149: baremetal.v1.AdminService.RemoveImage:output_type -> baremetal.v1.Image
-	41,  // 150: baremetal.v1.AdminService.CreateWebhook:output_type -> baremetal.v1.Webhook
-	41,  // 151: baremetal.v1.AdminService.GetWebhook:output_type -> baremetal.v1.Webhook
-	46,  // 152: baremetal.v1.AdminService.ListWebhooks:output_type -> baremetal.v1.ListWebhooksResponse
-	41,  // 153: baremetal.v1.AdminService.UpdateWebhook:output_type -> baremetal.v1.Webhook
-	41,  // 154: baremetal.v1.AdminService.DeleteWebhook:output_type -> baremetal.v1.Webhook
-	53,  // 155: baremetal.v1.AdminService.TestWebhook:output_type -> baremetal.v1.WebhookDelivery
-	52,  // 156: baremetal.v1.AdminService.ListWebhookDeliveries:output_type -> baremetal.v1.ListWebhookDeliveriesResponse
-	53,  // 157: baremetal.v1.AdminService.RedeliverWebhook:output_type -> baremetal.v1.WebhookDelivery
-	85,  // 158: baremetal.v1.AdminService.ListSiteLeases:output_type -> baremetal.v1.ListSiteLeasesResponse
-	55,  // 159: baremetal.v1.AdminService.SetSite:output_type -> baremetal.v1.Site
-	55,  // 160: baremetal.v1.AdminService.GetSite:output_type -> baremetal.v1.Site
-	60,  // 161: baremetal.v1.AdminService.ListSites:output_type -> baremetal.v1.ListSitesResponse
-	63,  // 162: baremetal.v1.AdminService.ListDiscovered:output_type -> baremetal.v1.ListDiscoveredResponse
-	64,  // 163: baremetal.v1.AdminService.SetBMCCredentials:output_type -> baremetal.v1.BMCCredentials
-	82,  // 164: baremetal.v1.AdminService.ListBMCCredentials:output_type -> baremetal.v1.ListBMCCredentialsResponse
-	64,  // 165: baremetal.v1.AdminService.DeleteBMCCredentials:output_type -> baremetal.v1.BMCCredentials
-	71,  // 166: baremetal.v1.AdminService.ListBMCCertificates:output_type -> baremetal.v1.ListBMCCertificatesResponse
-	69,  // 167: baremetal.v1.AdminService.TrustBMCCertificate:output_type -> baremetal.v1.BMCCertificate
-	73,  // 168: baremetal.v1.AdminService.UnparkBMC:output_type -> baremetal.v1.UnparkBMCResponse
-	67,  // 169: baremetal.v1.AdminService.DiscoverBMCs:output_type -> baremetal.v1.DiscoverBMCsResponse
-	77,  // 170: baremetal.v1.AdminService.CreateAPIToken:output_type -> baremetal.v1.CreateAPITokenResponse
-	79,  // 171: baremetal.v1.AdminService.ListAPITokens:output_type -> baremetal.v1.ListAPITokensResponse
-	75,  // 172: baremetal.v1.AdminService.RevokeAPIToken:output_type -> baremetal.v1.APIToken
-	128, // [128:173] is the sub-list for method output_type
-	83,  // [83:128] is the sub-list for method input_type
-	83,  // [83:83] is the sub-list for extension type_name
-	83,  // [83:83] is the sub-list for extension extendee
-	0,   // [0:83] is the sub-list for field type_name
+	93,  // 10: baremetal.v1.Agent.last_heartbeat_at:type_name -> google.protobuf.Timestamp
+	10,  // 11: baremetal.v1.Agent.certs:type_name -> baremetal.v1.AgentCert
+	93,  // 12: baremetal.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
+	93,  // 13: baremetal.v1.Agent.session_started_at:type_name -> google.protobuf.Timestamp
+	93,  // 14: baremetal.v1.AgentCert.not_before:type_name -> google.protobuf.Timestamp
+	93,  // 15: baremetal.v1.AgentCert.not_after:type_name -> google.protobuf.Timestamp
+	93,  // 16: baremetal.v1.AgentCert.revoked_at:type_name -> google.protobuf.Timestamp
+	93,  // 17: baremetal.v1.AgentCert.first_used_at:type_name -> google.protobuf.Timestamp
+	9,   // 18: baremetal.v1.ListAgentsResponse.agents:type_name -> baremetal.v1.Agent
+	93,  // 19: baremetal.v1.Command.created_at:type_name -> google.protobuf.Timestamp
+	93,  // 20: baremetal.v1.Command.sent_at:type_name -> google.protobuf.Timestamp
+	93,  // 21: baremetal.v1.Command.acked_at:type_name -> google.protobuf.Timestamp
+	93,  // 22: baremetal.v1.Command.granted_at:type_name -> google.protobuf.Timestamp
+	93,  // 23: baremetal.v1.Command.finished_at:type_name -> google.protobuf.Timestamp
+	93,  // 24: baremetal.v1.Command.deadline:type_name -> google.protobuf.Timestamp
+	91,  // 25: baremetal.v1.Command.evidence:type_name -> baremetal.v1.Command.EvidenceEntry
+	21,  // 26: baremetal.v1.ListCommandsResponse.commands:type_name -> baremetal.v1.Command
+	93,  // 27: baremetal.v1.AuditEntry.ts:type_name -> google.protobuf.Timestamp
+	93,  // 28: baremetal.v1.ListAuditLogRequest.since:type_name -> google.protobuf.Timestamp
+	93,  // 29: baremetal.v1.ListAuditLogRequest.until:type_name -> google.protobuf.Timestamp
+	24,  // 30: baremetal.v1.ListAuditLogResponse.entries:type_name -> baremetal.v1.AuditEntry
+	93,  // 31: baremetal.v1.HistoryHead.head_at:type_name -> google.protobuf.Timestamp
+	27,  // 32: baremetal.v1.GetHeadVerdictsRequest.heads:type_name -> baremetal.v1.HistoryHead
+	30,  // 33: baremetal.v1.GetHeadVerdictsResponse.verdicts:type_name -> baremetal.v1.HeadVerdict
+	1,   // 34: baremetal.v1.HeadVerdict.finding:type_name -> baremetal.v1.HeadFinding
+	36,  // 35: baremetal.v1.ListControllersResponse.controllers:type_name -> baremetal.v1.Controller
+	2,   // 36: baremetal.v1.Controller.state:type_name -> baremetal.v1.Controller.State
+	93,  // 37: baremetal.v1.Controller.started_at:type_name -> google.protobuf.Timestamp
+	93,  // 38: baremetal.v1.Controller.lease_until:type_name -> google.protobuf.Timestamp
+	93,  // 39: baremetal.v1.Controller.draining_since:type_name -> google.protobuf.Timestamp
+	93,  // 40: baremetal.v1.ServerInfo.server_time:type_name -> google.protobuf.Timestamp
+	93,  // 41: baremetal.v1.ServerInfo.frozen_since:type_name -> google.protobuf.Timestamp
+	93,  // 42: baremetal.v1.Image.created_at:type_name -> google.protobuf.Timestamp
+	39,  // 43: baremetal.v1.UploadImageRequest.image:type_name -> baremetal.v1.Image
+	39,  // 44: baremetal.v1.AddImageRequest.image:type_name -> baremetal.v1.Image
+	39,  // 45: baremetal.v1.ListImagesResponse.images:type_name -> baremetal.v1.Image
+	93,  // 46: baremetal.v1.Webhook.state_changed_at:type_name -> google.protobuf.Timestamp
+	93,  // 47: baremetal.v1.Webhook.created_at:type_name -> google.protobuf.Timestamp
+	93,  // 48: baremetal.v1.Webhook.updated_at:type_name -> google.protobuf.Timestamp
+	47,  // 49: baremetal.v1.Webhook.secrets:type_name -> baremetal.v1.WebhookSecret
+	93,  // 50: baremetal.v1.Webhook.failing_since:type_name -> google.protobuf.Timestamp
+	93,  // 51: baremetal.v1.Webhook.hold_until:type_name -> google.protobuf.Timestamp
+	93,  // 52: baremetal.v1.WebhookSecret.created_at:type_name -> google.protobuf.Timestamp
+	93,  // 53: baremetal.v1.WebhookSecret.expires_at:type_name -> google.protobuf.Timestamp
+	46,  // 54: baremetal.v1.CreateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
+	46,  // 55: baremetal.v1.ListWebhooksResponse.webhooks:type_name -> baremetal.v1.Webhook
+	46,  // 56: baremetal.v1.UpdateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
+	94,  // 57: baremetal.v1.UpdateWebhookRequest.update_mask:type_name -> google.protobuf.FieldMask
+	92,  // 58: baremetal.v1.UpdateWebhookRequest.secret_overlap:type_name -> google.protobuf.Duration
+	58,  // 59: baremetal.v1.ListWebhookDeliveriesResponse.deliveries:type_name -> baremetal.v1.WebhookDelivery
+	93,  // 60: baremetal.v1.WebhookDelivery.created_at:type_name -> google.protobuf.Timestamp
+	93,  // 61: baremetal.v1.WebhookDelivery.last_attempt_at:type_name -> google.protobuf.Timestamp
+	93,  // 62: baremetal.v1.WebhookDelivery.next_at:type_name -> google.protobuf.Timestamp
+	93,  // 63: baremetal.v1.WebhookDelivery.finished_at:type_name -> google.protobuf.Timestamp
+	93,  // 64: baremetal.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	61,  // 65: baremetal.v1.Site.segments:type_name -> baremetal.v1.Segment
+	93,  // 66: baremetal.v1.Site.applied_at:type_name -> google.protobuf.Timestamp
+	61,  // 67: baremetal.v1.SetSiteRequest.segments:type_name -> baremetal.v1.Segment
+	60,  // 68: baremetal.v1.ListSitesResponse.sites:type_name -> baremetal.v1.Site
+	93,  // 69: baremetal.v1.DiscoveredMachine.first_seen_at:type_name -> google.protobuf.Timestamp
+	93,  // 70: baremetal.v1.DiscoveredMachine.last_seen_at:type_name -> google.protobuf.Timestamp
+	66,  // 71: baremetal.v1.ListDiscoveredResponse.machines:type_name -> baremetal.v1.DiscoveredMachine
+	93,  // 72: baremetal.v1.BMCCredentials.updated_at:type_name -> google.protobuf.Timestamp
+	73,  // 73: baremetal.v1.DiscoverBMCsResponse.bmcs:type_name -> baremetal.v1.DiscoveredBMC
+	93,  // 74: baremetal.v1.BMCCertificate.offered_at:type_name -> google.protobuf.Timestamp
+	93,  // 75: baremetal.v1.BMCCertificate.pinned_at:type_name -> google.protobuf.Timestamp
+	74,  // 76: baremetal.v1.ListBMCCertificatesResponse.certificates:type_name -> baremetal.v1.BMCCertificate
+	93,  // 77: baremetal.v1.UnparkBMCResponse.unparked_at:type_name -> google.protobuf.Timestamp
+	93,  // 78: baremetal.v1.APIToken.created_at:type_name -> google.protobuf.Timestamp
+	93,  // 79: baremetal.v1.APIToken.expires_at:type_name -> google.protobuf.Timestamp
+	93,  // 80: baremetal.v1.APIToken.last_used_at:type_name -> google.protobuf.Timestamp
+	93,  // 81: baremetal.v1.APIToken.revoked_at:type_name -> google.protobuf.Timestamp
+	92,  // 82: baremetal.v1.CreateAPITokenRequest.lifetime:type_name -> google.protobuf.Duration
+	80,  // 83: baremetal.v1.CreateAPITokenResponse.token:type_name -> baremetal.v1.APIToken
+	80,  // 84: baremetal.v1.ListAPITokensResponse.tokens:type_name -> baremetal.v1.APIToken
+	69,  // 85: baremetal.v1.ListBMCCredentialsResponse.credentials:type_name -> baremetal.v1.BMCCredentials
+	59,  // 86: baremetal.v1.ListSiteLeasesResponse.leases:type_name -> baremetal.v1.SiteLease
+	3,   // 87: baremetal.v1.AdminService.IssueBootstrapToken:input_type -> baremetal.v1.IssueBootstrapTokenRequest
+	6,   // 88: baremetal.v1.AdminService.ListBootstrapTokens:input_type -> baremetal.v1.ListBootstrapTokensRequest
+	8,   // 89: baremetal.v1.AdminService.RevokeBootstrapToken:input_type -> baremetal.v1.RevokeBootstrapTokenRequest
+	11,  // 90: baremetal.v1.AdminService.ListAgents:input_type -> baremetal.v1.ListAgentsRequest
+	13,  // 91: baremetal.v1.AdminService.GetAgent:input_type -> baremetal.v1.GetAgentRequest
+	14,  // 92: baremetal.v1.AdminService.RevokeAgent:input_type -> baremetal.v1.RevokeAgentRequest
+	15,  // 93: baremetal.v1.AdminService.SettleCommand:input_type -> baremetal.v1.SettleCommandRequest
+	16,  // 94: baremetal.v1.AdminService.ClearIntervention:input_type -> baremetal.v1.ClearInterventionRequest
+	17,  // 95: baremetal.v1.AdminService.SetMachineFlag:input_type -> baremetal.v1.SetMachineFlagRequest
+	18,  // 96: baremetal.v1.AdminService.RequireIdentity:input_type -> baremetal.v1.RequireIdentityRequest
+	20,  // 97: baremetal.v1.AdminService.ForgetTPM:input_type -> baremetal.v1.ForgetTPMRequest
+	22,  // 98: baremetal.v1.AdminService.ListCommands:input_type -> baremetal.v1.ListCommandsRequest
+	25,  // 99: baremetal.v1.AdminService.ListAuditLog:input_type -> baremetal.v1.ListAuditLogRequest
+	28,  // 100: baremetal.v1.AdminService.GetHeadVerdicts:input_type -> baremetal.v1.GetHeadVerdictsRequest
+	31,  // 101: baremetal.v1.AdminService.ScrubAuditEventData:input_type -> baremetal.v1.ScrubAuditEventDataRequest
+	33,  // 102: baremetal.v1.AdminService.GetServerInfo:input_type -> baremetal.v1.GetServerInfoRequest
+	34,  // 103: baremetal.v1.AdminService.ListControllers:input_type -> baremetal.v1.ListControllersRequest
+	37,  // 104: baremetal.v1.AdminService.ThawFleet:input_type -> baremetal.v1.ThawFleetRequest
+	42,  // 105: baremetal.v1.AdminService.AddImage:input_type -> baremetal.v1.AddImageRequest
+	40,  // 106: baremetal.v1.AdminService.UploadImage:input_type -> baremetal.v1.UploadImageRequest
+	41,  // 107: baremetal.v1.AdminService.GetImage:input_type -> baremetal.v1.GetImageRequest
+	43,  // 108: baremetal.v1.AdminService.ListImages:input_type -> baremetal.v1.ListImagesRequest
+	45,  // 109: baremetal.v1.AdminService.RemoveImage:input_type -> baremetal.v1.RemoveImageRequest
+	48,  // 110: baremetal.v1.AdminService.CreateWebhook:input_type -> baremetal.v1.CreateWebhookRequest
+	49,  // 111: baremetal.v1.AdminService.GetWebhook:input_type -> baremetal.v1.GetWebhookRequest
+	50,  // 112: baremetal.v1.AdminService.ListWebhooks:input_type -> baremetal.v1.ListWebhooksRequest
+	52,  // 113: baremetal.v1.AdminService.UpdateWebhook:input_type -> baremetal.v1.UpdateWebhookRequest
+	53,  // 114: baremetal.v1.AdminService.DeleteWebhook:input_type -> baremetal.v1.DeleteWebhookRequest
+	54,  // 115: baremetal.v1.AdminService.TestWebhook:input_type -> baremetal.v1.TestWebhookRequest
+	56,  // 116: baremetal.v1.AdminService.ListWebhookDeliveries:input_type -> baremetal.v1.ListWebhookDeliveriesRequest
+	55,  // 117: baremetal.v1.AdminService.RedeliverWebhook:input_type -> baremetal.v1.RedeliverWebhookRequest
+	89,  // 118: baremetal.v1.AdminService.ListSiteLeases:input_type -> baremetal.v1.ListSiteLeasesRequest
+	62,  // 119: baremetal.v1.AdminService.SetSite:input_type -> baremetal.v1.SetSiteRequest
+	63,  // 120: baremetal.v1.AdminService.GetSite:input_type -> baremetal.v1.GetSiteRequest
+	64,  // 121: baremetal.v1.AdminService.ListSites:input_type -> baremetal.v1.ListSitesRequest
+	67,  // 122: baremetal.v1.AdminService.ListDiscovered:input_type -> baremetal.v1.ListDiscoveredRequest
+	70,  // 123: baremetal.v1.AdminService.SetBMCCredentials:input_type -> baremetal.v1.SetBMCCredentialsRequest
+	86,  // 124: baremetal.v1.AdminService.ListBMCCredentials:input_type -> baremetal.v1.ListBMCCredentialsRequest
+	88,  // 125: baremetal.v1.AdminService.DeleteBMCCredentials:input_type -> baremetal.v1.DeleteBMCCredentialsRequest
+	75,  // 126: baremetal.v1.AdminService.ListBMCCertificates:input_type -> baremetal.v1.ListBMCCertificatesRequest
+	79,  // 127: baremetal.v1.AdminService.TrustBMCCertificate:input_type -> baremetal.v1.TrustBMCCertificateRequest
+	77,  // 128: baremetal.v1.AdminService.UnparkBMC:input_type -> baremetal.v1.UnparkBMCRequest
+	71,  // 129: baremetal.v1.AdminService.DiscoverBMCs:input_type -> baremetal.v1.DiscoverBMCsRequest
+	81,  // 130: baremetal.v1.AdminService.CreateAPIToken:input_type -> baremetal.v1.CreateAPITokenRequest
+	83,  // 131: baremetal.v1.AdminService.ListAPITokens:input_type -> baremetal.v1.ListAPITokensRequest
+	85,  // 132: baremetal.v1.AdminService.RevokeAPIToken:input_type -> baremetal.v1.RevokeAPITokenRequest
+	4,   // 133: baremetal.v1.AdminService.IssueBootstrapToken:output_type -> baremetal.v1.IssueBootstrapTokenResponse
+	7,   // 134: baremetal.v1.AdminService.ListBootstrapTokens:output_type -> baremetal.v1.ListBootstrapTokensResponse
+	5,   // 135: baremetal.v1.AdminService.RevokeBootstrapToken:output_type -> baremetal.v1.BootstrapToken
+	12,  // 136: baremetal.v1.AdminService.ListAgents:output_type -> baremetal.v1.ListAgentsResponse
+	9,   // 137: baremetal.v1.AdminService.GetAgent:output_type -> baremetal.v1.Agent
+	9,   // 138: baremetal.v1.AdminService.RevokeAgent:output_type -> baremetal.v1.Agent
+	95,  // 139: baremetal.v1.AdminService.SettleCommand:output_type -> baremetal.v1.Machine
+	95,  // 140: baremetal.v1.AdminService.ClearIntervention:output_type -> baremetal.v1.Machine
+	95,  // 141: baremetal.v1.AdminService.SetMachineFlag:output_type -> baremetal.v1.Machine
+	19,  // 142: baremetal.v1.AdminService.RequireIdentity:output_type -> baremetal.v1.RequireIdentityResponse
+	95,  // 143: baremetal.v1.AdminService.ForgetTPM:output_type -> baremetal.v1.Machine
+	23,  // 144: baremetal.v1.AdminService.ListCommands:output_type -> baremetal.v1.ListCommandsResponse
+	26,  // 145: baremetal.v1.AdminService.ListAuditLog:output_type -> baremetal.v1.ListAuditLogResponse
+	29,  // 146: baremetal.v1.AdminService.GetHeadVerdicts:output_type -> baremetal.v1.GetHeadVerdictsResponse
+	32,  // 147: baremetal.v1.AdminService.ScrubAuditEventData:output_type -> baremetal.v1.ScrubAuditEventDataResponse
+	38,  // 148: baremetal.v1.AdminService.GetServerInfo:output_type -> baremetal.v1.ServerInfo
+	35,  // 149: baremetal.v1.AdminService.ListControllers:output_type -> baremetal.v1.ListControllersResponse
+	38,  // 150: baremetal.v1.AdminService.ThawFleet:output_type -> baremetal.v1.ServerInfo
+	39,  // 151: baremetal.v1.AdminService.AddImage:output_type -> baremetal.v1.Image
+	39,  // 152: baremetal.v1.AdminService.UploadImage:output_type -> baremetal.v1.Image
+	39,  // 153: baremetal.v1.AdminService.GetImage:output_type -> baremetal.v1.Image
+	44,  // 154: baremetal.v1.AdminService.ListImages:output_type -> baremetal.v1.ListImagesResponse
+	39,  // 155: baremetal.v1.AdminService.RemoveImage:output_type -> baremetal.v1.Image
+	46,  // 156: baremetal.v1.AdminService.CreateWebhook:output_type -> baremetal.v1.Webhook
+	46,  // 157: baremetal.v1.AdminService.GetWebhook:output_type -> baremetal.v1.Webhook
+	51,  // 158: baremetal.v1.AdminService.ListWebhooks:output_type -> baremetal.v1.ListWebhooksResponse
+	46,  // 159: baremetal.v1.AdminService.UpdateWebhook:output_type -> baremetal.v1.Webhook
+	46,  // 160: baremetal.v1.AdminService.DeleteWebhook:output_type -> baremetal.v1.Webhook
+	58,  // 161: baremetal.v1.AdminService.TestWebhook:output_type -> baremetal.v1.WebhookDelivery
+	57,  // 162: baremetal.v1.AdminService.ListWebhookDeliveries:output_type -> baremetal.v1.ListWebhookDeliveriesResponse
+	58,  // 163: baremetal.v1.AdminService.RedeliverWebhook:output_type -> baremetal.v1.WebhookDelivery
+	90,  // 164: baremetal.v1.AdminService.ListSiteLeases:output_type -> baremetal.v1.ListSiteLeasesResponse
+	60,  // 165: baremetal.v1.AdminService.SetSite:output_type -> baremetal.v1.Site
+	60,  // 166: baremetal.v1.AdminService.GetSite:output_type -> baremetal.v1.Site
+	65,  // 167: baremetal.v1.AdminService.ListSites:output_type -> baremetal.v1.ListSitesResponse
+	68,  // 168: baremetal.v1.AdminService.ListDiscovered:output_type -> baremetal.v1.ListDiscoveredResponse
+	69,  // 169: baremetal.v1.AdminService.SetBMCCredentials:output_type -> baremetal.v1.BMCCredentials
+	87,  // 170: baremetal.v1.AdminService.ListBMCCredentials:output_type -> baremetal.v1.ListBMCCredentialsResponse
+	69,  // 171: baremetal.v1.AdminService.DeleteBMCCredentials:output_type -> baremetal.v1.BMCCredentials
+	76,  // 172: baremetal.v1.AdminService.ListBMCCertificates:output_type -> baremetal.v1.ListBMCCertificatesResponse
+	74,  // 173: baremetal.v1.AdminService.TrustBMCCertificate:output_type -> baremetal.v1.BMCCertificate
+	78,  // 174: baremetal.v1.AdminService.UnparkBMC:output_type -> baremetal.v1.UnparkBMCResponse
+	72,  // 175: baremetal.v1.AdminService.DiscoverBMCs:output_type -> baremetal.v1.DiscoverBMCsResponse
+	82,  // 176: baremetal.v1.AdminService.CreateAPIToken:output_type -> baremetal.v1.CreateAPITokenResponse
+	84,  // 177: baremetal.v1.AdminService.ListAPITokens:output_type -> baremetal.v1.ListAPITokensResponse
+	80,  // 178: baremetal.v1.AdminService.RevokeAPIToken:output_type -> baremetal.v1.APIToken
+	133, // [133:179] is the sub-list for method output_type
+	87,  // [87:133] is the sub-list for method input_type
+	87,  // [87:87] is the sub-list for extension type_name
+	87,  // [87:87] is the sub-list for extension extendee
+	0,   // [0:87] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_admin_proto_init() }
@@ -7837,18 +8151,18 @@ func file_baremetal_v1_admin_proto_init() {
 		return
 	}
 	file_baremetal_v1_machine_proto_init()
-	file_baremetal_v1_admin_proto_msgTypes[33].OneofWrappers = []any{
+	file_baremetal_v1_admin_proto_msgTypes[37].OneofWrappers = []any{
 		(*UploadImageRequest_Image)(nil),
 		(*UploadImageRequest_Data)(nil),
 	}
-	file_baremetal_v1_admin_proto_msgTypes[63].OneofWrappers = []any{}
+	file_baremetal_v1_admin_proto_msgTypes[67].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_admin_proto_rawDesc), len(file_baremetal_v1_admin_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   85,
+			NumEnums:      3,
+			NumMessages:   89,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -4363,7 +4363,9 @@ type TimelineVerdict struct {
 	// What is wrong with that entry.
 	BrokenWhy string `protobuf:"bytes,6,opt,name=broken_why,json=brokenWhy,proto3" json:"broken_why,omitempty"`
 	// Where the tables differ from the history; looked for in unbroken histories only.
-	Differences   []string `protobuf:"bytes,7,rep,name=differences,proto3" json:"differences,omitempty"`
+	Differences []string `protobuf:"bytes,7,rep,name=differences,proto3" json:"differences,omitempty"`
+	// Time of the last good entry, by the database's clock. A head that is kept has it too.
+	HeadAt        *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=head_at,json=headAt,proto3" json:"head_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4443,6 +4445,13 @@ func (x *TimelineVerdict) GetBrokenWhy() string {
 func (x *TimelineVerdict) GetDifferences() []string {
 	if x != nil {
 		return x.Differences
+	}
+	return nil
+}
+
+func (x *TimelineVerdict) GetHeadAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.HeadAt
 	}
 	return nil
 }
@@ -5903,7 +5912,7 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x16VerifyTimelineResponse\x129\n" +
 	"\bverdicts\x18\x01 \x03(\v2\x1d.baremetal.v1.TimelineVerdictR\bverdicts\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x14\n" +
-	"\x05total\x18\x03 \x01(\x03R\x05total\"\xd7\x01\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\"\x8c\x02\n" +
 	"\x0fTimelineVerdict\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x18\n" +
@@ -5914,7 +5923,8 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"broken_seq\x18\x05 \x01(\x03R\tbrokenSeq\x12\x1d\n" +
 	"\n" +
 	"broken_why\x18\x06 \x01(\tR\tbrokenWhy\x12 \n" +
-	"\vdifferences\x18\a \x03(\tR\vdifferences\"N\n" +
+	"\vdifferences\x18\a \x03(\tR\vdifferences\x123\n" +
+	"\ahead_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x06headAt\"N\n" +
 	"\x13GetInventoryRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x18\n" +
@@ -6197,73 +6207,74 @@ var file_baremetal_v1_machine_proto_depIdxs = []int32{
 	64, // 56: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
 	65, // 57: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
 	47, // 58: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
-	66, // 59: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
-	50, // 60: baremetal.v1.Inventory.changes:type_name -> baremetal.v1.InventoryChange
-	66, // 61: baremetal.v1.InventoryChange.at:type_name -> google.protobuf.Timestamp
-	66, // 62: baremetal.v1.HardwareHealth.read_at:type_name -> google.protobuf.Timestamp
-	55, // 63: baremetal.v1.HardwareHealth.faults:type_name -> baremetal.v1.HardwareFault
-	56, // 64: baremetal.v1.HardwareHealth.sensors:type_name -> baremetal.v1.HardwareSensor
-	57, // 65: baremetal.v1.HardwareHealth.events:type_name -> baremetal.v1.HardwareEvent
-	66, // 66: baremetal.v1.HardwareHealth.identify_light_ordered_at:type_name -> google.protobuf.Timestamp
-	66, // 67: baremetal.v1.HardwareEvent.at:type_name -> google.protobuf.Timestamp
-	59, // 68: baremetal.v1.HardwareTests.tests:type_name -> baremetal.v1.HardwareTest
-	66, // 69: baremetal.v1.HardwareTest.finished_at:type_name -> google.protobuf.Timestamp
-	60, // 70: baremetal.v1.HardwareTest.results:type_name -> baremetal.v1.HardwareTestResult
-	10, // 71: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
-	11, // 72: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
-	12, // 73: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
-	14, // 74: baremetal.v1.MachineService.CountMachines:input_type -> baremetal.v1.CountMachinesRequest
-	17, // 75: baremetal.v1.MachineService.GetFleetSummary:input_type -> baremetal.v1.GetFleetSummaryRequest
-	19, // 76: baremetal.v1.MachineService.MapMachines:input_type -> baremetal.v1.MapMachinesRequest
-	22, // 77: baremetal.v1.MachineService.WatchMachines:input_type -> baremetal.v1.WatchMachinesRequest
-	24, // 78: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
-	25, // 79: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
-	26, // 80: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
-	27, // 81: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
-	29, // 82: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
-	31, // 83: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
-	28, // 84: baremetal.v1.MachineService.TestMachine:input_type -> baremetal.v1.TestMachineRequest
-	32, // 85: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
-	33, // 86: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
-	34, // 87: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
-	35, // 88: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
-	37, // 89: baremetal.v1.MachineService.ExplainMachines:input_type -> baremetal.v1.ExplainMachinesRequest
-	41, // 90: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
-	45, // 91: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
-	48, // 92: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
-	51, // 93: baremetal.v1.MachineService.GetHardwareTests:input_type -> baremetal.v1.GetHardwareTestsRequest
-	52, // 94: baremetal.v1.MachineService.GetHardwareHealth:input_type -> baremetal.v1.GetHardwareHealthRequest
-	53, // 95: baremetal.v1.MachineService.SetIdentifyLight:input_type -> baremetal.v1.SetIdentifyLightRequest
-	4,  // 96: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
-	4,  // 97: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
-	13, // 98: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
-	15, // 99: baremetal.v1.MachineService.CountMachines:output_type -> baremetal.v1.CountMachinesResponse
-	18, // 100: baremetal.v1.MachineService.GetFleetSummary:output_type -> baremetal.v1.FleetSummary
-	20, // 101: baremetal.v1.MachineService.MapMachines:output_type -> baremetal.v1.MapMachinesResponse
-	23, // 102: baremetal.v1.MachineService.WatchMachines:output_type -> baremetal.v1.MachineEvent
-	4,  // 103: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
-	4,  // 104: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
-	69, // 105: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
-	69, // 106: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
-	69, // 107: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
-	69, // 108: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
-	69, // 109: baremetal.v1.MachineService.TestMachine:output_type -> baremetal.v1.Operation
-	69, // 110: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
-	69, // 111: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
-	69, // 112: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
-	36, // 113: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
-	38, // 114: baremetal.v1.MachineService.ExplainMachines:output_type -> baremetal.v1.ExplainMachinesResponse
-	42, // 115: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
-	46, // 116: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
-	49, // 117: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
-	58, // 118: baremetal.v1.MachineService.GetHardwareTests:output_type -> baremetal.v1.HardwareTests
-	54, // 119: baremetal.v1.MachineService.GetHardwareHealth:output_type -> baremetal.v1.HardwareHealth
-	54, // 120: baremetal.v1.MachineService.SetIdentifyLight:output_type -> baremetal.v1.HardwareHealth
-	96, // [96:121] is the sub-list for method output_type
-	71, // [71:96] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	66, // 59: baremetal.v1.TimelineVerdict.head_at:type_name -> google.protobuf.Timestamp
+	66, // 60: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
+	50, // 61: baremetal.v1.Inventory.changes:type_name -> baremetal.v1.InventoryChange
+	66, // 62: baremetal.v1.InventoryChange.at:type_name -> google.protobuf.Timestamp
+	66, // 63: baremetal.v1.HardwareHealth.read_at:type_name -> google.protobuf.Timestamp
+	55, // 64: baremetal.v1.HardwareHealth.faults:type_name -> baremetal.v1.HardwareFault
+	56, // 65: baremetal.v1.HardwareHealth.sensors:type_name -> baremetal.v1.HardwareSensor
+	57, // 66: baremetal.v1.HardwareHealth.events:type_name -> baremetal.v1.HardwareEvent
+	66, // 67: baremetal.v1.HardwareHealth.identify_light_ordered_at:type_name -> google.protobuf.Timestamp
+	66, // 68: baremetal.v1.HardwareEvent.at:type_name -> google.protobuf.Timestamp
+	59, // 69: baremetal.v1.HardwareTests.tests:type_name -> baremetal.v1.HardwareTest
+	66, // 70: baremetal.v1.HardwareTest.finished_at:type_name -> google.protobuf.Timestamp
+	60, // 71: baremetal.v1.HardwareTest.results:type_name -> baremetal.v1.HardwareTestResult
+	10, // 72: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
+	11, // 73: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
+	12, // 74: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
+	14, // 75: baremetal.v1.MachineService.CountMachines:input_type -> baremetal.v1.CountMachinesRequest
+	17, // 76: baremetal.v1.MachineService.GetFleetSummary:input_type -> baremetal.v1.GetFleetSummaryRequest
+	19, // 77: baremetal.v1.MachineService.MapMachines:input_type -> baremetal.v1.MapMachinesRequest
+	22, // 78: baremetal.v1.MachineService.WatchMachines:input_type -> baremetal.v1.WatchMachinesRequest
+	24, // 79: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
+	25, // 80: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
+	26, // 81: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
+	27, // 82: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
+	29, // 83: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
+	31, // 84: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
+	28, // 85: baremetal.v1.MachineService.TestMachine:input_type -> baremetal.v1.TestMachineRequest
+	32, // 86: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
+	33, // 87: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
+	34, // 88: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
+	35, // 89: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
+	37, // 90: baremetal.v1.MachineService.ExplainMachines:input_type -> baremetal.v1.ExplainMachinesRequest
+	41, // 91: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
+	45, // 92: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
+	48, // 93: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
+	51, // 94: baremetal.v1.MachineService.GetHardwareTests:input_type -> baremetal.v1.GetHardwareTestsRequest
+	52, // 95: baremetal.v1.MachineService.GetHardwareHealth:input_type -> baremetal.v1.GetHardwareHealthRequest
+	53, // 96: baremetal.v1.MachineService.SetIdentifyLight:input_type -> baremetal.v1.SetIdentifyLightRequest
+	4,  // 97: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
+	4,  // 98: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
+	13, // 99: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
+	15, // 100: baremetal.v1.MachineService.CountMachines:output_type -> baremetal.v1.CountMachinesResponse
+	18, // 101: baremetal.v1.MachineService.GetFleetSummary:output_type -> baremetal.v1.FleetSummary
+	20, // 102: baremetal.v1.MachineService.MapMachines:output_type -> baremetal.v1.MapMachinesResponse
+	23, // 103: baremetal.v1.MachineService.WatchMachines:output_type -> baremetal.v1.MachineEvent
+	4,  // 104: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
+	4,  // 105: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
+	69, // 106: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
+	69, // 107: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
+	69, // 108: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
+	69, // 109: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
+	69, // 110: baremetal.v1.MachineService.TestMachine:output_type -> baremetal.v1.Operation
+	69, // 111: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
+	69, // 112: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
+	69, // 113: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
+	36, // 114: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
+	38, // 115: baremetal.v1.MachineService.ExplainMachines:output_type -> baremetal.v1.ExplainMachinesResponse
+	42, // 116: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
+	46, // 117: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
+	49, // 118: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
+	58, // 119: baremetal.v1.MachineService.GetHardwareTests:output_type -> baremetal.v1.HardwareTests
+	54, // 120: baremetal.v1.MachineService.GetHardwareHealth:output_type -> baremetal.v1.HardwareHealth
+	54, // 121: baremetal.v1.MachineService.SetIdentifyLight:output_type -> baremetal.v1.HardwareHealth
+	97, // [97:122] is the sub-list for method output_type
+	72, // [72:97] is the sub-list for method input_type
+	72, // [72:72] is the sub-list for extension type_name
+	72, // [72:72] is the sub-list for extension extendee
+	0,  // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_machine_proto_init() }
