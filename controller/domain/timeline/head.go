@@ -39,7 +39,7 @@ type Present struct {
 }
 
 // commitLag bounds the time between an entry's clock and its commit: the time at which a copy ends is as exact.
-const commitLag = time.Minute
+const commitLag = 10 * time.Second
 
 // Compare returns what became of a head, and why, where it is not kept.
 func (h Head) Compare(p Present) (Finding, string) {
