@@ -85,6 +85,7 @@ func (AgentRole) EnumDescriptor() ([]byte, []int) {
 type HeadFinding int32
 
 const (
+	// Never answered.
 	HeadFinding_HEAD_FINDING_UNSPECIFIED HeadFinding = 0
 	// The history has the entry, with the hash that was kept.
 	HeadFinding_HEAD_FINDING_KEPT HeadFinding = 1
@@ -2367,8 +2368,9 @@ func (x *GetHeadVerdictsResponse) GetVerdicts() []*HeadVerdict {
 type HeadVerdict struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Of the history; empty for the fleet's own.
-	MachineId string      `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	Finding   HeadFinding `protobuf:"varint,2,opt,name=finding,proto3,enum=baremetal.v1.HeadFinding" json:"finding,omitempty"`
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// Whether the history still has it.
+	Finding HeadFinding `protobuf:"varint,2,opt,name=finding,proto3,enum=baremetal.v1.HeadFinding" json:"finding,omitempty"`
 	// The cause, where the head is not there.
 	Why           string `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/domain/timeline"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store"
@@ -359,5 +360,35 @@ func TestHistoriesAreListedByPage(t *testing.T) {
 	}
 	if want := []string{"", "m-0", "m-1", "m-2", "m-3", "m-4", "m-5", "m-6"}; !slices.Equal(all, want) {
 		t.Errorf("%s", strings.Join(all, " "))
+	}
+}
+
+// An upgrade states anew what older versions changed after it was chained, and going back and forth keeps the chain.
+func TestRowsOfAnOlderVersionAreStatedAnew(t *testing.T) {
+	s := storetest.New(t)
+	storetest.Live(t, s, "m-1")
+	if err := s.CountRefusals(t.Context(), auth.RefusalBatch{Writer: "rw-1", Number: 1,
+		Refusals: []auth.Refusal{{Actor: "reader", Method: "/y", Count: 3}}}); err != nil {
+		t.Fatal(err)
+	}
+	migrateBy(t, s, "0044_final_rows.down.sql")
+	for _, q := range []string{
+		`INSERT INTO audit_log (ts, actor, verb, target_id, event_data)
+		 VALUES (now(), 'reader', 'REFUSED', 'refusals', '{"count": "1", "method": "/x"}')`,
+		`UPDATE audit_log SET event_data = jsonb_set(event_data, '{count}', '"2"') WHERE event_data->>'method' = '/x'`,
+		`INSERT INTO audit_log (ts, actor, verb, target_id, event_data) VALUES (now(), 'a', 'CONFIG_DRIFT', 'm-1', '{"diff": "x"}')`,
+		`UPDATE audit_log SET event_data = '{}', salt = NULL WHERE verb = 'CONFIG_DRIFT'`,
+	} {
+		storetest.Exec(t, s, q)
+	}
+	if n := storetest.Count(t, s, `SELECT count(*) FROM audit_log WHERE event_data->>'method' = '/y'
+		AND event_data->>'count' = '3'`); n != 1 {
+		t.Errorf("%d rows of what was counted", n)
+	}
+	migrateBy(t, s, "0044_final_rows.up.sql")
+	unseen(t, s, "what an older version wrote")
+	rewrite(t, s, "", `UPDATE audit_log SET event_data = jsonb_set(event_data, '{count}', '"9"') WHERE verb = 'REFUSED'`)
+	if storetest.Verdict(t, s, "").GetOk() {
+		t.Error("a count that is changed after the upgrade is not found")
 	}
 }
