@@ -116,7 +116,8 @@ func (f *fakeServer) VerifyTimeline(
 	_ context.Context, r *pb.VerifyTimelineRequest,
 ) (*pb.VerifyTimelineResponse, error) {
 	one := func(id string) []*pb.TimelineVerdict {
-		v := &pb.TimelineVerdict{MachineId: id, Entries: 2, HeadHash: []byte{0xab, 0xcd}, Ok: id != f.broken || id == ""}
+		v := &pb.TimelineVerdict{MachineId: id, Entries: 2, HeadHash: []byte{0xab, 0xcd}, HeadAt: at(1),
+			Ok: id != f.broken || id == ""}
 		if !v.GetOk() {
 			v.BrokenSeq, v.BrokenWhy = 2, "has been changed"
 		}
@@ -129,6 +130,25 @@ func (f *fakeServer) VerifyTimeline(
 		return &pb.VerifyTimelineResponse{Verdicts: one(""), NextPageToken: "2", Total: 2}, nil
 	}
 	return &pb.VerifyTimelineResponse{Verdicts: one("machine-1"), Total: 2}, nil
+}
+
+// GetHeadVerdicts has lost the heads of f.lost, and explains those of f.restored.
+func (f *fakeServer) GetHeadVerdicts(
+	_ context.Context, r *pb.GetHeadVerdictsRequest,
+) (*pb.GetHeadVerdictsResponse, error) {
+	out := &pb.GetHeadVerdictsResponse{}
+	for _, h := range r.GetHeads() {
+		v := &pb.HeadVerdict{MachineId: h.GetMachineId(), Finding: pb.HeadFinding_HEAD_FINDING_KEPT}
+		switch id := h.GetMachineId(); {
+		case id == "":
+		case id == f.lost:
+			v.Finding, v.Why = pb.HeadFinding_HEAD_FINDING_LOST, "the history ends before entry 2"
+		case id == f.restored:
+			v.Finding, v.Why = pb.HeadFinding_HEAD_FINDING_RESTORED, "entries 2 to 2 were lost"
+		}
+		out.Verdicts = append(out.Verdicts, v)
+	}
+	return out, nil
 }
 
 // ListControllers gives one that serves and, asked for all, one that has ended.

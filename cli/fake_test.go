@@ -65,6 +65,8 @@ type fakeServer struct {
 	ctx context.Context
 	// broken is the machine whose history is at fault.
 	broken string
+	// lost is the machine whose kept head is not in its history, restored one whose head a restore explains.
+	lost, restored string
 	// fail makes every call of the method fail.
 	fail map[string]error
 	// lose lets the next call of the method happen, and loses its answer.

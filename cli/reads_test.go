@@ -208,11 +208,44 @@ func TestBrokenHistoryHasItsExitCode(t *testing.T) {
 		"1 at fault") || strings.Contains(got.out, "(fleet)") {
 		t.Errorf("%+v", got)
 	}
-	if got := f.run(t, "audit", "verify", "--heads"); !inOrder(got.out, "(fleet)", "machine-1") {
+	if got := f.run(t, "audit", "verify", "--list"); !inOrder(got.out, "(fleet)", "machine-1") {
 		t.Errorf("%+v", got)
 	}
 	if got := f.run(t, "timeline", "machine-1", "--at", "yesterday"); got.code != command.ExitUnexpected ||
 		!strings.Contains(got.err, "RFC 3339") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Heads that are kept in a file find what was cut off at an end, and a machine that is gone.
+func TestKeptHeadsAreCompared(t *testing.T) {
+	f := reimaging(pb.Operation_SUCCEEDED, nil)
+	heads := f.run(t, "audit", "heads")
+	if heads.code != 0 || strings.Count(heads.out, "\n") != 2 || !inOrder(heads.out, `"machine_id":"machine-1"`, `"entries":"2"`,
+		`"head_hash":"q80="`, `"head_at":"2026-03-01T12:00:01Z"`) {
+		t.Fatalf("%+v", heads)
+	}
+	file := filepath.Join(t.TempDir(), "heads.json")
+	gone := strings.Replace(strings.Split(heads.out, "\n")[1], "machine-1", "machine-9", 1) + "\n"
+	if err := os.WriteFile(file, []byte(heads.out+gone), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.restored = "machine-1"
+	if got := f.run(t, "audit", "verify", "--heads", file); got.code != 0 ||
+		!inOrder(got.err, "machine-1: entries 2 to 2 were lost") {
+		t.Errorf("%+v", got)
+	}
+	for _, f.lost = range []string{"machine-1", "machine-9"} {
+		if got := f.run(t, "audit", "verify", "--heads", file); got.code != command.ExitFailed ||
+			!inOrder(got.out, f.lost, "no", "the history ends before entry 2", "1 at fault") {
+			t.Errorf("%+v", got)
+		}
+	}
+	f.broken = "machine-1"
+	if got := f.run(t, "audit", "heads"); got.code != command.ExitFailed || got.out != "" {
+		t.Errorf("heads of a history at fault: %+v", got)
+	}
+	if got := f.run(t, "audit", "verify", "--heads", os.DevNull); got.code == 0 || !strings.Contains(got.err, "none of these") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -54,7 +54,7 @@ func (a commands) auditCmd() *cobra.Command {
 	fl.StringVar(&f.since, "since", "", "from this time on (RFC 3339, or a duration such as 24h before now)")
 	fl.StringVar(&f.until, "until", "", "before this time (likewise)")
 	fl.StringVar(&f.export, "export", "", "write all to this file as JSON lines; - is standard output")
-	cmd.AddCommand(a.auditScrubCmd(), a.auditVerifyCmd())
+	cmd.AddCommand(a.auditScrubCmd(), a.auditVerifyCmd(), a.auditHeadsCmd())
 	return cmd
 }
 

@@ -3,16 +3,19 @@ package admin
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/cli/command"
 	"github.com/ingot-metal/ingot/cli/view"
 )
 
 func (a commands) auditVerifyCmd() *cobra.Command {
-	var heads bool
+	var list bool
+	var heads string
 	cmd := &cobra.Command{
 		Use:   "verify [MACHINE…]",
 		Short: "Prove that histories and the audit log are as they were written",
@@ -21,34 +24,40 @@ named, and compare what they say with the tables and the audit log. A byte that 
 that is gone and a row that was slipped in are found and named. Data of audit rows that were
 scrubbed is no fault.
 
-Exit code 5 says that something was found. Keep the output of -o json elsewhere: its head hashes
-prove later that nothing was cut off at the end.`,
-		Example:           "  ingot audit verify\n  ingot audit verify m-1 m-2\n  ingot audit verify -o json >heads.json",
+--heads compares the histories with what "ingot audit heads" printed earlier: so that also an end that was cut off,
+and a machine that is gone, are found. What a restore of the database lost is no fault, and is noted.
+
+Exit code 5 means that something was found.`,
+		Example:           "  ingot audit verify\n  ingot audit verify m-1 m-2\n  ingot audit verify --heads heads.json",
 		ValidArgsFunction: a.CompleteMachines(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			all, err := a.verify(cmd.Context(), args)
+			var kept []*pb.HistoryHead
+			if heads != "" {
+				var err error
+				if kept, err = readHeads(heads, args); err != nil {
+					return err
+				}
+			}
+			all, err := a.verify(cmd.Context(), args, kept)
 			if err != nil {
 				return err
 			}
 			bad := faulty(all.GetVerdicts())
 			shown := bad
-			if heads || len(args) > 0 {
+			if list || len(args) > 0 {
 				shown = all.GetVerdicts()
 			}
 			if err := a.Print(all, func() string { return a.Style().Verdicts(all.GetVerdicts(), shown, len(bad)) }); err != nil {
 				return err
 			}
 			if len(bad) > 0 {
-				return &command.ExitError{
-					Code: command.ExitFailed,
-					Err: fmt.Errorf("%d of %d histories are not as they were written", len(bad),
-						len(all.GetVerdicts())),
-				}
+				return brokenHistories(len(bad), len(all.GetVerdicts()))
 			}
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&heads, "heads", false, "list every history, not only the ones at fault")
+	cmd.Flags().BoolVar(&list, "list", false, "list every history, not only the ones at fault")
+	cmd.Flags().StringVar(&heads, "heads", "", "compare with this file of \"ingot audit heads\"")
 	return cmd
 }
 
@@ -62,8 +71,11 @@ func faulty(all []*pb.TimelineVerdict) []*pb.TimelineVerdict {
 	return out
 }
 
-// verify asks for page after page, or for one machine after the other, and shows how far it is.
-func (a commands) verify(ctx context.Context, machines []string) (*pb.VerifyTimelineResponse, error) {
+// verify asks for page after page, or for one machine after the other, and shows how far it is. Then it compares the heads
+// that were kept.
+func (a commands) verify(
+	ctx context.Context, machines []string, kept []*pb.HistoryHead,
+) (*pb.VerifyTimelineResponse, error) {
 	svc, err := a.Services()
 	if err != nil {
 		return nil, err
@@ -81,7 +93,11 @@ func (a commands) verify(ctx context.Context, machines []string) (*pb.VerifyTime
 	}
 	for _, m := range machines {
 		a.Subject.Machine = m
-		if _, err := take(&pb.VerifyTimelineRequest{MachineId: m}, int64(len(machines))); err != nil {
+		_, err := take(&pb.VerifyTimelineRequest{MachineId: m}, int64(len(machines)))
+		gone := status.Code(err) == codes.NotFound && slices.ContainsFunc(kept, func(h *pb.HistoryHead) bool {
+			return h.GetMachineId() == m
+		})
+		if err != nil && !gone { // a machine that is gone is found by its head
 			return nil, err
 		}
 	}
@@ -92,6 +108,9 @@ func (a commands) verify(ctx context.Context, machines []string) (*pb.VerifyTime
 	}
 	if a.Config.ErrTerminal {
 		a.Note("")
+	}
+	if len(kept) > 0 {
+		return all, a.compareHeads(ctx, kept, all)
 	}
 	return all, nil
 }

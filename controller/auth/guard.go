@@ -80,7 +80,7 @@ func (g *Guard) refused(actor, address, method string, req any, err error) {
 			machine = machine[:maxMachine]
 		}
 	}
-	g.cfg.Tokens.refusals.add(actor, address, method, machine, g.cfg.Tokens.Now())
+	g.cfg.Tokens.refusals.count(actor, address, method, machine)
 }
 
 // maxMachine bounds what the audit log keeps of a machine's id that nobody has checked.

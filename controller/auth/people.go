@@ -204,7 +204,7 @@ const unknown = "unknown"
 // RefusedSignOn counts a sign-on that was refused, for the audit log. The name is empty where nobody is known.
 func (t *Tokens) RefusedSignOn(name, address, reason string) {
 	if name == "" {
-		name, address = unknown, t.refusals.addressOf(unknown, address, t.Now())
+		name, address = unknown, t.refusals.addressOf(address, t.Now())
 	}
-	t.refusals.add(name, address, "sign-on: "+reason, "", t.Now())
+	t.refusals.count(name, address, "sign-on: "+reason, "")
 }

@@ -233,9 +233,9 @@ func TestStrangersMakeFewRows(t *testing.T) {
 		db.mu.Lock()
 		defer db.mu.Unlock()
 		eve, all := false, int64(0)
-		for _, r := range db.refusals {
-			all += r.Count
-			eve = eve || r.Actor == "Eve"
+		for key, count := range db.refusals {
+			all += count
+			eve = eve || key.actor == "Eve"
 		}
 		return eve && all == 501
 	}, "the refusals are not counted")

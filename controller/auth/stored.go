@@ -8,6 +8,7 @@ import (
 
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/task"
 )
 
 // StoredToken is one of the database's tokens that is in force.
@@ -37,8 +38,10 @@ type Source interface {
 	// UsedAPITokens records when tokens were used last, by their ids.
 	UsedAPITokens(ctx context.Context, used map[string]time.Time) error
 	RecordTokenFile(ctx context.Context, c FileChange) error
-	// RecordRefusals writes refusals for lack of rights to the audit log. Those with an AuditID are there already.
-	RecordRefusals(ctx context.Context, all []*Refusal) error
+	// CountRefusals adds refused calls to those of the minute, by the database's clock.
+	CountRefusals(ctx context.Context, b RefusalBatch) error
+	// ChainRefusals writes the refusals of each minute that is over to the audit log, once.
+	ChainRefusals(ctx context.Context) error
 }
 
 const (
@@ -50,9 +53,16 @@ const (
 	usedEvery = 30 * time.Second
 )
 
-// Follow keeps the database's tokens up to date until ctx ends, and writes down what is to be written: last uses,
-// changes of the file, refusals. While the database is away, what was read last stays in force until it expires.
+// Follow keeps the database's tokens up to date until ctx ends, and stores last uses, changes of the file and refusals.
+// While the database is away, what was read last stays in force until it expires.
 func (t *Tokens) Follow(ctx context.Context, src Source, c clock.Clock) error {
+	g, ctx := task.New(ctx)
+	g.Go("refusals", func(ctx context.Context) error { return t.refusals.follow(ctx, src, c, t.logger) })
+	g.Go("tokens", func(ctx context.Context) error { return t.follow(ctx, src, c) })
+	return g.Wait()
+}
+
+func (t *Tokens) follow(ctx context.Context, src Source, c clock.Clock) error {
 	t.mu.Lock()
 	t.clock = c
 	t.mu.Unlock()
@@ -161,9 +171,6 @@ func (t *Tokens) flushAudit(ctx context.Context, src Source) {
 		t.mu.Lock()
 		t.changes = t.changes[1:]
 		t.mu.Unlock()
-	}
-	if err := t.refusals.flush(ctx, src); err != nil {
-		t.logger.Warn("refusals not in the audit log yet", "error", err.Error())
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -30,7 +29,10 @@ type memory struct {
 	away     bool
 	used     map[string]time.Time
 	files    []FileChange
-	refusals map[int64]Refusal
+	refusals map[refusalKey]int64
+	// batches are the numbers of those that were stored. lose takes the answers to the next of them away.
+	batches  map[int64]bool
+	lose     int
 	bindings []RoleBinding
 	revoked  map[string]time.Time
 	sessions []Seen
@@ -89,20 +91,26 @@ func (m *memory) RecordTokenFile(_ context.Context, c FileChange) error {
 	return nil
 }
 
-func (m *memory) RecordRefusals(_ context.Context, all []*Refusal) error {
+func (m *memory) CountRefusals(_ context.Context, b RefusalBatch) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.away {
 		return errAway
 	}
-	for _, r := range all {
-		if r.AuditID == 0 {
-			r.AuditID = int64(len(m.refusals) + 1)
+	if !m.batches[b.Number] {
+		for _, r := range b.Refusals {
+			m.refusals[refusalKey{r.Actor, r.Address, r.Method}] += r.Count
 		}
-		m.refusals[r.AuditID] = *r
+	}
+	m.batches[b.Number] = true
+	if m.lose > 0 {
+		m.lose--
+		return errAway
 	}
 	return nil
 }
+
+func (m *memory) ChainRefusals(context.Context) error { return nil }
 
 func (m *memory) set(tokens ...StoredToken) {
 	m.mu.Lock()
@@ -121,7 +129,7 @@ func followed(t *testing.T) (*Tokens, *memory, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &memory{refusals: map[int64]Refusal{}}
+	m := &memory{refusals: map[refusalKey]int64{}, batches: map[int64]bool{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	group, _ := task.New(ctx)
 	group.Go("follow", func(ctx context.Context) error { return tokens.Follow(ctx, m, clock.Real()) })
@@ -203,8 +211,9 @@ func TestTokenFileChangesReachTheAuditLog(t *testing.T) {
 	}
 }
 
-// A refusal for lack of rights is one row for each actor, address, method and minute, however many there are.
-func TestRefusalsAreCounted(t *testing.T) {
+// A refusal for lack of rights is stored before its caller is answered, and counts once for each actor, address and method,
+// also where the answer of the database is lost.
+func TestRefusalsAreStoredBeforeTheAnswer(t *testing.T) {
 	tokens, m, _ := followed(t)
 	secret, _ := NewToken()
 	m.set(StoredToken{ID: "tk-1", Name: "reader", Scope: ScopeRead, Hash: sha256.Sum256([]byte(secret)),
@@ -217,21 +226,32 @@ func TestRefusalsAreCounted(t *testing.T) {
 			func(context.Context, any) (any, error) { return nil, nil })
 		return err
 	}
-	testkit.Eventually(t, 2*time.Second, func() bool { return failure.ReasonOf(call()) == ReasonScopeTooSmall },
-		"the token is not known")
-	for range 20 {
-		_ = call()
-	}
-	testkit.Eventually(t, 3*time.Second, func() bool {
+	stored := func() int64 {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		var n int64
-		for _, r := range m.refusals {
-			if r.Actor != "reader" || !strings.HasSuffix(r.Method, "RebootMachine") {
-				t.Errorf("%+v", r)
-			}
-			n += r.Count
+		if len(m.refusals) > 1 {
+			t.Errorf("%v", m.refusals)
 		}
-		return n == 21 && len(m.refusals) <= 2 // a minute may have ended meanwhile
-	}, "not counted")
+		return m.refusals[refusalKey{"reader", "", method}]
+	}
+	testkit.Eventually(t, 10*time.Second, func() bool { return failure.ReasonOf(call()) == ReasonScopeTooSmall },
+		"the token is not known")
+	for i := range int64(20) {
+		if n := stored(); n != i+1 {
+			t.Fatalf("%d are stored after %d answers", n, i+1)
+		}
+		_ = call()
+	}
+	m.mu.Lock()
+	m.lose = 2
+	m.mu.Unlock()
+	for range 10 {
+		_ = call()
+	}
+	testkit.Eventually(t, 10*time.Second, func() bool { return stored() >= 31 }, "the refusals are not stored")
+	_ = call()
+	testkit.Eventually(t, 10*time.Second, func() bool { return stored() >= 32 }, "the refusals are not stored")
+	if n := stored(); n != 32 {
+		t.Errorf("%d are stored of 32", n)
+	}
 }

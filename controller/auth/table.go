@@ -210,6 +210,7 @@ var adminMethods = []string{
 	baremetalv1.AdminService_ThawFleet_FullMethodName,
 	baremetalv1.AdminService_ListAuditLog_FullMethodName,
 	baremetalv1.MachineService_VerifyTimeline_FullMethodName,
+	baremetalv1.AdminService_GetHeadVerdicts_FullMethodName,
 	baremetalv1.AdminService_ScrubAuditEventData_FullMethodName,
 	baremetalv1.AdminService_AddImage_FullMethodName,
 	baremetalv1.AdminService_UploadImage_FullMethodName,

@@ -39,8 +39,14 @@ func host(dir, url string) config.Config {
 // made is a backup of a controller that has a CA, a key, a token and a small file in its image store.
 func made(t *testing.T, images bool) (raw []byte, c config.Config) {
 	t.Helper()
-	dir := t.TempDir()
-	c = host(dir, testkit.Database(t))
+	c = ready(t)
+	return saved(t, c, images), c
+}
+
+// ready is the configuration of a controller that has all that a backup holds.
+func ready(t *testing.T) config.Config {
+	t.Helper()
+	c := host(t.TempDir(), testkit.Database(t))
 	if err := os.MkdirAll(c.ImagesPath(), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +62,13 @@ func made(t *testing.T, images bool) (raw []byte, c config.Config) {
 	if err := os.WriteFile(filepath.Join(c.ImagesPath(), smallDigest), []byte("small\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	scratch, err := os.CreateTemp(dir, "scratch")
+	return c
+}
+
+// saved makes a backup.
+func saved(t *testing.T, c config.Config, images bool) []byte {
+	t.Helper()
+	scratch, err := os.CreateTemp(filepath.Dir(c.DataDir), "scratch")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +78,7 @@ func made(t *testing.T, images bool) (raw []byte, c config.Config) {
 	if _, err := backup.Create(t.Context(), o, scratch, &out); err != nil {
 		t.Fatal(err)
 	}
-	return out.Bytes(), c
+	return out.Bytes()
 }
 
 // smallDigest is the digest of "small\n".

@@ -45,7 +45,7 @@ func TestOldLogsBecomeFiles(t *testing.T) {
 	e, err := engine.New(engine.Config{
 		Store: s, Sessions: session.NewRegistry(), Clock: clock.Real(), Logger: testkit.Logger(t),
 		ControllerID: ids.New(ids.Controller), Version: "v-test",
-		Retention: engine.Retention{Logs: time.Nanosecond, ExportDir: dir},
+		Retention: engine.Retention{Logs: time.Nanosecond, ExportDir: dir, States: time.Nanosecond},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -55,6 +55,9 @@ func TestOldLogsBecomeFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// What retention removes is outside the chain.
+	storetest.Intact(t, s, "m-1")
+	storetest.Intact(t, s, "")
 	files, err := os.ReadDir(dir)
 	if err != nil || len(files) != 1 {
 		t.Fatalf("%v, %v", files, err)

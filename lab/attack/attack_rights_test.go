@@ -168,7 +168,7 @@ func callAll(scope auth.Scope, needs ...auth.Need) func(context.Context, *Rig) (
 				return breached("%s: %v", method, err), nil
 			}
 		}
-		// The refusals are counted by method and minute, and stored some seconds later.
+		// The refusals are counted by method and minute, and in the audit log when the minute is over.
 		return r.recorded(ctx, "small", len(methods))
 	}
 }

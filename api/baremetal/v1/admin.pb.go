@@ -81,6 +81,63 @@ func (AgentRole) EnumDescriptor() ([]byte, []int) {
 	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{0}
 }
 
+// HeadFinding is whether a history still has a head that was kept.
+type HeadFinding int32
+
+const (
+	// Never answered.
+	HeadFinding_HEAD_FINDING_UNSPECIFIED HeadFinding = 0
+	// The history has the entry, with the hash that was kept.
+	HeadFinding_HEAD_FINDING_KEPT HeadFinding = 1
+	// The entry was lost when the database went back to an older copy, and the history says so.
+	HeadFinding_HEAD_FINDING_RESTORED HeadFinding = 2
+	// The entry is another one, or gone, and nothing in the history explains it.
+	HeadFinding_HEAD_FINDING_LOST HeadFinding = 3
+)
+
+// Enum value maps for HeadFinding.
+var (
+	HeadFinding_name = map[int32]string{
+		0: "HEAD_FINDING_UNSPECIFIED",
+		1: "HEAD_FINDING_KEPT",
+		2: "HEAD_FINDING_RESTORED",
+		3: "HEAD_FINDING_LOST",
+	}
+	HeadFinding_value = map[string]int32{
+		"HEAD_FINDING_UNSPECIFIED": 0,
+		"HEAD_FINDING_KEPT":        1,
+		"HEAD_FINDING_RESTORED":    2,
+		"HEAD_FINDING_LOST":        3,
+	}
+)
+
+func (x HeadFinding) Enum() *HeadFinding {
+	p := new(HeadFinding)
+	*p = x
+	return p
+}
+
+func (x HeadFinding) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (HeadFinding) Descriptor() protoreflect.EnumDescriptor {
+	return file_baremetal_v1_admin_proto_enumTypes[1].Descriptor()
+}
+
+func (HeadFinding) Type() protoreflect.EnumType {
+	return &file_baremetal_v1_admin_proto_enumTypes[1]
+}
+
+func (x HeadFinding) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use HeadFinding.Descriptor instead.
+func (HeadFinding) EnumDescriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{1}
+}
+
 // State says whether a controller serves.
 type Controller_State int32
 
@@ -122,11 +179,11 @@ func (x Controller_State) String() string {
 }
 
 func (Controller_State) Descriptor() protoreflect.EnumDescriptor {
-	return file_baremetal_v1_admin_proto_enumTypes[1].Descriptor()
+	return file_baremetal_v1_admin_proto_enumTypes[2].Descriptor()
 }
 
 func (Controller_State) Type() protoreflect.EnumType {
-	return &file_baremetal_v1_admin_proto_enumTypes[1]
+	return &file_baremetal_v1_admin_proto_enumTypes[2]
 }
 
 func (x Controller_State) Number() protoreflect.EnumNumber {
@@ -135,7 +192,7 @@ func (x Controller_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Controller_State.Descriptor instead.
 func (Controller_State) EnumDescriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{29, 0}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{33, 0}
 }
 
 type IssueBootstrapTokenRequest struct {
@@ -2144,6 +2201,233 @@ func (x *ListAuditLogResponse) GetTotalSize() int32 {
 	return 0
 }
 
+// HistoryHead is the end of a history at some time, as VerifyTimeline has answered it.
+type HistoryHead struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty for the fleet's own history.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// Number of entries.
+	Entries int64 `protobuf:"varint,2,opt,name=entries,proto3" json:"entries,omitempty"`
+	// Hash of the last one.
+	HeadHash []byte `protobuf:"bytes,3,opt,name=head_hash,json=headHash,proto3" json:"head_hash,omitempty"`
+	// Its time.
+	HeadAt        *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=head_at,json=headAt,proto3" json:"head_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryHead) Reset() {
+	*x = HistoryHead{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryHead) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryHead) ProtoMessage() {}
+
+func (x *HistoryHead) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryHead.ProtoReflect.Descriptor instead.
+func (*HistoryHead) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *HistoryHead) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *HistoryHead) GetEntries() int64 {
+	if x != nil {
+		return x.Entries
+	}
+	return 0
+}
+
+func (x *HistoryHead) GetHeadHash() []byte {
+	if x != nil {
+		return x.HeadHash
+	}
+	return nil
+}
+
+func (x *HistoryHead) GetHeadAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.HeadAt
+	}
+	return nil
+}
+
+type GetHeadVerdictsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 200.
+	Heads         []*HistoryHead `protobuf:"bytes,1,rep,name=heads,proto3" json:"heads,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetHeadVerdictsRequest) Reset() {
+	*x = GetHeadVerdictsRequest{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetHeadVerdictsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetHeadVerdictsRequest) ProtoMessage() {}
+
+func (x *GetHeadVerdictsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetHeadVerdictsRequest.ProtoReflect.Descriptor instead.
+func (*GetHeadVerdictsRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *GetHeadVerdictsRequest) GetHeads() []*HistoryHead {
+	if x != nil {
+		return x.Heads
+	}
+	return nil
+}
+
+type GetHeadVerdictsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One for each head, in their order.
+	Verdicts      []*HeadVerdict `protobuf:"bytes,1,rep,name=verdicts,proto3" json:"verdicts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetHeadVerdictsResponse) Reset() {
+	*x = GetHeadVerdictsResponse{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetHeadVerdictsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetHeadVerdictsResponse) ProtoMessage() {}
+
+func (x *GetHeadVerdictsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetHeadVerdictsResponse.ProtoReflect.Descriptor instead.
+func (*GetHeadVerdictsResponse) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *GetHeadVerdictsResponse) GetVerdicts() []*HeadVerdict {
+	if x != nil {
+		return x.Verdicts
+	}
+	return nil
+}
+
+// HeadVerdict is what came of comparing one head that was kept.
+type HeadVerdict struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the history; empty for the fleet's own.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// Whether the history still has it.
+	Finding HeadFinding `protobuf:"varint,2,opt,name=finding,proto3,enum=baremetal.v1.HeadFinding" json:"finding,omitempty"`
+	// The cause, where the head is not there.
+	Why           string `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeadVerdict) Reset() {
+	*x = HeadVerdict{}
+	mi := &file_baremetal_v1_admin_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeadVerdict) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeadVerdict) ProtoMessage() {}
+
+func (x *HeadVerdict) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_admin_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeadVerdict.ProtoReflect.Descriptor instead.
+func (*HeadVerdict) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *HeadVerdict) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *HeadVerdict) GetFinding() HeadFinding {
+	if x != nil {
+		return x.Finding
+	}
+	return HeadFinding_HEAD_FINDING_UNSPECIFIED
+}
+
+func (x *HeadVerdict) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 type ScrubAuditEventDataRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The target whose rows are emptied.
@@ -2154,7 +2438,7 @@ type ScrubAuditEventDataRequest struct {
 
 func (x *ScrubAuditEventDataRequest) Reset() {
 	*x = ScrubAuditEventDataRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[24]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2166,7 +2450,7 @@ func (x *ScrubAuditEventDataRequest) String() string {
 func (*ScrubAuditEventDataRequest) ProtoMessage() {}
 
 func (x *ScrubAuditEventDataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[24]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2179,7 +2463,7 @@ func (x *ScrubAuditEventDataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScrubAuditEventDataRequest.ProtoReflect.Descriptor instead.
 func (*ScrubAuditEventDataRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ScrubAuditEventDataRequest) GetTargetId() string {
@@ -2199,7 +2483,7 @@ type ScrubAuditEventDataResponse struct {
 
 func (x *ScrubAuditEventDataResponse) Reset() {
 	*x = ScrubAuditEventDataResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[25]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2211,7 +2495,7 @@ func (x *ScrubAuditEventDataResponse) String() string {
 func (*ScrubAuditEventDataResponse) ProtoMessage() {}
 
 func (x *ScrubAuditEventDataResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[25]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2224,7 +2508,7 @@ func (x *ScrubAuditEventDataResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScrubAuditEventDataResponse.ProtoReflect.Descriptor instead.
 func (*ScrubAuditEventDataResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ScrubAuditEventDataResponse) GetScrubbedRows() int64 {
@@ -2242,7 +2526,7 @@ type GetServerInfoRequest struct {
 
 func (x *GetServerInfoRequest) Reset() {
 	*x = GetServerInfoRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[26]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2254,7 +2538,7 @@ func (x *GetServerInfoRequest) String() string {
 func (*GetServerInfoRequest) ProtoMessage() {}
 
 func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[26]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2267,7 +2551,7 @@ func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 type ListControllersRequest struct {
@@ -2289,7 +2573,7 @@ type ListControllersRequest struct {
 
 func (x *ListControllersRequest) Reset() {
 	*x = ListControllersRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[27]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2301,7 +2585,7 @@ func (x *ListControllersRequest) String() string {
 func (*ListControllersRequest) ProtoMessage() {}
 
 func (x *ListControllersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[27]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2314,7 +2598,7 @@ func (x *ListControllersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListControllersRequest.ProtoReflect.Descriptor instead.
 func (*ListControllersRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListControllersRequest) GetAll() bool {
@@ -2366,7 +2650,7 @@ type ListControllersResponse struct {
 
 func (x *ListControllersResponse) Reset() {
 	*x = ListControllersResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[28]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2378,7 +2662,7 @@ func (x *ListControllersResponse) String() string {
 func (*ListControllersResponse) ProtoMessage() {}
 
 func (x *ListControllersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[28]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2391,7 +2675,7 @@ func (x *ListControllersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListControllersResponse.ProtoReflect.Descriptor instead.
 func (*ListControllersResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListControllersResponse) GetControllers() []*Controller {
@@ -2446,7 +2730,7 @@ type Controller struct {
 
 func (x *Controller) Reset() {
 	*x = Controller{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[29]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2458,7 +2742,7 @@ func (x *Controller) String() string {
 func (*Controller) ProtoMessage() {}
 
 func (x *Controller) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[29]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2471,7 +2755,7 @@ func (x *Controller) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Controller.ProtoReflect.Descriptor instead.
 func (*Controller) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Controller) GetControllerId() string {
@@ -2561,7 +2845,7 @@ type ThawFleetRequest struct {
 
 func (x *ThawFleetRequest) Reset() {
 	*x = ThawFleetRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[30]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2573,7 +2857,7 @@ func (x *ThawFleetRequest) String() string {
 func (*ThawFleetRequest) ProtoMessage() {}
 
 func (x *ThawFleetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[30]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2586,7 +2870,7 @@ func (x *ThawFleetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ThawFleetRequest.ProtoReflect.Descriptor instead.
 func (*ThawFleetRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ThawFleetRequest) GetComment() string {
@@ -2620,18 +2904,14 @@ type ServerInfo struct {
 	// The same in words.
 	FrozenBecause string `protobuf:"bytes,10,opt,name=frozen_because,json=frozenBecause,proto3" json:"frozen_because,omitempty"`
 	// Where this controller listens for REST and browsers, as host:port. Empty: it does not. The host may be that of all addresses.
-	RestAddress string `protobuf:"bytes,11,opt,name=rest_address,json=restAddress,proto3" json:"rest_address,omitempty"`
-	// As in FleetSummary.
-	NotListeningSince *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=not_listening_since,json=notListeningSince,proto3" json:"not_listening_since,omitempty"`
-	// As in FleetSummary.
-	AgentsAwaited int32 `protobuf:"varint,13,opt,name=agents_awaited,json=agentsAwaited,proto3" json:"agents_awaited,omitempty"`
+	RestAddress   string `protobuf:"bytes,11,opt,name=rest_address,json=restAddress,proto3" json:"rest_address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ServerInfo) Reset() {
 	*x = ServerInfo{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[31]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2643,7 +2923,7 @@ func (x *ServerInfo) String() string {
 func (*ServerInfo) ProtoMessage() {}
 
 func (x *ServerInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[31]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2656,7 +2936,7 @@ func (x *ServerInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerInfo.ProtoReflect.Descriptor instead.
 func (*ServerInfo) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ServerInfo) GetVersion() string {
@@ -2736,20 +3016,6 @@ func (x *ServerInfo) GetRestAddress() string {
 	return ""
 }
 
-func (x *ServerInfo) GetNotListeningSince() *timestamppb.Timestamp {
-	if x != nil {
-		return x.NotListeningSince
-	}
-	return nil
-}
-
-func (x *ServerInfo) GetAgentsAwaited() int32 {
-	if x != nil {
-		return x.AgentsAwaited
-	}
-	return 0
-}
-
 // Image is one entry of the catalogue of images.
 type Image struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2785,7 +3051,7 @@ type Image struct {
 
 func (x *Image) Reset() {
 	*x = Image{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[32]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2797,7 +3063,7 @@ func (x *Image) String() string {
 func (*Image) ProtoMessage() {}
 
 func (x *Image) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[32]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2810,7 +3076,7 @@ func (x *Image) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Image.ProtoReflect.Descriptor instead.
 func (*Image) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Image) GetImageRef() string {
@@ -2917,7 +3183,7 @@ type UploadImageRequest struct {
 
 func (x *UploadImageRequest) Reset() {
 	*x = UploadImageRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[33]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2929,7 +3195,7 @@ func (x *UploadImageRequest) String() string {
 func (*UploadImageRequest) ProtoMessage() {}
 
 func (x *UploadImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[33]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2942,7 +3208,7 @@ func (x *UploadImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadImageRequest.ProtoReflect.Descriptor instead.
 func (*UploadImageRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *UploadImageRequest) GetPart() isUploadImageRequest_Part {
@@ -2998,7 +3264,7 @@ type GetImageRequest struct {
 
 func (x *GetImageRequest) Reset() {
 	*x = GetImageRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[34]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3010,7 +3276,7 @@ func (x *GetImageRequest) String() string {
 func (*GetImageRequest) ProtoMessage() {}
 
 func (x *GetImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[34]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3023,7 +3289,7 @@ func (x *GetImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetImageRequest.ProtoReflect.Descriptor instead.
 func (*GetImageRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetImageRequest) GetImageRef() string {
@@ -3043,7 +3309,7 @@ type AddImageRequest struct {
 
 func (x *AddImageRequest) Reset() {
 	*x = AddImageRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[35]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3055,7 +3321,7 @@ func (x *AddImageRequest) String() string {
 func (*AddImageRequest) ProtoMessage() {}
 
 func (x *AddImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[35]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3068,7 +3334,7 @@ func (x *AddImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddImageRequest.ProtoReflect.Descriptor instead.
 func (*AddImageRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *AddImageRequest) GetImage() *Image {
@@ -3095,7 +3361,7 @@ type ListImagesRequest struct {
 
 func (x *ListImagesRequest) Reset() {
 	*x = ListImagesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[36]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3107,7 +3373,7 @@ func (x *ListImagesRequest) String() string {
 func (*ListImagesRequest) ProtoMessage() {}
 
 func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[36]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3120,7 +3386,7 @@ func (x *ListImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesRequest.ProtoReflect.Descriptor instead.
 func (*ListImagesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListImagesRequest) GetPageSize() int32 {
@@ -3165,7 +3431,7 @@ type ListImagesResponse struct {
 
 func (x *ListImagesResponse) Reset() {
 	*x = ListImagesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[37]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3177,7 +3443,7 @@ func (x *ListImagesResponse) String() string {
 func (*ListImagesResponse) ProtoMessage() {}
 
 func (x *ListImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[37]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3190,7 +3456,7 @@ func (x *ListImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListImagesResponse.ProtoReflect.Descriptor instead.
 func (*ListImagesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListImagesResponse) GetImages() []*Image {
@@ -3224,7 +3490,7 @@ type RemoveImageRequest struct {
 
 func (x *RemoveImageRequest) Reset() {
 	*x = RemoveImageRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[38]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3236,7 +3502,7 @@ func (x *RemoveImageRequest) String() string {
 func (*RemoveImageRequest) ProtoMessage() {}
 
 func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[38]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3249,7 +3515,7 @@ func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveImageRequest.ProtoReflect.Descriptor instead.
 func (*RemoveImageRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RemoveImageRequest) GetImageRef() string {
@@ -3307,7 +3573,7 @@ type Webhook struct {
 
 func (x *Webhook) Reset() {
 	*x = Webhook{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[39]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3319,7 +3585,7 @@ func (x *Webhook) String() string {
 func (*Webhook) ProtoMessage() {}
 
 func (x *Webhook) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[39]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3332,7 +3598,7 @@ func (x *Webhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Webhook.ProtoReflect.Descriptor instead.
 func (*Webhook) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Webhook) GetWebhookId() string {
@@ -3483,7 +3749,7 @@ type WebhookSecret struct {
 
 func (x *WebhookSecret) Reset() {
 	*x = WebhookSecret{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[40]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3495,7 +3761,7 @@ func (x *WebhookSecret) String() string {
 func (*WebhookSecret) ProtoMessage() {}
 
 func (x *WebhookSecret) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[40]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3508,7 +3774,7 @@ func (x *WebhookSecret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebhookSecret.ProtoReflect.Descriptor instead.
 func (*WebhookSecret) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *WebhookSecret) GetSecretId() string {
@@ -3542,7 +3808,7 @@ type CreateWebhookRequest struct {
 
 func (x *CreateWebhookRequest) Reset() {
 	*x = CreateWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[41]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3554,7 +3820,7 @@ func (x *CreateWebhookRequest) String() string {
 func (*CreateWebhookRequest) ProtoMessage() {}
 
 func (x *CreateWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[41]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3567,7 +3833,7 @@ func (x *CreateWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateWebhookRequest.ProtoReflect.Descriptor instead.
 func (*CreateWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{41}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CreateWebhookRequest) GetWebhook() *Webhook {
@@ -3587,7 +3853,7 @@ type GetWebhookRequest struct {
 
 func (x *GetWebhookRequest) Reset() {
 	*x = GetWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[42]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3599,7 +3865,7 @@ func (x *GetWebhookRequest) String() string {
 func (*GetWebhookRequest) ProtoMessage() {}
 
 func (x *GetWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[42]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3612,7 +3878,7 @@ func (x *GetWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWebhookRequest.ProtoReflect.Descriptor instead.
 func (*GetWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{42}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GetWebhookRequest) GetWebhookId() string {
@@ -3639,7 +3905,7 @@ type ListWebhooksRequest struct {
 
 func (x *ListWebhooksRequest) Reset() {
 	*x = ListWebhooksRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[43]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3651,7 +3917,7 @@ func (x *ListWebhooksRequest) String() string {
 func (*ListWebhooksRequest) ProtoMessage() {}
 
 func (x *ListWebhooksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[43]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3664,7 +3930,7 @@ func (x *ListWebhooksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWebhooksRequest.ProtoReflect.Descriptor instead.
 func (*ListWebhooksRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{43}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListWebhooksRequest) GetPageSize() int32 {
@@ -3709,7 +3975,7 @@ type ListWebhooksResponse struct {
 
 func (x *ListWebhooksResponse) Reset() {
 	*x = ListWebhooksResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[44]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3721,7 +3987,7 @@ func (x *ListWebhooksResponse) String() string {
 func (*ListWebhooksResponse) ProtoMessage() {}
 
 func (x *ListWebhooksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[44]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3734,7 +4000,7 @@ func (x *ListWebhooksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWebhooksResponse.ProtoReflect.Descriptor instead.
 func (*ListWebhooksResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{44}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListWebhooksResponse) GetWebhooks() []*Webhook {
@@ -3776,7 +4042,7 @@ type UpdateWebhookRequest struct {
 
 func (x *UpdateWebhookRequest) Reset() {
 	*x = UpdateWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[45]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3788,7 +4054,7 @@ func (x *UpdateWebhookRequest) String() string {
 func (*UpdateWebhookRequest) ProtoMessage() {}
 
 func (x *UpdateWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[45]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3801,7 +4067,7 @@ func (x *UpdateWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateWebhookRequest.ProtoReflect.Descriptor instead.
 func (*UpdateWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{45}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *UpdateWebhookRequest) GetWebhook() *Webhook {
@@ -3851,7 +4117,7 @@ type DeleteWebhookRequest struct {
 
 func (x *DeleteWebhookRequest) Reset() {
 	*x = DeleteWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[46]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3863,7 +4129,7 @@ func (x *DeleteWebhookRequest) String() string {
 func (*DeleteWebhookRequest) ProtoMessage() {}
 
 func (x *DeleteWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[46]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3876,7 +4142,7 @@ func (x *DeleteWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWebhookRequest.ProtoReflect.Descriptor instead.
 func (*DeleteWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{46}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *DeleteWebhookRequest) GetWebhookId() string {
@@ -3903,7 +4169,7 @@ type TestWebhookRequest struct {
 
 func (x *TestWebhookRequest) Reset() {
 	*x = TestWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[47]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3915,7 +4181,7 @@ func (x *TestWebhookRequest) String() string {
 func (*TestWebhookRequest) ProtoMessage() {}
 
 func (x *TestWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[47]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3928,7 +4194,7 @@ func (x *TestWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestWebhookRequest.ProtoReflect.Descriptor instead.
 func (*TestWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{47}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *TestWebhookRequest) GetWebhookId() string {
@@ -3948,7 +4214,7 @@ type RedeliverWebhookRequest struct {
 
 func (x *RedeliverWebhookRequest) Reset() {
 	*x = RedeliverWebhookRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[48]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3960,7 +4226,7 @@ func (x *RedeliverWebhookRequest) String() string {
 func (*RedeliverWebhookRequest) ProtoMessage() {}
 
 func (x *RedeliverWebhookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[48]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3973,7 +4239,7 @@ func (x *RedeliverWebhookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedeliverWebhookRequest.ProtoReflect.Descriptor instead.
 func (*RedeliverWebhookRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{48}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RedeliverWebhookRequest) GetDeliveryId() string {
@@ -4001,7 +4267,7 @@ type ListWebhookDeliveriesRequest struct {
 
 func (x *ListWebhookDeliveriesRequest) Reset() {
 	*x = ListWebhookDeliveriesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[49]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4013,7 +4279,7 @@ func (x *ListWebhookDeliveriesRequest) String() string {
 func (*ListWebhookDeliveriesRequest) ProtoMessage() {}
 
 func (x *ListWebhookDeliveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[49]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4026,7 +4292,7 @@ func (x *ListWebhookDeliveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWebhookDeliveriesRequest.ProtoReflect.Descriptor instead.
 func (*ListWebhookDeliveriesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{49}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListWebhookDeliveriesRequest) GetWebhookId() string {
@@ -4078,7 +4344,7 @@ type ListWebhookDeliveriesResponse struct {
 
 func (x *ListWebhookDeliveriesResponse) Reset() {
 	*x = ListWebhookDeliveriesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[50]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4090,7 +4356,7 @@ func (x *ListWebhookDeliveriesResponse) String() string {
 func (*ListWebhookDeliveriesResponse) ProtoMessage() {}
 
 func (x *ListWebhookDeliveriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[50]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4103,7 +4369,7 @@ func (x *ListWebhookDeliveriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWebhookDeliveriesResponse.ProtoReflect.Descriptor instead.
 func (*ListWebhookDeliveriesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{50}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListWebhookDeliveriesResponse) GetDeliveries() []*WebhookDelivery {
@@ -4164,7 +4430,7 @@ type WebhookDelivery struct {
 
 func (x *WebhookDelivery) Reset() {
 	*x = WebhookDelivery{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[51]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4176,7 +4442,7 @@ func (x *WebhookDelivery) String() string {
 func (*WebhookDelivery) ProtoMessage() {}
 
 func (x *WebhookDelivery) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[51]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4189,7 +4455,7 @@ func (x *WebhookDelivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebhookDelivery.ProtoReflect.Descriptor instead.
 func (*WebhookDelivery) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{51}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *WebhookDelivery) GetDeliveryId() string {
@@ -4313,7 +4579,7 @@ type SiteLease struct {
 
 func (x *SiteLease) Reset() {
 	*x = SiteLease{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[52]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4325,7 +4591,7 @@ func (x *SiteLease) String() string {
 func (*SiteLease) ProtoMessage() {}
 
 func (x *SiteLease) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[52]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4338,7 +4604,7 @@ func (x *SiteLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SiteLease.ProtoReflect.Descriptor instead.
 func (*SiteLease) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{52}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SiteLease) GetSite() string {
@@ -4411,16 +4677,14 @@ type Site struct {
 	// or another system id) or "none".
 	DriftThreshold string `protobuf:"bytes,9,opt,name=drift_threshold,json=driftThreshold,proto3" json:"drift_threshold,omitempty"`
 	// Grows with every change of the segments.
-	Version int64 `protobuf:"varint,15,opt,name=version,proto3" json:"version,omitempty"`
-	// When an agent of the site was heard last, while all of them are silent; unset otherwise.
-	SilentSince   *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=silent_since,json=silentSince,proto3" json:"silent_since,omitempty"`
+	Version       int64 `protobuf:"varint,15,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Site) Reset() {
 	*x = Site{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[53]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4432,7 +4696,7 @@ func (x *Site) String() string {
 func (*Site) ProtoMessage() {}
 
 func (x *Site) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[53]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4445,7 +4709,7 @@ func (x *Site) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Site.ProtoReflect.Descriptor instead.
 func (*Site) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{53}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Site) GetSite() string {
@@ -4511,13 +4775,6 @@ func (x *Site) GetVersion() int64 {
 	return 0
 }
 
-func (x *Site) GetSilentSince() *timestamppb.Timestamp {
-	if x != nil {
-		return x.SilentSince
-	}
-	return nil
-}
-
 // Segment is one provisioning network.
 type Segment struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4560,7 +4817,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[54]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4572,7 +4829,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[54]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4585,7 +4842,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{54}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Segment) GetName() string {
@@ -4716,7 +4973,7 @@ type SetSiteRequest struct {
 
 func (x *SetSiteRequest) Reset() {
 	*x = SetSiteRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[55]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4728,7 +4985,7 @@ func (x *SetSiteRequest) String() string {
 func (*SetSiteRequest) ProtoMessage() {}
 
 func (x *SetSiteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[55]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4741,7 +4998,7 @@ func (x *SetSiteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSiteRequest.ProtoReflect.Descriptor instead.
 func (*SetSiteRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{55}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SetSiteRequest) GetSite() string {
@@ -4782,7 +5039,7 @@ type GetSiteRequest struct {
 
 func (x *GetSiteRequest) Reset() {
 	*x = GetSiteRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[56]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4794,7 +5051,7 @@ func (x *GetSiteRequest) String() string {
 func (*GetSiteRequest) ProtoMessage() {}
 
 func (x *GetSiteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[56]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4807,7 +5064,7 @@ func (x *GetSiteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSiteRequest.ProtoReflect.Descriptor instead.
 func (*GetSiteRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{56}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GetSiteRequest) GetSite() string {
@@ -4834,7 +5091,7 @@ type ListSitesRequest struct {
 
 func (x *ListSitesRequest) Reset() {
 	*x = ListSitesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[57]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4846,7 +5103,7 @@ func (x *ListSitesRequest) String() string {
 func (*ListSitesRequest) ProtoMessage() {}
 
 func (x *ListSitesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[57]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4859,7 +5116,7 @@ func (x *ListSitesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSitesRequest.ProtoReflect.Descriptor instead.
 func (*ListSitesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{57}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListSitesRequest) GetPageSize() int32 {
@@ -4904,7 +5161,7 @@ type ListSitesResponse struct {
 
 func (x *ListSitesResponse) Reset() {
 	*x = ListSitesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[58]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4916,7 +5173,7 @@ func (x *ListSitesResponse) String() string {
 func (*ListSitesResponse) ProtoMessage() {}
 
 func (x *ListSitesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[58]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4929,7 +5186,7 @@ func (x *ListSitesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSitesResponse.ProtoReflect.Descriptor instead.
 func (*ListSitesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{58}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListSitesResponse) GetSites() []*Site {
@@ -4978,7 +5235,7 @@ type DiscoveredMachine struct {
 
 func (x *DiscoveredMachine) Reset() {
 	*x = DiscoveredMachine{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[59]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4990,7 +5247,7 @@ func (x *DiscoveredMachine) String() string {
 func (*DiscoveredMachine) ProtoMessage() {}
 
 func (x *DiscoveredMachine) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[59]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5003,7 +5260,7 @@ func (x *DiscoveredMachine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscoveredMachine.ProtoReflect.Descriptor instead.
 func (*DiscoveredMachine) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{59}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *DiscoveredMachine) GetSite() string {
@@ -5081,7 +5338,7 @@ type ListDiscoveredRequest struct {
 
 func (x *ListDiscoveredRequest) Reset() {
 	*x = ListDiscoveredRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[60]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5093,7 +5350,7 @@ func (x *ListDiscoveredRequest) String() string {
 func (*ListDiscoveredRequest) ProtoMessage() {}
 
 func (x *ListDiscoveredRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[60]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5106,7 +5363,7 @@ func (x *ListDiscoveredRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDiscoveredRequest.ProtoReflect.Descriptor instead.
 func (*ListDiscoveredRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{60}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListDiscoveredRequest) GetSite() string {
@@ -5158,7 +5415,7 @@ type ListDiscoveredResponse struct {
 
 func (x *ListDiscoveredResponse) Reset() {
 	*x = ListDiscoveredResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[61]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5170,7 +5427,7 @@ func (x *ListDiscoveredResponse) String() string {
 func (*ListDiscoveredResponse) ProtoMessage() {}
 
 func (x *ListDiscoveredResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[61]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5183,7 +5440,7 @@ func (x *ListDiscoveredResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDiscoveredResponse.ProtoReflect.Descriptor instead.
 func (*ListDiscoveredResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{61}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListDiscoveredResponse) GetMachines() []*DiscoveredMachine {
@@ -5239,7 +5496,7 @@ type BMCCredentials struct {
 
 func (x *BMCCredentials) Reset() {
 	*x = BMCCredentials{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[62]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5251,7 +5508,7 @@ func (x *BMCCredentials) String() string {
 func (*BMCCredentials) ProtoMessage() {}
 
 func (x *BMCCredentials) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[62]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5264,7 +5521,7 @@ func (x *BMCCredentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCCredentials.ProtoReflect.Descriptor instead.
 func (*BMCCredentials) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{62}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *BMCCredentials) GetCredentialsRef() string {
@@ -5369,7 +5626,7 @@ type SetBMCCredentialsRequest struct {
 
 func (x *SetBMCCredentialsRequest) Reset() {
 	*x = SetBMCCredentialsRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[63]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5381,7 +5638,7 @@ func (x *SetBMCCredentialsRequest) String() string {
 func (*SetBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *SetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[63]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5394,7 +5651,7 @@ func (x *SetBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*SetBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{63}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SetBMCCredentialsRequest) GetCredentialsRef() string {
@@ -5469,7 +5726,7 @@ type DiscoverBMCsRequest struct {
 
 func (x *DiscoverBMCsRequest) Reset() {
 	*x = DiscoverBMCsRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[64]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5481,7 +5738,7 @@ func (x *DiscoverBMCsRequest) String() string {
 func (*DiscoverBMCsRequest) ProtoMessage() {}
 
 func (x *DiscoverBMCsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[64]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5494,7 +5751,7 @@ func (x *DiscoverBMCsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscoverBMCsRequest.ProtoReflect.Descriptor instead.
 func (*DiscoverBMCsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{64}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *DiscoverBMCsRequest) GetSite() string {
@@ -5541,7 +5798,7 @@ type DiscoverBMCsResponse struct {
 
 func (x *DiscoverBMCsResponse) Reset() {
 	*x = DiscoverBMCsResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[65]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5553,7 +5810,7 @@ func (x *DiscoverBMCsResponse) String() string {
 func (*DiscoverBMCsResponse) ProtoMessage() {}
 
 func (x *DiscoverBMCsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[65]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5566,7 +5823,7 @@ func (x *DiscoverBMCsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscoverBMCsResponse.ProtoReflect.Descriptor instead.
 func (*DiscoverBMCsResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{65}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *DiscoverBMCsResponse) GetBmcs() []*DiscoveredBMC {
@@ -5624,7 +5881,7 @@ type DiscoveredBMC struct {
 
 func (x *DiscoveredBMC) Reset() {
 	*x = DiscoveredBMC{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[66]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5636,7 +5893,7 @@ func (x *DiscoveredBMC) String() string {
 func (*DiscoveredBMC) ProtoMessage() {}
 
 func (x *DiscoveredBMC) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[66]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5649,7 +5906,7 @@ func (x *DiscoveredBMC) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscoveredBMC.ProtoReflect.Descriptor instead.
 func (*DiscoveredBMC) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{66}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *DiscoveredBMC) GetEndpoint() string {
@@ -5740,7 +5997,7 @@ type BMCCertificate struct {
 
 func (x *BMCCertificate) Reset() {
 	*x = BMCCertificate{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[67]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5752,7 +6009,7 @@ func (x *BMCCertificate) String() string {
 func (*BMCCertificate) ProtoMessage() {}
 
 func (x *BMCCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[67]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5765,7 +6022,7 @@ func (x *BMCCertificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BMCCertificate.ProtoReflect.Descriptor instead.
 func (*BMCCertificate) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{67}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *BMCCertificate) GetSite() string {
@@ -5845,7 +6102,7 @@ type ListBMCCertificatesRequest struct {
 
 func (x *ListBMCCertificatesRequest) Reset() {
 	*x = ListBMCCertificatesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[68]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5857,7 +6114,7 @@ func (x *ListBMCCertificatesRequest) String() string {
 func (*ListBMCCertificatesRequest) ProtoMessage() {}
 
 func (x *ListBMCCertificatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[68]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5870,7 +6127,7 @@ func (x *ListBMCCertificatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBMCCertificatesRequest.ProtoReflect.Descriptor instead.
 func (*ListBMCCertificatesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{68}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ListBMCCertificatesRequest) GetChanged() bool {
@@ -5929,7 +6186,7 @@ type ListBMCCertificatesResponse struct {
 
 func (x *ListBMCCertificatesResponse) Reset() {
 	*x = ListBMCCertificatesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[69]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5941,7 +6198,7 @@ func (x *ListBMCCertificatesResponse) String() string {
 func (*ListBMCCertificatesResponse) ProtoMessage() {}
 
 func (x *ListBMCCertificatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[69]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5954,7 +6211,7 @@ func (x *ListBMCCertificatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBMCCertificatesResponse.ProtoReflect.Descriptor instead.
 func (*ListBMCCertificatesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{69}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ListBMCCertificatesResponse) GetCertificates() []*BMCCertificate {
@@ -5990,7 +6247,7 @@ type UnparkBMCRequest struct {
 
 func (x *UnparkBMCRequest) Reset() {
 	*x = UnparkBMCRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[70]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6002,7 +6259,7 @@ func (x *UnparkBMCRequest) String() string {
 func (*UnparkBMCRequest) ProtoMessage() {}
 
 func (x *UnparkBMCRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[70]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6015,7 +6272,7 @@ func (x *UnparkBMCRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnparkBMCRequest.ProtoReflect.Descriptor instead.
 func (*UnparkBMCRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{70}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *UnparkBMCRequest) GetMachineId() string {
@@ -6044,7 +6301,7 @@ type UnparkBMCResponse struct {
 
 func (x *UnparkBMCResponse) Reset() {
 	*x = UnparkBMCResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[71]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6056,7 +6313,7 @@ func (x *UnparkBMCResponse) String() string {
 func (*UnparkBMCResponse) ProtoMessage() {}
 
 func (x *UnparkBMCResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[71]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6069,7 +6326,7 @@ func (x *UnparkBMCResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnparkBMCResponse.ProtoReflect.Descriptor instead.
 func (*UnparkBMCResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{71}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *UnparkBMCResponse) GetEndpoint() string {
@@ -6100,7 +6357,7 @@ type TrustBMCCertificateRequest struct {
 
 func (x *TrustBMCCertificateRequest) Reset() {
 	*x = TrustBMCCertificateRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[72]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6112,7 +6369,7 @@ func (x *TrustBMCCertificateRequest) String() string {
 func (*TrustBMCCertificateRequest) ProtoMessage() {}
 
 func (x *TrustBMCCertificateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[72]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6125,7 +6382,7 @@ func (x *TrustBMCCertificateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrustBMCCertificateRequest.ProtoReflect.Descriptor instead.
 func (*TrustBMCCertificateRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{72}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *TrustBMCCertificateRequest) GetMachineId() string {
@@ -6176,7 +6433,7 @@ type APIToken struct {
 
 func (x *APIToken) Reset() {
 	*x = APIToken{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[73]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6188,7 +6445,7 @@ func (x *APIToken) String() string {
 func (*APIToken) ProtoMessage() {}
 
 func (x *APIToken) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[73]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6201,7 +6458,7 @@ func (x *APIToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use APIToken.ProtoReflect.Descriptor instead.
 func (*APIToken) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{73}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *APIToken) GetTokenId() string {
@@ -6281,7 +6538,7 @@ type CreateAPITokenRequest struct {
 
 func (x *CreateAPITokenRequest) Reset() {
 	*x = CreateAPITokenRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[74]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6293,7 +6550,7 @@ func (x *CreateAPITokenRequest) String() string {
 func (*CreateAPITokenRequest) ProtoMessage() {}
 
 func (x *CreateAPITokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[74]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6306,7 +6563,7 @@ func (x *CreateAPITokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateAPITokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateAPITokenRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{74}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *CreateAPITokenRequest) GetName() string {
@@ -6342,7 +6599,7 @@ type CreateAPITokenResponse struct {
 
 func (x *CreateAPITokenResponse) Reset() {
 	*x = CreateAPITokenResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[75]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6354,7 +6611,7 @@ func (x *CreateAPITokenResponse) String() string {
 func (*CreateAPITokenResponse) ProtoMessage() {}
 
 func (x *CreateAPITokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[75]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6367,7 +6624,7 @@ func (x *CreateAPITokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateAPITokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateAPITokenResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{75}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *CreateAPITokenResponse) GetToken() *APIToken {
@@ -6398,7 +6655,7 @@ type ListAPITokensRequest struct {
 
 func (x *ListAPITokensRequest) Reset() {
 	*x = ListAPITokensRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[76]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6410,7 +6667,7 @@ func (x *ListAPITokensRequest) String() string {
 func (*ListAPITokensRequest) ProtoMessage() {}
 
 func (x *ListAPITokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[76]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6423,7 +6680,7 @@ func (x *ListAPITokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAPITokensRequest.ProtoReflect.Descriptor instead.
 func (*ListAPITokensRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{76}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ListAPITokensRequest) GetPageSize() int32 {
@@ -6462,7 +6719,7 @@ type ListAPITokensResponse struct {
 
 func (x *ListAPITokensResponse) Reset() {
 	*x = ListAPITokensResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[77]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6474,7 +6731,7 @@ func (x *ListAPITokensResponse) String() string {
 func (*ListAPITokensResponse) ProtoMessage() {}
 
 func (x *ListAPITokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[77]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6487,7 +6744,7 @@ func (x *ListAPITokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAPITokensResponse.ProtoReflect.Descriptor instead.
 func (*ListAPITokensResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{77}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ListAPITokensResponse) GetTokens() []*APIToken {
@@ -6521,7 +6778,7 @@ type RevokeAPITokenRequest struct {
 
 func (x *RevokeAPITokenRequest) Reset() {
 	*x = RevokeAPITokenRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[78]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6533,7 +6790,7 @@ func (x *RevokeAPITokenRequest) String() string {
 func (*RevokeAPITokenRequest) ProtoMessage() {}
 
 func (x *RevokeAPITokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[78]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6546,7 +6803,7 @@ func (x *RevokeAPITokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeAPITokenRequest.ProtoReflect.Descriptor instead.
 func (*RevokeAPITokenRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{78}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *RevokeAPITokenRequest) GetTokenId() string {
@@ -6573,7 +6830,7 @@ type ListBMCCredentialsRequest struct {
 
 func (x *ListBMCCredentialsRequest) Reset() {
 	*x = ListBMCCredentialsRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[79]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6585,7 +6842,7 @@ func (x *ListBMCCredentialsRequest) String() string {
 func (*ListBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *ListBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[79]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6598,7 +6855,7 @@ func (x *ListBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*ListBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{79}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListBMCCredentialsRequest) GetPageSize() int32 {
@@ -6643,7 +6900,7 @@ type ListBMCCredentialsResponse struct {
 
 func (x *ListBMCCredentialsResponse) Reset() {
 	*x = ListBMCCredentialsResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[80]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6655,7 +6912,7 @@ func (x *ListBMCCredentialsResponse) String() string {
 func (*ListBMCCredentialsResponse) ProtoMessage() {}
 
 func (x *ListBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[80]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6668,7 +6925,7 @@ func (x *ListBMCCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBMCCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*ListBMCCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{80}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListBMCCredentialsResponse) GetCredentials() []*BMCCredentials {
@@ -6704,7 +6961,7 @@ type DeleteBMCCredentialsRequest struct {
 
 func (x *DeleteBMCCredentialsRequest) Reset() {
 	*x = DeleteBMCCredentialsRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[81]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6716,7 +6973,7 @@ func (x *DeleteBMCCredentialsRequest) String() string {
 func (*DeleteBMCCredentialsRequest) ProtoMessage() {}
 
 func (x *DeleteBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[81]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6729,7 +6986,7 @@ func (x *DeleteBMCCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBMCCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*DeleteBMCCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{81}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *DeleteBMCCredentialsRequest) GetCredentialsRef() string {
@@ -6765,7 +7022,7 @@ type ListSiteLeasesRequest struct {
 
 func (x *ListSiteLeasesRequest) Reset() {
 	*x = ListSiteLeasesRequest{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[82]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6777,7 +7034,7 @@ func (x *ListSiteLeasesRequest) String() string {
 func (*ListSiteLeasesRequest) ProtoMessage() {}
 
 func (x *ListSiteLeasesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[82]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6790,7 +7047,7 @@ func (x *ListSiteLeasesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSiteLeasesRequest.ProtoReflect.Descriptor instead.
 func (*ListSiteLeasesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{82}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ListSiteLeasesRequest) GetSite() string {
@@ -6842,7 +7099,7 @@ type ListSiteLeasesResponse struct {
 
 func (x *ListSiteLeasesResponse) Reset() {
 	*x = ListSiteLeasesResponse{}
-	mi := &file_baremetal_v1_admin_proto_msgTypes[83]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6854,7 +7111,7 @@ func (x *ListSiteLeasesResponse) String() string {
 func (*ListSiteLeasesResponse) ProtoMessage() {}
 
 func (x *ListSiteLeasesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_admin_proto_msgTypes[83]
+	mi := &file_baremetal_v1_admin_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6867,7 +7124,7 @@ func (x *ListSiteLeasesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSiteLeasesResponse.ProtoReflect.Descriptor instead.
 func (*ListSiteLeasesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{83}
+	return file_baremetal_v1_admin_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ListSiteLeasesResponse) GetLeases() []*SiteLease {
@@ -7085,7 +7342,22 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\aentries\x18\x01 \x03(\v2\x18.baremetal.v1.AuditEntryR\aentries\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
 	"\n" +
-	"total_size\x18\x0f \x01(\x05R\ttotalSize\"9\n" +
+	"total_size\x18\x0f \x01(\x05R\ttotalSize\"\x98\x01\n" +
+	"\vHistoryHead\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x18\n" +
+	"\aentries\x18\x02 \x01(\x03R\aentries\x12\x1b\n" +
+	"\thead_hash\x18\x03 \x01(\fR\bheadHash\x123\n" +
+	"\ahead_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x06headAt\"I\n" +
+	"\x16GetHeadVerdictsRequest\x12/\n" +
+	"\x05heads\x18\x01 \x03(\v2\x19.baremetal.v1.HistoryHeadR\x05heads\"P\n" +
+	"\x17GetHeadVerdictsResponse\x125\n" +
+	"\bverdicts\x18\x01 \x03(\v2\x19.baremetal.v1.HeadVerdictR\bverdicts\"s\n" +
+	"\vHeadVerdict\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x123\n" +
+	"\afinding\x18\x02 \x01(\x0e2\x19.baremetal.v1.HeadFindingR\afinding\x12\x10\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\"9\n" +
 	"\x1aScrubAuditEventDataRequest\x12\x1b\n" +
 	"\ttarget_id\x18\x01 \x01(\tR\btargetId\"B\n" +
 	"\x1bScrubAuditEventDataResponse\x12#\n" +
@@ -7125,7 +7397,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\bDRAINING\x10\x02\x12\b\n" +
 	"\x04GONE\x10\x03\",\n" +
 	"\x10ThawFleetRequest\x12\x18\n" +
-	"\acomment\x18\x01 \x01(\tR\acomment\"\xae\x04\n" +
+	"\acomment\x18\x01 \x01(\tR\acomment\"\xbb\x03\n" +
 	"\n" +
 	"ServerInfo\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12#\n" +
@@ -7140,9 +7412,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\rfrozen_reason\x18\t \x01(\tR\ffrozenReason\x12%\n" +
 	"\x0efrozen_because\x18\n" +
 	" \x01(\tR\rfrozenBecause\x12!\n" +
-	"\frest_address\x18\v \x01(\tR\vrestAddress\x12J\n" +
-	"\x13not_listening_since\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x11notListeningSince\x12%\n" +
-	"\x0eagents_awaited\x18\r \x01(\x05R\ragentsAwaited\"\xa7\x03\n" +
+	"\frest_address\x18\v \x01(\tR\vrestAddress\"\xa7\x03\n" +
 	"\x05Image\x12\x1b\n" +
 	"\timage_ref\x18\x01 \x01(\tR\bimageRef\x12\x10\n" +
 	"\x03url\x18\x02 \x01(\tR\x03url\x12\x16\n" +
@@ -7298,7 +7568,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"expires_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x06 \x01(\tR\tmachineId\x12\x1a\n" +
-	"\bhostname\x18\a \x01(\tR\bhostname\"\x93\x03\n" +
+	"\bhostname\x18\a \x01(\tR\bhostname\"\xd4\x02\n" +
 	"\x04Site\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x121\n" +
 	"\bsegments\x18\x02 \x03(\v2\x15.baremetal.v1.SegmentR\bsegments\x12\x1a\n" +
@@ -7309,8 +7579,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\bagent_id\x18\x06 \x01(\tR\aagentId\x12%\n" +
 	"\x0eidentity_level\x18\a \x01(\tR\ridentityLevel\x12'\n" +
 	"\x0fdrift_threshold\x18\t \x01(\tR\x0edriftThreshold\x12\x18\n" +
-	"\aversion\x18\x0f \x01(\x03R\aversion\x12=\n" +
-	"\fsilent_since\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\vsilentSince\"\xc5\x03\n" +
+	"\aversion\x18\x0f \x01(\x03R\aversion\"\xc5\x03\n" +
 	"\aSegment\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x18\n" +
@@ -7522,7 +7791,12 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x16AGENT_ROLE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fAGENT_ROLE_HOST\x10\x01\x12\x18\n" +
 	"\x14AGENT_ROLE_INSTALLER\x10\x02\x12\x13\n" +
-	"\x0fAGENT_ROLE_SITE\x10\x032\xd9\x1d\n" +
+	"\x0fAGENT_ROLE_SITE\x10\x03*t\n" +
+	"\vHeadFinding\x12\x1c\n" +
+	"\x18HEAD_FINDING_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11HEAD_FINDING_KEPT\x10\x01\x12\x19\n" +
+	"\x15HEAD_FINDING_RESTORED\x10\x02\x12\x15\n" +
+	"\x11HEAD_FINDING_LOST\x10\x032\xb9\x1e\n" +
 	"\fAdminService\x12j\n" +
 	"\x13IssueBootstrapToken\x12(.baremetal.v1.IssueBootstrapTokenRequest\x1a).baremetal.v1.IssueBootstrapTokenResponse\x12j\n" +
 	"\x13ListBootstrapTokens\x12(.baremetal.v1.ListBootstrapTokensRequest\x1a).baremetal.v1.ListBootstrapTokensResponse\x12_\n" +
@@ -7537,7 +7811,8 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\x0fRequireIdentity\x12$.baremetal.v1.RequireIdentityRequest\x1a%.baremetal.v1.RequireIdentityResponse\x12B\n" +
 	"\tForgetTPM\x12\x1e.baremetal.v1.ForgetTPMRequest\x1a\x15.baremetal.v1.Machine\x12U\n" +
 	"\fListCommands\x12!.baremetal.v1.ListCommandsRequest\x1a\".baremetal.v1.ListCommandsResponse\x12U\n" +
-	"\fListAuditLog\x12!.baremetal.v1.ListAuditLogRequest\x1a\".baremetal.v1.ListAuditLogResponse\x12j\n" +
+	"\fListAuditLog\x12!.baremetal.v1.ListAuditLogRequest\x1a\".baremetal.v1.ListAuditLogResponse\x12^\n" +
+	"\x0fGetHeadVerdicts\x12$.baremetal.v1.GetHeadVerdictsRequest\x1a%.baremetal.v1.GetHeadVerdictsResponse\x12j\n" +
 	"\x13ScrubAuditEventData\x12(.baremetal.v1.ScrubAuditEventDataRequest\x1a).baremetal.v1.ScrubAuditEventDataResponse\x12M\n" +
 	"\rGetServerInfo\x12\".baremetal.v1.GetServerInfoRequest\x1a\x18.baremetal.v1.ServerInfo\x12^\n" +
 	"\x0fListControllers\x12$.baremetal.v1.ListControllersRequest\x1a%.baremetal.v1.ListControllersResponse\x12E\n" +
@@ -7585,282 +7860,291 @@ func file_baremetal_v1_admin_proto_rawDescGZIP() []byte {
 	return file_baremetal_v1_admin_proto_rawDescData
 }
 
-var file_baremetal_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_baremetal_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 85)
+var file_baremetal_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_baremetal_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 89)
 var file_baremetal_v1_admin_proto_goTypes = []any{
 	(AgentRole)(0),                        // 0: baremetal.v1.AgentRole
-	(Controller_State)(0),                 // 1: baremetal.v1.Controller.State
-	(*IssueBootstrapTokenRequest)(nil),    // 2: baremetal.v1.IssueBootstrapTokenRequest
-	(*IssueBootstrapTokenResponse)(nil),   // 3: baremetal.v1.IssueBootstrapTokenResponse
-	(*BootstrapToken)(nil),                // 4: baremetal.v1.BootstrapToken
-	(*ListBootstrapTokensRequest)(nil),    // 5: baremetal.v1.ListBootstrapTokensRequest
-	(*ListBootstrapTokensResponse)(nil),   // 6: baremetal.v1.ListBootstrapTokensResponse
-	(*RevokeBootstrapTokenRequest)(nil),   // 7: baremetal.v1.RevokeBootstrapTokenRequest
-	(*Agent)(nil),                         // 8: baremetal.v1.Agent
-	(*AgentCert)(nil),                     // 9: baremetal.v1.AgentCert
-	(*ListAgentsRequest)(nil),             // 10: baremetal.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),            // 11: baremetal.v1.ListAgentsResponse
-	(*GetAgentRequest)(nil),               // 12: baremetal.v1.GetAgentRequest
-	(*RevokeAgentRequest)(nil),            // 13: baremetal.v1.RevokeAgentRequest
-	(*SettleCommandRequest)(nil),          // 14: baremetal.v1.SettleCommandRequest
-	(*ClearInterventionRequest)(nil),      // 15: baremetal.v1.ClearInterventionRequest
-	(*SetMachineFlagRequest)(nil),         // 16: baremetal.v1.SetMachineFlagRequest
-	(*RequireIdentityRequest)(nil),        // 17: baremetal.v1.RequireIdentityRequest
-	(*RequireIdentityResponse)(nil),       // 18: baremetal.v1.RequireIdentityResponse
-	(*ForgetTPMRequest)(nil),              // 19: baremetal.v1.ForgetTPMRequest
-	(*Command)(nil),                       // 20: baremetal.v1.Command
-	(*ListCommandsRequest)(nil),           // 21: baremetal.v1.ListCommandsRequest
-	(*ListCommandsResponse)(nil),          // 22: baremetal.v1.ListCommandsResponse
-	(*AuditEntry)(nil),                    // 23: baremetal.v1.AuditEntry
-	(*ListAuditLogRequest)(nil),           // 24: baremetal.v1.ListAuditLogRequest
-	(*ListAuditLogResponse)(nil),          // 25: baremetal.v1.ListAuditLogResponse
-	(*ScrubAuditEventDataRequest)(nil),    // 26: baremetal.v1.ScrubAuditEventDataRequest
-	(*ScrubAuditEventDataResponse)(nil),   // 27: baremetal.v1.ScrubAuditEventDataResponse
-	(*GetServerInfoRequest)(nil),          // 28: baremetal.v1.GetServerInfoRequest
-	(*ListControllersRequest)(nil),        // 29: baremetal.v1.ListControllersRequest
-	(*ListControllersResponse)(nil),       // 30: baremetal.v1.ListControllersResponse
-	(*Controller)(nil),                    // 31: baremetal.v1.Controller
-	(*ThawFleetRequest)(nil),              // 32: baremetal.v1.ThawFleetRequest
-	(*ServerInfo)(nil),                    // 33: baremetal.v1.ServerInfo
-	(*Image)(nil),                         // 34: baremetal.v1.Image
-	(*UploadImageRequest)(nil),            // 35: baremetal.v1.UploadImageRequest
-	(*GetImageRequest)(nil),               // 36: baremetal.v1.GetImageRequest
-	(*AddImageRequest)(nil),               // 37: baremetal.v1.AddImageRequest
-	(*ListImagesRequest)(nil),             // 38: baremetal.v1.ListImagesRequest
-	(*ListImagesResponse)(nil),            // 39: baremetal.v1.ListImagesResponse
-	(*RemoveImageRequest)(nil),            // 40: baremetal.v1.RemoveImageRequest
-	(*Webhook)(nil),                       // 41: baremetal.v1.Webhook
-	(*WebhookSecret)(nil),                 // 42: baremetal.v1.WebhookSecret
-	(*CreateWebhookRequest)(nil),          // 43: baremetal.v1.CreateWebhookRequest
-	(*GetWebhookRequest)(nil),             // 44: baremetal.v1.GetWebhookRequest
-	(*ListWebhooksRequest)(nil),           // 45: baremetal.v1.ListWebhooksRequest
-	(*ListWebhooksResponse)(nil),          // 46: baremetal.v1.ListWebhooksResponse
-	(*UpdateWebhookRequest)(nil),          // 47: baremetal.v1.UpdateWebhookRequest
-	(*DeleteWebhookRequest)(nil),          // 48: baremetal.v1.DeleteWebhookRequest
-	(*TestWebhookRequest)(nil),            // 49: baremetal.v1.TestWebhookRequest
-	(*RedeliverWebhookRequest)(nil),       // 50: baremetal.v1.RedeliverWebhookRequest
-	(*ListWebhookDeliveriesRequest)(nil),  // 51: baremetal.v1.ListWebhookDeliveriesRequest
-	(*ListWebhookDeliveriesResponse)(nil), // 52: baremetal.v1.ListWebhookDeliveriesResponse
-	(*WebhookDelivery)(nil),               // 53: baremetal.v1.WebhookDelivery
-	(*SiteLease)(nil),                     // 54: baremetal.v1.SiteLease
-	(*Site)(nil),                          // 55: baremetal.v1.Site
-	(*Segment)(nil),                       // 56: baremetal.v1.Segment
-	(*SetSiteRequest)(nil),                // 57: baremetal.v1.SetSiteRequest
-	(*GetSiteRequest)(nil),                // 58: baremetal.v1.GetSiteRequest
-	(*ListSitesRequest)(nil),              // 59: baremetal.v1.ListSitesRequest
-	(*ListSitesResponse)(nil),             // 60: baremetal.v1.ListSitesResponse
-	(*DiscoveredMachine)(nil),             // 61: baremetal.v1.DiscoveredMachine
-	(*ListDiscoveredRequest)(nil),         // 62: baremetal.v1.ListDiscoveredRequest
-	(*ListDiscoveredResponse)(nil),        // 63: baremetal.v1.ListDiscoveredResponse
-	(*BMCCredentials)(nil),                // 64: baremetal.v1.BMCCredentials
-	(*SetBMCCredentialsRequest)(nil),      // 65: baremetal.v1.SetBMCCredentialsRequest
-	(*DiscoverBMCsRequest)(nil),           // 66: baremetal.v1.DiscoverBMCsRequest
-	(*DiscoverBMCsResponse)(nil),          // 67: baremetal.v1.DiscoverBMCsResponse
-	(*DiscoveredBMC)(nil),                 // 68: baremetal.v1.DiscoveredBMC
-	(*BMCCertificate)(nil),                // 69: baremetal.v1.BMCCertificate
-	(*ListBMCCertificatesRequest)(nil),    // 70: baremetal.v1.ListBMCCertificatesRequest
-	(*ListBMCCertificatesResponse)(nil),   // 71: baremetal.v1.ListBMCCertificatesResponse
-	(*UnparkBMCRequest)(nil),              // 72: baremetal.v1.UnparkBMCRequest
-	(*UnparkBMCResponse)(nil),             // 73: baremetal.v1.UnparkBMCResponse
-	(*TrustBMCCertificateRequest)(nil),    // 74: baremetal.v1.TrustBMCCertificateRequest
-	(*APIToken)(nil),                      // 75: baremetal.v1.APIToken
-	(*CreateAPITokenRequest)(nil),         // 76: baremetal.v1.CreateAPITokenRequest
-	(*CreateAPITokenResponse)(nil),        // 77: baremetal.v1.CreateAPITokenResponse
-	(*ListAPITokensRequest)(nil),          // 78: baremetal.v1.ListAPITokensRequest
-	(*ListAPITokensResponse)(nil),         // 79: baremetal.v1.ListAPITokensResponse
-	(*RevokeAPITokenRequest)(nil),         // 80: baremetal.v1.RevokeAPITokenRequest
-	(*ListBMCCredentialsRequest)(nil),     // 81: baremetal.v1.ListBMCCredentialsRequest
-	(*ListBMCCredentialsResponse)(nil),    // 82: baremetal.v1.ListBMCCredentialsResponse
-	(*DeleteBMCCredentialsRequest)(nil),   // 83: baremetal.v1.DeleteBMCCredentialsRequest
-	(*ListSiteLeasesRequest)(nil),         // 84: baremetal.v1.ListSiteLeasesRequest
-	(*ListSiteLeasesResponse)(nil),        // 85: baremetal.v1.ListSiteLeasesResponse
-	nil,                                   // 86: baremetal.v1.Command.EvidenceEntry
-	(*durationpb.Duration)(nil),           // 87: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),         // 88: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),         // 89: google.protobuf.FieldMask
-	(*Machine)(nil),                       // 90: baremetal.v1.Machine
+	(HeadFinding)(0),                      // 1: baremetal.v1.HeadFinding
+	(Controller_State)(0),                 // 2: baremetal.v1.Controller.State
+	(*IssueBootstrapTokenRequest)(nil),    // 3: baremetal.v1.IssueBootstrapTokenRequest
+	(*IssueBootstrapTokenResponse)(nil),   // 4: baremetal.v1.IssueBootstrapTokenResponse
+	(*BootstrapToken)(nil),                // 5: baremetal.v1.BootstrapToken
+	(*ListBootstrapTokensRequest)(nil),    // 6: baremetal.v1.ListBootstrapTokensRequest
+	(*ListBootstrapTokensResponse)(nil),   // 7: baremetal.v1.ListBootstrapTokensResponse
+	(*RevokeBootstrapTokenRequest)(nil),   // 8: baremetal.v1.RevokeBootstrapTokenRequest
+	(*Agent)(nil),                         // 9: baremetal.v1.Agent
+	(*AgentCert)(nil),                     // 10: baremetal.v1.AgentCert
+	(*ListAgentsRequest)(nil),             // 11: baremetal.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),            // 12: baremetal.v1.ListAgentsResponse
+	(*GetAgentRequest)(nil),               // 13: baremetal.v1.GetAgentRequest
+	(*RevokeAgentRequest)(nil),            // 14: baremetal.v1.RevokeAgentRequest
+	(*SettleCommandRequest)(nil),          // 15: baremetal.v1.SettleCommandRequest
+	(*ClearInterventionRequest)(nil),      // 16: baremetal.v1.ClearInterventionRequest
+	(*SetMachineFlagRequest)(nil),         // 17: baremetal.v1.SetMachineFlagRequest
+	(*RequireIdentityRequest)(nil),        // 18: baremetal.v1.RequireIdentityRequest
+	(*RequireIdentityResponse)(nil),       // 19: baremetal.v1.RequireIdentityResponse
+	(*ForgetTPMRequest)(nil),              // 20: baremetal.v1.ForgetTPMRequest
+	(*Command)(nil),                       // 21: baremetal.v1.Command
+	(*ListCommandsRequest)(nil),           // 22: baremetal.v1.ListCommandsRequest
+	(*ListCommandsResponse)(nil),          // 23: baremetal.v1.ListCommandsResponse
+	(*AuditEntry)(nil),                    // 24: baremetal.v1.AuditEntry
+	(*ListAuditLogRequest)(nil),           // 25: baremetal.v1.ListAuditLogRequest
+	(*ListAuditLogResponse)(nil),          // 26: baremetal.v1.ListAuditLogResponse
+	(*HistoryHead)(nil),                   // 27: baremetal.v1.HistoryHead
+	(*GetHeadVerdictsRequest)(nil),        // 28: baremetal.v1.GetHeadVerdictsRequest
+	(*GetHeadVerdictsResponse)(nil),       // 29: baremetal.v1.GetHeadVerdictsResponse
+	(*HeadVerdict)(nil),                   // 30: baremetal.v1.HeadVerdict
+	(*ScrubAuditEventDataRequest)(nil),    // 31: baremetal.v1.ScrubAuditEventDataRequest
+	(*ScrubAuditEventDataResponse)(nil),   // 32: baremetal.v1.ScrubAuditEventDataResponse
+	(*GetServerInfoRequest)(nil),          // 33: baremetal.v1.GetServerInfoRequest
+	(*ListControllersRequest)(nil),        // 34: baremetal.v1.ListControllersRequest
+	(*ListControllersResponse)(nil),       // 35: baremetal.v1.ListControllersResponse
+	(*Controller)(nil),                    // 36: baremetal.v1.Controller
+	(*ThawFleetRequest)(nil),              // 37: baremetal.v1.ThawFleetRequest
+	(*ServerInfo)(nil),                    // 38: baremetal.v1.ServerInfo
+	(*Image)(nil),                         // 39: baremetal.v1.Image
+	(*UploadImageRequest)(nil),            // 40: baremetal.v1.UploadImageRequest
+	(*GetImageRequest)(nil),               // 41: baremetal.v1.GetImageRequest
+	(*AddImageRequest)(nil),               // 42: baremetal.v1.AddImageRequest
+	(*ListImagesRequest)(nil),             // 43: baremetal.v1.ListImagesRequest
+	(*ListImagesResponse)(nil),            // 44: baremetal.v1.ListImagesResponse
+	(*RemoveImageRequest)(nil),            // 45: baremetal.v1.RemoveImageRequest
+	(*Webhook)(nil),                       // 46: baremetal.v1.Webhook
+	(*WebhookSecret)(nil),                 // 47: baremetal.v1.WebhookSecret
+	(*CreateWebhookRequest)(nil),          // 48: baremetal.v1.CreateWebhookRequest
+	(*GetWebhookRequest)(nil),             // 49: baremetal.v1.GetWebhookRequest
+	(*ListWebhooksRequest)(nil),           // 50: baremetal.v1.ListWebhooksRequest
+	(*ListWebhooksResponse)(nil),          // 51: baremetal.v1.ListWebhooksResponse
+	(*UpdateWebhookRequest)(nil),          // 52: baremetal.v1.UpdateWebhookRequest
+	(*DeleteWebhookRequest)(nil),          // 53: baremetal.v1.DeleteWebhookRequest
+	(*TestWebhookRequest)(nil),            // 54: baremetal.v1.TestWebhookRequest
+	(*RedeliverWebhookRequest)(nil),       // 55: baremetal.v1.RedeliverWebhookRequest
+	(*ListWebhookDeliveriesRequest)(nil),  // 56: baremetal.v1.ListWebhookDeliveriesRequest
+	(*ListWebhookDeliveriesResponse)(nil), // 57: baremetal.v1.ListWebhookDeliveriesResponse
+	(*WebhookDelivery)(nil),               // 58: baremetal.v1.WebhookDelivery
+	(*SiteLease)(nil),                     // 59: baremetal.v1.SiteLease
+	(*Site)(nil),                          // 60: baremetal.v1.Site
+	(*Segment)(nil),                       // 61: baremetal.v1.Segment
+	(*SetSiteRequest)(nil),                // 62: baremetal.v1.SetSiteRequest
+	(*GetSiteRequest)(nil),                // 63: baremetal.v1.GetSiteRequest
+	(*ListSitesRequest)(nil),              // 64: baremetal.v1.ListSitesRequest
+	(*ListSitesResponse)(nil),             // 65: baremetal.v1.ListSitesResponse
+	(*DiscoveredMachine)(nil),             // 66: baremetal.v1.DiscoveredMachine
+	(*ListDiscoveredRequest)(nil),         // 67: baremetal.v1.ListDiscoveredRequest
+	(*ListDiscoveredResponse)(nil),        // 68: baremetal.v1.ListDiscoveredResponse
+	(*BMCCredentials)(nil),                // 69: baremetal.v1.BMCCredentials
+	(*SetBMCCredentialsRequest)(nil),      // 70: baremetal.v1.SetBMCCredentialsRequest
+	(*DiscoverBMCsRequest)(nil),           // 71: baremetal.v1.DiscoverBMCsRequest
+	(*DiscoverBMCsResponse)(nil),          // 72: baremetal.v1.DiscoverBMCsResponse
+	(*DiscoveredBMC)(nil),                 // 73: baremetal.v1.DiscoveredBMC
+	(*BMCCertificate)(nil),                // 74: baremetal.v1.BMCCertificate
+	(*ListBMCCertificatesRequest)(nil),    // 75: baremetal.v1.ListBMCCertificatesRequest
+	(*ListBMCCertificatesResponse)(nil),   // 76: baremetal.v1.ListBMCCertificatesResponse
+	(*UnparkBMCRequest)(nil),              // 77: baremetal.v1.UnparkBMCRequest
+	(*UnparkBMCResponse)(nil),             // 78: baremetal.v1.UnparkBMCResponse
+	(*TrustBMCCertificateRequest)(nil),    // 79: baremetal.v1.TrustBMCCertificateRequest
+	(*APIToken)(nil),                      // 80: baremetal.v1.APIToken
+	(*CreateAPITokenRequest)(nil),         // 81: baremetal.v1.CreateAPITokenRequest
+	(*CreateAPITokenResponse)(nil),        // 82: baremetal.v1.CreateAPITokenResponse
+	(*ListAPITokensRequest)(nil),          // 83: baremetal.v1.ListAPITokensRequest
+	(*ListAPITokensResponse)(nil),         // 84: baremetal.v1.ListAPITokensResponse
+	(*RevokeAPITokenRequest)(nil),         // 85: baremetal.v1.RevokeAPITokenRequest
+	(*ListBMCCredentialsRequest)(nil),     // 86: baremetal.v1.ListBMCCredentialsRequest
+	(*ListBMCCredentialsResponse)(nil),    // 87: baremetal.v1.ListBMCCredentialsResponse
+	(*DeleteBMCCredentialsRequest)(nil),   // 88: baremetal.v1.DeleteBMCCredentialsRequest
+	(*ListSiteLeasesRequest)(nil),         // 89: baremetal.v1.ListSiteLeasesRequest
+	(*ListSiteLeasesResponse)(nil),        // 90: baremetal.v1.ListSiteLeasesResponse
+	nil,                                   // 91: baremetal.v1.Command.EvidenceEntry
+	(*durationpb.Duration)(nil),           // 92: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 93: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),         // 94: google.protobuf.FieldMask
+	(*Machine)(nil),                       // 95: baremetal.v1.Machine
 }
 var file_baremetal_v1_admin_proto_depIdxs = []int32{
 	0,   // 0: baremetal.v1.IssueBootstrapTokenRequest.role:type_name -> baremetal.v1.AgentRole
-	87,  // 1: baremetal.v1.IssueBootstrapTokenRequest.lifetime:type_name -> google.protobuf.Duration
-	4,   // 2: baremetal.v1.IssueBootstrapTokenResponse.token:type_name -> baremetal.v1.BootstrapToken
+	92,  // 1: baremetal.v1.IssueBootstrapTokenRequest.lifetime:type_name -> google.protobuf.Duration
+	5,   // 2: baremetal.v1.IssueBootstrapTokenResponse.token:type_name -> baremetal.v1.BootstrapToken
 	0,   // 3: baremetal.v1.BootstrapToken.role:type_name -> baremetal.v1.AgentRole
-	88,  // 4: baremetal.v1.BootstrapToken.created_at:type_name -> google.protobuf.Timestamp
-	88,  // 5: baremetal.v1.BootstrapToken.expires_at:type_name -> google.protobuf.Timestamp
-	88,  // 6: baremetal.v1.BootstrapToken.used_at:type_name -> google.protobuf.Timestamp
-	88,  // 7: baremetal.v1.BootstrapToken.revoked_at:type_name -> google.protobuf.Timestamp
-	4,   // 8: baremetal.v1.ListBootstrapTokensResponse.tokens:type_name -> baremetal.v1.BootstrapToken
+	93,  // 4: baremetal.v1.BootstrapToken.created_at:type_name -> google.protobuf.Timestamp
+	93,  // 5: baremetal.v1.BootstrapToken.expires_at:type_name -> google.protobuf.Timestamp
+	93,  // 6: baremetal.v1.BootstrapToken.used_at:type_name -> google.protobuf.Timestamp
+	93,  // 7: baremetal.v1.BootstrapToken.revoked_at:type_name -> google.protobuf.Timestamp
+	5,   // 8: baremetal.v1.ListBootstrapTokensResponse.tokens:type_name -> baremetal.v1.BootstrapToken
 	0,   // 9: baremetal.v1.Agent.role:type_name -> baremetal.v1.AgentRole
-	88,  // 10: baremetal.v1.Agent.last_heartbeat_at:type_name -> google.protobuf.Timestamp
-	9,   // 11: baremetal.v1.Agent.certs:type_name -> baremetal.v1.AgentCert
-	88,  // 12: baremetal.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
-	88,  // 13: baremetal.v1.Agent.session_started_at:type_name -> google.protobuf.Timestamp
-	88,  // 14: baremetal.v1.AgentCert.not_before:type_name -> google.protobuf.Timestamp
-	88,  // 15: baremetal.v1.AgentCert.not_after:type_name -> google.protobuf.Timestamp
-	88,  // 16: baremetal.v1.AgentCert.revoked_at:type_name -> google.protobuf.Timestamp
-	88,  // 17: baremetal.v1.AgentCert.first_used_at:type_name -> google.protobuf.Timestamp
-	8,   // 18: baremetal.v1.ListAgentsResponse.agents:type_name -> baremetal.v1.Agent
-	88,  // 19: baremetal.v1.Command.created_at:type_name -> google.protobuf.Timestamp
-	88,  // 20: baremetal.v1.Command.sent_at:type_name -> google.protobuf.Timestamp
-	88,  // 21: baremetal.v1.Command.acked_at:type_name -> google.protobuf.Timestamp
-	88,  // 22: baremetal.v1.Command.granted_at:type_name -> google.protobuf.Timestamp
-	88,  // 23: baremetal.v1.Command.finished_at:type_name -> google.protobuf.Timestamp
-	88,  // 24: baremetal.v1.Command.deadline:type_name -> google.protobuf.Timestamp
-	86,  // 25: baremetal.v1.Command.evidence:type_name -> baremetal.v1.Command.EvidenceEntry
-	20,  // 26: baremetal.v1.ListCommandsResponse.commands:type_name -> baremetal.v1.Command
-	88,  // 27: baremetal.v1.AuditEntry.ts:type_name -> google.protobuf.Timestamp
-	88,  // 28: baremetal.v1.ListAuditLogRequest.since:type_name -> google.protobuf.Timestamp
-	88,  // 29: baremetal.v1.ListAuditLogRequest.until:type_name -> google.protobuf.Timestamp
-	23,  // 30: baremetal.v1.ListAuditLogResponse.entries:type_name -> baremetal.v1.AuditEntry
-	31,  // 31: baremetal.v1.ListControllersResponse.controllers:type_name -> baremetal.v1.Controller
-	1,   // 32: baremetal.v1.Controller.state:type_name -> baremetal.v1.Controller.State
-	88,  // 33: baremetal.v1.Controller.started_at:type_name -> google.protobuf.Timestamp
-	88,  // 34: baremetal.v1.Controller.lease_until:type_name -> google.protobuf.Timestamp
-	88,  // 35: baremetal.v1.Controller.draining_since:type_name -> google.protobuf.Timestamp
-	88,  // 36: baremetal.v1.ServerInfo.server_time:type_name -> google.protobuf.Timestamp
-	88,  // 37: baremetal.v1.ServerInfo.frozen_since:type_name -> google.protobuf.Timestamp
-	88,  // 38: baremetal.v1.ServerInfo.not_listening_since:type_name -> google.protobuf.Timestamp
-	88,  // 39: baremetal.v1.Image.created_at:type_name -> google.protobuf.Timestamp
-	34,  // 40: baremetal.v1.UploadImageRequest.image:type_name -> baremetal.v1.Image
-	34,  // 41: baremetal.v1.AddImageRequest.image:type_name -> baremetal.v1.Image
-	34,  // 42: baremetal.v1.ListImagesResponse.images:type_name -> baremetal.v1.Image
-	88,  // 43: baremetal.v1.Webhook.state_changed_at:type_name -> google.protobuf.Timestamp
-	88,  // 44: baremetal.v1.Webhook.created_at:type_name -> google.protobuf.Timestamp
-	88,  // 45: baremetal.v1.Webhook.updated_at:type_name -> google.protobuf.Timestamp
-	42,  // 46: baremetal.v1.Webhook.secrets:type_name -> baremetal.v1.WebhookSecret
-	88,  // 47: baremetal.v1.Webhook.failing_since:type_name -> google.protobuf.Timestamp
-	88,  // 48: baremetal.v1.Webhook.hold_until:type_name -> google.protobuf.Timestamp
-	88,  // 49: baremetal.v1.WebhookSecret.created_at:type_name -> google.protobuf.Timestamp
-	88,  // 50: baremetal.v1.WebhookSecret.expires_at:type_name -> google.protobuf.Timestamp
-	41,  // 51: baremetal.v1.CreateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
-	41,  // 52: baremetal.v1.ListWebhooksResponse.webhooks:type_name -> baremetal.v1.Webhook
-	41,  // 53: baremetal.v1.UpdateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
-	89,  // 54: baremetal.v1.UpdateWebhookRequest.update_mask:type_name -> google.protobuf.FieldMask
-	87,  // 55: baremetal.v1.UpdateWebhookRequest.secret_overlap:type_name -> google.protobuf.Duration
-	53,  // 56: baremetal.v1.ListWebhookDeliveriesResponse.deliveries:type_name -> baremetal.v1.WebhookDelivery
-	88,  // 57: baremetal.v1.WebhookDelivery.created_at:type_name -> google.protobuf.Timestamp
-	88,  // 58: baremetal.v1.WebhookDelivery.last_attempt_at:type_name -> google.protobuf.Timestamp
-	88,  // 59: baremetal.v1.WebhookDelivery.next_at:type_name -> google.protobuf.Timestamp
-	88,  // 60: baremetal.v1.WebhookDelivery.finished_at:type_name -> google.protobuf.Timestamp
-	88,  // 61: baremetal.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
-	56,  // 62: baremetal.v1.Site.segments:type_name -> baremetal.v1.Segment
-	88,  // 63: baremetal.v1.Site.applied_at:type_name -> google.protobuf.Timestamp
-	88,  // 64: baremetal.v1.Site.silent_since:type_name -> google.protobuf.Timestamp
-	56,  // 65: baremetal.v1.SetSiteRequest.segments:type_name -> baremetal.v1.Segment
-	55,  // 66: baremetal.v1.ListSitesResponse.sites:type_name -> baremetal.v1.Site
-	88,  // 67: baremetal.v1.DiscoveredMachine.first_seen_at:type_name -> google.protobuf.Timestamp
-	88,  // 68: baremetal.v1.DiscoveredMachine.last_seen_at:type_name -> google.protobuf.Timestamp
-	61,  // 69: baremetal.v1.ListDiscoveredResponse.machines:type_name -> baremetal.v1.DiscoveredMachine
-	88,  // 70: baremetal.v1.BMCCredentials.updated_at:type_name -> google.protobuf.Timestamp
-	68,  // 71: baremetal.v1.DiscoverBMCsResponse.bmcs:type_name -> baremetal.v1.DiscoveredBMC
-	88,  // 72: baremetal.v1.BMCCertificate.offered_at:type_name -> google.protobuf.Timestamp
-	88,  // 73: baremetal.v1.BMCCertificate.pinned_at:type_name -> google.protobuf.Timestamp
-	69,  // 74: baremetal.v1.ListBMCCertificatesResponse.certificates:type_name -> baremetal.v1.BMCCertificate
-	88,  // 75: baremetal.v1.UnparkBMCResponse.unparked_at:type_name -> google.protobuf.Timestamp
-	88,  // 76: baremetal.v1.APIToken.created_at:type_name -> google.protobuf.Timestamp
-	88,  // 77: baremetal.v1.APIToken.expires_at:type_name -> google.protobuf.Timestamp
-	88,  // 78: baremetal.v1.APIToken.last_used_at:type_name -> google.protobuf.Timestamp
-	88,  // 79: baremetal.v1.APIToken.revoked_at:type_name -> google.protobuf.Timestamp
-	87,  // 80: baremetal.v1.CreateAPITokenRequest.lifetime:type_name -> google.protobuf.Duration
-	75,  // 81: baremetal.v1.CreateAPITokenResponse.token:type_name -> baremetal.v1.APIToken
-	75,  // 82: baremetal.v1.ListAPITokensResponse.tokens:type_name -> baremetal.v1.APIToken
-	64,  // 83: baremetal.v1.ListBMCCredentialsResponse.credentials:type_name -> baremetal.v1.BMCCredentials
-	54,  // 84: baremetal.v1.ListSiteLeasesResponse.leases:type_name -> baremetal.v1.SiteLease
-	2,   // 85: baremetal.v1.AdminService.IssueBootstrapToken:input_type -> baremetal.v1.IssueBootstrapTokenRequest
-	5,   // 86: baremetal.v1.AdminService.ListBootstrapTokens:input_type -> baremetal.v1.ListBootstrapTokensRequest
-	7,   // 87: baremetal.v1.AdminService.RevokeBootstrapToken:input_type -> baremetal.v1.RevokeBootstrapTokenRequest
-	10,  // 88: baremetal.v1.AdminService.ListAgents:input_type -> baremetal.v1.ListAgentsRequest
-	12,  // 89: baremetal.v1.AdminService.GetAgent:input_type -> baremetal.v1.GetAgentRequest
-	13,  // 90: baremetal.v1.AdminService.RevokeAgent:input_type -> baremetal.v1.RevokeAgentRequest
-	14,  // 91: baremetal.v1.AdminService.SettleCommand:input_type -> baremetal.v1.SettleCommandRequest
-	15,  // 92: baremetal.v1.AdminService.ClearIntervention:input_type -> baremetal.v1.ClearInterventionRequest
-	16,  // 93: baremetal.v1.AdminService.SetMachineFlag:input_type -> baremetal.v1.SetMachineFlagRequest
-	17,  // 94: baremetal.v1.AdminService.RequireIdentity:input_type -> baremetal.v1.RequireIdentityRequest
-	19,  // 95: baremetal.v1.AdminService.ForgetTPM:input_type -> baremetal.v1.ForgetTPMRequest
-	21,  // 96: baremetal.v1.AdminService.ListCommands:input_type -> baremetal.v1.ListCommandsRequest
-	24,  // 97: baremetal.v1.AdminService.ListAuditLog:input_type -> baremetal.v1.ListAuditLogRequest
-	26,  // 98: baremetal.v1.AdminService.ScrubAuditEventData:input_type -> baremetal.v1.ScrubAuditEventDataRequest
-	28,  // 99: baremetal.v1.AdminService.GetServerInfo:input_type -> baremetal.v1.GetServerInfoRequest
-	29,  // 100: baremetal.v1.AdminService.ListControllers:input_type -> baremetal.v1.ListControllersRequest
-	32,  // 101: baremetal.v1.AdminService.ThawFleet:input_type -> baremetal.v1.ThawFleetRequest
-	37,  // 102: baremetal.v1.AdminService.AddImage:input_type -> baremetal.v1.AddImageRequest
-	35,  // 103: baremetal.v1.AdminService.UploadImage:input_type -> baremetal.v1.UploadImageRequest
-	36,  // 104: baremetal.v1.AdminService.GetImage:input_type -> baremetal.v1.GetImageRequest
-	38,  // 105: baremetal.v1.AdminService.ListImages:input_type -> baremetal.v1.ListImagesRequest
-	40,  // 106: baremetal.v1.AdminService.RemoveImage:input_type -> baremetal.v1.RemoveImageRequest
-	43,  // 107: baremetal.v1.AdminService.CreateWebhook:input_type -> baremetal.v1.CreateWebhookRequest
-	44,  // 108: baremetal.v1.AdminService.GetWebhook:input_type -> baremetal.v1.GetWebhookRequest
-	45,  // 109: baremetal.v1.AdminService.ListWebhooks:input_type -> baremetal.v1.ListWebhooksRequest
-	47,  // 110: baremetal.v1.AdminService.UpdateWebhook:input_type -> baremetal.v1.UpdateWebhookRequest
-	48,  // 111: baremetal.v1.AdminService.DeleteWebhook:input_type -> baremetal.v1.DeleteWebhookRequest
-	49,  // 112: baremetal.v1.AdminService.TestWebhook:input_type -> baremetal.v1.TestWebhookRequest
-	51,  // 113: baremetal.v1.AdminService.ListWebhookDeliveries:input_type -> baremetal.v1.ListWebhookDeliveriesRequest
-	50,  // 114: baremetal.v1.AdminService.RedeliverWebhook:input_type -> baremetal.v1.RedeliverWebhookRequest
-	84,  // 115: baremetal.v1.AdminService.ListSiteLeases:input_type -> baremetal.v1.ListSiteLeasesRequest
-	57,  // 116: baremetal.v1.AdminService.SetSite:input_type -> baremetal.v1.SetSiteRequest
-	58,  // 117: baremetal.v1.AdminService.GetSite:input_type -> baremetal.v1.GetSiteRequest
-	59,  // 118: baremetal.v1.AdminService.ListSites:input_type -> baremetal.v1.ListSitesRequest
-	62,  // 119: baremetal.v1.AdminService.ListDiscovered:input_type -> baremetal.v1.ListDiscoveredRequest
-	65,  // 120: baremetal.v1.AdminService.SetBMCCredentials:input_type -> baremetal.v1.SetBMCCredentialsRequest
-	81,  // 121: baremetal.v1.AdminService.ListBMCCredentials:input_type -> baremetal.v1.ListBMCCredentialsRequest
-	83,  // 122: baremetal.v1.AdminService.DeleteBMCCredentials:input_type -> baremetal.v1.DeleteBMCCredentialsRequest
-	70,  // 123: baremetal.v1.AdminService.ListBMCCertificates:input_type -> baremetal.v1.ListBMCCertificatesRequest
-	74,  // 124: baremetal.v1.AdminService.TrustBMCCertificate:input_type -> baremetal.v1.TrustBMCCertificateRequest
-	72,  // 125: baremetal.v1.AdminService.UnparkBMC:input_type -> baremetal.v1.UnparkBMCRequest
-	66,  // 126: baremetal.v1.AdminService.DiscoverBMCs:input_type -> baremetal.v1.DiscoverBMCsRequest
-	76,  // 127: baremetal.v1.AdminService.CreateAPIToken:input_type -> baremetal.v1.CreateAPITokenRequest
-	78,  // 128: baremetal.v1.AdminService.ListAPITokens:input_type -> baremetal.v1.ListAPITokensRequest
-	80,  // 129: baremetal.v1.AdminService.RevokeAPIToken:input_type -> baremetal.v1.RevokeAPITokenRequest
-	3,   // 130: baremetal.v1.AdminService.IssueBootstrapToken:output_type -> baremetal.v1.IssueBootstrapTokenResponse
-	6,   // 131: baremetal.v1.AdminService.ListBootstrapTokens:output_type -> baremetal.v1.ListBootstrapTokensResponse
-	4,   // 132: baremetal.v1.AdminService.RevokeBootstrapToken:output_type -> baremetal.v1.BootstrapToken
-	11,  // 133: baremetal.v1.AdminService.ListAgents:output_type -> baremetal.v1.ListAgentsResponse
-	8,   // 134: baremetal.v1.AdminService.GetAgent:output_type -> baremetal.v1.Agent
-	8,   // 135: baremetal.v1.AdminService.RevokeAgent:output_type -> baremetal.v1.Agent
-	90,  // 136: baremetal.v1.AdminService.SettleCommand:output_type -> baremetal.v1.Machine
-	90,  // 137: baremetal.v1.AdminService.ClearIntervention:output_type -> baremetal.v1.Machine
-	90,  // 138: baremetal.v1.AdminService.SetMachineFlag:output_type -> baremetal.v1.Machine
-	18,  // 139: baremetal.v1.AdminService.RequireIdentity:output_type -> baremetal.v1.RequireIdentityResponse
-	90,  // 140: baremetal.v1.AdminService.ForgetTPM:output_type -> baremetal.v1.Machine
-	22,  // 141: baremetal.v1.AdminService.ListCommands:output_type -> baremetal.v1.ListCommandsResponse
-	25,  // 142: baremetal.v1.AdminService.ListAuditLog:output_type -> baremetal.v1.ListAuditLogResponse
-	27,  // 143: baremetal.v1.AdminService.ScrubAuditEventData:output_type -> baremetal.v1.ScrubAuditEventDataResponse
-	33,  // 144: baremetal.v1.AdminService.GetServerInfo:output_type -> baremetal.v1.ServerInfo
-	30,  // 145: baremetal.v1.AdminService.ListControllers:output_type -> baremetal.v1.ListControllersResponse
-	33,  // 146: baremetal.v1.AdminService.ThawFleet:output_type -> baremetal.v1.ServerInfo
-	34,  // 147: baremetal.v1.AdminService.AddImage:output_type -> baremetal.v1.Image
-	34,  // 148: baremetal.v1.AdminService.UploadImage:output_type -> baremetal.v1.Image
-	34,  // 149: baremetal.v1.AdminService.GetImage:output_type -> baremetal.v1.Image
-	39,  // 150: baremetal.v1.AdminService.ListImages:output_type -> baremetal.v1.ListImagesResponse
-	34,  // 151: baremetal.v1.AdminService.RemoveImage:output_type -> baremetal.v1.Image
-	41,  // 152: baremetal.v1.AdminService.CreateWebhook:output_type -> baremetal.v1.Webhook
-	41,  // 153: baremetal.v1.AdminService.GetWebhook:output_type -> baremetal.v1.Webhook
-	46,  // 154: baremetal.v1.AdminService.ListWebhooks:output_type -> baremetal.v1.ListWebhooksResponse
-	41,  // 155: baremetal.v1.AdminService.UpdateWebhook:output_type -> baremetal.v1.Webhook
-	41,  // 156: baremetal.v1.AdminService.DeleteWebhook:output_type -> baremetal.v1.Webhook
-	53,  // 157: baremetal.v1.AdminService.TestWebhook:output_type -> baremetal.v1.WebhookDelivery
-	52,  // 158: baremetal.v1.AdminService.ListWebhookDeliveries:output_type -> baremetal.v1.ListWebhookDeliveriesResponse
-	53,  // 159: baremetal.v1.AdminService.RedeliverWebhook:output_type -> baremetal.v1.WebhookDelivery
-	85,  // 160: baremetal.v1.AdminService.ListSiteLeases:output_type -> baremetal.v1.ListSiteLeasesResponse
-	55,  // 161: baremetal.v1.AdminService.SetSite:output_type -> baremetal.v1.Site
-	55,  // 162: baremetal.v1.AdminService.GetSite:output_type -> baremetal.v1.Site
-	60,  // 163: baremetal.v1.AdminService.ListSites:output_type -> baremetal.v1.ListSitesResponse
-	63,  // 164: baremetal.v1.AdminService.ListDiscovered:output_type -> baremetal.v1.ListDiscoveredResponse
-	64,  // 165: baremetal.v1.AdminService.SetBMCCredentials:output_type -> baremetal.v1.BMCCredentials
-	82,  // 166: baremetal.v1.AdminService.ListBMCCredentials:output_type -> baremetal.v1.ListBMCCredentialsResponse
-	64,  // 167: baremetal.v1.AdminService.DeleteBMCCredentials:output_type -> baremetal.v1.BMCCredentials
-	71,  // 168: baremetal.v1.AdminService.ListBMCCertificates:output_type -> baremetal.v1.ListBMCCertificatesResponse
-	69,  // 169: baremetal.v1.AdminService.TrustBMCCertificate:output_type -> baremetal.v1.BMCCertificate
-	73,  // 170: baremetal.v1.AdminService.UnparkBMC:output_type -> baremetal.v1.UnparkBMCResponse
-	67,  // 171: baremetal.v1.AdminService.DiscoverBMCs:output_type -> baremetal.v1.DiscoverBMCsResponse
-	77,  // 172: baremetal.v1.AdminService.CreateAPIToken:output_type -> baremetal.v1.CreateAPITokenResponse
-	79,  // 173: baremetal.v1.AdminService.ListAPITokens:output_type -> baremetal.v1.ListAPITokensResponse
-	75,  // 174: baremetal.v1.AdminService.RevokeAPIToken:output_type -> baremetal.v1.APIToken
-	130, // [130:175] is the sub-list for method output_type
-	85,  // [85:130] is the sub-list for method input_type
-	85,  // [85:85] is the sub-list for extension type_name
-	85,  // [85:85] is the sub-list for extension extendee
-	0,   // [0:85] is the sub-list for field type_name
+	93,  // 10: baremetal.v1.Agent.last_heartbeat_at:type_name -> google.protobuf.Timestamp
+	10,  // 11: baremetal.v1.Agent.certs:type_name -> baremetal.v1.AgentCert
+	93,  // 12: baremetal.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
+	93,  // 13: baremetal.v1.Agent.session_started_at:type_name -> google.protobuf.Timestamp
+	93,  // 14: baremetal.v1.AgentCert.not_before:type_name -> google.protobuf.Timestamp
+	93,  // 15: baremetal.v1.AgentCert.not_after:type_name -> google.protobuf.Timestamp
+	93,  // 16: baremetal.v1.AgentCert.revoked_at:type_name -> google.protobuf.Timestamp
+	93,  // 17: baremetal.v1.AgentCert.first_used_at:type_name -> google.protobuf.Timestamp
+	9,   // 18: baremetal.v1.ListAgentsResponse.agents:type_name -> baremetal.v1.Agent
+	93,  // 19: baremetal.v1.Command.created_at:type_name -> google.protobuf.Timestamp
+	93,  // 20: baremetal.v1.Command.sent_at:type_name -> google.protobuf.Timestamp
+	93,  // 21: baremetal.v1.Command.acked_at:type_name -> google.protobuf.Timestamp
+	93,  // 22: baremetal.v1.Command.granted_at:type_name -> google.protobuf.Timestamp
+	93,  // 23: baremetal.v1.Command.finished_at:type_name -> google.protobuf.Timestamp
+	93,  // 24: baremetal.v1.Command.deadline:type_name -> google.protobuf.Timestamp
+	91,  // 25: baremetal.v1.Command.evidence:type_name -> baremetal.v1.Command.EvidenceEntry
+	21,  // 26: baremetal.v1.ListCommandsResponse.commands:type_name -> baremetal.v1.Command
+	93,  // 27: baremetal.v1.AuditEntry.ts:type_name -> google.protobuf.Timestamp
+	93,  // 28: baremetal.v1.ListAuditLogRequest.since:type_name -> google.protobuf.Timestamp
+	93,  // 29: baremetal.v1.ListAuditLogRequest.until:type_name -> google.protobuf.Timestamp
+	24,  // 30: baremetal.v1.ListAuditLogResponse.entries:type_name -> baremetal.v1.AuditEntry
+	93,  // 31: baremetal.v1.HistoryHead.head_at:type_name -> google.protobuf.Timestamp
+	27,  // 32: baremetal.v1.GetHeadVerdictsRequest.heads:type_name -> baremetal.v1.HistoryHead
+	30,  // 33: baremetal.v1.GetHeadVerdictsResponse.verdicts:type_name -> baremetal.v1.HeadVerdict
+	1,   // 34: baremetal.v1.HeadVerdict.finding:type_name -> baremetal.v1.HeadFinding
+	36,  // 35: baremetal.v1.ListControllersResponse.controllers:type_name -> baremetal.v1.Controller
+	2,   // 36: baremetal.v1.Controller.state:type_name -> baremetal.v1.Controller.State
+	93,  // 37: baremetal.v1.Controller.started_at:type_name -> google.protobuf.Timestamp
+	93,  // 38: baremetal.v1.Controller.lease_until:type_name -> google.protobuf.Timestamp
+	93,  // 39: baremetal.v1.Controller.draining_since:type_name -> google.protobuf.Timestamp
+	93,  // 40: baremetal.v1.ServerInfo.server_time:type_name -> google.protobuf.Timestamp
+	93,  // 41: baremetal.v1.ServerInfo.frozen_since:type_name -> google.protobuf.Timestamp
+	93,  // 42: baremetal.v1.Image.created_at:type_name -> google.protobuf.Timestamp
+	39,  // 43: baremetal.v1.UploadImageRequest.image:type_name -> baremetal.v1.Image
+	39,  // 44: baremetal.v1.AddImageRequest.image:type_name -> baremetal.v1.Image
+	39,  // 45: baremetal.v1.ListImagesResponse.images:type_name -> baremetal.v1.Image
+	93,  // 46: baremetal.v1.Webhook.state_changed_at:type_name -> google.protobuf.Timestamp
+	93,  // 47: baremetal.v1.Webhook.created_at:type_name -> google.protobuf.Timestamp
+	93,  // 48: baremetal.v1.Webhook.updated_at:type_name -> google.protobuf.Timestamp
+	47,  // 49: baremetal.v1.Webhook.secrets:type_name -> baremetal.v1.WebhookSecret
+	93,  // 50: baremetal.v1.Webhook.failing_since:type_name -> google.protobuf.Timestamp
+	93,  // 51: baremetal.v1.Webhook.hold_until:type_name -> google.protobuf.Timestamp
+	93,  // 52: baremetal.v1.WebhookSecret.created_at:type_name -> google.protobuf.Timestamp
+	93,  // 53: baremetal.v1.WebhookSecret.expires_at:type_name -> google.protobuf.Timestamp
+	46,  // 54: baremetal.v1.CreateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
+	46,  // 55: baremetal.v1.ListWebhooksResponse.webhooks:type_name -> baremetal.v1.Webhook
+	46,  // 56: baremetal.v1.UpdateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
+	94,  // 57: baremetal.v1.UpdateWebhookRequest.update_mask:type_name -> google.protobuf.FieldMask
+	92,  // 58: baremetal.v1.UpdateWebhookRequest.secret_overlap:type_name -> google.protobuf.Duration
+	58,  // 59: baremetal.v1.ListWebhookDeliveriesResponse.deliveries:type_name -> baremetal.v1.WebhookDelivery
+	93,  // 60: baremetal.v1.WebhookDelivery.created_at:type_name -> google.protobuf.Timestamp
+	93,  // 61: baremetal.v1.WebhookDelivery.last_attempt_at:type_name -> google.protobuf.Timestamp
+	93,  // 62: baremetal.v1.WebhookDelivery.next_at:type_name -> google.protobuf.Timestamp
+	93,  // 63: baremetal.v1.WebhookDelivery.finished_at:type_name -> google.protobuf.Timestamp
+	93,  // 64: baremetal.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	61,  // 65: baremetal.v1.Site.segments:type_name -> baremetal.v1.Segment
+	93,  // 66: baremetal.v1.Site.applied_at:type_name -> google.protobuf.Timestamp
+	61,  // 67: baremetal.v1.SetSiteRequest.segments:type_name -> baremetal.v1.Segment
+	60,  // 68: baremetal.v1.ListSitesResponse.sites:type_name -> baremetal.v1.Site
+	93,  // 69: baremetal.v1.DiscoveredMachine.first_seen_at:type_name -> google.protobuf.Timestamp
+	93,  // 70: baremetal.v1.DiscoveredMachine.last_seen_at:type_name -> google.protobuf.Timestamp
+	66,  // 71: baremetal.v1.ListDiscoveredResponse.machines:type_name -> baremetal.v1.DiscoveredMachine
+	93,  // 72: baremetal.v1.BMCCredentials.updated_at:type_name -> google.protobuf.Timestamp
+	73,  // 73: baremetal.v1.DiscoverBMCsResponse.bmcs:type_name -> baremetal.v1.DiscoveredBMC
+	93,  // 74: baremetal.v1.BMCCertificate.offered_at:type_name -> google.protobuf.Timestamp
+	93,  // 75: baremetal.v1.BMCCertificate.pinned_at:type_name -> google.protobuf.Timestamp
+	74,  // 76: baremetal.v1.ListBMCCertificatesResponse.certificates:type_name -> baremetal.v1.BMCCertificate
+	93,  // 77: baremetal.v1.UnparkBMCResponse.unparked_at:type_name -> google.protobuf.Timestamp
+	93,  // 78: baremetal.v1.APIToken.created_at:type_name -> google.protobuf.Timestamp
+	93,  // 79: baremetal.v1.APIToken.expires_at:type_name -> google.protobuf.Timestamp
+	93,  // 80: baremetal.v1.APIToken.last_used_at:type_name -> google.protobuf.Timestamp
+	93,  // 81: baremetal.v1.APIToken.revoked_at:type_name -> google.protobuf.Timestamp
+	92,  // 82: baremetal.v1.CreateAPITokenRequest.lifetime:type_name -> google.protobuf.Duration
+	80,  // 83: baremetal.v1.CreateAPITokenResponse.token:type_name -> baremetal.v1.APIToken
+	80,  // 84: baremetal.v1.ListAPITokensResponse.tokens:type_name -> baremetal.v1.APIToken
+	69,  // 85: baremetal.v1.ListBMCCredentialsResponse.credentials:type_name -> baremetal.v1.BMCCredentials
+	59,  // 86: baremetal.v1.ListSiteLeasesResponse.leases:type_name -> baremetal.v1.SiteLease
+	3,   // 87: baremetal.v1.AdminService.IssueBootstrapToken:input_type -> baremetal.v1.IssueBootstrapTokenRequest
+	6,   // 88: baremetal.v1.AdminService.ListBootstrapTokens:input_type -> baremetal.v1.ListBootstrapTokensRequest
+	8,   // 89: baremetal.v1.AdminService.RevokeBootstrapToken:input_type -> baremetal.v1.RevokeBootstrapTokenRequest
+	11,  // 90: baremetal.v1.AdminService.ListAgents:input_type -> baremetal.v1.ListAgentsRequest
+	13,  // 91: baremetal.v1.AdminService.GetAgent:input_type -> baremetal.v1.GetAgentRequest
+	14,  // 92: baremetal.v1.AdminService.RevokeAgent:input_type -> baremetal.v1.RevokeAgentRequest
+	15,  // 93: baremetal.v1.AdminService.SettleCommand:input_type -> baremetal.v1.SettleCommandRequest
+	16,  // 94: baremetal.v1.AdminService.ClearIntervention:input_type -> baremetal.v1.ClearInterventionRequest
+	17,  // 95: baremetal.v1.AdminService.SetMachineFlag:input_type -> baremetal.v1.SetMachineFlagRequest
+	18,  // 96: baremetal.v1.AdminService.RequireIdentity:input_type -> baremetal.v1.RequireIdentityRequest
+	20,  // 97: baremetal.v1.AdminService.ForgetTPM:input_type -> baremetal.v1.ForgetTPMRequest
+	22,  // 98: baremetal.v1.AdminService.ListCommands:input_type -> baremetal.v1.ListCommandsRequest
+	25,  // 99: baremetal.v1.AdminService.ListAuditLog:input_type -> baremetal.v1.ListAuditLogRequest
+	28,  // 100: baremetal.v1.AdminService.GetHeadVerdicts:input_type -> baremetal.v1.GetHeadVerdictsRequest
+	31,  // 101: baremetal.v1.AdminService.ScrubAuditEventData:input_type -> baremetal.v1.ScrubAuditEventDataRequest
+	33,  // 102: baremetal.v1.AdminService.GetServerInfo:input_type -> baremetal.v1.GetServerInfoRequest
+	34,  // 103: baremetal.v1.AdminService.ListControllers:input_type -> baremetal.v1.ListControllersRequest
+	37,  // 104: baremetal.v1.AdminService.ThawFleet:input_type -> baremetal.v1.ThawFleetRequest
+	42,  // 105: baremetal.v1.AdminService.AddImage:input_type -> baremetal.v1.AddImageRequest
+	40,  // 106: baremetal.v1.AdminService.UploadImage:input_type -> baremetal.v1.UploadImageRequest
+	41,  // 107: baremetal.v1.AdminService.GetImage:input_type -> baremetal.v1.GetImageRequest
+	43,  // 108: baremetal.v1.AdminService.ListImages:input_type -> baremetal.v1.ListImagesRequest
+	45,  // 109: baremetal.v1.AdminService.RemoveImage:input_type -> baremetal.v1.RemoveImageRequest
+	48,  // 110: baremetal.v1.AdminService.CreateWebhook:input_type -> baremetal.v1.CreateWebhookRequest
+	49,  // 111: baremetal.v1.AdminService.GetWebhook:input_type -> baremetal.v1.GetWebhookRequest
+	50,  // 112: baremetal.v1.AdminService.ListWebhooks:input_type -> baremetal.v1.ListWebhooksRequest
+	52,  // 113: baremetal.v1.AdminService.UpdateWebhook:input_type -> baremetal.v1.UpdateWebhookRequest
+	53,  // 114: baremetal.v1.AdminService.DeleteWebhook:input_type -> baremetal.v1.DeleteWebhookRequest
+	54,  // 115: baremetal.v1.AdminService.TestWebhook:input_type -> baremetal.v1.TestWebhookRequest
+	56,  // 116: baremetal.v1.AdminService.ListWebhookDeliveries:input_type -> baremetal.v1.ListWebhookDeliveriesRequest
+	55,  // 117: baremetal.v1.AdminService.RedeliverWebhook:input_type -> baremetal.v1.RedeliverWebhookRequest
+	89,  // 118: baremetal.v1.AdminService.ListSiteLeases:input_type -> baremetal.v1.ListSiteLeasesRequest
+	62,  // 119: baremetal.v1.AdminService.SetSite:input_type -> baremetal.v1.SetSiteRequest
+	63,  // 120: baremetal.v1.AdminService.GetSite:input_type -> baremetal.v1.GetSiteRequest
+	64,  // 121: baremetal.v1.AdminService.ListSites:input_type -> baremetal.v1.ListSitesRequest
+	67,  // 122: baremetal.v1.AdminService.ListDiscovered:input_type -> baremetal.v1.ListDiscoveredRequest
+	70,  // 123: baremetal.v1.AdminService.SetBMCCredentials:input_type -> baremetal.v1.SetBMCCredentialsRequest
+	86,  // 124: baremetal.v1.AdminService.ListBMCCredentials:input_type -> baremetal.v1.ListBMCCredentialsRequest
+	88,  // 125: baremetal.v1.AdminService.DeleteBMCCredentials:input_type -> baremetal.v1.DeleteBMCCredentialsRequest
+	75,  // 126: baremetal.v1.AdminService.ListBMCCertificates:input_type -> baremetal.v1.ListBMCCertificatesRequest
+	79,  // 127: baremetal.v1.AdminService.TrustBMCCertificate:input_type -> baremetal.v1.TrustBMCCertificateRequest
+	77,  // 128: baremetal.v1.AdminService.UnparkBMC:input_type -> baremetal.v1.UnparkBMCRequest
+	71,  // 129: baremetal.v1.AdminService.DiscoverBMCs:input_type -> baremetal.v1.DiscoverBMCsRequest
+	81,  // 130: baremetal.v1.AdminService.CreateAPIToken:input_type -> baremetal.v1.CreateAPITokenRequest
+	83,  // 131: baremetal.v1.AdminService.ListAPITokens:input_type -> baremetal.v1.ListAPITokensRequest
+	85,  // 132: baremetal.v1.AdminService.RevokeAPIToken:input_type -> baremetal.v1.RevokeAPITokenRequest
+	4,   // 133: baremetal.v1.AdminService.IssueBootstrapToken:output_type -> baremetal.v1.IssueBootstrapTokenResponse
+	7,   // 134: baremetal.v1.AdminService.ListBootstrapTokens:output_type -> baremetal.v1.ListBootstrapTokensResponse
+	5,   // 135: baremetal.v1.AdminService.RevokeBootstrapToken:output_type -> baremetal.v1.BootstrapToken
+	12,  // 136: baremetal.v1.AdminService.ListAgents:output_type -> baremetal.v1.ListAgentsResponse
+	9,   // 137: baremetal.v1.AdminService.GetAgent:output_type -> baremetal.v1.Agent
+	9,   // 138: baremetal.v1.AdminService.RevokeAgent:output_type -> baremetal.v1.Agent
+	95,  // 139: baremetal.v1.AdminService.SettleCommand:output_type -> baremetal.v1.Machine
+	95,  // 140: baremetal.v1.AdminService.ClearIntervention:output_type -> baremetal.v1.Machine
+	95,  // 141: baremetal.v1.AdminService.SetMachineFlag:output_type -> baremetal.v1.Machine
+	19,  // 142: baremetal.v1.AdminService.RequireIdentity:output_type -> baremetal.v1.RequireIdentityResponse
+	95,  // 143: baremetal.v1.AdminService.ForgetTPM:output_type -> baremetal.v1.Machine
+	23,  // 144: baremetal.v1.AdminService.ListCommands:output_type -> baremetal.v1.ListCommandsResponse
+	26,  // 145: baremetal.v1.AdminService.ListAuditLog:output_type -> baremetal.v1.ListAuditLogResponse
+	29,  // 146: baremetal.v1.AdminService.GetHeadVerdicts:output_type -> baremetal.v1.GetHeadVerdictsResponse
+	32,  // 147: baremetal.v1.AdminService.ScrubAuditEventData:output_type -> baremetal.v1.ScrubAuditEventDataResponse
+	38,  // 148: baremetal.v1.AdminService.GetServerInfo:output_type -> baremetal.v1.ServerInfo
+	35,  // 149: baremetal.v1.AdminService.ListControllers:output_type -> baremetal.v1.ListControllersResponse
+	38,  // 150: baremetal.v1.AdminService.ThawFleet:output_type -> baremetal.v1.ServerInfo
+	39,  // 151: baremetal.v1.AdminService.AddImage:output_type -> baremetal.v1.Image
+	39,  // 152: baremetal.v1.AdminService.UploadImage:output_type -> baremetal.v1.Image
+	39,  // 153: baremetal.v1.AdminService.GetImage:output_type -> baremetal.v1.Image
+	44,  // 154: baremetal.v1.AdminService.ListImages:output_type -> baremetal.v1.ListImagesResponse
+	39,  // 155: baremetal.v1.AdminService.RemoveImage:output_type -> baremetal.v1.Image
+	46,  // 156: baremetal.v1.AdminService.CreateWebhook:output_type -> baremetal.v1.Webhook
+	46,  // 157: baremetal.v1.AdminService.GetWebhook:output_type -> baremetal.v1.Webhook
+	51,  // 158: baremetal.v1.AdminService.ListWebhooks:output_type -> baremetal.v1.ListWebhooksResponse
+	46,  // 159: baremetal.v1.AdminService.UpdateWebhook:output_type -> baremetal.v1.Webhook
+	46,  // 160: baremetal.v1.AdminService.DeleteWebhook:output_type -> baremetal.v1.Webhook
+	58,  // 161: baremetal.v1.AdminService.TestWebhook:output_type -> baremetal.v1.WebhookDelivery
+	57,  // 162: baremetal.v1.AdminService.ListWebhookDeliveries:output_type -> baremetal.v1.ListWebhookDeliveriesResponse
+	58,  // 163: baremetal.v1.AdminService.RedeliverWebhook:output_type -> baremetal.v1.WebhookDelivery
+	90,  // 164: baremetal.v1.AdminService.ListSiteLeases:output_type -> baremetal.v1.ListSiteLeasesResponse
+	60,  // 165: baremetal.v1.AdminService.SetSite:output_type -> baremetal.v1.Site
+	60,  // 166: baremetal.v1.AdminService.GetSite:output_type -> baremetal.v1.Site
+	65,  // 167: baremetal.v1.AdminService.ListSites:output_type -> baremetal.v1.ListSitesResponse
+	68,  // 168: baremetal.v1.AdminService.ListDiscovered:output_type -> baremetal.v1.ListDiscoveredResponse
+	69,  // 169: baremetal.v1.AdminService.SetBMCCredentials:output_type -> baremetal.v1.BMCCredentials
+	87,  // 170: baremetal.v1.AdminService.ListBMCCredentials:output_type -> baremetal.v1.ListBMCCredentialsResponse
+	69,  // 171: baremetal.v1.AdminService.DeleteBMCCredentials:output_type -> baremetal.v1.BMCCredentials
+	76,  // 172: baremetal.v1.AdminService.ListBMCCertificates:output_type -> baremetal.v1.ListBMCCertificatesResponse
+	74,  // 173: baremetal.v1.AdminService.TrustBMCCertificate:output_type -> baremetal.v1.BMCCertificate
+	78,  // 174: baremetal.v1.AdminService.UnparkBMC:output_type -> baremetal.v1.UnparkBMCResponse
+	72,  // 175: baremetal.v1.AdminService.DiscoverBMCs:output_type -> baremetal.v1.DiscoverBMCsResponse
+	82,  // 176: baremetal.v1.AdminService.CreateAPIToken:output_type -> baremetal.v1.CreateAPITokenResponse
+	84,  // 177: baremetal.v1.AdminService.ListAPITokens:output_type -> baremetal.v1.ListAPITokensResponse
+	80,  // 178: baremetal.v1.AdminService.RevokeAPIToken:output_type -> baremetal.v1.APIToken
+	133, // [133:179] is the sub-list for method output_type
+	87,  // [87:133] is the sub-list for method input_type
+	87,  // [87:87] is the sub-list for extension type_name
+	87,  // [87:87] is the sub-list for extension extendee
+	0,   // [0:87] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_admin_proto_init() }
@@ -7869,18 +8153,18 @@ func file_baremetal_v1_admin_proto_init() {
 		return
 	}
 	file_baremetal_v1_machine_proto_init()
-	file_baremetal_v1_admin_proto_msgTypes[33].OneofWrappers = []any{
+	file_baremetal_v1_admin_proto_msgTypes[37].OneofWrappers = []any{
 		(*UploadImageRequest_Image)(nil),
 		(*UploadImageRequest_Data)(nil),
 	}
-	file_baremetal_v1_admin_proto_msgTypes[63].OneofWrappers = []any{}
+	file_baremetal_v1_admin_proto_msgTypes[67].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_admin_proto_rawDesc), len(file_baremetal_v1_admin_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   85,
+			NumEnums:      3,
+			NumMessages:   89,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -32,6 +32,7 @@ const (
 	AdminService_ForgetTPM_FullMethodName             = "/baremetal.v1.AdminService/ForgetTPM"
 	AdminService_ListCommands_FullMethodName          = "/baremetal.v1.AdminService/ListCommands"
 	AdminService_ListAuditLog_FullMethodName          = "/baremetal.v1.AdminService/ListAuditLog"
+	AdminService_GetHeadVerdicts_FullMethodName       = "/baremetal.v1.AdminService/GetHeadVerdicts"
 	AdminService_ScrubAuditEventData_FullMethodName   = "/baremetal.v1.AdminService/ScrubAuditEventData"
 	AdminService_GetServerInfo_FullMethodName         = "/baremetal.v1.AdminService/GetServerInfo"
 	AdminService_ListControllers_FullMethodName       = "/baremetal.v1.AdminService/ListControllers"
@@ -100,6 +101,9 @@ type AdminServiceClient interface {
 	ListCommands(ctx context.Context, in *ListCommandsRequest, opts ...grpc.CallOption) (*ListCommandsResponse, error)
 	// ListAuditLog shows who did what, newest first.
 	ListAuditLog(ctx context.Context, in *ListAuditLogRequest, opts ...grpc.CallOption) (*ListAuditLogResponse, error)
+	// GetHeadVerdicts compares heads of histories that were kept elsewhere with the histories of today: whether one was cut
+	// off, written anew, or is gone. VerifyTimeline finds every other change. Scope: admin.
+	GetHeadVerdicts(ctx context.Context, in *GetHeadVerdictsRequest, opts ...grpc.CallOption) (*GetHeadVerdictsResponse, error)
 	// ScrubAuditEventData empties the personal data of a target's audit rows and keeps the rest.
 	ScrubAuditEventData(ctx context.Context, in *ScrubAuditEventDataRequest, opts ...grpc.CallOption) (*ScrubAuditEventDataResponse, error)
 	// GetServerInfo says which controller answers and what it supports.
@@ -306,6 +310,16 @@ func (c *adminServiceClient) ListAuditLog(ctx context.Context, in *ListAuditLogR
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListAuditLogResponse)
 	err := c.cc.Invoke(ctx, AdminService_ListAuditLog_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) GetHeadVerdicts(ctx context.Context, in *GetHeadVerdictsRequest, opts ...grpc.CallOption) (*GetHeadVerdictsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetHeadVerdictsResponse)
+	err := c.cc.Invoke(ctx, AdminService_GetHeadVerdicts_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -669,6 +683,9 @@ type AdminServiceServer interface {
 	ListCommands(context.Context, *ListCommandsRequest) (*ListCommandsResponse, error)
 	// ListAuditLog shows who did what, newest first.
 	ListAuditLog(context.Context, *ListAuditLogRequest) (*ListAuditLogResponse, error)
+	// GetHeadVerdicts compares heads of histories that were kept elsewhere with the histories of today: whether one was cut
+	// off, written anew, or is gone. VerifyTimeline finds every other change. Scope: admin.
+	GetHeadVerdicts(context.Context, *GetHeadVerdictsRequest) (*GetHeadVerdictsResponse, error)
 	// ScrubAuditEventData empties the personal data of a target's audit rows and keeps the rest.
 	ScrubAuditEventData(context.Context, *ScrubAuditEventDataRequest) (*ScrubAuditEventDataResponse, error)
 	// GetServerInfo says which controller answers and what it supports.
@@ -789,6 +806,9 @@ func (UnimplementedAdminServiceServer) ListCommands(context.Context, *ListComman
 }
 func (UnimplementedAdminServiceServer) ListAuditLog(context.Context, *ListAuditLogRequest) (*ListAuditLogResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAuditLog not implemented")
+}
+func (UnimplementedAdminServiceServer) GetHeadVerdicts(context.Context, *GetHeadVerdictsRequest) (*GetHeadVerdictsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetHeadVerdicts not implemented")
 }
 func (UnimplementedAdminServiceServer) ScrubAuditEventData(context.Context, *ScrubAuditEventDataRequest) (*ScrubAuditEventDataResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ScrubAuditEventData not implemented")
@@ -1137,6 +1157,24 @@ func _AdminService_ListAuditLog_Handler(srv interface{}, ctx context.Context, de
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AdminServiceServer).ListAuditLog(ctx, req.(*ListAuditLogRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_GetHeadVerdicts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetHeadVerdictsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).GetHeadVerdicts(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_GetHeadVerdicts_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).GetHeadVerdicts(ctx, req.(*GetHeadVerdictsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1764,6 +1802,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListAuditLog",
 			Handler:    _AdminService_ListAuditLog_Handler,
+		},
+		{
+			MethodName: "GetHeadVerdicts",
+			Handler:    _AdminService_GetHeadVerdicts_Handler,
 		},
 		{
 			MethodName: "ScrubAuditEventData",

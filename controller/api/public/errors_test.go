@@ -441,6 +441,12 @@ var badOthers = []badCall{
 	{"commands of unknown", notFound, "OPERATION_NOT_FOUND", "", func(ctx context.Context, r *rig) error {
 		return only(r.Admin.ListCommands(ctx, &pb.ListCommandsRequest{OperationId: "op-no"}))
 	}},
+	{"too many heads", invalid, "INVALID_FIELD", "heads", func(ctx context.Context, r *rig) error {
+		return only(r.Admin.GetHeadVerdicts(ctx, &pb.GetHeadVerdictsRequest{Heads: make([]*pb.HistoryHead, 201)}))
+	}},
+	{"a head without its hash", invalid, "INVALID_FIELD", "heads[0].head_hash", func(ctx context.Context, r *rig) error {
+		return only(r.Admin.GetHeadVerdicts(ctx, &pb.GetHeadVerdictsRequest{Heads: []*pb.HistoryHead{{Entries: 1}}}))
+	}},
 	{"scrub nothing", invalid, "INVALID_FIELD", "target_id", func(ctx context.Context, r *rig) error {
 		return only(r.Admin.ScrubAuditEventData(ctx, &pb.ScrubAuditEventDataRequest{}))
 	}},

@@ -1,6 +1,9 @@
 package timeline
 
-import "maps"
+import (
+	"maps"
+	"time"
+)
 
 // Apply moves the state on by one entry. Kinds that are not known change nothing: a newer version wrote them.
 func (s *State) Apply(e Entry) error {
@@ -11,6 +14,11 @@ func (s *State) Apply(e Entry) error {
 	s.Last = e
 	s.Last.Fields = nil
 	for _, c := range changes {
+		if c.Kind == Restored {
+			s.Restores = append(s.Restores, Restore{Seq: e.Seq, Time: e.Time,
+				Through: time.UnixMicro(number(c.Fields["through"])).UTC()})
+			continue
+		}
 		s.apply(c)
 	}
 	return nil
@@ -34,10 +42,25 @@ func (s *State) apply(c Change) {
 	case NodeState:
 		s.Moves[v["log_id"]] = MoveState{From: v["from"], To: v["to"], By: v["by"], User: c.Own}
 	case Audit:
-		s.Audits[v["audit_id"]] = AuditRow{
-			Actor: c.Actor, OperationID: c.OperationID, Verb: v["verb"], Target: v["target"], RequestID: v["request_id"],
-			At: v["at"], Digest: v["data_digest"],
+		s.applyAudit(c)
+	case Recount:
+		if row, ok := s.Audits[v["audit_id"]]; ok && row.Verb == refused {
+			row.Digest = v["data_digest"]
+			s.Audits[v["audit_id"]] = row
 		}
+	}
+}
+
+func (s *State) applyAudit(c Change) {
+	v := c.Fields
+	id := v["audit_id"]
+	if _, known := s.Audits[id]; known {
+		s.Repeated = append(s.Repeated, id)
+		return
+	}
+	s.Audits[id] = AuditRow{
+		Actor: c.Actor, OperationID: c.OperationID, Verb: v["verb"], Target: v["target"], RequestID: v["request_id"],
+		At: v["at"], Digest: v["data_digest"], ScrubThrough: v["scrub_through"], ScrubVerb: v["scrub_verb"],
 	}
 }
 

@@ -25,6 +25,10 @@ type Tables struct {
 	Workflows  map[string]WorkflowState
 	Audits     map[string]AuditData
 	Moves      map[string]MoveState
+	// Elsewhere are the numbers of audit rows that another history has: those of a target that was no machine yet.
+	Elsewhere map[string]bool
+	// Scrubs are announcements in other histories, by target.
+	Scrubs map[string][]Scrub
 }
 
 // Diff says where tables and history differ, one line each, in a stable order; nothing when they agree.

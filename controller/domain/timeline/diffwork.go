@@ -1,15 +1,9 @@
 package timeline
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"slices"
 	"strconv"
 )
-
-// scrub is the verb of the audit row that says that data was emptied.
-const scrub = "SCRUB_AUDIT"
 
 func (s *State) diffOperations(t Tables) []string {
 	var out []string
@@ -89,46 +83,6 @@ func (s *State) diffCommands(t Tables) []string {
 	return diffMaps("command", s.Commands, table)
 }
 
-func (s *State) diffAudits(t Tables) []string {
-	var out []string
-	first, scrubbed := s.auditBounds()
-	for _, id := range keys(s.Audits, t.Audits) {
-		h, inHistory := s.Audits[id]
-		row, inTable := t.Audits[id]
-		why := ""
-		switch {
-		case !inHistory && (row.Salt != nil || first > 0 && number(id) > first):
-			why = "is not in the history"
-		case !inHistory:
-			// Older than the history: rows have had a salt since it began.
-		case !inTable:
-			why = "is gone"
-		default:
-			why = row.differs(h, number(id) < scrubbed[h.Target])
-		}
-		if why != "" {
-			out = append(out, fmt.Sprintf("audit row %s %s", id, why))
-		}
-	}
-	return out
-}
-
-// auditBounds is the number of the first row in the history and, by target, of the last row that says that data was
-// emptied.
-func (s *State) auditBounds() (first int64, scrubbed map[string]int64) {
-	scrubbed = map[string]int64{}
-	for id, a := range s.Audits {
-		n := number(id)
-		if first == 0 || n < first {
-			first = n
-		}
-		if a.Verb == scrub {
-			scrubbed[a.Target] = max(scrubbed[a.Target], n)
-		}
-	}
-	return first, scrubbed
-}
-
 // number is 0 for what is none; the database numbers from 1.
 func number(id string) int64 {
 	n, err := strconv.ParseInt(id, 10, 64)
@@ -136,26 +90,4 @@ func number(id string) int64 {
 		return 0
 	}
 	return n
-}
-
-// differs says in which way a row is not the one that was written.
-func (a AuditData) differs(h AuditRow, mayBeEmpty bool) string {
-	a.Digest = h.Digest
-	if a.AuditRow != h {
-		return fmt.Sprintf("is %+v in the table and %+v in the history", a.AuditRow, h)
-	}
-	if a.Salt == nil {
-		if a.Data != "{}" {
-			return "has data without salt"
-		}
-		if !mayBeEmpty {
-			return "has been emptied, and no audit row says so"
-		}
-		return ""
-	}
-	sum := sha256.Sum256(slices.Concat(a.Salt, []byte(a.Data)))
-	if hex.EncodeToString(sum[:]) != h.Digest {
-		return "has other data than were written"
-	}
-	return ""
 }

@@ -27,6 +27,10 @@ const (
 	// Audit is a row of the audit log, its data as a salted digest.
 	Audit    = "audit"
 	Workflow = "workflow"
+	// Recount states the digest of a row of refusals anew. An upgrade wrote it once: such rows used to be counted up.
+	Recount = "recount"
+	// Restored is written where the database went back to an older copy, which ends with the entry before.
+	Restored = "restored"
 	// Changes is an entry that holds all changes that its transaction made. Entries of the other kinds are each one
 	// change, and older than those.
 	Changes = "changes"

@@ -21,6 +21,10 @@ type State struct {
 	// MovesBefore is how many moves were in the node's log when it began to be held against the history, LastMove their
 	// last number.
 	MovesBefore, LastMove string
+	// Repeated are the numbers of audit rows that were chained more than once.
+	Repeated []string
+	// Restores are the points at which the database went back, in order.
+	Restores []Restore
 	// Last is the last entry that was applied, without its fields.
 	Last Entry
 }
@@ -78,6 +82,17 @@ type AuditRow struct {
 	At string
 	// Digest is lower hex of the SHA-256 of salt and data.
 	Digest string
+	// ScrubThrough is set where the row announces that data is emptied: of older rows of its target up to this number,
+	// and of the verb ScrubVerb, or of every verb where that is empty.
+	ScrubThrough, ScrubVerb string
+}
+
+// Restore is the point in a history at which the database went back to an older copy.
+type Restore struct {
+	// Seq is the entry that was written then. The copy had the entries before it.
+	Seq int64
+	// Time is that of the entry, Through that of the newest entry in the copy, of all histories.
+	Time, Through time.Time
 }
 
 // NewState is the state before the first entry.

@@ -28,6 +28,10 @@ func Summary(kind string, v map[string]string) string {
 		return fmt.Sprintf("node state %s → %s by %s", v["from"], v["to"], v["by"])
 	case Audit:
 		return v["verb"]
+	case Restored:
+		return "the database went back to an older copy, which ended with the entry before"
+	case Recount:
+		return "the digest of audit row " + v["audit_id"] + " is stated anew"
 	default:
 		return values(v)
 	}

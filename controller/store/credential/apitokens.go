@@ -182,29 +182,3 @@ func (s *Store) RecordTokenFile(ctx context.Context, c auth.FileChange) error {
 	}
 	return history.Audit(ctx, s.db.Q, e, c.At)
 }
-
-// RecordRefusals implements auth.Source.
-func (s *Store) RecordRefusals(ctx context.Context, all []*auth.Refusal) error {
-	return s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
-		for _, r := range all {
-			count := fmt.Sprint(r.Count)
-			if r.AuditID != 0 {
-				if err := q.CountRefusals(ctx, dbsqlc.CountRefusalsParams{AuditID: r.AuditID, Count: count}); err != nil {
-					return fmt.Errorf("count refusals: %w", err)
-				}
-				continue
-			}
-			data := map[string]string{"method": r.Method, "count": count, history.SourceAddress: r.Address}
-			if r.Machine != "" {
-				data["machine_id"] = r.Machine
-			}
-			id, err := history.AuditID(ctx, q, history.AuditEntry{Actor: r.Actor, Verb: "REFUSED", Target: "refusals",
-				Data: data}, r.Minute)
-			if err != nil {
-				return err
-			}
-			r.AuditID = id
-		}
-		return nil
-	})
-}

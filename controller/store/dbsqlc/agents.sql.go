@@ -79,6 +79,35 @@ func (q *Queries) AgentState(ctx context.Context, arg AgentStateParams) (AgentSt
 	return i, err
 }
 
+const announceScrub = `-- name: AnnounceScrub :exec
+INSERT INTO audit_log (ts, actor, verb, target_id, event_data, scrub_verb, scrub_through)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+`
+
+type AnnounceScrubParams struct {
+	Ts           time.Time
+	Actor        string
+	Verb         string
+	TargetID     string
+	EventData    []byte
+	ScrubVerb    *string
+	ScrubThrough *int64
+}
+
+// The row that announces what ScrubAudit empties. The database refuses to empty any other.
+func (q *Queries) AnnounceScrub(ctx context.Context, arg AnnounceScrubParams) error {
+	_, err := q.db.Exec(ctx, announceScrub,
+		arg.Ts,
+		arg.Actor,
+		arg.Verb,
+		arg.TargetID,
+		arg.EventData,
+		arg.ScrubVerb,
+		arg.ScrubThrough,
+	)
+	return err
+}
+
 const bootIsOld = `-- name: BootIsOld :one
 SELECT EXISTS (SELECT 1 FROM agent_boots b WHERE b.agent_id = $1 AND b.boot_id = $2
     AND b.boot_number < (SELECT max(c.boot_number) FROM agent_boots c WHERE c.agent_id = $1)) AS old
@@ -834,7 +863,7 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]ListA
 }
 
 const listAudit = `-- name: ListAudit :many
-SELECT audit_id, ts, actor, verb, target_id, request_id, operation_id, event_data, salt FROM audit_log
+SELECT audit_id, ts, actor, verb, target_id, request_id, operation_id, event_data, salt, scrub_through, scrub_verb FROM audit_log
 WHERE ($1::text = '' OR target_id = $1) AND ($2::bigint = 0 OR audit_id < $2)
   AND ($3::text = '' OR actor = $3)
   AND ($4::timestamptz IS NULL OR ts >= $4) AND ($5::timestamptz IS NULL OR ts < $5)
@@ -876,6 +905,8 @@ func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]AuditLo
 			&i.OperationID,
 			&i.EventData,
 			&i.Salt,
+			&i.ScrubThrough,
+			&i.ScrubVerb,
 		); err != nil {
 			return nil, err
 		}
@@ -1076,6 +1107,17 @@ type MarkCertUsedParams struct {
 func (q *Queries) MarkCertUsed(ctx context.Context, arg MarkCertUsedParams) error {
 	_, err := q.db.Exec(ctx, markCertUsed, arg.Now, arg.Fingerprint)
 	return err
+}
+
+const newestAudit = `-- name: NewestAudit :one
+SELECT coalesce(max(audit_id), 0)::bigint FROM audit_log WHERE target_id = $1
+`
+
+func (q *Queries) NewestAudit(ctx context.Context, targetID string) (int64, error) {
+	row := q.db.QueryRow(ctx, newestAudit, targetID)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const openCalmSessions = `-- name: OpenCalmSessions :many
@@ -1304,11 +1346,19 @@ func (q *Queries) RevokedSince(ctx context.Context, fingerprints []string) ([]st
 }
 
 const scrubAudit = `-- name: ScrubAudit :execrows
-UPDATE audit_log SET event_data = '{}', salt = NULL WHERE target_id = $1 AND event_data <> '{}'
+UPDATE audit_log SET event_data = '{}', salt = NULL
+WHERE target_id = $1 AND audit_id <= $2 AND ($3::text = '' OR verb = $3)
+  AND event_data <> '{}'
 `
 
-func (q *Queries) ScrubAudit(ctx context.Context, targetID string) (int64, error) {
-	result, err := q.db.Exec(ctx, scrubAudit, targetID)
+type ScrubAuditParams struct {
+	TargetID     string
+	ScrubThrough int64
+	ScrubVerb    string
+}
+
+func (q *Queries) ScrubAudit(ctx context.Context, arg ScrubAuditParams) (int64, error) {
+	result, err := q.db.Exec(ctx, scrubAudit, arg.TargetID, arg.ScrubThrough, arg.ScrubVerb)
 	if err != nil {
 		return 0, err
 	}

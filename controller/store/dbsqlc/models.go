@@ -67,15 +67,17 @@ type ApiToken struct {
 }
 
 type AuditLog struct {
-	AuditID     int64
-	Ts          time.Time
-	Actor       string
-	Verb        string
-	TargetID    string
-	RequestID   string
-	OperationID string
-	EventData   []byte
-	Salt        []byte
+	AuditID      int64
+	Ts           time.Time
+	Actor        string
+	Verb         string
+	TargetID     string
+	RequestID    string
+	OperationID  string
+	EventData    []byte
+	Salt         []byte
+	ScrubThrough *int64
+	ScrubVerb    *string
 }
 
 type BmcCertificate struct {
@@ -405,6 +407,15 @@ type ProviderObservation struct {
 	KnownSystemID string
 	HeldBy        string
 	SetAsideAt    *time.Time
+}
+
+type RefusalCount struct {
+	Minute    time.Time
+	Actor     string
+	Address   string
+	Method    string
+	MachineID string
+	Count     int64
 }
 
 type RoleBinding struct {

@@ -11,7 +11,8 @@ import (
 )
 
 const auditFacts = `-- name: AuditFacts :many
-SELECT a.audit_id, a.ts, a.actor, a.verb, a.target_id, a.request_id, a.operation_id, a.salt, a.event_data::text AS data
+SELECT a.audit_id, a.ts, a.actor, a.verb, a.target_id, a.request_id, a.operation_id, a.salt, a.event_data::text AS data,
+       coalesce(a.scrub_through::text, '')::text AS scrub_through, coalesce(a.scrub_verb, '')::text AS scrub_verb
 FROM audit_log a
 WHERE a.audit_id = ANY($1::bigint[])
    OR ($2::text <> '' AND a.target_id = $2)
@@ -24,15 +25,17 @@ type AuditFactsParams struct {
 }
 
 type AuditFactsRow struct {
-	AuditID     int64
-	Ts          time.Time
-	Actor       string
-	Verb        string
-	TargetID    string
-	RequestID   string
-	OperationID string
-	Salt        []byte
-	Data        string
+	AuditID      int64
+	Ts           time.Time
+	Actor        string
+	Verb         string
+	TargetID     string
+	RequestID    string
+	OperationID  string
+	Salt         []byte
+	Data         string
+	ScrubThrough string
+	ScrubVerb    string
 }
 
 func (q *Queries) AuditFacts(ctx context.Context, arg AuditFactsParams) ([]AuditFactsRow, error) {
@@ -54,6 +57,8 @@ func (q *Queries) AuditFacts(ctx context.Context, arg AuditFactsParams) ([]Audit
 			&i.OperationID,
 			&i.Salt,
 			&i.Data,
+			&i.ScrubThrough,
+			&i.ScrubVerb,
 		); err != nil {
 			return nil, err
 		}
@@ -128,6 +133,49 @@ func (q *Queries) CountMachines(ctx context.Context) (int64, error) {
 	var count int64
 	err := row.Scan(&count)
 	return count, err
+}
+
+const entryAt = `-- name: EntryAt :one
+SELECT machine_id, seq, ts, tx, kind, actor, operation_id, command_id, fields::text AS fields, prev_hash, hash
+FROM machine_timeline WHERE machine_id = $1 AND seq = $2
+`
+
+type EntryAtParams struct {
+	MachineID string
+	Seq       int64
+}
+
+type EntryAtRow struct {
+	MachineID   string
+	Seq         int64
+	Ts          time.Time
+	Tx          int64
+	Kind        string
+	Actor       string
+	OperationID string
+	CommandID   string
+	Fields      string
+	PrevHash    []byte
+	Hash        []byte
+}
+
+func (q *Queries) EntryAt(ctx context.Context, arg EntryAtParams) (EntryAtRow, error) {
+	row := q.db.QueryRow(ctx, entryAt, arg.MachineID, arg.Seq)
+	var i EntryAtRow
+	err := row.Scan(
+		&i.MachineID,
+		&i.Seq,
+		&i.Ts,
+		&i.Tx,
+		&i.Kind,
+		&i.Actor,
+		&i.OperationID,
+		&i.CommandID,
+		&i.Fields,
+		&i.PrevHash,
+		&i.Hash,
+	)
+	return i, err
 }
 
 const forgetStates = `-- name: ForgetStates :exec
@@ -559,6 +607,15 @@ func (q *Queries) MoveFacts(ctx context.Context, machineID string) ([]MoveFactsR
 	return items, nil
 }
 
+const noteRestore = `-- name: NoteRestore :exec
+SELECT timeline_restored()
+`
+
+func (q *Queries) NoteRestore(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, noteRestore)
+	return err
+}
+
 const operationFacts = `-- name: OperationFacts :many
 SELECT operation_id, type, phase, current_stage, wait_reason, coalesce(error::text, '')::text AS error, evidence::text AS evidence,
        (cancel_requested_at IS NOT NULL)::boolean AS cancel_requested
@@ -594,6 +651,58 @@ func (q *Queries) OperationFacts(ctx context.Context, machineID string) ([]Opera
 			&i.Error,
 			&i.Evidence,
 			&i.CancelRequested,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const restoresOf = `-- name: RestoresOf :many
+SELECT machine_id, seq, ts, tx, kind, actor, operation_id, command_id, fields::text AS fields, prev_hash, hash
+FROM machine_timeline WHERE machine_id = $1 AND strpos(fields::text, '["restored"') > 0 ORDER BY seq
+`
+
+type RestoresOfRow struct {
+	MachineID   string
+	Seq         int64
+	Ts          time.Time
+	Tx          int64
+	Kind        string
+	Actor       string
+	OperationID string
+	CommandID   string
+	Fields      string
+	PrevHash    []byte
+	Hash        []byte
+}
+
+// The entries of a history that were written where the database went back.
+func (q *Queries) RestoresOf(ctx context.Context, machineID string) ([]RestoresOfRow, error) {
+	rows, err := q.db.Query(ctx, restoresOf, machineID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RestoresOfRow
+	for rows.Next() {
+		var i RestoresOfRow
+		if err := rows.Scan(
+			&i.MachineID,
+			&i.Seq,
+			&i.Ts,
+			&i.Tx,
+			&i.Kind,
+			&i.Actor,
+			&i.OperationID,
+			&i.CommandID,
+			&i.Fields,
+			&i.PrevHash,
+			&i.Hash,
 		); err != nil {
 			return nil, err
 		}
@@ -725,20 +834,31 @@ func (q *Queries) TimelineEntries(ctx context.Context, arg TimelineEntriesParams
 }
 
 const timelineMachines = `-- name: TimelineMachines :many
-SELECT ''::text AS machine_id WHERE $1::boolean
+WITH RECURSIVE owners AS (
+    (SELECT t.machine_id FROM machine_timeline t WHERE t.machine_id > $1 ORDER BY t.machine_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT t.machine_id FROM machine_timeline t WHERE t.machine_id > o.machine_id ORDER BY t.machine_id LIMIT 1)
+    FROM owners o WHERE o.machine_id IS NOT NULL
+)
+SELECT ''::text AS machine_id WHERE $2::boolean
 UNION ALL
-(SELECT m.machine_id FROM machines m WHERE m.machine_id > $2 ORDER BY m.machine_id LIMIT $3)
+(SELECT u.machine_id FROM (
+    (SELECT m.machine_id FROM machines m WHERE m.machine_id > $1 ORDER BY m.machine_id LIMIT $3)
+    UNION
+    SELECT w.machine_id FROM (SELECT o.machine_id FROM owners o WHERE o.machine_id <> '' LIMIT $3) w
+ ) u ORDER BY u.machine_id LIMIT $3)
 `
 
 type TimelineMachinesParams struct {
-	FromStart bool
 	AfterID   string
+	FromStart bool
 	PageSize  int32
 }
 
-// Every machine that has a history or should have one; the fleet's own comes first, with an empty name.
+// Every machine that has a history or should have one, a machine that is gone though its history is there among them. The
+// fleet's own comes first, with an empty name.
 func (q *Queries) TimelineMachines(ctx context.Context, arg TimelineMachinesParams) ([]string, error) {
-	rows, err := q.db.Query(ctx, timelineMachines, arg.FromStart, arg.AfterID, arg.PageSize)
+	rows, err := q.db.Query(ctx, timelineMachines, arg.AfterID, arg.FromStart, arg.PageSize)
 	if err != nil {
 		return nil, err
 	}

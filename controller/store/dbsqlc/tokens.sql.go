@@ -66,28 +66,6 @@ func (q *Queries) APITokensVersion(ctx context.Context) (int64, error) {
 	return version, err
 }
 
-const boundDrift = `-- name: BoundDrift :one
-WITH scrubbed AS (
-    UPDATE audit_log SET event_data = '{}', salt = NULL WHERE event_data <> '{}' AND audit_id IN (
-        SELECT a.audit_id FROM audit_log a WHERE a.target_id = $1 AND a.verb = 'CONFIG_DRIFT'
-        ORDER BY a.audit_id DESC LIMIT 10 OFFSET $3::int))
-SELECT count(*) FROM (SELECT 1 FROM audit_log a WHERE a.target_id = $1 AND a.verb = 'CONFIG_DRIFT' AND a.ts > $2 LIMIT 1) newer
-`
-
-type BoundDriftParams struct {
-	MachineID string
-	Since     time.Time
-	Keep      int32
-}
-
-// Scrubs the differences of a machine's older drift rows, and counts the rows since a time.
-func (q *Queries) BoundDrift(ctx context.Context, arg BoundDriftParams) (int64, error) {
-	row := q.db.QueryRow(ctx, boundDrift, arg.MachineID, arg.Since, arg.Keep)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
 const countAPITokensInForce = `-- name: CountAPITokensInForce :one
 SELECT count(*) FROM api_tokens WHERE revoked_at IS NULL AND expires_at > $1
 `
@@ -100,18 +78,30 @@ func (q *Queries) CountAPITokensInForce(ctx context.Context, now time.Time) (int
 }
 
 const countRefusals = `-- name: CountRefusals :exec
-UPDATE audit_log SET event_data = jsonb_set(event_data, '{count}', to_jsonb($1::text))
-WHERE audit_id = $2 AND event_data ? 'count'
+SELECT count_refusals($1::text, $2::bigint, $3::text[], $4::text[], $5::text[],
+                      $6::text[], $7::bigint[])
 `
 
 type CountRefusalsParams struct {
-	Count   string
-	AuditID int64
+	WriterID   string
+	Batch      int64
+	Actors     []string
+	Addresses  []string
+	Methods    []string
+	MachineIds []string
+	Counts     []int64
 }
 
-// A row that was scrubbed stays empty.
 func (q *Queries) CountRefusals(ctx context.Context, arg CountRefusalsParams) error {
-	_, err := q.db.Exec(ctx, countRefusals, arg.Count, arg.AuditID)
+	_, err := q.db.Exec(ctx, countRefusals,
+		arg.WriterID,
+		arg.Batch,
+		arg.Actors,
+		arg.Addresses,
+		arg.Methods,
+		arg.MachineIds,
+		arg.Counts,
+	)
 	return err
 }
 
@@ -143,6 +133,34 @@ func (q *Queries) DeleteRoleBinding(ctx context.Context, bindingID string) (Role
 		&i.CreatedBy,
 		&i.ExpiresAt,
 	)
+	return i, err
+}
+
+const driftOf = `-- name: DriftOf :one
+SELECT (SELECT count(*) FROM audit_log a WHERE a.target_id = $1 AND a.verb = 'CONFIG_DRIFT' AND a.event_data <> '{}') AS kept,
+       (SELECT count(*) FROM audit_log a WHERE a.target_id = $1 AND a.verb = 'CONFIG_DRIFT' AND a.ts > $2) AS newer,
+       coalesce((SELECT a.audit_id FROM audit_log a WHERE a.target_id = $1 AND a.verb = 'CONFIG_DRIFT'
+                 ORDER BY a.audit_id DESC LIMIT 1 OFFSET $3::int), 0)::bigint AS through
+`
+
+type DriftOfParams struct {
+	MachineID string
+	Since     time.Time
+	Keep      int32
+}
+
+type DriftOfRow struct {
+	Kept    int64
+	Newer   int64
+	Through int64
+}
+
+// How many differences of a machine's drifts have their data, how many of them were written since a time, and the number
+// of the newest one that is not among the @keep newest.
+func (q *Queries) DriftOf(ctx context.Context, arg DriftOfParams) (DriftOfRow, error) {
+	row := q.db.QueryRow(ctx, driftOf, arg.MachineID, arg.Since, arg.Keep)
+	var i DriftOfRow
+	err := row.Scan(&i.Kept, &i.Newer, &i.Through)
 	return i, err
 }
 
@@ -200,6 +218,18 @@ func (q *Queries) EndExpiredAPIToken(ctx context.Context, arg EndExpiredAPIToken
 	return err
 }
 
+const endRefusalMinutes = `-- name: EndRefusalMinutes :one
+UPDATE refusal_chain SET chained_before = greatest(chained_before, date_trunc('minute', clock_timestamp()))
+RETURNING chained_before
+`
+
+func (q *Queries) EndRefusalMinutes(ctx context.Context) (time.Time, error) {
+	row := q.db.QueryRow(ctx, endRefusalMinutes)
+	var chained_before time.Time
+	err := row.Scan(&chained_before)
+	return chained_before, err
+}
+
 const forgetDiscovered = `-- name: ForgetDiscovered :exec
 DELETE FROM discovered_machines WHERE (site, mac) IN (
     SELECT d.site, d.mac FROM discovered_machines d WHERE d.site = $1 ORDER BY d.last_seen_at DESC OFFSET $2::int)
@@ -213,6 +243,15 @@ type ForgetDiscoveredParams struct {
 // The machines that were not seen for the longest time go first.
 func (q *Queries) ForgetDiscovered(ctx context.Context, arg ForgetDiscoveredParams) error {
 	_, err := q.db.Exec(ctx, forgetDiscovered, arg.Site, arg.Keep)
+	return err
+}
+
+const forgetRefusalWriters = `-- name: ForgetRefusalWriters :exec
+DELETE FROM refusal_writers WHERE stored_at < clock_timestamp() - interval '1 day'
+`
+
+func (q *Queries) ForgetRefusalWriters(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, forgetRefusalWriters)
 	return err
 }
 
@@ -405,6 +444,16 @@ func (q *Queries) LockAPIToken(ctx context.Context, tokenID string) (ApiToken, e
 	return i, err
 }
 
+const lockRefusals = `-- name: LockRefusals :exec
+SELECT pg_advisory_xact_lock(716422831)
+`
+
+// The lock that count_refusals shares.
+func (q *Queries) LockRefusals(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, lockRefusals)
+	return err
+}
+
 const pruneInventories = `-- name: PruneInventories :exec
 DELETE FROM inventories i WHERE i.machine_id = $1 AND i.reported_at < (
     SELECT n.reported_at FROM inventories n WHERE n.machine_id = $1 ORDER BY n.reported_at DESC LIMIT 1 OFFSET $2::int)
@@ -517,6 +566,17 @@ func (q *Queries) PutSignOnSession(ctx context.Context, arg PutSignOnSessionPara
 	var made bool
 	err := row.Scan(&made)
 	return made, err
+}
+
+const refusalsAreDue = `-- name: RefusalsAreDue :one
+SELECT EXISTS (SELECT 1 FROM refusal_counts WHERE minute < date_trunc('minute', clock_timestamp()))
+`
+
+func (q *Queries) RefusalsAreDue(ctx context.Context) (bool, error) {
+	row := q.db.QueryRow(ctx, refusalsAreDue)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
 }
 
 const revokeAPIToken = `-- name: RevokeAPIToken :exec
@@ -633,6 +693,37 @@ func (q *Queries) SignOnProvider(ctx context.Context, issuer string) (SignOnProv
 		&i.FetchedAt,
 	)
 	return i, err
+}
+
+const takeRefusals = `-- name: TakeRefusals :many
+DELETE FROM refusal_counts WHERE minute < $1 RETURNING minute, actor, address, method, machine_id, count
+`
+
+func (q *Queries) TakeRefusals(ctx context.Context, chainedBefore time.Time) ([]RefusalCount, error) {
+	rows, err := q.db.Query(ctx, takeRefusals, chainedBefore)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RefusalCount
+	for rows.Next() {
+		var i RefusalCount
+		if err := rows.Scan(
+			&i.Minute,
+			&i.Actor,
+			&i.Address,
+			&i.Method,
+			&i.MachineID,
+			&i.Count,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const touchAPITokens = `-- name: TouchAPITokens :exec

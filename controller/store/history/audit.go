@@ -9,6 +9,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/timeline"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
@@ -44,17 +45,36 @@ func (s *Store) ListAudit(ctx context.Context, f AuditFilter) ([]*baremetalv1.Au
 	return out, nil
 }
 
-// ScrubAudit empties the personal data of a target's audit rows and says how many there were.
+// ScrubAudit empties the personal data of a target's audit rows and returns their number.
 func (s *Store) ScrubAudit(ctx context.Context, targetID, actor string, now time.Time) (int64, error) {
 	var n int64
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
-		var err error
-		if n, err = q.ScrubAudit(ctx, targetID); err != nil {
-			return fmt.Errorf("scrub audit log: %w", err)
+		through, err := q.NewestAudit(ctx, targetID)
+		if err != nil {
+			return fmt.Errorf("read audit log: %w", err)
 		}
-		return Audit(ctx, q, AuditEntry{Actor: actor, Verb: "SCRUB_AUDIT", Target: targetID}, now)
+		n, err = Scrub(ctx, q, AuditEntry{Actor: actor, Verb: timeline.ScrubAudit, Target: targetID}, "", through, now)
+		return err
 	})
 	return n, err
+}
+
+// Scrub writes the audit row e, which announces that data is emptied, and then empties it: that of the rows with e's target
+// up to the number through, of one verb, or of all where verb is empty. Nothing else empties data. It returns the
+// number of rows.
+func Scrub(
+	ctx context.Context, q *dbsqlc.Queries, e AuditEntry, verb string, through int64, now time.Time,
+) (int64, error) {
+	p, err := e.Params(ctx, now)
+	if err != nil {
+		return 0, err
+	}
+	if err := q.AnnounceScrub(ctx, dbsqlc.AnnounceScrubParams{Ts: now, Actor: e.Actor, Verb: e.Verb, TargetID: e.Target,
+		EventData: p.EventData, ScrubVerb: &verb, ScrubThrough: &through}); err != nil {
+		return 0, fmt.Errorf("announce scrub: %w", err)
+	}
+	n, err := q.ScrubAudit(ctx, dbsqlc.ScrubAuditParams{TargetID: e.Target, ScrubThrough: through, ScrubVerb: verb})
+	return n, pgtx.Wrap(err, "scrub audit log")
 }
 
 // AuditEntry says who did what.

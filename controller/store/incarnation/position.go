@@ -326,6 +326,9 @@ func newIncarnation(
 	if err := history.Audit(ctx, q, why, now); err != nil {
 		return err
 	}
+	if err := q.NoteRestore(ctx); err != nil {
+		return fmt.Errorf("note in histories where the copy ends: %w", err)
+	}
 	return q.NewIncarnation(ctx, dbsqlc.NewIncarnationParams{Now: &now, WalHistory: id.WalHistory})
 }
 

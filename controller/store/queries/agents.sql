@@ -174,8 +174,18 @@ WHERE (@target_id::text = '' OR target_id = @target_id) AND (@before_id::bigint 
   AND (sqlc.narg(since)::timestamptz IS NULL OR ts >= sqlc.narg(since)) AND (sqlc.narg(until)::timestamptz IS NULL OR ts < sqlc.narg(until))
 ORDER BY audit_id DESC LIMIT @page_size;
 
+-- name: AnnounceScrub :exec
+-- The row that announces what ScrubAudit empties. The database refuses to empty any other.
+INSERT INTO audit_log (ts, actor, verb, target_id, event_data, scrub_verb, scrub_through)
+VALUES (@ts, @actor, @verb, @target_id, @event_data, @scrub_verb, @scrub_through);
+
+-- name: NewestAudit :one
+SELECT coalesce(max(audit_id), 0)::bigint FROM audit_log WHERE target_id = @target_id;
+
 -- name: ScrubAudit :execrows
-UPDATE audit_log SET event_data = '{}', salt = NULL WHERE target_id = @target_id AND event_data <> '{}';
+UPDATE audit_log SET event_data = '{}', salt = NULL
+WHERE target_id = @target_id AND audit_id <= @scrub_through AND (@scrub_verb::text = '' OR verb = @scrub_verb)
+  AND event_data <> '{}';
 
 -- name: KnownCerts :many
 SELECT fingerprint, agent_id, public_key_digest, not_after, (revoked_at IS NOT NULL)::boolean AS revoked, (replaced_at IS NOT NULL)::boolean AS replaced

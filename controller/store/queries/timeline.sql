@@ -32,10 +32,33 @@ WHERE machine_id = @machine_id AND seq > @after_seq
 ORDER BY seq LIMIT @page_size;
 
 -- name: TimelineMachines :many
--- Every machine that has a history or should have one; the fleet's own comes first, with an empty name.
+-- Every machine that has a history or should have one, a machine that is gone though its history is there among them. The
+-- fleet's own comes first, with an empty name.
+WITH RECURSIVE owners AS (
+    (SELECT t.machine_id FROM machine_timeline t WHERE t.machine_id > @after_id ORDER BY t.machine_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT t.machine_id FROM machine_timeline t WHERE t.machine_id > o.machine_id ORDER BY t.machine_id LIMIT 1)
+    FROM owners o WHERE o.machine_id IS NOT NULL
+)
 SELECT ''::text AS machine_id WHERE @from_start::boolean
 UNION ALL
-(SELECT m.machine_id FROM machines m WHERE m.machine_id > @after_id ORDER BY m.machine_id LIMIT @page_size);
+(SELECT u.machine_id FROM (
+    (SELECT m.machine_id FROM machines m WHERE m.machine_id > @after_id ORDER BY m.machine_id LIMIT @page_size)
+    UNION
+    SELECT w.machine_id FROM (SELECT o.machine_id FROM owners o WHERE o.machine_id <> '' LIMIT @page_size) w
+ ) u ORDER BY u.machine_id LIMIT @page_size);
+
+-- name: EntryAt :one
+SELECT machine_id, seq, ts, tx, kind, actor, operation_id, command_id, fields::text AS fields, prev_hash, hash
+FROM machine_timeline WHERE machine_id = @machine_id AND seq = @seq;
+
+-- name: RestoresOf :many
+-- The entries of a history that were written where the database went back.
+SELECT machine_id, seq, ts, tx, kind, actor, operation_id, command_id, fields::text AS fields, prev_hash, hash
+FROM machine_timeline WHERE machine_id = @machine_id AND strpos(fields::text, '["restored"') > 0 ORDER BY seq;
+
+-- name: NoteRestore :exec
+SELECT timeline_restored();
 
 -- name: CountMachines :one
 SELECT count(*) FROM machines;
@@ -66,7 +89,8 @@ SELECT *, evidence::text AS evidence_text, array_to_string(plan, ',')::text AS p
 SELECT id, from_state, to_state, triggered_by, user_id FROM node_state_log WHERE machine_id = @machine_id;
 
 -- name: AuditFacts :many
-SELECT a.audit_id, a.ts, a.actor, a.verb, a.target_id, a.request_id, a.operation_id, a.salt, a.event_data::text AS data
+SELECT a.audit_id, a.ts, a.actor, a.verb, a.target_id, a.request_id, a.operation_id, a.salt, a.event_data::text AS data,
+       coalesce(a.scrub_through::text, '')::text AS scrub_through, coalesce(a.scrub_verb, '')::text AS scrub_verb
 FROM audit_log a
 WHERE a.audit_id = ANY(@ids::bigint[])
    OR (@machine_id::text <> '' AND a.target_id = @machine_id)

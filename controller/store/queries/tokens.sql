@@ -37,17 +37,33 @@ FROM (SELECT unnest(@token_ids::text[]) AS token_id, unnest(@ats::timestamptz[])
 WHERE t.token_id = v.token_id AND (t.last_used_at IS NULL OR t.last_used_at < v.at);
 
 -- name: CountRefusals :exec
--- A row that was scrubbed stays empty.
-UPDATE audit_log SET event_data = jsonb_set(event_data, '{count}', to_jsonb(@count::text))
-WHERE audit_id = @audit_id AND event_data ? 'count';
+SELECT count_refusals(@writer_id::text, @batch::bigint, @actors::text[], @addresses::text[], @methods::text[],
+                      @machine_ids::text[], @counts::bigint[]);
 
--- name: BoundDrift :one
--- Scrubs the differences of a machine's older drift rows, and counts the rows since a time.
-WITH scrubbed AS (
-    UPDATE audit_log SET event_data = '{}', salt = NULL WHERE event_data <> '{}' AND audit_id IN (
-        SELECT a.audit_id FROM audit_log a WHERE a.target_id = @machine_id AND a.verb = 'CONFIG_DRIFT'
-        ORDER BY a.audit_id DESC LIMIT 10 OFFSET @keep::int))
-SELECT count(*) FROM (SELECT 1 FROM audit_log a WHERE a.target_id = @machine_id AND a.verb = 'CONFIG_DRIFT' AND a.ts > @since LIMIT 1) newer;
+-- name: RefusalsAreDue :one
+SELECT EXISTS (SELECT 1 FROM refusal_counts WHERE minute < date_trunc('minute', clock_timestamp()));
+
+-- name: LockRefusals :exec
+-- The lock that count_refusals shares.
+SELECT pg_advisory_xact_lock(716422831);
+
+-- name: EndRefusalMinutes :one
+UPDATE refusal_chain SET chained_before = greatest(chained_before, date_trunc('minute', clock_timestamp()))
+RETURNING chained_before;
+
+-- name: TakeRefusals :many
+DELETE FROM refusal_counts WHERE minute < @chained_before RETURNING *;
+
+-- name: ForgetRefusalWriters :exec
+DELETE FROM refusal_writers WHERE stored_at < clock_timestamp() - interval '1 day';
+
+-- name: DriftOf :one
+-- How many differences of a machine's drifts have their data, how many of them were written since a time, and the number
+-- of the newest one that is not among the @keep newest.
+SELECT (SELECT count(*) FROM audit_log a WHERE a.target_id = @machine_id AND a.verb = 'CONFIG_DRIFT' AND a.event_data <> '{}') AS kept,
+       (SELECT count(*) FROM audit_log a WHERE a.target_id = @machine_id AND a.verb = 'CONFIG_DRIFT' AND a.ts > @since) AS newer,
+       coalesce((SELECT a.audit_id FROM audit_log a WHERE a.target_id = @machine_id AND a.verb = 'CONFIG_DRIFT'
+                 ORDER BY a.audit_id DESC LIMIT 1 OFFSET @keep::int), 0)::bigint AS through;
 
 -- name: PruneInventories :exec
 -- The newest ones of a machine stay.

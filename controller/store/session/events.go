@@ -12,6 +12,7 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/timeline"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
@@ -76,10 +77,11 @@ func (s *Store) LogEvent(ctx context.Context, k EventKey, commandID, stream stri
 }
 
 const (
-	// driftEvery is how often the audit log takes a difference of one machine, keepDrift how many of them it keeps: of
-	// older rows the difference is scrubbed.
+	// driftEvery is how often the audit log takes a difference of one machine. keepDrift is the number of them that it
+	// keeps. Older ones are scrubbed driftLot at a time, so that few rows announce it.
 	driftEvery = 10 * time.Minute
 	keepDrift  = 20
+	driftLot   = 10
 )
 
 // DriftEvent shows on a machine that somebody else has changed its configuration, with the difference in the audit log,
@@ -96,17 +98,29 @@ func (s *Store) DriftEvent(ctx context.Context, k EventKey, machineID, diff, dig
 		if err != nil || diff == "" {
 			return err
 		}
-		newer, err := q.BoundDrift(ctx, dbsqlc.BoundDriftParams{MachineID: machineID, Since: now.Add(-driftEvery),
-			Keep: keepDrift})
-		if err != nil {
-			return fmt.Errorf("bound drift of machine: %w", err)
-		}
-		if newer > 0 {
-			return nil
+		newer, err := boundDrift(ctx, q, machineID, now)
+		if err != nil || newer {
+			return err
 		}
 		return history.Audit(ctx, q, history.AuditEntry{Actor: k.AgentID, Verb: "CONFIG_DRIFT", Target: machineID,
 			Data: map[string]string{"diff": diff, "digest": digest}}, now)
 	})
+}
+
+// boundDrift scrubs the older differences of a machine once there are many, and reports whether one was written within
+// driftEvery.
+func boundDrift(ctx context.Context, q *dbsqlc.Queries, machineID string, now time.Time) (newer bool, err error) {
+	d, err := q.DriftOf(ctx, dbsqlc.DriftOfParams{MachineID: machineID, Since: now.Add(-driftEvery), Keep: keepDrift})
+	if err != nil {
+		return false, fmt.Errorf("read drifts of machine: %w", err)
+	}
+	if d.Kept >= keepDrift+driftLot {
+		e := history.AuditEntry{Actor: history.System, Verb: timeline.ScrubDrift, Target: machineID}
+		if _, err := history.Scrub(ctx, q, e, "CONFIG_DRIFT", d.Through, now); err != nil {
+			return false, err
+		}
+	}
+	return d.Newer > 0, nil
 }
 
 // RAIDEvent shows on a machine that a software RAID of its system is not whole. An empty fault says that it is over.

@@ -116,7 +116,8 @@ func auditFacts(
 		t.Audits[strconv.FormatInt(r.AuditID, 10)] = timeline.AuditData{
 			AuditRow: timeline.AuditRow{
 				Actor: r.Actor, OperationID: r.OperationID, Verb: r.Verb, Target: r.TargetID, RequestID: r.RequestID,
-				At: strconv.FormatInt(r.Ts.UnixMicro(), 10),
+				At:           strconv.FormatInt(r.Ts.UnixMicro(), 10),
+				ScrubThrough: r.ScrubThrough, ScrubVerb: r.ScrubVerb,
 			},
 			Salt: r.Salt, Data: r.Data,
 		}

@@ -174,47 +174,6 @@ func (s *Store) HistoryOwners(
 	return owners, total + 1, nil
 }
 
-// VerifyTimeline recomputes a history and, if it is unbroken, compares it with the tables, all in one moment.
-func (s *Store) VerifyTimeline(ctx context.Context, machineID string) (*baremetalv1.TimelineVerdict, error) {
-	var out *baremetalv1.TimelineVerdict
-	opts := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	err := pgx.BeginTxFunc(ctx, s.db.Pool(), opts, func(tx pgx.Tx) error {
-		var err error
-		out, err = verifyTimeline(ctx, s.db.Q.WithTx(tx), machineID)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("verify history of %q: %w", machineID, err)
-	}
-	return out, nil
-}
-
-func verifyTimeline(ctx context.Context, q *dbsqlc.Queries, machineID string) (*baremetalv1.TimelineVerdict, error) {
-	chain, state := timeline.Chain{MachineID: machineID}, timeline.NewState()
-	err := walkHistory(ctx, q, machineID, time.Time{}, func(e timeline.Entry) error {
-		if b := chain.Next(e); b != nil {
-			return b
-		}
-		return state.Apply(e)
-	})
-	out := &baremetalv1.TimelineVerdict{MachineId: machineID, Entries: chain.Seq, HeadHash: chain.Hash}
-	var broken *timeline.Break
-	if errors.As(err, &broken) {
-		out.BrokenSeq, out.BrokenWhy = broken.Seq, broken.Why
-		return out, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	tables, err := tablesOf(ctx, q, machineID, state)
-	if err != nil {
-		return nil, err
-	}
-	out.Differences = timeline.Diff(state, tables)
-	out.Ok = len(out.GetDifferences()) == 0
-	return out, nil
-}
-
 // tablesOf reads what the tables say of a machine; the fleet has audit rows alone.
 func tablesOf(
 	ctx context.Context, q *dbsqlc.Queries, machineID string, history *timeline.State,
@@ -233,10 +192,13 @@ func tablesOf(
 	return t, nil
 }
 
+// errNoMachine: the table has no such machine.
+var errNoMachine = errors.New("no such machine")
+
 func machineFacts(ctx context.Context, q *dbsqlc.Queries, machineID string, t *timeline.Tables) error {
 	m, err := q.MachineFacts(ctx, machineID)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return convert.MachineNotFound(machineID)
+		return errNoMachine
 	}
 	if err != nil {
 		return fmt.Errorf("read machine: %w", err)

@@ -136,6 +136,7 @@ func TestALostControllerGoesOnFromItsBackup(t *testing.T) {
 		certs = append(certs, rig.AgentCert(t, m).Certificate[0])
 	}
 
+	heads := c.Intact()
 	c.Lose()
 	if err := syscall.Kill(first.Pid(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -190,7 +191,24 @@ func TestALostControllerGoesOnFromItsBackup(t *testing.T) {
 			t.Errorf("%s had %d effects before the loss and %d after the restore", m.ID, effects[m.ID], n)
 		}
 	}
+	explained(t, c.Client, heads, unknown.ID)
 	thawed(t, c.Client, machines, effects)
+	explained(t, c.Client, heads, unknown.ID)
+}
+
+// explained holds that verifying is silent after the restore, and that heads of before it are kept or lost by it.
+func explained(t *testing.T, c *harness.Client, heads []*baremetalv1.HistoryHead, lost string) {
+	t.Helper()
+	c.Intact()
+	found := c.HeadsNotKept(heads)
+	if found[lost] != baremetalv1.HeadFinding_HEAD_FINDING_RESTORED {
+		t.Errorf("the head of %s, whose work began after the backup: %v", lost, found[lost])
+	}
+	for id, f := range found {
+		if f != baremetalv1.HeadFinding_HEAD_FINDING_RESTORED {
+			t.Errorf("the head of %q: %v", id, f)
+		}
+	}
 }
 
 // frozen holds that nothing is started, and why.

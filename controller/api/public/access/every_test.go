@@ -83,7 +83,8 @@ func (roles) APITokens(context.Context, int64, time.Time) ([]auth.StoredToken, i
 }
 func (roles) UsedAPITokens(context.Context, map[string]time.Time) error { return nil }
 func (roles) RecordTokenFile(context.Context, auth.FileChange) error    { return nil }
-func (roles) RecordRefusals(context.Context, []*auth.Refusal) error     { return nil }
+func (roles) CountRefusals(context.Context, auth.RefusalBatch) error    { return nil }
+func (roles) ChainRefusals(context.Context) error                       { return nil }
 
 // Verify takes "x.SUBJECT.x" for a token of the subject.
 func (roles) Verify(_ context.Context, token string, _ bool) (auth.Person, error) {

@@ -270,6 +270,7 @@ type History interface {
 	StateAt(ctx context.Context, machineID string, at time.Time) (*timeline.State, error)
 	HistoryOwners(ctx context.Context, after string, limit int32) (owners []string, total int64, err error)
 	VerifyTimeline(ctx context.Context, machineID string) (*baremetalv1.TimelineVerdict, error)
+	Present(ctx context.Context, heads []timeline.Head) ([]timeline.Present, error)
 }
 
 // Images takes images into the catalogue and out of it; *image.Catalogue does.
