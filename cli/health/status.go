@@ -250,8 +250,9 @@ func (s *fleetStatus) workText(b *strings.Builder, style view.Style) {
 		case pb.Rollout_AWAITING_APPROVAL:
 			state, next = style.Warn(state), "ingot rollout get "
 		}
-		fmt.Fprintf(b, "Rollout %s %s %s: %d of %d done, %d failed  → %s%s\n", r.GetRolloutId(),
-			view.Clean(r.GetSpec().GetTitle()), state, y.GetSucceeded()+y.GetFailed(), y.GetMachines(), y.GetFailed(), next,
+		fmt.Fprintf(b, "Rollout %s %s %s: %d of %d done, %d failed, %d left  → %s%s\n", r.GetRolloutId(),
+			view.Clean(r.GetSpec().GetTitle()), state, y.GetDone(), y.GetMachines(), y.GetFailed(),
+			y.GetLeft(), next,
 			r.GetRolloutId())
 	}
 	if len(s.budgets) == 0 {
@@ -286,7 +287,8 @@ func (s *fleetStatus) document(now time.Time) (*structpb.Struct, error) {
 	for _, r := range s.rollouts {
 		rollouts = append(rollouts, map[string]any{"rollout_id": r.GetRolloutId(), "state": r.GetState().String(),
 			"wait_reason": r.GetWaitReason(), "machines": float64(r.GetTally().GetMachines()),
-			"failed": float64(r.GetTally().GetFailed())})
+			"done": float64(r.GetTally().GetDone()), "failed": float64(r.GetTally().GetFailed()),
+			"left": float64(r.GetTally().GetLeft())})
 	}
 	for _, agent := range s.certificates {
 		certificates = append(certificates, map[string]any{"agent_id": agent.GetAgentId(),

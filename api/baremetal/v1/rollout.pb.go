@@ -95,12 +95,14 @@ const (
 	Rollout_PAUSED Rollout_State = 3
 	// Nothing more is started; operations under way are waited for.
 	Rollout_STOPPING Rollout_State = 4
-	// Every machine has ended, and no gate is closed.
+	// Every machine has ended, and the work is done on each that was not refused.
 	Rollout_SUCCEEDED Rollout_State = 5
 	// A gate has closed and the rest was canceled, or it closed with the last machines.
 	Rollout_FAILED Rollout_State = 6
 	// Somebody has canceled it.
 	Rollout_CANCELED Rollout_State = 7
+	// Every machine has ended and no gate is closed, but on some the work has failed or was canceled.
+	Rollout_COMPLETED_WITH_FAILURES Rollout_State = 8
 )
 
 // Enum value maps for Rollout_State.
@@ -114,16 +116,18 @@ var (
 		5: "SUCCEEDED",
 		6: "FAILED",
 		7: "CANCELED",
+		8: "COMPLETED_WITH_FAILURES",
 	}
 	Rollout_State_value = map[string]int32{
-		"STATE_UNSPECIFIED": 0,
-		"AWAITING_APPROVAL": 1,
-		"RUNNING":           2,
-		"PAUSED":            3,
-		"STOPPING":          4,
-		"SUCCEEDED":         5,
-		"FAILED":            6,
-		"CANCELED":          7,
+		"STATE_UNSPECIFIED":       0,
+		"AWAITING_APPROVAL":       1,
+		"RUNNING":                 2,
+		"PAUSED":                  3,
+		"STOPPING":                4,
+		"SUCCEEDED":               5,
+		"FAILED":                  6,
+		"CANCELED":                7,
+		"COMPLETED_WITH_FAILURES": 8,
 	}
 )
 
@@ -1769,7 +1773,11 @@ type RolloutTally struct {
 	// Those that were refused and not touched.
 	Skipped int32 `protobuf:"varint,6,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	// Those whose work was canceled, or never begun.
-	Canceled      int32 `protobuf:"varint,7,opt,name=canceled,proto3" json:"canceled,omitempty"`
+	Canceled int32 `protobuf:"varint,7,opt,name=canceled,proto3" json:"canceled,omitempty"`
+	// Those whose work was successful: the figure that every view shows as done.
+	Done int32 `protobuf:"varint,8,opt,name=done,proto3" json:"done,omitempty"`
+	// Those whose work has not ended: pending and running.
+	Left          int32 `protobuf:"varint,9,opt,name=left,proto3" json:"left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1849,6 +1857,20 @@ func (x *RolloutTally) GetSkipped() int32 {
 func (x *RolloutTally) GetCanceled() int32 {
 	if x != nil {
 		return x.Canceled
+	}
+	return 0
+}
+
+func (x *RolloutTally) GetDone() int32 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *RolloutTally) GetLeft() int32 {
+	if x != nil {
+		return x.Left
 	}
 	return 0
 }
@@ -2332,7 +2354,7 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\n" +
 	"rollout_id\x18\x01 \x01(\tR\trolloutId\x12+\n" +
 	"\x11cancel_operations\x18\x02 \x01(\bR\x10cancelOperations\x12\x18\n" +
-	"\acomment\x18\x03 \x01(\tR\acomment\"\xa2\a\n" +
+	"\acomment\x18\x03 \x01(\tR\acomment\"\xbf\a\n" +
 	"\aRollout\x12\x1d\n" +
 	"\n" +
 	"rollout_id\x18\x01 \x01(\tR\trolloutId\x12\x1d\n" +
@@ -2363,7 +2385,7 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"soak_until\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\tsoakUntil\x12;\n" +
 	"\vfinished_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"finishedAt\x12\x18\n" +
-	"\aversion\x18\x13 \x01(\x03R\aversion\"\x85\x01\n" +
+	"\aversion\x18\x13 \x01(\x03R\aversion\"\xa2\x01\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11AWAITING_APPROVAL\x10\x01\x12\v\n" +
@@ -2374,10 +2396,11 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\tSUCCEEDED\x10\x05\x12\n" +
 	"\n" +
 	"\x06FAILED\x10\x06\x12\f\n" +
-	"\bCANCELED\x10\a\"S\n" +
+	"\bCANCELED\x10\a\x12\x1b\n" +
+	"\x17COMPLETED_WITH_FAILURES\x10\b\"S\n" +
 	"\vRolloutWave\x12\x12\n" +
 	"\x04wave\x18\x01 \x01(\x05R\x04wave\x120\n" +
-	"\x05tally\x18\x02 \x01(\v2\x1a.baremetal.v1.RolloutTallyR\x05tally\"\xca\x01\n" +
+	"\x05tally\x18\x02 \x01(\v2\x1a.baremetal.v1.RolloutTallyR\x05tally\"\xf2\x01\n" +
 	"\fRolloutTally\x12\x1a\n" +
 	"\bmachines\x18\x01 \x01(\x05R\bmachines\x12\x18\n" +
 	"\apending\x18\x02 \x01(\x05R\apending\x12\x18\n" +
@@ -2385,7 +2408,9 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\tsucceeded\x18\x04 \x01(\x05R\tsucceeded\x12\x16\n" +
 	"\x06failed\x18\x05 \x01(\x05R\x06failed\x12\x18\n" +
 	"\askipped\x18\x06 \x01(\x05R\askipped\x12\x1a\n" +
-	"\bcanceled\x18\a \x01(\x05R\bcanceled\"\x90\x04\n" +
+	"\bcanceled\x18\a \x01(\x05R\bcanceled\x12\x12\n" +
+	"\x04done\x18\b \x01(\x05R\x04done\x12\x12\n" +
+	"\x04left\x18\t \x01(\x05R\x04left\"\x90\x04\n" +
 	"\x0eRolloutMachine\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x12\n" +

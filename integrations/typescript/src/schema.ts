@@ -5139,13 +5139,14 @@ export interface components {
          *      - RUNNING: Machines are started, wave by wave.
          *      - PAUSED: Nothing more is started until it is resumed.
          *      - STOPPING: Nothing more is started; operations under way are waited for.
-         *      - SUCCEEDED: Every machine has ended, and no gate is closed.
+         *      - SUCCEEDED: Every machine has ended, and the work is done on each that was not refused.
          *      - FAILED: A gate has closed and the rest was canceled, or it closed with the last machines.
          *      - CANCELED: Somebody has canceled it.
+         *      - COMPLETED_WITH_FAILURES: Every machine has ended and no gate is closed, but on some the work has failed or was canceled.
          * @default STATE_UNSPECIFIED
          * @enum {string}
          */
-        "baremetal.v1.Rollout.State": "STATE_UNSPECIFIED" | "AWAITING_APPROVAL" | "RUNNING" | "PAUSED" | "STOPPING" | "SUCCEEDED" | "FAILED" | "CANCELED";
+        "baremetal.v1.Rollout.State": "STATE_UNSPECIFIED" | "AWAITING_APPROVAL" | "RUNNING" | "PAUSED" | "STOPPING" | "SUCCEEDED" | "FAILED" | "CANCELED" | "COMPLETED_WITH_FAILURES";
         /** @description RolloutBudget is a budget that would hold the rollout up. */
         "baremetal.v1.RolloutBudget": {
             /** @description What the budget counts by. */
@@ -5375,9 +5376,19 @@ export interface components {
             canceled?: number;
             /**
              * Format: int32
+             * @description Those whose work was successful: the figure that every view shows as done.
+             */
+            done?: number;
+            /**
+             * Format: int32
              * @description Those whose work has failed.
              */
             failed?: number;
+            /**
+             * Format: int32
+             * @description Those whose work has not ended: pending and running.
+             */
+            left?: number;
             /**
              * Format: int32
              * @description All of them.
