@@ -214,7 +214,7 @@ var badLists = []badCall{
 		return only(s.Recv())
 	}},
 	{"agents by role", invalid, "INVALID_FILTER", "filter", func(ctx context.Context, r *rig) error {
-		return only(r.Admin.ListAgents(ctx, &pb.ListAgentsRequest{Filter: "role=host"}))
+		return only(r.Admin.ListAgents(ctx, &pb.ListAgentsRequest{Filter: "role=guest"}))
 	}},
 	{"token page", invalid, "INVALID_PAGE_TOKEN", "page_token", func(ctx context.Context, r *rig) error {
 		return only(r.Admin.ListBootstrapTokens(ctx, &pb.ListBootstrapTokensRequest{PageToken: "e30"}))
