@@ -292,10 +292,10 @@ func (s *fleetStatus) document(now time.Time) (*structpb.Struct, error) {
 	}
 	for _, agent := range s.certificates {
 		certificates = append(certificates, map[string]any{"agent_id": agent.GetAgentId(),
-			"not_after": certificateEnd(agent).Format(time.RFC3339)})
+			"not_after": view.Stamp(certificateEnd(agent))})
 	}
 	return structpb.NewStruct(map[string]any{
-		"as_of": now.UTC().Format(time.RFC3339), "frozen": s.server.GetFrozenSince() != nil, "sites": sites,
+		"as_of": view.Stamp(now), "frozen": s.server.GetFrozenSince() != nil, "sites": sites,
 		"attention": attention, "rollouts": rollouts, "certificates": certificates,
 		"operations": map[string]any{"running": float64(s.work.GetRunningOperations()),
 			"pending": float64(s.work.GetPendingOperations()), "failed_24h": float64(s.work.GetFailedOperations())},
