@@ -2351,7 +2351,7 @@ export interface components {
         "baremetal.v1.AdminService.SettleCommandBody": {
             /** @description Must equal status.unresolved_command_id, so that nobody settles what they did not look at. */
             command_id?: string;
-            /** @description How it was found out. Kept in the audit log only. */
+            /** @description How it was found out. Required. Kept in the audit log only. */
             comment?: string;
             /** @description What the operator found: "happened", "did_not_happen". */
             verdict?: string;

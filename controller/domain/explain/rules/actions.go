@@ -83,17 +83,15 @@ func (s *scene) clear() explain.Action {
 	}
 }
 
-// settle are the two words that an operator may give on an outcome that nobody knows.
+// settle asks an operator for the verdict on an unknown outcome. It proposes neither verdict: the operator fills in the
+// words in capitals.
 func (s *scene) settle() []explain.Action {
-	base := "ingot settle " + s.id() + " " + s.Unresolved.ID + " --verdict "
-	return []explain.Action{
-		{Command: base + "happened",
-			Consequence: "records that the command has acted, and lifts the fence; be sure that it cannot act any more",
-			Destructive: true},
-		{Command: base + "did-not-happen",
-			Consequence: "records that it has not acted, and lifts the fence; be sure that it cannot act any more",
-			Destructive: true},
-	}
+	return []explain.Action{{
+		Command: "ingot settle " + s.id() + " " + s.Unresolved.ID + " --verdict VERDICT --comment HOW_YOU_KNOW",
+		Consequence: "records that the command has acted (happened) or has not (did-not-happen), and lifts the fence; " +
+			"be sure that it cannot act any more",
+		Destructive: true,
+	}}
 }
 
 // activeActions are legal while an operation is active.
