@@ -188,7 +188,7 @@ export const verbs: Verb[] = [
     ],
     refused: (m) => (m.status?.unresolved_command_id ? '' : 'no command of this machine has an unknown outcome'),
     evidence: whatIsKnown,
-    command: (id, v) => `ingot settle ${quoted(id)} ${v.command ?? ''} --verdict ${v.verdict || 'VERDICT'} --comment ${quoted(v.comment || 'HOW_YOU_KNOW')}`,
+    command: (id, v) => `ingot settle ${quoted(id)} ${v.command ?? ''} --verdict ${v.verdict || 'VERDICT'} --comment ${quoted(v.comment || 'HOW-YOU-KNOW')}`,
     call: (id, v) =>
       post(path`/machines/${id}/settle-command`, { command_id: v.command ?? '', verdict: (v.verdict ?? '').replaceAll('-', '_'), comment: v.comment ?? '' }),
   },

@@ -87,7 +87,7 @@ func (s *scene) clear() explain.Action {
 // words in capitals.
 func (s *scene) settle() []explain.Action {
 	return []explain.Action{{
-		Command: "ingot settle " + s.id() + " " + s.Unresolved.ID + " --verdict VERDICT --comment HOW_YOU_KNOW",
+		Command: "ingot settle " + s.id() + " " + s.Unresolved.ID + " --verdict VERDICT --comment HOW-YOU-KNOW",
 		Consequence: "records that the command has acted (happened) or has not (did-not-happen), and lifts the fence; " +
 			"be sure that it cannot act any more",
 		Destructive: true,
