@@ -44,7 +44,8 @@ func TestErrorNamesReasonFieldsAndNextStep(t *testing.T) {
 		map[string]string{"command_id": "cmd-7"})}
 	got := f.run(t, "reimage", "machine-1", "--request-id", "r")
 	want := "error: a command is unresolved (COMMAND_UNRESOLVED)\n" +
-		"hint: look at the machine, then: ingot settle machine-1 cmd-7 --verdict happened|did-not-happen\n"
+		"hint: look at the machine, then: ingot settle machine-1 cmd-7 --verdict happened|did-not-happen " +
+		"--comment \"how you know\"\n"
 	if got.err != want || got.code != 4 {
 		t.Errorf("got %q, want %q", got.err, want)
 	}
@@ -84,6 +85,8 @@ func TestServerOfAnErrorCannotSteerTheTerminal(t *testing.T) {
 func TestUsageErrors(t *testing.T) {
 	for _, args := range [][]string{
 		{"reboot"}, {"nonsense"}, {"list", "--no-such-flag"}, {"settle", "m-1", "cmd-1"},
+		{"settle", "m-1", "cmd-1", "--verdict", "happened"},
+		{"settle", "m-1", "cmd-1", "--verdict", "happened", "--comment", " "},
 		{"settle", "m-1", "cmd-1", "--verdict", "perhaps"}, {"import", "zero"}, {"import"}, {"commands"},
 		{"flag", "m-1", "Broken"}, {"reconfigure", "m-1"}, {"token", "issue", "m-1", "--role", "king"},
 		{"reboot", "m-1", "--step-timeout", "10ms"}, {"list", "--timeout", "-1s"},

@@ -17,7 +17,7 @@ var rolloutDigest = strings.Repeat("5f", 32)
 func tally(pending, running, succeeded, failed int32) *pb.RolloutTally {
 	return &pb.RolloutTally{
 		Machines: pending + running + succeeded + failed, Pending: pending, Running: running, Succeeded: succeeded,
-		Failed: failed,
+		Failed: failed, Done: succeeded, Left: pending + running,
 	}
 }
 
@@ -33,7 +33,8 @@ func someRollout(state pb.Rollout_State, first, second *pb.RolloutTally) *pb.Rol
 	r.Tally = &pb.RolloutTally{
 		Machines: first.GetMachines() + second.GetMachines() + 1, Pending: first.GetPending() + second.GetPending(),
 		Running: first.GetRunning() + second.GetRunning(), Succeeded: first.GetSucceeded() + second.GetSucceeded(),
-		Failed: first.GetFailed() + second.GetFailed(), Skipped: 1,
+		Failed: first.GetFailed() + second.GetFailed(), Skipped: 1, Done: first.GetDone() + second.GetDone(),
+		Left: first.GetLeft() + second.GetLeft(),
 	}
 	return r
 }
@@ -173,7 +174,7 @@ func (f *fakeServer) WatchRollout(r *pb.WatchRolloutRequest, stream grpc.ServerS
 		someRollout(pb.Rollout_RUNNING, tally(0, 0, 1, 0), tally(2, 1, 0, 0)),
 		someRollout(pb.Rollout_PAUSED, tally(0, 0, 1, 0), tally(2, 0, 0, 1)),
 		someRollout(pb.Rollout_RUNNING, tally(0, 0, 1, 0), tally(0, 2, 0, 1)),
-		someRollout(pb.Rollout_SUCCEEDED, tally(0, 0, 1, 0), tally(0, 0, 2, 1)),
+		someRollout(pb.Rollout_COMPLETED_WITH_FAILURES, tally(0, 0, 1, 0), tally(0, 0, 2, 1)),
 	}
 	for i, s := range steps {
 		s.Version, s.Wave, s.WaitReason = int64(i+1), 2, "WAITING_FOR_MACHINES"

@@ -3,12 +3,15 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/command"
 )
 
 // CountMachines counts the fleet by site and effective state, whatever it is asked for; keys that are none are refused.
@@ -138,10 +141,10 @@ m-needs  ⚠ATTENTION  REIMAGE failed
 func TestListWatch(t *testing.T) {
 	f := fleet()
 	got := f.run(t, "list", "--watch", "--filter", "site=berlin")
-	want := `[12:00:07] CURRENT  machine-1   IDLE         READY
-[12:00:07] CHANGED  machine-3   ⚠ATTENTION   READY          DISK_WRITE_ERROR:
-[12:00:07] LEFT     machine-1   IDLE         READY
-[12:00:07] DELETED  machine-5
+	want := `[12:00:07Z] CURRENT  machine-1   IDLE         READY
+[12:00:07Z] CHANGED  machine-3   ⚠ATTENTION   READY          DISK_WRITE_ERROR:
+[12:00:07Z] LEFT     machine-1   IDLE         READY
+[12:00:07Z] DELETED  machine-5
 `
 	if got.out != want || !strings.Contains(got.err, "connection lost") {
 		t.Errorf("%q, want\n%q\n%s", got.out, want, got.err)
@@ -191,6 +194,34 @@ func TestAsOf(t *testing.T) {
 	} {
 		if got := fleet().run(t, strings.Fields(line)...); got.code != 1 {
 			t.Errorf("%s: %+v", line, got)
+		}
+	}
+}
+
+// TestOneZone: an output has one zone, a time of day is read in the zone that is printed, and --utc has both in UTC.
+func TestOneZone(t *testing.T) {
+	berlin := func(c *command.Config) { c.Zone = time.FixedZone("CET", 3600) }
+	for line, want := range map[string][2]string{ // what is printed on the side, and as_of as it is asked
+		"machine get machine-1 --as-of 2026-03-01T03:12":       {"As of 2026-03-01T03:12:00+01:00 (CET):", "2026-03-01T02:12:00Z"},
+		"machine get machine-1 --as-of 2026-03-01T03:12 --utc": {"As of 2026-03-01T03:12:00Z (UTC):", "2026-03-01T03:12:00Z"},
+		"machine get machine-1 --as-of 2026-03-01T03:12Z":      {"As of 2026-03-01T04:12:00+01:00 (CET):", "2026-03-01T03:12:00Z"},
+	} {
+		f := fleet()
+		got := f.runWith(t, berlin, strings.Fields(line)...)
+		if got.code != 0 || !strings.HasPrefix(got.err, want[0]) || !strings.Contains(f.asked[0], `"as_of":"`+want[1]+`"`) {
+			t.Errorf("%s: %+v asked %v", line, got, f.asked)
+		}
+		zone := "+01:00"
+		if strings.HasSuffix(line, "--utc") {
+			zone = "Z"
+		}
+		for _, stamp := range regexp.MustCompile(`\d\d:\d\d:\d\d\S*`).FindAllString(got.out, -1) {
+			if !strings.HasSuffix(stamp, zone) {
+				t.Errorf("%s: %s stands in an output of zone %s", line, stamp, zone)
+			}
+		}
+		if !strings.Contains(got.out, zone) {
+			t.Errorf("%s prints no time: %s", line, got.out)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 func (a commands) settleCmd() *cobra.Command {
 	var verdict, comment string
 	cmd := &cobra.Command{
-		Use:   "settle MACHINE COMMAND --verdict happened|did-not-happen",
+		Use:   "settle MACHINE COMMAND --verdict happened|did-not-happen --comment TEXT",
 		Short: "Say what became of a command whose outcome is unknown",
 		Long: `A command that was under way when its agent fell silent may have acted, or may still act.
 Until that is settled no disruptive work is allowed on the machine. Usually a late result or a new
@@ -31,6 +31,9 @@ The command's id must be the unresolved one, so that nobody settles what they di
 			if word != "happened" && word != "did_not_happen" {
 				return command.Usagef("--verdict must be happened or did-not-happen")
 			}
+			if strings.TrimSpace(comment) == "" {
+				return command.Usagef("--comment is required: how you know")
+			}
 			svc, err := a.Services()
 			if err != nil {
 				return err
@@ -45,8 +48,9 @@ The command's id must be the unresolved one, so that nobody settles what they di
 		},
 	}
 	cmd.Flags().StringVar(&verdict, "verdict", "", "happened or did-not-happen")
-	cmd.Flags().StringVar(&comment, "comment", "", "how you know; kept in the audit log")
+	cmd.Flags().StringVar(&comment, "comment", "", "required: how you know; kept in the audit log")
 	a.Must(cmd.MarkFlagRequired("verdict"))
+	a.Must(cmd.MarkFlagRequired("comment"))
 	command.Fixed(cmd, "verdict", "happened", "did-not-happen")
 	return cmd
 }

@@ -38,7 +38,7 @@ var eventTypes = []string{
 	"operation.canceled",
 	"rollout.*", "rollout.created", "rollout.started", "rollout.wave_ended", "rollout.gate_closed", "rollout.paused",
 	"rollout.resumed",
-	"rollout.succeeded", "rollout.failed", "rollout.canceled",
+	"rollout.succeeded", "rollout.completed_with_failures", "rollout.failed", "rollout.canceled",
 	"site.*", "site.silent", "site.heard",
 }
 

@@ -31,6 +31,8 @@ type Config struct {
 	ReadPassword func() ([]byte, error)
 	Getenv       func(string) string
 	Clock        clock.Clock
+	// Zone is the person's, in which times are shown; nil is UTC.
+	Zone *time.Location
 	// Connect makes the connection; client.Dial outside of tests.
 	Connect func(client.Target, ...grpc.DialOption) (*grpc.ClientConn, error)
 	// Version is this program's.
@@ -55,6 +57,7 @@ type globalFlags struct {
 	Timeout    time.Duration
 	RetryFor   time.Duration
 	NoColor    bool
+	UTC        bool
 }
 
 // Subject is what the command is about, for hints.
@@ -74,6 +77,7 @@ func (a *App) Prepare(cmd *cobra.Command, _ []string) error {
 	default:
 		return Usagef("--output must be table, wide, json, yaml or name, not %q", a.Flags.Output)
 	}
+	view.SetZone(a.zone())
 	if a.Flags.Timeout < 0 || a.Flags.RetryFor < 0 {
 		return Usagef("--timeout and --retry-for must not be negative")
 	}
@@ -83,6 +87,14 @@ func (a *App) Prepare(cmd *cobra.Command, _ []string) error {
 		cmd.SetContext(ctx)
 	}
 	return nil
+}
+
+// zone is that of every time in this run's output for people.
+func (a *App) zone() *time.Location {
+	if a.Flags.UTC || a.Config.Getenv("INGOT_UTC") != "" {
+		return time.UTC
+	}
+	return a.Config.Zone
 }
 
 // Close ends the connection.

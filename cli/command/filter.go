@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 // FilterFlags build the filter of a list of operations or runs.
@@ -57,38 +59,22 @@ func JoinFilter(pairs ...string) string {
 	return strings.Join(terms, ",")
 }
 
-// Moment reads a time, a time of day, or how long ago it was; nil for none. A time of day is the last one that there
-// was, in the zone of the person.
+// Moment reads a time, a time of day, or how long ago it was; nil for none. A time without an offset is in the zone of
+// the output.
 func (a *App) Moment(flag, s string) (*timestamppb.Timestamp, error) {
 	if s == "" {
 		return nil, nil
 	}
-	if t, err := time.Parse(time.RFC3339, s); err == nil {
-		return timestamppb.New(t), nil
-	}
 	now := a.Config.Clock.Now()
-	for _, layout := range []string{"15:04", time.TimeOnly} {
-		if t, err := time.Parse(layout, s); err == nil {
-			return timestamppb.New(lastTime(now.Local(), t)), nil
-		}
+	if t, ok := view.ParseTime(s, now); ok {
+		return timestamppb.New(t), nil
 	}
 	ago, err := time.ParseDuration(s)
 	if err != nil || ago < 0 {
-		return nil, Usagef("%s %q: want RFC 3339, such as 2026-03-01T12:00:00Z, a time of day, such as 03:12, "+
+		return nil, Usagef("%s %q: want RFC 3339, such as 2026-03-01T12:00:00Z, a time of day, such as 03:12 or 03:12Z, "+
 			"or how long ago, such as 90m", flag, s)
 	}
 	return timestamppb.New(now.Add(-ago)), nil
-}
-
-// lastTime is when it was this time of day last.
-func lastTime(now, t time.Time) time.Time {
-	of := func(day int) time.Time {
-		return time.Date(now.Year(), now.Month(), day, t.Hour(), t.Minute(), t.Second(), 0, now.Location())
-	}
-	if today := of(now.Day()); !today.After(now) {
-		return today
-	}
-	return of(now.Day() - 1)
 }
 
 // AsOf is the flag that has a command show the machines of a moment.
@@ -97,16 +83,23 @@ type AsOf struct{ text string }
 // Register adds the flag.
 func (f *AsOf) Register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.text, "as-of", "",
-		"the machines as they were at this time: RFC 3339, a time of day, such as 03:12, or so long ago, such as 2h")
+		"the machines as they were at this time: RFC 3339, a time of day, such as 03:12 in the zone of the output, "+
+			"03:12Z or 03:12+01:00, or so long ago, such as 2h")
 }
 
 // Read returns the moment of --as-of and prints it; nil where none was given.
 func (f *AsOf) Read(a *App) (*timestamppb.Timestamp, error) {
 	at, err := a.Moment("--as-of", f.text)
 	if at != nil {
-		a.Note("As of %s:", at.AsTime().Local().Format(time.RFC3339))
+		a.Note("As of %s (%s):", view.Time(at), a.zoneName(at.AsTime()))
 	}
 	return at, err
+}
+
+// zoneName names the zone of the output at a moment, as its users call it: "CET", "UTC".
+func (a *App) zoneName(at time.Time) string {
+	name, _ := at.In(view.Zone()).Zone()
+	return name
 }
 
 // EnumName is a name of the API for what a person types.

@@ -68,7 +68,7 @@ var hints = map[pb.Reason]string{
 	pb.Reason_MACHINE_BUSY:       "ingot watch {operation} to wait for it, ingot cancel {operation} to stop it",
 	pb.Reason_OPERATION_FINISHED: "ingot ops get {operation} shows how it ended",
 	pb.Reason_COMMAND_UNRESOLVED: "look at the machine, then: ingot settle {machine} {command} --verdict " +
-		"happened|did-not-happen",
+		"happened|did-not-happen --comment \"how you know\"",
 	pb.Reason_MACHINE_BLOCKED:     "ingot why {machine} says who blocked it, and what ends that",
 	pb.Reason_MACHINE_QUARANTINED: "find out why with ingot why {machine}, then: ingot clear {machine}",
 	pb.Reason_NOTHING_TO_SETTLE:   "ingot machine get {machine} shows the unresolved command, if there is one",
@@ -129,7 +129,7 @@ var hints = map[pb.Reason]string{
 
 	pb.Reason_OUTCOME_UNKNOWN: "nobody knows whether it happened: ingot commands {operation}, look at the machine, " +
 		"then: " +
-		"ingot settle {machine} {command} --verdict happened|did-not-happen",
+		"ingot settle {machine} {command} --verdict happened|did-not-happen --comment \"how you know\"",
 	pb.Reason_CONFIG_DRIFT: "look at the difference; to overwrite it: ingot reconfigure {machine} " +
 		"--accept-drift DIGEST …, with the digest above",
 	pb.Reason_EVIDENCE_MISSING:   "the agent claims success and nothing confirms it: ingot logs {operation}",

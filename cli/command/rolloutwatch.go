@@ -86,7 +86,7 @@ func failedMachines(ctx context.Context, svc *Services, id string) ([]*pb.Rollou
 
 func exitByRollout(r *pb.Rollout) error {
 	switch r.GetState() {
-	case pb.Rollout_FAILED:
+	case pb.Rollout_FAILED, pb.Rollout_COMPLETED_WITH_FAILURES:
 		return &ExitError{Code: ExitFailed}
 	case pb.Rollout_CANCELED:
 		return &ExitError{Code: ExitCanceled}

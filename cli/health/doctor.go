@@ -249,7 +249,7 @@ func (x *examination) checkAgents(ctx context.Context) error {
 			x.fault("agents", "the agent of site "+agent.GetSite()+" is away since "+view.Time(agent.GetLastHeartbeatAt()),
 				"on its machine: ingot-agent doctor; systemctl status ingot-agent")
 		case !end.IsZero() && end.After(x.a.Now()) && end.Before(x.a.Now().Add(certificateSoon)):
-			x.warn("agents", name+" is away, and its certificate ends on "+end.UTC().Format(time.RFC3339),
+			x.warn("agents", name+" is away, and its certificate ends on "+view.TimeOf(end),
 				"on its machine: ingot-agent doctor")
 		}
 	}

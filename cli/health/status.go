@@ -268,8 +268,9 @@ func (s *fleetStatus) workText(b *strings.Builder, style view.Style) {
 		case pb.Rollout_AWAITING_APPROVAL:
 			state, next = style.Warn(state), "ingot rollout get "
 		}
-		fmt.Fprintf(b, "Rollout %s %s %s: %d of %d done, %d failed  → %s%s\n", r.GetRolloutId(),
-			view.Clean(r.GetSpec().GetTitle()), state, y.GetSucceeded()+y.GetFailed(), y.GetMachines(), y.GetFailed(), next,
+		fmt.Fprintf(b, "Rollout %s %s %s: %d of %d done, %d failed, %d left  → %s%s\n", r.GetRolloutId(),
+			view.Clean(r.GetSpec().GetTitle()), state, y.GetDone(), y.GetMachines(), y.GetFailed(),
+			y.GetLeft(), next,
 			r.GetRolloutId())
 	}
 	if len(s.budgets) == 0 {
@@ -309,14 +310,15 @@ func (s *fleetStatus) document(now time.Time) (*structpb.Struct, error) {
 	for _, r := range s.rollouts {
 		rollouts = append(rollouts, map[string]any{"rollout_id": r.GetRolloutId(), "state": r.GetState().String(),
 			"wait_reason": r.GetWaitReason(), "machines": float64(r.GetTally().GetMachines()),
-			"failed": float64(r.GetTally().GetFailed())})
+			"done": float64(r.GetTally().GetDone()), "failed": float64(r.GetTally().GetFailed()),
+			"left": float64(r.GetTally().GetLeft())})
 	}
 	for _, agent := range s.certificates {
 		certificates = append(certificates, map[string]any{"agent_id": agent.GetAgentId(),
-			"not_after": certificateEnd(agent).Format(time.RFC3339)})
+			"not_after": view.Stamp(certificateEnd(agent))})
 	}
 	return structpb.NewStruct(map[string]any{
-		"as_of": now.UTC().Format(time.RFC3339), "frozen": s.server.GetFrozenSince() != nil, "sites": sites,
+		"as_of": view.Stamp(now), "frozen": s.server.GetFrozenSince() != nil, "sites": sites,
 		"attention": attention, "shared_causes": shared, "rollouts": rollouts, "certificates": certificates,
 		"agents_awaited": float64(s.work.GetAgentsAwaited()),
 		"operations": map[string]any{"running": float64(s.work.GetRunningOperations()),

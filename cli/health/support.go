@@ -37,7 +37,7 @@ ingot-controller support-bundle on a controller's machine has more: configuratio
 		Args:    cobra.NoArgs,
 		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			if out == "" {
-				out = "ingot-support-" + a.Now().UTC().Format("20060102-150405") + ".tar.gz"
+				out = "ingot-support-" + view.FileStamp(a.Now()) + ".tar.gz"
 			}
 			file, err := os.OpenFile(out, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 			if err != nil {

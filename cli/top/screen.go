@@ -256,7 +256,7 @@ func (s *screen) head() []string {
 	p := s.picture
 	first := s.style.Bold("ingot top") + "  " + view.Clean(p.server.GetControllerId())
 	if !p.at.IsZero() {
-		first += "  " + p.at.Local().Format(time.TimeOnly)
+		first += "  " + view.ClockOf(p.at)
 	}
 	lines := []string{first + "  " + s.totals()}
 	switch {

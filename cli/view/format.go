@@ -27,22 +27,6 @@ func Duration(d time.Duration) string {
 	return fmt.Sprintf("%dd %dh", int(d.Hours())/24, int(d.Hours())%24)
 }
 
-// Time is RFC 3339 in UTC to the second; empty when absent.
-func Time(ts *timestamppb.Timestamp) string {
-	if ts == nil {
-		return ""
-	}
-	return ts.AsTime().UTC().Format(time.RFC3339)
-}
-
-// Clock is the time of day, as the fleet-wide watch shows it.
-func Clock(ts *timestamppb.Timestamp) string {
-	if ts == nil {
-		return "--:--:--"
-	}
-	return ts.AsTime().Local().Format(time.TimeOnly)
-}
-
 // Age is the time from ts to now; empty when ts is absent.
 func Age(ts *timestamppb.Timestamp, now time.Time) string {
 	if ts == nil {

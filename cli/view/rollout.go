@@ -12,7 +12,7 @@ import (
 // RolloutEnded says that nothing happens to the rollout any more.
 func RolloutEnded(r *pb.Rollout) bool {
 	switch r.GetState() {
-	case pb.Rollout_SUCCEEDED, pb.Rollout_FAILED, pb.Rollout_CANCELED:
+	case pb.Rollout_SUCCEEDED, pb.Rollout_COMPLETED_WITH_FAILURES, pb.Rollout_FAILED, pb.Rollout_CANCELED:
 		return true
 	}
 	return false
@@ -25,7 +25,7 @@ func (s Style) rolloutState(r *pb.Rollout) string {
 		return s.Good(name)
 	case pb.Rollout_FAILED, pb.Rollout_CANCELED:
 		return s.Bad(name)
-	case pb.Rollout_PAUSED, pb.Rollout_STOPPING, pb.Rollout_AWAITING_APPROVAL:
+	case pb.Rollout_PAUSED, pb.Rollout_STOPPING, pb.Rollout_AWAITING_APPROVAL, pb.Rollout_COMPLETED_WITH_FAILURES:
 		return s.Warn(name)
 	}
 	return name
@@ -40,13 +40,14 @@ func rolloutWork(spec *pb.RolloutSpec) string {
 
 // Rollouts is the list of rollouts.
 func (s Style) Rollouts(list []*pb.Rollout, now time.Time) *Table {
-	t := &Table{Header: []string{"ROLLOUT_ID", "STATE", "WAITS_FOR", "WORK", "WAVE", "DONE", "FAILED", "MACHINES", "AGE",
+	t := &Table{Header: []string{"ROLLOUT_ID", "STATE", "WAITS_FOR", "WORK", "WAVE", "DONE", "FAILED", "LEFT", "MACHINES",
+		"AGE",
 		"TITLE"}}
 	for _, r := range list {
 		y := r.GetTally()
 		t.Add(r.GetRolloutId(), s.rolloutState(r), r.GetWaitReason(), Clean(rolloutWork(r.GetSpec())),
-			fmt.Sprintf("%d/%d", r.GetWave(), len(r.GetWaves())), number(y.GetSucceeded()), number(y.GetFailed()),
-			number(y.GetMachines()),
+			fmt.Sprintf("%d/%d", r.GetWave(), len(r.GetWaves())), number(y.GetDone()), number(y.GetFailed()),
+			number(y.GetLeft()), number(y.GetMachines()),
 			Age(r.GetCreatedAt(), now), Clean(r.GetSpec().GetTitle()))
 	}
 	return t
@@ -124,7 +125,7 @@ func waveBar(t *pb.RolloutTally) string {
 	if t.GetMachines() == 0 {
 		return Bar(0, columns)
 	}
-	return Bar(int((t.GetMachines()-t.GetPending()-t.GetRunning())*100/t.GetMachines()), columns)
+	return Bar(int((t.GetMachines()-t.GetLeft())*100/t.GetMachines()), columns)
 }
 
 // RolloutMachines are the machines of a rollout.

@@ -79,7 +79,7 @@ func (l *RolloutLive) End(r *pb.Rollout) string {
 			"  → ingot why " + names[0] + "\n")
 	}
 	y := r.GetTally()
-	fmt.Fprintf(&b, "%s: %d of %d machines succeeded", l.cfg.Style.rolloutState(r), y.GetSucceeded(), y.GetMachines())
+	fmt.Fprintf(&b, "%s: %d of %d machines done", l.cfg.Style.rolloutState(r), y.GetDone(), y.GetMachines())
 	for _, part := range parts(y) {
 		b.WriteString(", " + part)
 	}
@@ -143,7 +143,7 @@ func (l *RolloutLive) Change(r *pb.Rollout) string {
 func waveLine(r *pb.Rollout, w *pb.RolloutWave) string {
 	t := w.GetTally()
 	line := fmt.Sprintf("wave %d/%d %s %d/%d", w.GetWave(), len(r.GetWaves()), waveBar(t),
-		t.GetMachines()-t.GetPending()-t.GetRunning(), t.GetMachines())
+		t.GetMachines()-t.GetLeft(), t.GetMachines())
 	for _, part := range parts(t) {
 		line += "  " + part
 	}
@@ -165,11 +165,11 @@ func (l *RolloutLive) Status(r *pb.Rollout, now time.Time) string {
 // pace is how fast machines end, and how long the rest takes at that.
 func pace(r *pb.Rollout, now time.Time) string {
 	y := r.GetTally()
-	done, rest := y.GetSucceeded()+y.GetFailed(), y.GetPending()+y.GetRunning()
+	ended, rest := y.GetDone()+y.GetFailed(), y.GetLeft()
 	took := now.Sub(r.GetCreatedAt().AsTime())
-	if done == 0 || took < time.Second {
+	if ended == 0 || took < time.Second {
 		return ""
 	}
-	left := time.Duration(float64(took) / float64(done) * float64(rest)).Truncate(time.Second)
-	return fmt.Sprintf("  %.1f/min  %s left", float64(done)/took.Minutes(), Duration(left))
+	left := time.Duration(float64(took) / float64(ended) * float64(rest)).Truncate(time.Second)
+	return fmt.Sprintf("  %.1f/min  %s left", float64(ended)/took.Minutes(), Duration(left))
 }

@@ -76,7 +76,7 @@ func (a commands) rolloutWatchCmd() *cobra.Command {
 		Short: "Show a rollout until it has ended",
 		Long: `Show a rollout live, with a bar for each wave; with -o json one JSON document for each
 change. Interrupting the view does not stop the rollout. Exit code 0 when it has SUCCEEDED, 5
-FAILED, 6 CANCELED.`,
+FAILED or COMPLETED_WITH_FAILURES, 6 CANCELED.`,
 		Example: `  ingot rollout watch ro-01k
   ingot rollout watch ro-01k -o json`,
 		Args:              cobra.ExactArgs(1),

@@ -7,6 +7,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	"time"
 
 	"golang.org/x/term"
 
@@ -32,6 +33,7 @@ func run() int {
 		ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
 		Getenv:      os.Getenv,
 		Clock:       clock.Real(),
+		Zone:        time.Local,
 		Connect:     client.Dial,
 		Version:     buildVersion(),
 

@@ -174,10 +174,15 @@ func badFilter(pos int, format string, args ...any) error {
 // Any accepts every value.
 func Any(value string) (string, bool) { return value, true }
 
-// Among accepts the names given, and gives what they stand for.
+// Among returns a check that accepts the given names in any case and returns the values that they stand for. Every key
+// with a closed set of values uses it, so that filters read enums as JSON bodies do.
 func Among(names map[string]string) Check {
+	folded := make(map[string]string, len(names))
+	for name, normal := range names {
+		folded[strings.ToLower(name)] = normal
+	}
 	return func(value string) (string, bool) {
-		normal, ok := names[value]
+		normal, ok := folded[strings.ToLower(value)]
 		return normal, ok
 	}
 }

@@ -109,7 +109,7 @@ func TestFilterNeverGuesses(t *testing.T) {
 
 func TestFilterRefuses(t *testing.T) {
 	for _, s := range []string{
-		"phase", "phase=", "=READY", "phase=ready", "colour=red", "site=a,", ",site=a", "site=a,,rack=b", "site=a,site=a",
+		"phase", "phase=", "=READY", "phase=asleep", "colour=red", "site=a,", ",site=a", "site=a,,rack=b", "site=a,site=a",
 		"labels.=x",
 		"labels=x", "site=a\x00", "site=a\nb", "site!=a", "site=a*", "site in (a, b)", "phase=READY*", `site=""`,
 		"labels.a=b c", strings.Repeat("x", 5000),

@@ -103,6 +103,14 @@ func Comment(path, s string) error {
 	return nil
 }
 
+// Reason checks a comment that must be written: one without a letter or digit is refused.
+func Reason(path, s string) error {
+	if !strings.ContainsFunc(s, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }) {
+		return Fault(path, "required: how you know")
+	}
+	return Comment(path, s)
+}
+
 // OneOf checks a value against a closed list. An empty value passes only where the list holds it.
 func OneOf(path, value string, allowed ...string) error {
 	var shown []string

@@ -25,6 +25,7 @@ const (
 	RolloutPaused           = "rollout.paused"
 	RolloutResumed          = "rollout.resumed"
 	RolloutSucceeded        = "rollout.succeeded"
+	RolloutWithFailures     = "rollout.completed_with_failures"
 	RolloutFailed           = "rollout.failed"
 	RolloutCanceled         = "rollout.canceled"
 	SiteSilent              = "site.silent"
@@ -44,7 +45,7 @@ var types = []string{
 	MachineRegistered, MachineUpdated, MachinePhaseChanged, MachineNodeStateChanged, MachineDeleted,
 	OperationCreated, OperationStarted, OperationSucceeded, OperationFailed, OperationCanceled,
 	RolloutCreated, RolloutStarted, RolloutWaveEnded, RolloutGateClosed, RolloutPaused, RolloutResumed, RolloutSucceeded,
-	RolloutFailed, RolloutCanceled,
+	RolloutWithFailures, RolloutFailed, RolloutCanceled,
 	SiteSilent, SiteHeard,
 }
 

@@ -95,7 +95,8 @@ func TestADeadlineWithoutAResultFencesUntilAnOperatorSettles(t *testing.T) {
 		return rig.Reboot(t, c.Client, m.ID, "r", 6)
 	}, harness.MachineOptions{Script: "reboot:never@1"})
 	_, err := harness.Call(t, c.Admin().SettleCommand,
-		&baremetalv1.SettleCommandRequest{MachineId: m.ID, CommandId: "cmd-other", Verdict: "happened"})
+		&baremetalv1.SettleCommandRequest{MachineId: m.ID, CommandId: "cmd-other", Verdict: "happened",
+			Comment: "looked at it"})
 	if !harness.HasReason(err, "NOTHING_TO_SETTLE") {
 		t.Errorf("settle another command: %v", err)
 	}

@@ -209,7 +209,7 @@ func TestARolloutStopsWhenTooManyFail(t *testing.T) {
 	// The word of a person, and it goes on to its end: one more fails, which is less than the gate.
 	harness.Must(t, f.rollouts.ResumeRollout, &baremetalv1.ResumeRolloutRequest{RolloutId: id})
 	end := f.wait(id, func(r *baremetalv1.Rollout) bool { return r.GetFinishedAt() != nil })
-	if y := end.GetTally(); end.GetState() != baremetalv1.Rollout_SUCCEEDED || y.GetFailed() != 3 ||
+	if y := end.GetTally(); end.GetState() != baremetalv1.Rollout_COMPLETED_WITH_FAILURES || y.GetFailed() != 3 ||
 		y.GetSucceeded() != machines-3 {
 		t.Errorf("%v", end)
 	}

@@ -303,7 +303,7 @@ func (r *seedRun) atRest() {
 	id := h.Machine.GetStatus().GetUnresolvedCommandId()
 	if id != "" {
 		_, err := harness.Call(r.t, r.l.c.Admin().SettleCommand, &baremetalv1.SettleCommandRequest{
-			MachineId: r.m.ID, CommandId: id, Verdict: "did_not_happen",
+			MachineId: r.m.ID, CommandId: id, Verdict: "did_not_happen", Comment: "the agent keeps no record of it",
 		})
 		// A late result may have come first.
 		if err != nil && !harness.HasReason(err, "NOTHING_TO_SETTLE") {

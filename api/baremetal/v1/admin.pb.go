@@ -1217,7 +1217,7 @@ type SettleCommandRequest struct {
 	CommandId string `protobuf:"bytes,2,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
 	// What the operator found: "happened", "did_not_happen".
 	Verdict string `protobuf:"bytes,3,opt,name=verdict,proto3" json:"verdict,omitempty"`
-	// How it was found out. Kept in the audit log only.
+	// How it was found out. Required. Kept in the audit log only.
 	Comment       string `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

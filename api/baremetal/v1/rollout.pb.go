@@ -95,12 +95,14 @@ const (
 	Rollout_PAUSED Rollout_State = 3
 	// Nothing more is started; operations under way are waited for.
 	Rollout_STOPPING Rollout_State = 4
-	// Every machine has ended, and no gate is closed.
+	// Every machine has ended, and the work is done on each that was not refused.
 	Rollout_SUCCEEDED Rollout_State = 5
 	// A gate has closed and the rest was canceled, or it closed with the last machines.
 	Rollout_FAILED Rollout_State = 6
 	// Somebody has canceled it.
 	Rollout_CANCELED Rollout_State = 7
+	// Every machine has ended and no gate is closed, but on some the work has failed or was canceled.
+	Rollout_COMPLETED_WITH_FAILURES Rollout_State = 8
 )
 
 // Enum value maps for Rollout_State.
@@ -114,16 +116,18 @@ var (
 		5: "SUCCEEDED",
 		6: "FAILED",
 		7: "CANCELED",
+		8: "COMPLETED_WITH_FAILURES",
 	}
 	Rollout_State_value = map[string]int32{
-		"STATE_UNSPECIFIED": 0,
-		"AWAITING_APPROVAL": 1,
-		"RUNNING":           2,
-		"PAUSED":            3,
-		"STOPPING":          4,
-		"SUCCEEDED":         5,
-		"FAILED":            6,
-		"CANCELED":          7,
+		"STATE_UNSPECIFIED":       0,
+		"AWAITING_APPROVAL":       1,
+		"RUNNING":                 2,
+		"PAUSED":                  3,
+		"STOPPING":                4,
+		"SUCCEEDED":               5,
+		"FAILED":                  6,
+		"CANCELED":                7,
+		"COMPLETED_WITH_FAILURES": 8,
 	}
 )
 
@@ -577,9 +581,7 @@ type RolloutPreview struct {
 	// Budgets that leave less room than the rollout would use.
 	Budgets []*RolloutBudget `protobuf:"bytes,7,rep,name=budgets,proto3" json:"budgets,omitempty"`
 	// Machines in phase READY among those that would be worked on.
-	InService int32 `protobuf:"varint,8,opt,name=in_service,json=inService,proto3" json:"in_service,omitempty"`
-	// What only the work itself can find out, one sentence each, with the number of machines. At most 20.
-	NotAsked      []string `protobuf:"bytes,9,rep,name=not_asked,json=notAsked,proto3" json:"not_asked,omitempty"`
+	InService     int32 `protobuf:"varint,8,opt,name=in_service,json=inService,proto3" json:"in_service,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -668,13 +670,6 @@ func (x *RolloutPreview) GetInService() int32 {
 		return x.InService
 	}
 	return 0
-}
-
-func (x *RolloutPreview) GetNotAsked() []string {
-	if x != nil {
-		return x.NotAsked
-	}
-	return nil
 }
 
 // RolloutSteps are the steps of the plan as they would run.
@@ -1778,7 +1773,11 @@ type RolloutTally struct {
 	// Those that were refused and not touched.
 	Skipped int32 `protobuf:"varint,6,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	// Those whose work was canceled, or never begun.
-	Canceled      int32 `protobuf:"varint,7,opt,name=canceled,proto3" json:"canceled,omitempty"`
+	Canceled int32 `protobuf:"varint,7,opt,name=canceled,proto3" json:"canceled,omitempty"`
+	// Those whose work was successful: the figure that every view shows as done.
+	Done int32 `protobuf:"varint,8,opt,name=done,proto3" json:"done,omitempty"`
+	// Those whose work has not ended: pending and running.
+	Left          int32 `protobuf:"varint,9,opt,name=left,proto3" json:"left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1862,6 +1861,20 @@ func (x *RolloutTally) GetCanceled() int32 {
 	return 0
 }
 
+func (x *RolloutTally) GetDone() int32 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *RolloutTally) GetLeft() int32 {
+	if x != nil {
+		return x.Left
+	}
+	return 0
+}
+
 // RolloutMachine is one machine of a rollout.
 type RolloutMachine struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1886,9 +1899,7 @@ type RolloutMachine struct {
 	// In a preview: which of step_lists, from 0.
 	StepList int32 `protobuf:"varint,10,opt,name=step_list,json=stepList,proto3" json:"step_list,omitempty"`
 	// Operations that follow the one under way before the machine is done.
-	StagesLeft int32 `protobuf:"varint,11,opt,name=stages_left,json=stagesLeft,proto3" json:"stages_left,omitempty"`
-	// In a preview, of a machine that is refused: the google.rpc.Code with which the call on it alone is refused.
-	Code          int32 `protobuf:"varint,12,opt,name=code,proto3" json:"code,omitempty"`
+	StagesLeft    int32 `protobuf:"varint,11,opt,name=stages_left,json=stagesLeft,proto3" json:"stages_left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1996,13 +2007,6 @@ func (x *RolloutMachine) GetStepList() int32 {
 func (x *RolloutMachine) GetStagesLeft() int32 {
 	if x != nil {
 		return x.StagesLeft
-	}
-	return 0
-}
-
-func (x *RolloutMachine) GetCode() int32 {
-	if x != nil {
-		return x.Code
 	}
 	return 0
 }
@@ -2275,7 +2279,7 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\bfailures\x18\x01 \x01(\x05R\bfailures\x12\x18\n" +
 	"\apercent\x18\x02 \x01(\x05R\apercent\"F\n" +
 	"\x15PreviewRolloutRequest\x12-\n" +
-	"\x04spec\x18\x01 \x01(\v2\x19.baremetal.v1.RolloutSpecR\x04spec\"\x92\x03\n" +
+	"\x04spec\x18\x01 \x01(\v2\x19.baremetal.v1.RolloutSpecR\x04spec\"\xf5\x02\n" +
 	"\x0eRolloutPreview\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12-\n" +
 	"\x04spec\x18\x02 \x01(\v2\x19.baremetal.v1.RolloutSpecR\x04spec\x12 \n" +
@@ -2286,8 +2290,7 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"step_lists\x18\x06 \x03(\v2\x1a.baremetal.v1.RolloutStepsR\tstepLists\x125\n" +
 	"\abudgets\x18\a \x03(\v2\x1b.baremetal.v1.RolloutBudgetR\abudgets\x12\x1d\n" +
 	"\n" +
-	"in_service\x18\b \x01(\x05R\tinService\x12\x1b\n" +
-	"\tnot_asked\x18\t \x03(\tR\bnotAsked\"\x9a\x01\n" +
+	"in_service\x18\b \x01(\x05R\tinService\"\x9a\x01\n" +
 	"\fRolloutSteps\x12\x17\n" +
 	"\aplan_id\x18\x01 \x01(\tR\x06planId\x12(\n" +
 	"\x05steps\x18\x02 \x03(\v2\x12.baremetal.v1.StepR\x05steps\x12+\n" +
@@ -2351,7 +2354,7 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\n" +
 	"rollout_id\x18\x01 \x01(\tR\trolloutId\x12+\n" +
 	"\x11cancel_operations\x18\x02 \x01(\bR\x10cancelOperations\x12\x18\n" +
-	"\acomment\x18\x03 \x01(\tR\acomment\"\xa2\a\n" +
+	"\acomment\x18\x03 \x01(\tR\acomment\"\xbf\a\n" +
 	"\aRollout\x12\x1d\n" +
 	"\n" +
 	"rollout_id\x18\x01 \x01(\tR\trolloutId\x12\x1d\n" +
@@ -2382,7 +2385,7 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"soak_until\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\tsoakUntil\x12;\n" +
 	"\vfinished_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"finishedAt\x12\x18\n" +
-	"\aversion\x18\x13 \x01(\x03R\aversion\"\x85\x01\n" +
+	"\aversion\x18\x13 \x01(\x03R\aversion\"\xa2\x01\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11AWAITING_APPROVAL\x10\x01\x12\v\n" +
@@ -2393,10 +2396,11 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\tSUCCEEDED\x10\x05\x12\n" +
 	"\n" +
 	"\x06FAILED\x10\x06\x12\f\n" +
-	"\bCANCELED\x10\a\"S\n" +
+	"\bCANCELED\x10\a\x12\x1b\n" +
+	"\x17COMPLETED_WITH_FAILURES\x10\b\"S\n" +
 	"\vRolloutWave\x12\x12\n" +
 	"\x04wave\x18\x01 \x01(\x05R\x04wave\x120\n" +
-	"\x05tally\x18\x02 \x01(\v2\x1a.baremetal.v1.RolloutTallyR\x05tally\"\xca\x01\n" +
+	"\x05tally\x18\x02 \x01(\v2\x1a.baremetal.v1.RolloutTallyR\x05tally\"\xf2\x01\n" +
 	"\fRolloutTally\x12\x1a\n" +
 	"\bmachines\x18\x01 \x01(\x05R\bmachines\x12\x18\n" +
 	"\apending\x18\x02 \x01(\x05R\apending\x12\x18\n" +
@@ -2404,7 +2408,9 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\tsucceeded\x18\x04 \x01(\x05R\tsucceeded\x12\x16\n" +
 	"\x06failed\x18\x05 \x01(\x05R\x06failed\x12\x18\n" +
 	"\askipped\x18\x06 \x01(\x05R\askipped\x12\x1a\n" +
-	"\bcanceled\x18\a \x01(\x05R\bcanceled\"\xa4\x04\n" +
+	"\bcanceled\x18\a \x01(\x05R\bcanceled\x12\x12\n" +
+	"\x04done\x18\b \x01(\x05R\x04done\x12\x12\n" +
+	"\x04left\x18\t \x01(\x05R\x04left\"\x90\x04\n" +
 	"\x0eRolloutMachine\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x12\n" +
@@ -2421,8 +2427,7 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\tstep_list\x18\n" +
 	" \x01(\x05R\bstepList\x12\x1f\n" +
 	"\vstages_left\x18\v \x01(\x05R\n" +
-	"stagesLeft\x12\x12\n" +
-	"\x04code\x18\f \x01(\x05R\x04code\"n\n" +
+	"stagesLeft\"n\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\v\n" +
 	"\aPENDING\x10\x01\x12\v\n" +

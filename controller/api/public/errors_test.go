@@ -214,7 +214,7 @@ var badLists = []badCall{
 		return only(s.Recv())
 	}},
 	{"agents by role", invalid, "INVALID_FILTER", "filter", func(ctx context.Context, r *rig) error {
-		return only(r.Admin.ListAgents(ctx, &pb.ListAgentsRequest{Filter: "role=host"}))
+		return only(r.Admin.ListAgents(ctx, &pb.ListAgentsRequest{Filter: "role=guest"}))
 	}},
 	{"token page", invalid, "INVALID_PAGE_TOKEN", "page_token", func(ctx context.Context, r *rig) error {
 		return only(r.Admin.ListBootstrapTokens(ctx, &pb.ListBootstrapTokensRequest{PageToken: "e30"}))
@@ -425,9 +425,13 @@ var badOthers = []badCall{
 	{"verdict", invalid, "INVALID_FIELD", "verdict", func(ctx context.Context, r *rig) error {
 		return only(r.Admin.SettleCommand(ctx, &pb.SettleCommandRequest{MachineId: "m-1", CommandId: "c", Verdict: "maybe"}))
 	}},
+	{"a verdict without a reason", invalid, "INVALID_FIELD", "comment", func(ctx context.Context, r *rig) error {
+		return only(r.Admin.SettleCommand(ctx, &pb.SettleCommandRequest{MachineId: "m-1", CommandId: "c", Verdict: "happened",
+			Comment: " - "}))
+	}},
 	{"nothing to settle", precondition, "NOTHING_TO_SETTLE", "", func(ctx context.Context, r *rig) error {
 		return only(r.Admin.SettleCommand(ctx, &pb.SettleCommandRequest{MachineId: "m-1", CommandId: "c",
-			Verdict: "happened"}))
+			Verdict: "happened", Comment: "looked at it"}))
 	}},
 	{"flag", invalid, "INVALID_FIELD", "flag", func(ctx context.Context, r *rig) error {
 		return only(r.Admin.SetMachineFlag(ctx, &pb.SetMachineFlagRequest{MachineId: "m-1", Flag: "Degraded"}))

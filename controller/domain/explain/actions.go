@@ -89,15 +89,13 @@ func (f *Facts) Clear() Action {
 	}
 }
 
-// Settle returns the two verdicts that an operator may give on an unknown outcome.
+// Settle asks an operator for the verdict on an unknown outcome. It proposes neither verdict: the operator fills in the
+// words in capitals.
 func (f *Facts) Settle() []Action {
-	base := "ingot settle " + f.ID() + " " + f.Unresolved.ID + " --verdict "
-	return []Action{
-		{Command: base + "happened",
-			Consequence: "records that the command has acted, and lifts the fence; be sure that it cannot act any more",
-			Destructive: true},
-		{Command: base + "did-not-happen",
-			Consequence: "records that it has not acted, and lifts the fence; be sure that it cannot act any more",
-			Destructive: true},
-	}
+	return []Action{{
+		Command: "ingot settle " + f.ID() + " " + f.Unresolved.ID + " --verdict VERDICT --comment HOW-YOU-KNOW",
+		Consequence: "records that the command has acted (happened) or has not (did-not-happen), and lifts the fence; " +
+			"be sure that it cannot act any more",
+		Destructive: true,
+	}}
 }

@@ -35,8 +35,10 @@ var table = map[State]map[Action]Outcome{
 	Stopping: {Approve: {Refused: stopped}, Pause: {Refused: stopped}, Resume: {Refused: stopped},
 		Cancel: {To: Stopping}},
 	Succeeded: {Approve: {Refused: ended}, Pause: {Refused: ended}, Resume: {Refused: ended}, Cancel: {Refused: ended}},
-	Failed:    {Approve: {Refused: ended}, Pause: {Refused: ended}, Resume: {Refused: ended}, Cancel: {Refused: ended}},
-	Canceled:  {Approve: {Refused: ended}, Pause: {Refused: ended}, Resume: {Refused: ended}, Cancel: {To: Canceled}},
+	CompletedWithFailures: {Approve: {Refused: ended}, Pause: {Refused: ended}, Resume: {Refused: ended},
+		Cancel: {Refused: ended}},
+	Failed:   {Approve: {Refused: ended}, Pause: {Refused: ended}, Resume: {Refused: ended}, Cancel: {Refused: ended}},
+	Canceled: {Approve: {Refused: ended}, Pause: {Refused: ended}, Resume: {Refused: ended}, Cancel: {To: Canceled}},
 }
 
 // Act answers an action.

@@ -27,7 +27,7 @@ func Decide(s Spec, w World, now time.Time) Decision {
 		d.paused(s, w, now)
 	case Stopping:
 		d.stopping(w, now)
-	case Succeeded, Failed, Canceled:
+	case Succeeded, CompletedWithFailures, Failed, Canceled:
 	}
 	return d
 }
@@ -36,7 +36,7 @@ func (d *Decision) run(s Spec, w World, now time.Time) {
 	closed := closedGate(s, w)
 	switch {
 	case w.Total.Pending == 0 && w.Total.Running == 0:
-		d.end(closed)
+		d.end(w.Total, closed)
 	case closed != "" && w.Total.Pending > 0:
 		d.closeGate(s, w, closed, now)
 	case w.InWave.Pending == 0 && w.InWave.Running == 0:
@@ -52,11 +52,15 @@ func (d *Decision) run(s Spec, w World, now time.Time) {
 	}
 }
 
-// end closes the books when every machine has ended.
-func (d *Decision) end(closed string) {
-	d.State, d.Cause, d.Message = Succeeded, "", ""
-	if closed != "" {
-		d.State, d.Cause, d.Message = Failed, ByGate, closed
+// end sets the last state once every machine has ended.
+func (d *Decision) end(total Tally, closed string) {
+	d.State, d.Cause, d.Message = EndState(total, closed != ""), "", closed
+	switch d.State {
+	case Failed:
+		d.Cause = ByGate
+	case CompletedWithFailures:
+		d.Message = fmt.Sprintf("%d of %d machines are done, %d failed, %d canceled", total.Succeeded,
+			total.Machines-total.Skipped, total.Failed, total.Canceled)
 	}
 }
 
@@ -103,7 +107,7 @@ func (d *Decision) waitForMachines(w World, started int, now time.Time) {
 // paused collects what is under way. One that has nothing left to begin ends like any other.
 func (d *Decision) paused(s Spec, w World, now time.Time) {
 	if w.Total.Pending == 0 && w.Total.Running == 0 {
-		d.end(closedGate(s, w))
+		d.end(w.Total, closedGate(s, w))
 		return
 	}
 	d.Next = lookIf(w.Total.Running > 0, now)

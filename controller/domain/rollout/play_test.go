@@ -201,8 +201,11 @@ func (p *play) final() {
 	if t.Pending+t.Running > 0 {
 		p.t.Fatalf("it has ended %s with %+v", p.w.State, t)
 	}
-	if p.w.State == rollout.Succeeded && t.Canceled > 0 {
-		p.t.Fatalf("it has succeeded with %d canceled", t.Canceled)
+	if p.w.State == rollout.Succeeded && t.Canceled+t.Failed > 0 {
+		p.t.Fatalf("it has succeeded with %d canceled and %d failed", t.Canceled, t.Failed)
+	}
+	if p.w.State == rollout.CompletedWithFailures && t.Canceled+t.Failed == 0 {
+		p.t.Fatalf("it has ended with failures, and has none: %+v", t)
 	}
 	// The same look again decides the same.
 	if d := rollout.Decide(p.spec, p.w, p.clock); d.State != p.w.State || len(d.Start) > 0 || !d.Next.IsZero() {

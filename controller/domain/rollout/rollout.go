@@ -15,7 +15,7 @@ import "time"
 // State of a rollout.
 type State string
 
-// The states. Succeeded, Failed and Canceled have no exit.
+// The states. Succeeded, CompletedWithFailures, Failed and Canceled have no exit.
 const (
 	AwaitingApproval State = "AWAITING_APPROVAL"
 	Running          State = "RUNNING"
@@ -23,17 +23,21 @@ const (
 	// Stopping starts nothing more and waits for what is under way.
 	Stopping  State = "STOPPING"
 	Succeeded State = "SUCCEEDED"
-	Failed    State = "FAILED"
-	Canceled  State = "CANCELED"
+	// CompletedWithFailures has ended on every machine, and not all of them were done.
+	CompletedWithFailures State = "COMPLETED_WITH_FAILURES"
+	Failed                State = "FAILED"
+	Canceled              State = "CANCELED"
 )
 
 // States are all of them.
 func States() []State {
-	return []State{AwaitingApproval, Running, Paused, Stopping, Succeeded, Failed, Canceled}
+	return []State{AwaitingApproval, Running, Paused, Stopping, Succeeded, CompletedWithFailures, Failed, Canceled}
 }
 
 // Ended says that nothing happens to the rollout any more.
-func (s State) Ended() bool { return s == Succeeded || s == Failed || s == Canceled }
+func (s State) Ended() bool {
+	return s == Succeeded || s == CompletedWithFailures || s == Failed || s == Canceled
+}
 
 // Cause is who has paused or stopped a rollout.
 type Cause string
@@ -84,6 +88,27 @@ func (t Tally) Add(o Tally) Tally {
 		t.Machines + o.Machines, t.Pending + o.Pending, t.Running + o.Running, t.Succeeded + o.Succeeded,
 		t.Failed + o.Failed, t.Skipped + o.Skipped, t.Canceled + o.Canceled,
 	}
+}
+
+// Sum is a tally in the words of every view. Machines that were refused or canceled are in none of the three.
+type Sum struct{ Done, Failed, Left int }
+
+// Sum returns the counts that the API, the command line and the console show.
+func (t Tally) Sum() Sum {
+	return Sum{Done: t.Succeeded, Failed: t.Failed, Left: t.Pending + t.Running}
+}
+
+// EndState returns the state of a rollout that has ended on every machine. The worst machine decides: one failure or
+// one cancellation is enough that the rollout has not succeeded. A closed gate is worse than either. Machines that were
+// refused count for nothing, as for gates.
+func EndState(t Tally, gateClosed bool) State {
+	switch {
+	case gateClosed:
+		return Failed
+	case t.Failed > 0 || t.Canceled > 0:
+		return CompletedWithFailures
+	}
+	return Succeeded
 }
 
 // Machine is one that can be worked on.

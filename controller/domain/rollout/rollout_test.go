@@ -65,13 +65,14 @@ func TestWaves(t *testing.T) {
 // TestEveryActionInEveryState is the table as people read it: the next state, or why not.
 func TestEveryActionInEveryState(t *testing.T) {
 	want := map[rollout.State]string{ // approve, pause, resume, cancel
-		rollout.AwaitingApproval: "RUNNING ROLLOUT_NOT_APPROVED ROLLOUT_NOT_APPROVED STOPPING",
-		rollout.Running:          "RUNNING PAUSED RUNNING STOPPING",
-		rollout.Paused:           "PAUSED PAUSED RUNNING STOPPING",
-		rollout.Stopping:         "ROLLOUT_STOPPED ROLLOUT_STOPPED ROLLOUT_STOPPED STOPPING",
-		rollout.Succeeded:        "ROLLOUT_ENDED ROLLOUT_ENDED ROLLOUT_ENDED ROLLOUT_ENDED",
-		rollout.Failed:           "ROLLOUT_ENDED ROLLOUT_ENDED ROLLOUT_ENDED ROLLOUT_ENDED",
-		rollout.Canceled:         "ROLLOUT_ENDED ROLLOUT_ENDED ROLLOUT_ENDED CANCELED",
+		rollout.AwaitingApproval:      "RUNNING ROLLOUT_NOT_APPROVED ROLLOUT_NOT_APPROVED STOPPING",
+		rollout.Running:               "RUNNING PAUSED RUNNING STOPPING",
+		rollout.Paused:                "PAUSED PAUSED RUNNING STOPPING",
+		rollout.Stopping:              "ROLLOUT_STOPPED ROLLOUT_STOPPED ROLLOUT_STOPPED STOPPING",
+		rollout.Succeeded:             "ROLLOUT_ENDED ROLLOUT_ENDED ROLLOUT_ENDED ROLLOUT_ENDED",
+		rollout.Failed:                "ROLLOUT_ENDED ROLLOUT_ENDED ROLLOUT_ENDED ROLLOUT_ENDED",
+		rollout.CompletedWithFailures: "ROLLOUT_ENDED ROLLOUT_ENDED ROLLOUT_ENDED ROLLOUT_ENDED",
+		rollout.Canceled:              "ROLLOUT_ENDED ROLLOUT_ENDED ROLLOUT_ENDED CANCELED",
 	}
 	for _, s := range rollout.States() {
 		got := ""

@@ -19,7 +19,9 @@ import (
 // rollOut begins work on one machine. Without an agent there a reboot ends only when somebody ends it.
 func (r *rig) rollOut(work fleet.OperationType, machine string, spec *pb.RolloutSpec) *pb.Rollout {
 	r.t.Helper()
-	spec.TotalGate = &pb.RolloutGate{Failures: 1}
+	if spec.TotalGate == nil {
+		spec.TotalGate = &pb.RolloutGate{Failures: 1}
+	}
 	req := rolloutstore.RolloutRequest{
 		RequestID: "roll-" + machine, Spec: spec, Machines: []machinestore.MachineFilter{{MachineID: machine}},
 		Work: operationstore.StartRequest{Type: work}, Actor: "alice",
@@ -72,7 +74,7 @@ func (r *rig) until(ro *pb.Rollout, state pb.Rollout_State) {
 // rollouts lives through all that is told of them: one that succeeds, one that a person steers, and one that fails.
 func (r *rig) rollouts() {
 	r.t.Helper()
-	for _, id := range []string{"m-r1", "m-r2", "m-r3"} {
+	for _, id := range []string{"m-r1", "m-r2", "m-r3", "m-r4"} {
 		r.register(id, map[string]string{"of": id})
 	}
 	r.until(r.rollOut(fleet.EnterMaintenance, "m-r1", &pb.RolloutSpec{}), pb.Rollout_SUCCEEDED)
@@ -91,6 +93,13 @@ func (r *rig) rollouts() {
 		r.t.Fatal(err)
 	}
 	r.until(failing, pb.Rollout_FAILED)
+	r.over(r.maintain("m-r4"))
+	tolerant := r.rollOut(fleet.Reboot, "m-r4", &pb.RolloutSpec{TotalGate: &pb.RolloutGate{Failures: 9}})
+	if _, err := r.store.Decide(r.t.Context(), r.under(tolerant), operation.Evaluate{},
+		time.Now().Add(24*time.Hour)); err != nil {
+		r.t.Fatal(err)
+	}
+	r.until(tolerant, pb.Rollout_COMPLETED_WITH_FAILURES)
 }
 
 // What is told of rollouts is what has happened to each, once, and only to those whose filter one of its machines fits.
@@ -105,7 +114,8 @@ func TestRolloutsAreTold(t *testing.T) {
 	r.rollouts()
 	failing := []string{"created", "started", "gate_closed", "wave_ended", "failed"}
 	want := slices.Concat([]string{"created", "started", "wave_ended", "succeeded"},
-		[]string{"created", "started", "paused", "resumed", "canceled"}, failing)
+		[]string{"created", "started", "paused", "resumed", "canceled"}, failing,
+		[]string{"created", "started", "wave_ended", "completed_with_failures"})
 	for rec, kinds := range map[*receiver][]string{all: want, some: failing} {
 		testkit.Eventually(t, patience, func() bool { return len(rec.got()) >= len(kinds) }, "%d events have come",
 			len(rec.got()))

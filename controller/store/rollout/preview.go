@@ -280,7 +280,7 @@ func (p *preview) arrange() {
 	for i, size := range rollout.Waves(rolloutSpec(p.r.Spec), len(ordered)) {
 		wave := int32(i + 1)
 		p.out.Waves = append(p.out.Waves, &baremetalv1.RolloutWave{
-			Wave: wave, Tally: &baremetalv1.RolloutTally{Machines: int32(size), Pending: int32(size)},
+			Wave: wave, Tally: tallyMessage(rollout.Tally{Machines: size, Pending: size}),
 		})
 		for _, m := range ordered[:size] {
 			p.byID[m.ID].Wave = wave

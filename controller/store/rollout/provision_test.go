@@ -172,7 +172,7 @@ func TestAProvisioningThatFails(t *testing.T) {
 	r.step()
 	r.wants("m-0:1:RUNNING m-1:1:FAILED:MACHINE_BLOCKED")
 	r.endAll("FAILED")
-	r.until(rollout.Succeeded, false)
+	r.until(rollout.CompletedWithFailures, false)
 	r.wants("m-0:1:FAILED:DISK_WRITE_ERROR m-1:1:FAILED:MACHINE_BLOCKED")
 	if got := phaseOf(t, s, "m-0"); got != "MAINTENANCE" {
 		t.Errorf("a machine that failed is in phase %s", got)

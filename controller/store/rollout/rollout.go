@@ -282,9 +282,11 @@ func tallyOf(state string, n int) rollout.Tally {
 }
 
 func tallyMessage(t rollout.Tally) *baremetalv1.RolloutTally {
+	sum := t.Sum()
 	return &baremetalv1.RolloutTally{
 		Machines: int32(t.Machines), Pending: int32(t.Pending), Running: int32(t.Running), Succeeded: int32(t.Succeeded),
 		Failed: int32(t.Failed), Skipped: int32(t.Skipped), Canceled: int32(t.Canceled),
+		Done: int32(sum.Done), Left: int32(sum.Left),
 	}
 }
 

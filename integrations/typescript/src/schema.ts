@@ -2351,7 +2351,7 @@ export interface components {
         "baremetal.v1.AdminService.SettleCommandBody": {
             /** @description Must equal status.unresolved_command_id, so that nobody settles what they did not look at. */
             command_id?: string;
-            /** @description How it was found out. Kept in the audit log only. */
+            /** @description How it was found out. Required. Kept in the audit log only. */
             comment?: string;
             /** @description What the operator found: "happened", "did_not_happen". */
             verdict?: string;
@@ -5169,13 +5169,14 @@ export interface components {
          *      - RUNNING: Machines are started, wave by wave.
          *      - PAUSED: Nothing more is started until it is resumed.
          *      - STOPPING: Nothing more is started; operations under way are waited for.
-         *      - SUCCEEDED: Every machine has ended, and no gate is closed.
+         *      - SUCCEEDED: Every machine has ended, and the work is done on each that was not refused.
          *      - FAILED: A gate has closed and the rest was canceled, or it closed with the last machines.
          *      - CANCELED: Somebody has canceled it.
+         *      - COMPLETED_WITH_FAILURES: Every machine has ended and no gate is closed, but on some the work has failed or was canceled.
          * @default STATE_UNSPECIFIED
          * @enum {string}
          */
-        "baremetal.v1.Rollout.State": "STATE_UNSPECIFIED" | "AWAITING_APPROVAL" | "RUNNING" | "PAUSED" | "STOPPING" | "SUCCEEDED" | "FAILED" | "CANCELED";
+        "baremetal.v1.Rollout.State": "STATE_UNSPECIFIED" | "AWAITING_APPROVAL" | "RUNNING" | "PAUSED" | "STOPPING" | "SUCCEEDED" | "FAILED" | "CANCELED" | "COMPLETED_WITH_FAILURES";
         /** @description RolloutBudget is a budget that would hold the rollout up. */
         "baremetal.v1.RolloutBudget": {
             /** @description What the budget counts by. */
@@ -5405,9 +5406,19 @@ export interface components {
             canceled?: number;
             /**
              * Format: int32
+             * @description Those whose work was successful: the figure that every view shows as done.
+             */
+            done?: number;
+            /**
+             * Format: int32
              * @description Those whose work has failed.
              */
             failed?: number;
+            /**
+             * Format: int32
+             * @description Those whose work has not ended: pending and running.
+             */
+            left?: number;
             /**
              * Format: int32
              * @description All of them.

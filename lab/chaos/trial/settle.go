@@ -147,7 +147,8 @@ func (c *Trial) liftFence(ctx context.Context, a *agentProgram) error {
 			verdict = "happened"
 		}
 		_, err = c.controllers[0].admin().SettleCommand(ctx,
-			&baremetalv1.SettleCommandRequest{MachineId: a.machine, CommandId: id, Verdict: verdict})
+			&baremetalv1.SettleCommandRequest{MachineId: a.machine, CommandId: id, Verdict: verdict,
+				Comment: "the journal of effects"})
 		return err == nil || failure.From(err).Reason == "NOTHING_TO_SETTLE"
 	})
 }

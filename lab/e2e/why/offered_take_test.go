@@ -190,6 +190,10 @@ func (s subject) value(t *testing.T, words []string, before, w string) string {
 		return "192.0.2.9:22"
 	case w == "USER":
 		return "admin"
+	case w == "VERDICT":
+		return "did-not-happen"
+	case w == "HOW-YOU-KNOW":
+		return "stood-beside-it"
 	case w == "MAC":
 		return macOf(name)
 	case w == "NEW-ID":

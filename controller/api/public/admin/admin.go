@@ -103,7 +103,7 @@ func (s *Server) RevokeAgent(ctx context.Context, r *baremetalv1.RevokeAgentRequ
 func (s *Server) SettleCommand(ctx context.Context, r *baremetalv1.SettleCommandRequest) (*baremetalv1.Machine, error) {
 	err := service.FirstError(
 		validate.Key("machine_id", r.GetMachineId()), validate.Key("command_id", r.GetCommandId()),
-		validate.OneOf("verdict", r.GetVerdict(), "happened", "did_not_happen"), validate.Comment("comment", r.GetComment()),
+		validate.OneOf("verdict", r.GetVerdict(), "happened", "did_not_happen"), validate.Reason("comment", r.GetComment()),
 	)
 	if err != nil {
 		return nil, err

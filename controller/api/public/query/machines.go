@@ -49,13 +49,14 @@ func specField(key string) string {
 	return key
 }
 
-// EnumNames are the names of a protobuf enum without its zero value and without their prefix.
+// EnumNames returns the names of a protobuf enum without its zero value, with and without their prefix, and the name
+// without prefix that each stands for.
 func EnumNames(values map[string]int32, prefix string) map[string]string {
 	out := map[string]string{}
 	for name, n := range values {
 		if n != 0 {
 			short := strings.TrimPrefix(name, prefix)
-			out[short] = short
+			out[short], out[name] = short, short
 		}
 	}
 	return out
@@ -71,9 +72,8 @@ func effectiveNames() map[string]string {
 func nodeStateNames() map[string]string {
 	const prefix = "NODE_STATE_"
 	out := map[string]string{}
-	for short := range EnumNames(baremetalv1.NodeState_value, prefix) {
-		stored := strings.ToLower(short)
-		out[stored], out[prefix+short] = stored, stored
+	for name, short := range EnumNames(baremetalv1.NodeState_value, prefix) {
+		out[name] = strings.ToLower(short)
 	}
 	return out
 }

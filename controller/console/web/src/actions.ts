@@ -9,6 +9,8 @@ export interface Field {
   value?: string
   // check is 'yes' or empty, number is digits, area has lines; else it is a line of text.
   kind?: 'check' | 'number' | 'area'
+  // lines is the height of an area.
+  lines?: number
   hint?: string
 }
 
@@ -27,8 +29,16 @@ export interface Action {
   command(values: Record<string, string>): string
   // request names the work: asked again under the same name it is done once.
   call(values: Record<string, string>, request: string): Promise<unknown>
+  // evidence is what a person must see beside the fields, read anew when the dialog opens.
+  evidence?(): Promise<Evidence>
   // shown is what only this answer has, such as a secret.
   shown?(answer: unknown): Shown
+}
+
+// Evidence is a sentence and facts, each with its name.
+export interface Evidence {
+  says: string
+  facts: [string, string][]
 }
 
 export interface Shown {

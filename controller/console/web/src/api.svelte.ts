@@ -28,6 +28,44 @@ const writeTime = 30_000
 // What has not been confirmed for so long is shown as old.
 const fresh = 10_000
 
+// Refusals are those that no section of the page has shown. The page shows them above everything else, so that what could
+// not be read is never taken for empty.
+class Refusals {
+  private all = $state.raw<ReadonlyMap<unknown, string>>(new Map())
+  // A section that shows an error takes its words by said, and is not repeated.
+  readonly shown = new WeakSet<object>()
+
+  get words(): string[] {
+    return [...new Set(this.all.values())]
+  }
+
+  // put notes a refusal of a call; a later answer to the same call takes it back by drop.
+  put(call: unknown, e: Refusal): void {
+    if (this.shown.has(e) || this.all.get(call) === e.message) return
+    this.all = new Map(this.all).set(call, e.message)
+  }
+
+  drop(call: unknown): void {
+    if (!this.all.has(call)) return
+    const left = new Map(this.all)
+    left.delete(call)
+    this.all = left
+  }
+
+  clear(): void {
+    if (this.all.size) this.all = new Map()
+  }
+}
+
+export const refusals = new Refusals()
+
+// An error of a call that no code waits for is shown as well.
+window.addEventListener('unhandledrejection', (e) => {
+  if (!(e.reason instanceof Refusal || e.reason instanceof Unreachable)) return
+  e.preventDefault()
+  if (e.reason instanceof Refusal) refusals.put(e.reason.message, e.reason)
+})
+
 class Connection {
   person = $state<Person | null>(null)
   // Whether it is known yet if there is a session.
@@ -77,12 +115,22 @@ async function send(path: string, init: RequestInit, signal?: AbortSignal): Prom
     connection.failing = (await refusalOf(answer)).message
     throw new Unreachable(connection.failing)
   }
-  connection.failing = ''
-  connection.lastOk = Date.now()
+  if (answer.ok || answer.status !== 401) {
+    connection.failing = ''
+    connection.lastOk = Date.now()
+  }
   if (answer.ok) return answer
+  throw await refused(answer, path)
+}
+
+// refused is the error of a refused call. After a 401 nothing on the screen is live: the session may be over.
+async function refused(answer: Response, path: string): Promise<Refusal> {
   const refusal = await refusalOf(answer)
-  if (answer.status === 401 && path !== session) void confirmSession()
-  throw refusal
+  if (answer.status === 401 && path !== session) {
+    connection.failing = `the controller does not accept the session: ${refusal.message}`
+    void confirmSession()
+  }
+  return refusal
 }
 
 async function refusalOf(answer: Response): Promise<Refusal> {
@@ -142,7 +190,7 @@ export async function lines<T>(where: string, query: Query, signal: AbortSignal,
     cache: 'no-store',
     signal,
   })
-  if (!answer.ok || !answer.body) throw await refusalOf(answer)
+  if (!answer.ok || !answer.body) throw await refused(answer, where)
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader()
   let rest = ''
   for (;;) {
@@ -167,7 +215,7 @@ export async function loadSession(): Promise<void> {
     connection.person = await read<Person>(await send(session, { method: 'GET' }))
   } catch (e) {
     if (!(e instanceof Refusal)) throw e
-    connection.person = null
+    connection.person = null // the page of the sign-on is the answer to it
   }
   connection.asked = true
 }
@@ -190,6 +238,7 @@ async function confirmSession(): Promise<void> {
       }
     }
     connection.person = null
+    connection.failing = ''
   } finally {
     confirming = false
   }
@@ -207,7 +256,7 @@ export async function hasProvider(): Promise<boolean> {
 
 // refusals are words for why the provider's way in was refused. The address has the reason alone: whoever makes a link
 // cannot put words of theirs on the page.
-const refusals: Record<string, string> = {
+const signOnRefusals: Record<string, string> = {
   NO_ROLE: 'You have no role here. Ask an administrator for one: ingot role grant.',
   SIGN_ON_UNAVAILABLE: 'The provider of sign-ons does not answer. Sessions go on; try again later, or use a token.',
   SIGN_ON_OFF: 'This controller has no provider of sign-ons.',
@@ -216,7 +265,7 @@ const refusals: Record<string, string> = {
 }
 
 export function whyRefused(reason: string): string {
-  return refusals[reason] ?? 'The sign-on was refused or took too long. Try again.'
+  return signOnRefusals[reason] ?? 'The sign-on was refused or took too long. Try again.'
 }
 
 export async function signOut(): Promise<void> {
@@ -224,7 +273,8 @@ export async function signOut(): Promise<void> {
   connection.person = null
 }
 
-// poll runs at once and then again and again, while the page can be seen. It gives what stops it.
+// poll runs at once and then again and again, while the page can be seen. It returns what stops it. A refusal that run
+// throws and no section has shown stands above the page until a later round succeeds.
 export function poll(every: number, run: (signal: AbortSignal) => Promise<void>): () => void {
   const stop = new AbortController()
   let timer = 0
@@ -235,8 +285,10 @@ export function poll(every: number, run: (signal: AbortSignal) => Promise<void>)
     busy = true
     try {
       await run(stop.signal)
+      refusals.drop(run)
     } catch (e) {
-      if (!(e instanceof Refusal || e instanceof Unreachable) && !stop.signal.aborted) console.error(e)
+      if (e instanceof Refusal && !stop.signal.aborted) refusals.put(run, e)
+      else if (!(e instanceof Refusal || e instanceof Unreachable) && !stop.signal.aborted) console.error(e)
     }
     busy = false
     if (!stop.signal.aborted) timer = window.setTimeout(round, connection.failing ? Math.max(every, 2000) : every)
@@ -247,13 +299,15 @@ export function poll(every: number, run: (signal: AbortSignal) => Promise<void>)
   untrack(seen)
   return () => {
     stop.abort()
+    refusals.drop(run)
     clearTimeout(timer)
     document.removeEventListener('visibilitychange', seen)
   }
 }
 
-// said is what a person is told of an error.
+// said returns the words of an error for the section that shows it.
 export function said(e: unknown): string {
+  if (e instanceof Refusal) refusals.shown.add(e)
   return e instanceof Error ? e.message : String(e)
 }
 

@@ -1,23 +1,44 @@
 import type { Time } from './types'
+import { zone } from './zone.svelte'
 
 const collator = new Intl.Collator('en', { numeric: true })
 
 // natural orders names as people do: r9 before r10.
 export const natural = collator.compare
 
-const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' })
-const day = new Intl.DateTimeFormat(undefined, { year: 'numeric', month: 'short', day: '2-digit' })
+const clockIn = (timeZone: string | undefined) =>
+  new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23', timeZone })
+const dayIn = (timeZone: string | undefined) =>
+  new Intl.DateTimeFormat(undefined, { year: 'numeric', month: 'short', day: '2-digit', timeZone })
+const formats = {
+  utc: { clock: clockIn('UTC'), day: dayIn('UTC') },
+  own: { clock: clockIn(undefined), day: dayIn(undefined) },
+}
 
-// zoned is a time in the reader's zone, with the day where it is not today.
+// zoned is a time in the zone of the page, with the day where it is not today.
 export function zoned(t: Time | Date, now = new Date()): string {
   if (!t) return ''
   const d = typeof t === 'string' ? new Date(t) : t
+  const { clock, day } = zone.utc ? formats.utc : formats.own
   const hours = clock.format(d)
-  return d.toDateString() === now.toDateString() ? hours : `${day.format(d)} ${hours}`
+  return day.format(d) === day.format(now) ? hours : `${day.format(d)} ${hours}`
 }
 
+// stamp is a moment as the API takes it.
+export const stamp = (t: Date | number): string => new Date(t).toISOString()
+
+// field is a moment as an input of type datetime-local takes it, in the zone of the page.
+export function field(t: Date | null): string {
+  if (!t) return ''
+  const offset = zone.utc ? 0 : t.getTimezoneOffset() * 60_000
+  return stamp(t.getTime() - offset).slice(0, 19)
+}
+
+// fromField is the moment that such an input holds; NaN of none.
+export const fromField = (text: string): number => Date.parse(zone.utc ? text + 'Z' : text)
+
 export function utc(t: Time): string {
-  return t ? new Date(t).toISOString().replace('T', ' ').replace(/\.\d+Z$/, ' UTC') : ''
+  return t ? stamp(new Date(t)).replace('T', ' ').replace(/\.\d+Z$/, ' UTC') : ''
 }
 
 // took is a length of time, short: 42 s, 3 min, 5 h 12 min, 9 d.

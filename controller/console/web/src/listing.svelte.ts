@@ -1,5 +1,5 @@
 // A list of the API, page by page. The first pages are asked for again while they are looked at.
-import { get, said } from './api.svelte'
+import { get, Refusal, said } from './api.svelte'
 
 interface Page<T> {
   token: string
@@ -61,11 +61,21 @@ export class Listing<T> {
       this.total = total
       this.error = ''
     } catch (e) {
-      if (generation === this.generation && !signal?.aborted) this.error = said(e)
+      if (generation === this.generation && !signal?.aborted) {
+        this.error = said(e)
+        // Rows of another query would stand under the words of this one.
+        if (e instanceof Refusal) this.forget()
+      }
       throw e
     } finally {
       if (generation === this.generation) this.loading = false
     }
+  }
+
+  private forget(): void {
+    this.pages = []
+    this.next = ''
+    this.total = 0
   }
 
   private fetching = false

@@ -1,5 +1,6 @@
 // The fleet as it was at a moment, which the controller answers from what it has kept.
 import { get, Refusal, said, Unreachable } from './api.svelte'
+import { stamp } from './format'
 import { plain, rowOf, same, Shown, type Look, type Row } from './fleet.svelte'
 import type { Machine } from './types'
 
@@ -86,7 +87,7 @@ class Past extends Shown {
   }
 
   private async walk(moment: number, signal: AbortSignal): Promise<void> {
-    const as_of = new Date(moment).toISOString()
+    const as_of = stamp(moment)
     const look = this.asked
     await this.read(look, signal, as_of)
     if (this.partial) await this.askCounts(signal, as_of)

@@ -25,6 +25,7 @@ export type Counts = Of<'CountMachinesResponse'>
 export type Explained = Of<'ExplainMachinesResponse'>
 export type Condition = Of<'Condition'>
 export type Operation = Of<'Operation'>
+export type Command = Of<'Command'>
 export type Run = Of<'Run'>
 export type Explanation = Of<'ExplainMachineResponse'>
 export type Timeline = Of<'GetMachineTimelineResponse'>

@@ -1,8 +1,10 @@
 // What can be done to a machine, which call does it, and which command line does the same.
-import { path, post } from './api.svelte'
+import { get, path, post } from './api.svelte'
 import type { Person } from './api.svelte'
-import { comment, flag, list, quoted, type Action, type Field } from './actions'
-import type { Machine } from './types'
+import { comment, flag, list, quoted, type Action, type Evidence, type Field } from './actions'
+import { words, zoned } from './format'
+import type { Command, Machine } from './types'
+import { zone } from './zone.svelte'
 
 export interface Verb {
   name: string
@@ -18,6 +20,7 @@ export interface Verb {
   // word.
   refused(m: Machine): string
   command(id: string, values: Record<string, string>): string
+  evidence?(m: Machine): Promise<Evidence>
   // request names the work: asked again under the same name it is done once.
   call(id: string, values: Record<string, string>, request: string): Promise<unknown>
 }
@@ -39,6 +42,28 @@ function startWorkflow(id: string, kind: string, v: Record<string, string>, requ
   if (v.path) params.path = v.path
   const mode = v.mode?.toUpperCase().replaceAll('-', '_')
   return post('/workflows', { machine_id: id, request_id: request, kind, mode, params, enter_maintenance: v['enter-maintenance'] === 'yes' })
+}
+
+// whatIsKnown is what the controller has of the command whose outcome nobody knows.
+async function whatIsKnown(m: Machine): Promise<Evidence> {
+  const id = m.status?.unresolved_command_id ?? ''
+  const { commands } = await get<{ commands: Command[] }>('/commands', { machine_id: m.machine_id, page_size: 100 })
+  const c = commands.find((one) => one.command_id === id)
+  if (!c) return { says: `The controller lists no command ${id || 'of unknown outcome'} for this machine.`, facts: [] }
+  const at = (t: string | undefined) => (t ? `${zoned(t)} ${zone.name}` : 'not known')
+  return {
+    says: c.message || 'No result of this command was ever received.',
+    facts: [
+      ['Command', `${c.command_id}, ${c.kind}${c.attempt > 1 ? `, attempt ${c.attempt}` : ''}`],
+      ['Operation', c.operation_id],
+      ['Executor', c.executor_agent_id],
+      ['Granted', at(c.granted_at)],
+      ['Executor heard last', at(m.status?.last_heartbeat_at)],
+      ...Object.entries(c.evidence).map(([k, v]): [string, string] => [words(k), v]),
+      ['Boot now', m.status?.boot_id || 'not known'],
+      ['Power', m.status?.power_state ? `${words(m.status.power_state)} as of ${at(m.status.power_state_at)}` : 'not known'],
+    ],
+  }
 }
 
 export const verbs: Verb[] = [
@@ -150,6 +175,24 @@ export const verbs: Verb[] = [
     call: (id, v) => post(path`/machines/${id}/flag`, { flag: v.flag ?? '', value: false, comment: v.comment ?? '' }),
   },
   {
+    name: 'settle',
+    word: 'Settle the outcome…',
+    says: 'Records what you found out about a command of unknown outcome, and lifts the fence. Look at the machine first.',
+    warns: 'Be sure that the command cannot act any more: after this, work may begin on the machine.',
+    scope: 'admin',
+    offered: true,
+    // No verdict is chosen beforehand.
+    fields: [
+      { key: 'verdict', label: 'What you found', required: true, choices: ['', 'happened', 'did-not-happen'] },
+      { key: 'comment', label: 'How you know (audit log)', required: true, kind: 'area', lines: 3 },
+    ],
+    refused: (m) => (m.status?.unresolved_command_id ? '' : 'no command of this machine has an unknown outcome'),
+    evidence: whatIsKnown,
+    command: (id, v) => `ingot settle ${quoted(id)} ${v.command ?? ''} --verdict ${v.verdict || 'VERDICT'} --comment ${quoted(v.comment || 'HOW-YOU-KNOW')}`,
+    call: (id, v) =>
+      post(path`/machines/${id}/settle-command`, { command_id: v.command ?? '', verdict: (v.verdict ?? '').replaceAll('-', '_'), comment: v.comment ?? '' }),
+  },
+  {
     name: 'clear',
     word: 'Clear the intervention',
     says: 'Says that a person has settled what needed one.',
@@ -173,6 +216,7 @@ export function actionOf(verb: Verb, m: Machine): Action {
     scope: verb.scope,
     fields: verb.fields,
     refused: verb.refused(m),
+    evidence: verb.evidence?.bind(verb, m),
     command: (v) => verb.command(id, v),
     call: (v, request) => verb.call(id, v, request),
   }
@@ -193,13 +237,14 @@ export function given(verb: Verb, command: string): Record<string, string> {
   const words = command.split(/\s+/)
   const found: Record<string, string> = {}
   if (verb.name === 'cancel') found.operation = words[2] ?? ''
+  if (verb.name === 'settle') found.command = words[3] ?? ''
   if (verb.name === 'flag') found.flag = words[3] ?? ''
   for (const f of verb.fields) {
     const at = words.indexOf('--' + f.key)
     const value = f.kind === 'check' ? 'yes' : (words[at + 1] ?? '').replace(/^(\d+)s$/, '$1')
     if (f.kind === 'number' && !/^\d+$/.test(value)) continue
-    // Words in capitals are for a person to fill in.
-    if (at > 0 && !/^[A-Z]+$/.test(value)) found[f.key] = value
+    // Words in capitals are for a person to fill in, and a verdict is always a person's.
+    if (verb.name !== 'settle' && at > 0 && !/^[A-Z]+$/.test(value)) found[f.key] = value
   }
   return found
 }

@@ -105,7 +105,7 @@ say(`change on the screen after ${Date.now() - changed} ms`)
 
 // --- the first screen as it was: what has changed since is not in it, and nothing can be done there
 const local = (t) => new Date(t.getTime() - t.getTimezoneOffset() * 60_000).toISOString().slice(0, 19)
-const at = page.getByLabel('At', { exact: true })
+const at = page.getByLabel(/^At \(/)
 const idleNow = idle - 1
 await at.fill(local(moment))
 await at.press('Enter')
@@ -156,6 +156,7 @@ await page.keyboard.press('/')
 await page.keyboard.type(',nonsense=1')
 await page.keyboard.press('Enter')
 await page.getByRole('alert').filter({ hasText: 'nonsense' }).waitFor()
+assert.equal(await page.getByRole('link', { name: 'web-9', exact: true }).count(), 0, 'no row of the former filter is left')
 // --- order, columns and saved views are words of the address
 await open('machines?filter=' + encodeURIComponent('rack=r2'))
 const topmost = page.locator('tbody a').first()
@@ -212,6 +213,66 @@ await accessible(page, 'rollout')
 await page.getByText('Succeeded', { exact: false }).first().waitFor({ timeout: 60_000 })
 await page.waitForFunction(() => document.querySelectorAll('td .phase').length === 3 && [...document.querySelectorAll('td .phase')].every((e) => e.textContent?.includes('Succeeded')), undefined, { timeout: 60_000 })
 say('three machines rebooted by a rollout')
+
+// --- a rollout whose machines were not all done is amber, not green
+await ask('ingot', 'enter-maintenance', 'spare-4')
+await ask('ingot', 'enter-maintenance', 'spare-5')
+await ask('ingot', 'reboot', 'spare-4', 'spare-5', '--yes', '--no-wait')
+await open('rollouts')
+await page.locator('tbody tr').first().getByRole('link').click()
+await page.getByText('To follow it').waitFor()
+for (const id of ['spare-4', 'spare-5']) {
+  const row = page.locator('tr', { hasText: id })
+  await row.locator('a[href*="/operations/"]').waitFor()
+  const operation = (await row.locator('a[href*="/operations/"]').getAttribute('href')).split('/').pop()
+  await ask('ingot', 'cancel', operation, '--no-wait')
+}
+const ending = page.locator('dd .phase', { hasText: 'Completed with failures' })
+await ending.waitFor({ timeout: 60_000 })
+const colours = await ending.evaluate((e) => {
+  const probe = e.ownerDocument.body.appendChild(e.ownerDocument.createElement('span'))
+  const of = (name) => ((probe.style.color = `var(--${name})`), getComputedStyle(probe).color)
+  const out = { its: getComputedStyle(e).color, amber: of('ATTENTION'), green: of('IDLE') }
+  probe.remove()
+  return out
+})
+assert.equal(colours.its, colours.amber)
+assert.notEqual(colours.its, colours.green)
+await accessible(page, 'a rollout with failures')
+say('a rollout with failures is amber')
+
+// --- a command of unknown outcome: both verdicts, what is known beside them, and a reason that must be written
+await ask('ingot', 'reboot', 'web-7', '--step-timeout', '5s', '--no-wait')
+await open('machines/web-7')
+await page.getByRole('button', { name: 'Settle the outcome…' }).first().click({ timeout: 90_000 })
+const verdict = page.getByRole('dialog')
+await verdict.getByLabel('What is known').getByText('cmd-', { exact: false }).first().waitFor()
+await verdict.getByText('Executor heard last').waitFor()
+assert.deepEqual(await verdict.getByLabel('What you found').locator('option').evaluateAll((all) => all.map((o) => o.value)), ['', 'happened', 'did-not-happen'])
+assert.equal(await verdict.getByLabel('What you found').inputValue(), '', 'no verdict is proposed')
+const settle = verdict.locator('form button').last()
+assert.ok(await settle.isDisabled())
+await verdict.getByLabel('What you found').selectOption('did-not-happen')
+assert.ok(await settle.isDisabled(), 'a verdict without a reason')
+await verdict.getByLabel('How you know').fill('it never went down: uptime 40 days')
+await page.waitForTimeout(500)
+await accessible(page, 'a verdict')
+await shot('settle')
+await settle.click()
+await verdict.waitFor({ state: 'detached' })
+assert.equal(JSON.parse(await ask('ingot', 'machine', 'get', 'web-7', '-o', 'json')).status.unresolved_command_id ?? '', '')
+say('an unknown outcome was settled')
+
+// --- one zone a page, which the header names
+await open('operations')
+await page.locator('tbody time').first().waitFor()
+const stamped = await page.locator('tbody time').first().getAttribute('datetime')
+const toggle = page.getByRole('button', { name: /^Times in/ })
+await toggle.click()
+assert.match(await toggle.textContent(), /UTC/)
+assert.ok((await page.locator('tbody time').first().textContent()).endsWith(new Date(stamped).toISOString().slice(11, 19)), 'times are in UTC')
+await toggle.click()
+say('one zone')
 
 // --- one machine: a verb for real, a refused one with its reason
 await open('machines/web-1')

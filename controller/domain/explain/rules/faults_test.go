@@ -301,7 +301,7 @@ var faultsOfAgents = []fault{
 		l.host().reconfigure().look().granted().after(10 * time.Second).gone(hostID).after(time.Hour)
 	},
 		"OUTCOME_UNKNOWN", explain.OnOperator, []string{"cmd-1 (net) was given leave", "outcome is UNKNOWN",
-			"a-host was heard last"}, "settles by itself", "ingot settle m-1 cmd-1 --verdict happened"},
+			"a-host was heard last"}, "settles by itself", "ingot settle m-1 cmd-1 --verdict VERDICT --comment HOW-YOU-KNOW"},
 	{"memory lost after the grant", func(l *lab) {
 		l.host().reconfigure().look().granted()
 		l.find(hostID).StateID = "s-2"

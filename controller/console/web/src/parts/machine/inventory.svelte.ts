@@ -1,5 +1,5 @@
 // The last inventory of a machine, with its differences from those before.
-import { get, path, poll, Refusal } from '../../api.svelte'
+import { get, path, poll, Refusal, said } from '../../api.svelte'
 import { text } from '../../format'
 import type { Inventory } from '../../types'
 
@@ -58,7 +58,7 @@ export class Report {
         this.inventory = await get<Inventory>(path`/machines/${id}/inventory`, { history: compared }, signal)
         this.none = ''
       } catch (e) {
-        if (e instanceof Refusal) this.none = e.message
+        if (e instanceof Refusal) this.none = said(e)
         throw e
       }
     })

@@ -1,0 +1,89 @@
+package view
+
+import (
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// zone is that of every time in this process's output for people. A process writes one output.
+var zone atomic.Pointer[time.Location]
+
+// SetZone sets the zone of every time in output for people; nil is UTC.
+func SetZone(l *time.Location) { zone.Store(l) }
+
+// Zone returns the zone of every time in output for people.
+func Zone() *time.Location {
+	if l := zone.Load(); l != nil {
+		return l
+	}
+	return time.UTC
+}
+
+// Time is RFC 3339 to the second in the zone of the output, which its offset names; empty when absent.
+func Time(ts *timestamppb.Timestamp) string {
+	if ts == nil {
+		return ""
+	}
+	return TimeOf(ts.AsTime())
+}
+
+// TimeOf is Time of a moment that is always there.
+func TimeOf(t time.Time) string { return t.In(Zone()).Format(time.RFC3339) }
+
+// Clock is the time of day in the zone of the output, with its offset: "03:12:07+01:00", "03:12:07Z".
+func Clock(ts *timestamppb.Timestamp) string {
+	if ts == nil {
+		return "--:--:--"
+	}
+	return ClockOf(ts.AsTime())
+}
+
+// ClockOf is Clock of a moment that is always there.
+func ClockOf(t time.Time) string { return t.In(Zone()).Format(time.TimeOnly + "Z07:00") }
+
+// Stamp is RFC 3339 in UTC to the second, for documents that programs read and signatures cover.
+func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// FileStamp is a moment in UTC as a part of a file's name: "20260301-031207".
+func FileStamp(t time.Time) string { return t.UTC().Format("20060102-150405") }
+
+// layouts are the ways in which a person writes a moment: with a date or without, with an offset or in the zone of the
+// output.
+var layouts = []struct {
+	text        string
+	dated, zone bool
+}{
+	{time.RFC3339, true, true}, {"2006-01-02 15:04:05Z07:00", true, true}, {"2006-01-02T15:04Z07:00", true, true},
+	{"2006-01-02T15:04:05", true, false}, {time.DateTime, true, false}, {"2006-01-02T15:04", true, false},
+	{"2006-01-02 15:04", true, false}, {"15:04Z07:00", false, true}, {"15:04:05Z07:00", false, true},
+	{"15:04", false, false}, {time.TimeOnly, false, false},
+}
+
+// ParseTime reads a moment. Without an offset it is in the zone of the output. A time of day is the last one before now.
+// ok is false of what is no time.
+func ParseTime(text string, now time.Time) (at time.Time, ok bool) {
+	for _, l := range layouts {
+		t, err := time.ParseInLocation(l.text, text, Zone())
+		switch {
+		case err != nil:
+			continue
+		case l.dated:
+			return t, true
+		}
+		return lastTime(now.In(t.Location()), t), true
+	}
+	return time.Time{}, false
+}
+
+// lastTime is when it was this time of day last, in the zone of now.
+func lastTime(now, t time.Time) time.Time {
+	of := func(day int) time.Time {
+		return time.Date(now.Year(), now.Month(), day, t.Hour(), t.Minute(), t.Second(), 0, now.Location())
+	}
+	if today := of(now.Day()); !today.After(now) {
+		return today
+	}
+	return of(now.Day() - 1)
+}
