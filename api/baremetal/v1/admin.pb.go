@@ -2904,7 +2904,11 @@ type ServerInfo struct {
 	// The same in words.
 	FrozenBecause string `protobuf:"bytes,10,opt,name=frozen_because,json=frozenBecause,proto3" json:"frozen_because,omitempty"`
 	// Where this controller listens for REST and browsers, as host:port. Empty: it does not. The host may be that of all addresses.
-	RestAddress   string `protobuf:"bytes,11,opt,name=rest_address,json=restAddress,proto3" json:"rest_address,omitempty"`
+	RestAddress string `protobuf:"bytes,11,opt,name=rest_address,json=restAddress,proto3" json:"rest_address,omitempty"`
+	// As in FleetSummary.
+	NotListeningSince *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=not_listening_since,json=notListeningSince,proto3" json:"not_listening_since,omitempty"`
+	// As in FleetSummary.
+	AgentsAwaited int32 `protobuf:"varint,13,opt,name=agents_awaited,json=agentsAwaited,proto3" json:"agents_awaited,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3014,6 +3018,20 @@ func (x *ServerInfo) GetRestAddress() string {
 		return x.RestAddress
 	}
 	return ""
+}
+
+func (x *ServerInfo) GetNotListeningSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NotListeningSince
+	}
+	return nil
+}
+
+func (x *ServerInfo) GetAgentsAwaited() int32 {
+	if x != nil {
+		return x.AgentsAwaited
+	}
+	return 0
 }
 
 // Image is one entry of the catalogue of images.
@@ -4677,7 +4695,9 @@ type Site struct {
 	// or another system id) or "none".
 	DriftThreshold string `protobuf:"bytes,9,opt,name=drift_threshold,json=driftThreshold,proto3" json:"drift_threshold,omitempty"`
 	// Grows with every change of the segments.
-	Version       int64 `protobuf:"varint,15,opt,name=version,proto3" json:"version,omitempty"`
+	Version int64 `protobuf:"varint,15,opt,name=version,proto3" json:"version,omitempty"`
+	// When an agent of the site was heard last, while all of them are silent; unset otherwise.
+	SilentSince   *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=silent_since,json=silentSince,proto3" json:"silent_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4773,6 +4793,13 @@ func (x *Site) GetVersion() int64 {
 		return x.Version
 	}
 	return 0
+}
+
+func (x *Site) GetSilentSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SilentSince
+	}
+	return nil
 }
 
 // Segment is one provisioning network.
@@ -7397,7 +7424,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\bDRAINING\x10\x02\x12\b\n" +
 	"\x04GONE\x10\x03\",\n" +
 	"\x10ThawFleetRequest\x12\x18\n" +
-	"\acomment\x18\x01 \x01(\tR\acomment\"\xbb\x03\n" +
+	"\acomment\x18\x01 \x01(\tR\acomment\"\xae\x04\n" +
 	"\n" +
 	"ServerInfo\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12#\n" +
@@ -7412,7 +7439,9 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\rfrozen_reason\x18\t \x01(\tR\ffrozenReason\x12%\n" +
 	"\x0efrozen_because\x18\n" +
 	" \x01(\tR\rfrozenBecause\x12!\n" +
-	"\frest_address\x18\v \x01(\tR\vrestAddress\"\xa7\x03\n" +
+	"\frest_address\x18\v \x01(\tR\vrestAddress\x12J\n" +
+	"\x13not_listening_since\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x11notListeningSince\x12%\n" +
+	"\x0eagents_awaited\x18\r \x01(\x05R\ragentsAwaited\"\xa7\x03\n" +
 	"\x05Image\x12\x1b\n" +
 	"\timage_ref\x18\x01 \x01(\tR\bimageRef\x12\x10\n" +
 	"\x03url\x18\x02 \x01(\tR\x03url\x12\x16\n" +
@@ -7568,7 +7597,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"expires_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x06 \x01(\tR\tmachineId\x12\x1a\n" +
-	"\bhostname\x18\a \x01(\tR\bhostname\"\xd4\x02\n" +
+	"\bhostname\x18\a \x01(\tR\bhostname\"\x93\x03\n" +
 	"\x04Site\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x121\n" +
 	"\bsegments\x18\x02 \x03(\v2\x15.baremetal.v1.SegmentR\bsegments\x12\x1a\n" +
@@ -7579,7 +7608,8 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\bagent_id\x18\x06 \x01(\tR\aagentId\x12%\n" +
 	"\x0eidentity_level\x18\a \x01(\tR\ridentityLevel\x12'\n" +
 	"\x0fdrift_threshold\x18\t \x01(\tR\x0edriftThreshold\x12\x18\n" +
-	"\aversion\x18\x0f \x01(\x03R\aversion\"\xc5\x03\n" +
+	"\aversion\x18\x0f \x01(\x03R\aversion\x12=\n" +
+	"\fsilent_since\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\vsilentSince\"\xc5\x03\n" +
 	"\aSegment\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x18\n" +
@@ -8003,148 +8033,150 @@ var file_baremetal_v1_admin_proto_depIdxs = []int32{
 	93,  // 39: baremetal.v1.Controller.draining_since:type_name -> google.protobuf.Timestamp
 	93,  // 40: baremetal.v1.ServerInfo.server_time:type_name -> google.protobuf.Timestamp
 	93,  // 41: baremetal.v1.ServerInfo.frozen_since:type_name -> google.protobuf.Timestamp
-	93,  // 42: baremetal.v1.Image.created_at:type_name -> google.protobuf.Timestamp
-	39,  // 43: baremetal.v1.UploadImageRequest.image:type_name -> baremetal.v1.Image
-	39,  // 44: baremetal.v1.AddImageRequest.image:type_name -> baremetal.v1.Image
-	39,  // 45: baremetal.v1.ListImagesResponse.images:type_name -> baremetal.v1.Image
-	93,  // 46: baremetal.v1.Webhook.state_changed_at:type_name -> google.protobuf.Timestamp
-	93,  // 47: baremetal.v1.Webhook.created_at:type_name -> google.protobuf.Timestamp
-	93,  // 48: baremetal.v1.Webhook.updated_at:type_name -> google.protobuf.Timestamp
-	47,  // 49: baremetal.v1.Webhook.secrets:type_name -> baremetal.v1.WebhookSecret
-	93,  // 50: baremetal.v1.Webhook.failing_since:type_name -> google.protobuf.Timestamp
-	93,  // 51: baremetal.v1.Webhook.hold_until:type_name -> google.protobuf.Timestamp
-	93,  // 52: baremetal.v1.WebhookSecret.created_at:type_name -> google.protobuf.Timestamp
-	93,  // 53: baremetal.v1.WebhookSecret.expires_at:type_name -> google.protobuf.Timestamp
-	46,  // 54: baremetal.v1.CreateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
-	46,  // 55: baremetal.v1.ListWebhooksResponse.webhooks:type_name -> baremetal.v1.Webhook
-	46,  // 56: baremetal.v1.UpdateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
-	94,  // 57: baremetal.v1.UpdateWebhookRequest.update_mask:type_name -> google.protobuf.FieldMask
-	92,  // 58: baremetal.v1.UpdateWebhookRequest.secret_overlap:type_name -> google.protobuf.Duration
-	58,  // 59: baremetal.v1.ListWebhookDeliveriesResponse.deliveries:type_name -> baremetal.v1.WebhookDelivery
-	93,  // 60: baremetal.v1.WebhookDelivery.created_at:type_name -> google.protobuf.Timestamp
-	93,  // 61: baremetal.v1.WebhookDelivery.last_attempt_at:type_name -> google.protobuf.Timestamp
-	93,  // 62: baremetal.v1.WebhookDelivery.next_at:type_name -> google.protobuf.Timestamp
-	93,  // 63: baremetal.v1.WebhookDelivery.finished_at:type_name -> google.protobuf.Timestamp
-	93,  // 64: baremetal.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
-	61,  // 65: baremetal.v1.Site.segments:type_name -> baremetal.v1.Segment
-	93,  // 66: baremetal.v1.Site.applied_at:type_name -> google.protobuf.Timestamp
-	61,  // 67: baremetal.v1.SetSiteRequest.segments:type_name -> baremetal.v1.Segment
-	60,  // 68: baremetal.v1.ListSitesResponse.sites:type_name -> baremetal.v1.Site
-	93,  // 69: baremetal.v1.DiscoveredMachine.first_seen_at:type_name -> google.protobuf.Timestamp
-	93,  // 70: baremetal.v1.DiscoveredMachine.last_seen_at:type_name -> google.protobuf.Timestamp
-	66,  // 71: baremetal.v1.ListDiscoveredResponse.machines:type_name -> baremetal.v1.DiscoveredMachine
-	93,  // 72: baremetal.v1.BMCCredentials.updated_at:type_name -> google.protobuf.Timestamp
-	73,  // 73: baremetal.v1.DiscoverBMCsResponse.bmcs:type_name -> baremetal.v1.DiscoveredBMC
-	93,  // 74: baremetal.v1.BMCCertificate.offered_at:type_name -> google.protobuf.Timestamp
-	93,  // 75: baremetal.v1.BMCCertificate.pinned_at:type_name -> google.protobuf.Timestamp
-	74,  // 76: baremetal.v1.ListBMCCertificatesResponse.certificates:type_name -> baremetal.v1.BMCCertificate
-	93,  // 77: baremetal.v1.UnparkBMCResponse.unparked_at:type_name -> google.protobuf.Timestamp
-	93,  // 78: baremetal.v1.APIToken.created_at:type_name -> google.protobuf.Timestamp
-	93,  // 79: baremetal.v1.APIToken.expires_at:type_name -> google.protobuf.Timestamp
-	93,  // 80: baremetal.v1.APIToken.last_used_at:type_name -> google.protobuf.Timestamp
-	93,  // 81: baremetal.v1.APIToken.revoked_at:type_name -> google.protobuf.Timestamp
-	92,  // 82: baremetal.v1.CreateAPITokenRequest.lifetime:type_name -> google.protobuf.Duration
-	80,  // 83: baremetal.v1.CreateAPITokenResponse.token:type_name -> baremetal.v1.APIToken
-	80,  // 84: baremetal.v1.ListAPITokensResponse.tokens:type_name -> baremetal.v1.APIToken
-	69,  // 85: baremetal.v1.ListBMCCredentialsResponse.credentials:type_name -> baremetal.v1.BMCCredentials
-	59,  // 86: baremetal.v1.ListSiteLeasesResponse.leases:type_name -> baremetal.v1.SiteLease
-	3,   // 87: baremetal.v1.AdminService.IssueBootstrapToken:input_type -> baremetal.v1.IssueBootstrapTokenRequest
-	6,   // 88: baremetal.v1.AdminService.ListBootstrapTokens:input_type -> baremetal.v1.ListBootstrapTokensRequest
-	8,   // 89: baremetal.v1.AdminService.RevokeBootstrapToken:input_type -> baremetal.v1.RevokeBootstrapTokenRequest
-	11,  // 90: baremetal.v1.AdminService.ListAgents:input_type -> baremetal.v1.ListAgentsRequest
-	13,  // 91: baremetal.v1.AdminService.GetAgent:input_type -> baremetal.v1.GetAgentRequest
-	14,  // 92: baremetal.v1.AdminService.RevokeAgent:input_type -> baremetal.v1.RevokeAgentRequest
-	15,  // 93: baremetal.v1.AdminService.SettleCommand:input_type -> baremetal.v1.SettleCommandRequest
-	16,  // 94: baremetal.v1.AdminService.ClearIntervention:input_type -> baremetal.v1.ClearInterventionRequest
-	17,  // 95: baremetal.v1.AdminService.SetMachineFlag:input_type -> baremetal.v1.SetMachineFlagRequest
-	18,  // 96: baremetal.v1.AdminService.RequireIdentity:input_type -> baremetal.v1.RequireIdentityRequest
-	20,  // 97: baremetal.v1.AdminService.ForgetTPM:input_type -> baremetal.v1.ForgetTPMRequest
-	22,  // 98: baremetal.v1.AdminService.ListCommands:input_type -> baremetal.v1.ListCommandsRequest
-	25,  // 99: baremetal.v1.AdminService.ListAuditLog:input_type -> baremetal.v1.ListAuditLogRequest
-	28,  // 100: baremetal.v1.AdminService.GetHeadVerdicts:input_type -> baremetal.v1.GetHeadVerdictsRequest
-	31,  // 101: baremetal.v1.AdminService.ScrubAuditEventData:input_type -> baremetal.v1.ScrubAuditEventDataRequest
-	33,  // 102: baremetal.v1.AdminService.GetServerInfo:input_type -> baremetal.v1.GetServerInfoRequest
-	34,  // 103: baremetal.v1.AdminService.ListControllers:input_type -> baremetal.v1.ListControllersRequest
-	37,  // 104: baremetal.v1.AdminService.ThawFleet:input_type -> baremetal.v1.ThawFleetRequest
-	42,  // 105: baremetal.v1.AdminService.AddImage:input_type -> baremetal.v1.AddImageRequest
-	40,  // 106: baremetal.v1.AdminService.UploadImage:input_type -> baremetal.v1.UploadImageRequest
-	41,  // 107: baremetal.v1.AdminService.GetImage:input_type -> baremetal.v1.GetImageRequest
-	43,  // 108: baremetal.v1.AdminService.ListImages:input_type -> baremetal.v1.ListImagesRequest
-	45,  // 109: baremetal.v1.AdminService.RemoveImage:input_type -> baremetal.v1.RemoveImageRequest
-	48,  // 110: baremetal.v1.AdminService.CreateWebhook:input_type -> baremetal.v1.CreateWebhookRequest
-	49,  // 111: baremetal.v1.AdminService.GetWebhook:input_type -> baremetal.v1.GetWebhookRequest
-	50,  // 112: baremetal.v1.AdminService.ListWebhooks:input_type -> baremetal.v1.ListWebhooksRequest
-	52,  // 113: baremetal.v1.AdminService.UpdateWebhook:input_type -> baremetal.v1.UpdateWebhookRequest
-	53,  // 114: baremetal.v1.AdminService.DeleteWebhook:input_type -> baremetal.v1.DeleteWebhookRequest
-	54,  // 115: baremetal.v1.AdminService.TestWebhook:input_type -> baremetal.v1.TestWebhookRequest
-	56,  // 116: baremetal.v1.AdminService.ListWebhookDeliveries:input_type -> baremetal.v1.ListWebhookDeliveriesRequest
-	55,  // 117: baremetal.v1.AdminService.RedeliverWebhook:input_type -> baremetal.v1.RedeliverWebhookRequest
-	89,  // 118: baremetal.v1.AdminService.ListSiteLeases:input_type -> baremetal.v1.ListSiteLeasesRequest
-	62,  // 119: baremetal.v1.AdminService.SetSite:input_type -> baremetal.v1.SetSiteRequest
-	63,  // 120: baremetal.v1.AdminService.GetSite:input_type -> baremetal.v1.GetSiteRequest
-	64,  // 121: baremetal.v1.AdminService.ListSites:input_type -> baremetal.v1.ListSitesRequest
-	67,  // 122: baremetal.v1.AdminService.ListDiscovered:input_type -> baremetal.v1.ListDiscoveredRequest
-	70,  // 123: baremetal.v1.AdminService.SetBMCCredentials:input_type -> baremetal.v1.SetBMCCredentialsRequest
-	86,  // 124: baremetal.v1.AdminService.ListBMCCredentials:input_type -> baremetal.v1.ListBMCCredentialsRequest
-	88,  // 125: baremetal.v1.AdminService.DeleteBMCCredentials:input_type -> baremetal.v1.DeleteBMCCredentialsRequest
-	75,  // 126: baremetal.v1.AdminService.ListBMCCertificates:input_type -> baremetal.v1.ListBMCCertificatesRequest
-	79,  // 127: baremetal.v1.AdminService.TrustBMCCertificate:input_type -> baremetal.v1.TrustBMCCertificateRequest
-	77,  // 128: baremetal.v1.AdminService.UnparkBMC:input_type -> baremetal.v1.UnparkBMCRequest
-	71,  // 129: baremetal.v1.AdminService.DiscoverBMCs:input_type -> baremetal.v1.DiscoverBMCsRequest
-	81,  // 130: baremetal.v1.AdminService.CreateAPIToken:input_type -> baremetal.v1.CreateAPITokenRequest
-	83,  // 131: baremetal.v1.AdminService.ListAPITokens:input_type -> baremetal.v1.ListAPITokensRequest
-	85,  // 132: baremetal.v1.AdminService.RevokeAPIToken:input_type -> baremetal.v1.RevokeAPITokenRequest
-	4,   // 133: baremetal.v1.AdminService.IssueBootstrapToken:output_type -> baremetal.v1.IssueBootstrapTokenResponse
-	7,   // 134: baremetal.v1.AdminService.ListBootstrapTokens:output_type -> baremetal.v1.ListBootstrapTokensResponse
-	5,   // 135: baremetal.v1.AdminService.RevokeBootstrapToken:output_type -> baremetal.v1.BootstrapToken
-	12,  // 136: baremetal.v1.AdminService.ListAgents:output_type -> baremetal.v1.ListAgentsResponse
-	9,   // 137: baremetal.v1.AdminService.GetAgent:output_type -> baremetal.v1.Agent
-	9,   // 138: baremetal.v1.AdminService.RevokeAgent:output_type -> baremetal.v1.Agent
-	95,  // 139: baremetal.v1.AdminService.SettleCommand:output_type -> baremetal.v1.Machine
-	95,  // 140: baremetal.v1.AdminService.ClearIntervention:output_type -> baremetal.v1.Machine
-	95,  // 141: baremetal.v1.AdminService.SetMachineFlag:output_type -> baremetal.v1.Machine
-	19,  // 142: baremetal.v1.AdminService.RequireIdentity:output_type -> baremetal.v1.RequireIdentityResponse
-	95,  // 143: baremetal.v1.AdminService.ForgetTPM:output_type -> baremetal.v1.Machine
-	23,  // 144: baremetal.v1.AdminService.ListCommands:output_type -> baremetal.v1.ListCommandsResponse
-	26,  // 145: baremetal.v1.AdminService.ListAuditLog:output_type -> baremetal.v1.ListAuditLogResponse
-	29,  // 146: baremetal.v1.AdminService.GetHeadVerdicts:output_type -> baremetal.v1.GetHeadVerdictsResponse
-	32,  // 147: baremetal.v1.AdminService.ScrubAuditEventData:output_type -> baremetal.v1.ScrubAuditEventDataResponse
-	38,  // 148: baremetal.v1.AdminService.GetServerInfo:output_type -> baremetal.v1.ServerInfo
-	35,  // 149: baremetal.v1.AdminService.ListControllers:output_type -> baremetal.v1.ListControllersResponse
-	38,  // 150: baremetal.v1.AdminService.ThawFleet:output_type -> baremetal.v1.ServerInfo
-	39,  // 151: baremetal.v1.AdminService.AddImage:output_type -> baremetal.v1.Image
-	39,  // 152: baremetal.v1.AdminService.UploadImage:output_type -> baremetal.v1.Image
-	39,  // 153: baremetal.v1.AdminService.GetImage:output_type -> baremetal.v1.Image
-	44,  // 154: baremetal.v1.AdminService.ListImages:output_type -> baremetal.v1.ListImagesResponse
-	39,  // 155: baremetal.v1.AdminService.RemoveImage:output_type -> baremetal.v1.Image
-	46,  // 156: baremetal.v1.AdminService.CreateWebhook:output_type -> baremetal.v1.Webhook
-	46,  // 157: baremetal.v1.AdminService.GetWebhook:output_type -> baremetal.v1.Webhook
-	51,  // 158: baremetal.v1.AdminService.ListWebhooks:output_type -> baremetal.v1.ListWebhooksResponse
-	46,  // 159: baremetal.v1.AdminService.UpdateWebhook:output_type -> baremetal.v1.Webhook
-	46,  // 160: baremetal.v1.AdminService.DeleteWebhook:output_type -> baremetal.v1.Webhook
-	58,  // 161: baremetal.v1.AdminService.TestWebhook:output_type -> baremetal.v1.WebhookDelivery
-	57,  // 162: baremetal.v1.AdminService.ListWebhookDeliveries:output_type -> baremetal.v1.ListWebhookDeliveriesResponse
-	58,  // 163: baremetal.v1.AdminService.RedeliverWebhook:output_type -> baremetal.v1.WebhookDelivery
-	90,  // 164: baremetal.v1.AdminService.ListSiteLeases:output_type -> baremetal.v1.ListSiteLeasesResponse
-	60,  // 165: baremetal.v1.AdminService.SetSite:output_type -> baremetal.v1.Site
-	60,  // 166: baremetal.v1.AdminService.GetSite:output_type -> baremetal.v1.Site
-	65,  // 167: baremetal.v1.AdminService.ListSites:output_type -> baremetal.v1.ListSitesResponse
-	68,  // 168: baremetal.v1.AdminService.ListDiscovered:output_type -> baremetal.v1.ListDiscoveredResponse
-	69,  // 169: baremetal.v1.AdminService.SetBMCCredentials:output_type -> baremetal.v1.BMCCredentials
-	87,  // 170: baremetal.v1.AdminService.ListBMCCredentials:output_type -> baremetal.v1.ListBMCCredentialsResponse
-	69,  // 171: baremetal.v1.AdminService.DeleteBMCCredentials:output_type -> baremetal.v1.BMCCredentials
-	76,  // 172: baremetal.v1.AdminService.ListBMCCertificates:output_type -> baremetal.v1.ListBMCCertificatesResponse
-	74,  // 173: baremetal.v1.AdminService.TrustBMCCertificate:output_type -> baremetal.v1.BMCCertificate
-	78,  // 174: baremetal.v1.AdminService.UnparkBMC:output_type -> baremetal.v1.UnparkBMCResponse
-	72,  // 175: baremetal.v1.AdminService.DiscoverBMCs:output_type -> baremetal.v1.DiscoverBMCsResponse
-	82,  // 176: baremetal.v1.AdminService.CreateAPIToken:output_type -> baremetal.v1.CreateAPITokenResponse
-	84,  // 177: baremetal.v1.AdminService.ListAPITokens:output_type -> baremetal.v1.ListAPITokensResponse
-	80,  // 178: baremetal.v1.AdminService.RevokeAPIToken:output_type -> baremetal.v1.APIToken
-	133, // [133:179] is the sub-list for method output_type
-	87,  // [87:133] is the sub-list for method input_type
-	87,  // [87:87] is the sub-list for extension type_name
-	87,  // [87:87] is the sub-list for extension extendee
-	0,   // [0:87] is the sub-list for field type_name
+	93,  // 42: baremetal.v1.ServerInfo.not_listening_since:type_name -> google.protobuf.Timestamp
+	93,  // 43: baremetal.v1.Image.created_at:type_name -> google.protobuf.Timestamp
+	39,  // 44: baremetal.v1.UploadImageRequest.image:type_name -> baremetal.v1.Image
+	39,  // 45: baremetal.v1.AddImageRequest.image:type_name -> baremetal.v1.Image
+	39,  // 46: baremetal.v1.ListImagesResponse.images:type_name -> baremetal.v1.Image
+	93,  // 47: baremetal.v1.Webhook.state_changed_at:type_name -> google.protobuf.Timestamp
+	93,  // 48: baremetal.v1.Webhook.created_at:type_name -> google.protobuf.Timestamp
+	93,  // 49: baremetal.v1.Webhook.updated_at:type_name -> google.protobuf.Timestamp
+	47,  // 50: baremetal.v1.Webhook.secrets:type_name -> baremetal.v1.WebhookSecret
+	93,  // 51: baremetal.v1.Webhook.failing_since:type_name -> google.protobuf.Timestamp
+	93,  // 52: baremetal.v1.Webhook.hold_until:type_name -> google.protobuf.Timestamp
+	93,  // 53: baremetal.v1.WebhookSecret.created_at:type_name -> google.protobuf.Timestamp
+	93,  // 54: baremetal.v1.WebhookSecret.expires_at:type_name -> google.protobuf.Timestamp
+	46,  // 55: baremetal.v1.CreateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
+	46,  // 56: baremetal.v1.ListWebhooksResponse.webhooks:type_name -> baremetal.v1.Webhook
+	46,  // 57: baremetal.v1.UpdateWebhookRequest.webhook:type_name -> baremetal.v1.Webhook
+	94,  // 58: baremetal.v1.UpdateWebhookRequest.update_mask:type_name -> google.protobuf.FieldMask
+	92,  // 59: baremetal.v1.UpdateWebhookRequest.secret_overlap:type_name -> google.protobuf.Duration
+	58,  // 60: baremetal.v1.ListWebhookDeliveriesResponse.deliveries:type_name -> baremetal.v1.WebhookDelivery
+	93,  // 61: baremetal.v1.WebhookDelivery.created_at:type_name -> google.protobuf.Timestamp
+	93,  // 62: baremetal.v1.WebhookDelivery.last_attempt_at:type_name -> google.protobuf.Timestamp
+	93,  // 63: baremetal.v1.WebhookDelivery.next_at:type_name -> google.protobuf.Timestamp
+	93,  // 64: baremetal.v1.WebhookDelivery.finished_at:type_name -> google.protobuf.Timestamp
+	93,  // 65: baremetal.v1.SiteLease.expires_at:type_name -> google.protobuf.Timestamp
+	61,  // 66: baremetal.v1.Site.segments:type_name -> baremetal.v1.Segment
+	93,  // 67: baremetal.v1.Site.applied_at:type_name -> google.protobuf.Timestamp
+	93,  // 68: baremetal.v1.Site.silent_since:type_name -> google.protobuf.Timestamp
+	61,  // 69: baremetal.v1.SetSiteRequest.segments:type_name -> baremetal.v1.Segment
+	60,  // 70: baremetal.v1.ListSitesResponse.sites:type_name -> baremetal.v1.Site
+	93,  // 71: baremetal.v1.DiscoveredMachine.first_seen_at:type_name -> google.protobuf.Timestamp
+	93,  // 72: baremetal.v1.DiscoveredMachine.last_seen_at:type_name -> google.protobuf.Timestamp
+	66,  // 73: baremetal.v1.ListDiscoveredResponse.machines:type_name -> baremetal.v1.DiscoveredMachine
+	93,  // 74: baremetal.v1.BMCCredentials.updated_at:type_name -> google.protobuf.Timestamp
+	73,  // 75: baremetal.v1.DiscoverBMCsResponse.bmcs:type_name -> baremetal.v1.DiscoveredBMC
+	93,  // 76: baremetal.v1.BMCCertificate.offered_at:type_name -> google.protobuf.Timestamp
+	93,  // 77: baremetal.v1.BMCCertificate.pinned_at:type_name -> google.protobuf.Timestamp
+	74,  // 78: baremetal.v1.ListBMCCertificatesResponse.certificates:type_name -> baremetal.v1.BMCCertificate
+	93,  // 79: baremetal.v1.UnparkBMCResponse.unparked_at:type_name -> google.protobuf.Timestamp
+	93,  // 80: baremetal.v1.APIToken.created_at:type_name -> google.protobuf.Timestamp
+	93,  // 81: baremetal.v1.APIToken.expires_at:type_name -> google.protobuf.Timestamp
+	93,  // 82: baremetal.v1.APIToken.last_used_at:type_name -> google.protobuf.Timestamp
+	93,  // 83: baremetal.v1.APIToken.revoked_at:type_name -> google.protobuf.Timestamp
+	92,  // 84: baremetal.v1.CreateAPITokenRequest.lifetime:type_name -> google.protobuf.Duration
+	80,  // 85: baremetal.v1.CreateAPITokenResponse.token:type_name -> baremetal.v1.APIToken
+	80,  // 86: baremetal.v1.ListAPITokensResponse.tokens:type_name -> baremetal.v1.APIToken
+	69,  // 87: baremetal.v1.ListBMCCredentialsResponse.credentials:type_name -> baremetal.v1.BMCCredentials
+	59,  // 88: baremetal.v1.ListSiteLeasesResponse.leases:type_name -> baremetal.v1.SiteLease
+	3,   // 89: baremetal.v1.AdminService.IssueBootstrapToken:input_type -> baremetal.v1.IssueBootstrapTokenRequest
+	6,   // 90: baremetal.v1.AdminService.ListBootstrapTokens:input_type -> baremetal.v1.ListBootstrapTokensRequest
+	8,   // 91: baremetal.v1.AdminService.RevokeBootstrapToken:input_type -> baremetal.v1.RevokeBootstrapTokenRequest
+	11,  // 92: baremetal.v1.AdminService.ListAgents:input_type -> baremetal.v1.ListAgentsRequest
+	13,  // 93: baremetal.v1.AdminService.GetAgent:input_type -> baremetal.v1.GetAgentRequest
+	14,  // 94: baremetal.v1.AdminService.RevokeAgent:input_type -> baremetal.v1.RevokeAgentRequest
+	15,  // 95: baremetal.v1.AdminService.SettleCommand:input_type -> baremetal.v1.SettleCommandRequest
+	16,  // 96: baremetal.v1.AdminService.ClearIntervention:input_type -> baremetal.v1.ClearInterventionRequest
+	17,  // 97: baremetal.v1.AdminService.SetMachineFlag:input_type -> baremetal.v1.SetMachineFlagRequest
+	18,  // 98: baremetal.v1.AdminService.RequireIdentity:input_type -> baremetal.v1.RequireIdentityRequest
+	20,  // 99: baremetal.v1.AdminService.ForgetTPM:input_type -> baremetal.v1.ForgetTPMRequest
+	22,  // 100: baremetal.v1.AdminService.ListCommands:input_type -> baremetal.v1.ListCommandsRequest
+	25,  // 101: baremetal.v1.AdminService.ListAuditLog:input_type -> baremetal.v1.ListAuditLogRequest
+	28,  // 102: baremetal.v1.AdminService.GetHeadVerdicts:input_type -> baremetal.v1.GetHeadVerdictsRequest
+	31,  // 103: baremetal.v1.AdminService.ScrubAuditEventData:input_type -> baremetal.v1.ScrubAuditEventDataRequest
+	33,  // 104: baremetal.v1.AdminService.GetServerInfo:input_type -> baremetal.v1.GetServerInfoRequest
+	34,  // 105: baremetal.v1.AdminService.ListControllers:input_type -> baremetal.v1.ListControllersRequest
+	37,  // 106: baremetal.v1.AdminService.ThawFleet:input_type -> baremetal.v1.ThawFleetRequest
+	42,  // 107: baremetal.v1.AdminService.AddImage:input_type -> baremetal.v1.AddImageRequest
+	40,  // 108: baremetal.v1.AdminService.UploadImage:input_type -> baremetal.v1.UploadImageRequest
+	41,  // 109: baremetal.v1.AdminService.GetImage:input_type -> baremetal.v1.GetImageRequest
+	43,  // 110: baremetal.v1.AdminService.ListImages:input_type -> baremetal.v1.ListImagesRequest
+	45,  // 111: baremetal.v1.AdminService.RemoveImage:input_type -> baremetal.v1.RemoveImageRequest
+	48,  // 112: baremetal.v1.AdminService.CreateWebhook:input_type -> baremetal.v1.CreateWebhookRequest
+	49,  // 113: baremetal.v1.AdminService.GetWebhook:input_type -> baremetal.v1.GetWebhookRequest
+	50,  // 114: baremetal.v1.AdminService.ListWebhooks:input_type -> baremetal.v1.ListWebhooksRequest
+	52,  // 115: baremetal.v1.AdminService.UpdateWebhook:input_type -> baremetal.v1.UpdateWebhookRequest
+	53,  // 116: baremetal.v1.AdminService.DeleteWebhook:input_type -> baremetal.v1.DeleteWebhookRequest
+	54,  // 117: baremetal.v1.AdminService.TestWebhook:input_type -> baremetal.v1.TestWebhookRequest
+	56,  // 118: baremetal.v1.AdminService.ListWebhookDeliveries:input_type -> baremetal.v1.ListWebhookDeliveriesRequest
+	55,  // 119: baremetal.v1.AdminService.RedeliverWebhook:input_type -> baremetal.v1.RedeliverWebhookRequest
+	89,  // 120: baremetal.v1.AdminService.ListSiteLeases:input_type -> baremetal.v1.ListSiteLeasesRequest
+	62,  // 121: baremetal.v1.AdminService.SetSite:input_type -> baremetal.v1.SetSiteRequest
+	63,  // 122: baremetal.v1.AdminService.GetSite:input_type -> baremetal.v1.GetSiteRequest
+	64,  // 123: baremetal.v1.AdminService.ListSites:input_type -> baremetal.v1.ListSitesRequest
+	67,  // 124: baremetal.v1.AdminService.ListDiscovered:input_type -> baremetal.v1.ListDiscoveredRequest
+	70,  // 125: baremetal.v1.AdminService.SetBMCCredentials:input_type -> baremetal.v1.SetBMCCredentialsRequest
+	86,  // 126: baremetal.v1.AdminService.ListBMCCredentials:input_type -> baremetal.v1.ListBMCCredentialsRequest
+	88,  // 127: baremetal.v1.AdminService.DeleteBMCCredentials:input_type -> baremetal.v1.DeleteBMCCredentialsRequest
+	75,  // 128: baremetal.v1.AdminService.ListBMCCertificates:input_type -> baremetal.v1.ListBMCCertificatesRequest
+	79,  // 129: baremetal.v1.AdminService.TrustBMCCertificate:input_type -> baremetal.v1.TrustBMCCertificateRequest
+	77,  // 130: baremetal.v1.AdminService.UnparkBMC:input_type -> baremetal.v1.UnparkBMCRequest
+	71,  // 131: baremetal.v1.AdminService.DiscoverBMCs:input_type -> baremetal.v1.DiscoverBMCsRequest
+	81,  // 132: baremetal.v1.AdminService.CreateAPIToken:input_type -> baremetal.v1.CreateAPITokenRequest
+	83,  // 133: baremetal.v1.AdminService.ListAPITokens:input_type -> baremetal.v1.ListAPITokensRequest
+	85,  // 134: baremetal.v1.AdminService.RevokeAPIToken:input_type -> baremetal.v1.RevokeAPITokenRequest
+	4,   // 135: baremetal.v1.AdminService.IssueBootstrapToken:output_type -> baremetal.v1.IssueBootstrapTokenResponse
+	7,   // 136: baremetal.v1.AdminService.ListBootstrapTokens:output_type -> baremetal.v1.ListBootstrapTokensResponse
+	5,   // 137: baremetal.v1.AdminService.RevokeBootstrapToken:output_type -> baremetal.v1.BootstrapToken
+	12,  // 138: baremetal.v1.AdminService.ListAgents:output_type -> baremetal.v1.ListAgentsResponse
+	9,   // 139: baremetal.v1.AdminService.GetAgent:output_type -> baremetal.v1.Agent
+	9,   // 140: baremetal.v1.AdminService.RevokeAgent:output_type -> baremetal.v1.Agent
+	95,  // 141: baremetal.v1.AdminService.SettleCommand:output_type -> baremetal.v1.Machine
+	95,  // 142: baremetal.v1.AdminService.ClearIntervention:output_type -> baremetal.v1.Machine
+	95,  // 143: baremetal.v1.AdminService.SetMachineFlag:output_type -> baremetal.v1.Machine
+	19,  // 144: baremetal.v1.AdminService.RequireIdentity:output_type -> baremetal.v1.RequireIdentityResponse
+	95,  // 145: baremetal.v1.AdminService.ForgetTPM:output_type -> baremetal.v1.Machine
+	23,  // 146: baremetal.v1.AdminService.ListCommands:output_type -> baremetal.v1.ListCommandsResponse
+	26,  // 147: baremetal.v1.AdminService.ListAuditLog:output_type -> baremetal.v1.ListAuditLogResponse
+	29,  // 148: baremetal.v1.AdminService.GetHeadVerdicts:output_type -> baremetal.v1.GetHeadVerdictsResponse
+	32,  // 149: baremetal.v1.AdminService.ScrubAuditEventData:output_type -> baremetal.v1.ScrubAuditEventDataResponse
+	38,  // 150: baremetal.v1.AdminService.GetServerInfo:output_type -> baremetal.v1.ServerInfo
+	35,  // 151: baremetal.v1.AdminService.ListControllers:output_type -> baremetal.v1.ListControllersResponse
+	38,  // 152: baremetal.v1.AdminService.ThawFleet:output_type -> baremetal.v1.ServerInfo
+	39,  // 153: baremetal.v1.AdminService.AddImage:output_type -> baremetal.v1.Image
+	39,  // 154: baremetal.v1.AdminService.UploadImage:output_type -> baremetal.v1.Image
+	39,  // 155: baremetal.v1.AdminService.GetImage:output_type -> baremetal.v1.Image
+	44,  // 156: baremetal.v1.AdminService.ListImages:output_type -> baremetal.v1.ListImagesResponse
+	39,  // 157: baremetal.v1.AdminService.RemoveImage:output_type -> baremetal.v1.Image
+	46,  // 158: baremetal.v1.AdminService.CreateWebhook:output_type -> baremetal.v1.Webhook
+	46,  // 159: baremetal.v1.AdminService.GetWebhook:output_type -> baremetal.v1.Webhook
+	51,  // 160: baremetal.v1.AdminService.ListWebhooks:output_type -> baremetal.v1.ListWebhooksResponse
+	46,  // 161: baremetal.v1.AdminService.UpdateWebhook:output_type -> baremetal.v1.Webhook
+	46,  // 162: baremetal.v1.AdminService.DeleteWebhook:output_type -> baremetal.v1.Webhook
+	58,  // 163: baremetal.v1.AdminService.TestWebhook:output_type -> baremetal.v1.WebhookDelivery
+	57,  // 164: baremetal.v1.AdminService.ListWebhookDeliveries:output_type -> baremetal.v1.ListWebhookDeliveriesResponse
+	58,  // 165: baremetal.v1.AdminService.RedeliverWebhook:output_type -> baremetal.v1.WebhookDelivery
+	90,  // 166: baremetal.v1.AdminService.ListSiteLeases:output_type -> baremetal.v1.ListSiteLeasesResponse
+	60,  // 167: baremetal.v1.AdminService.SetSite:output_type -> baremetal.v1.Site
+	60,  // 168: baremetal.v1.AdminService.GetSite:output_type -> baremetal.v1.Site
+	65,  // 169: baremetal.v1.AdminService.ListSites:output_type -> baremetal.v1.ListSitesResponse
+	68,  // 170: baremetal.v1.AdminService.ListDiscovered:output_type -> baremetal.v1.ListDiscoveredResponse
+	69,  // 171: baremetal.v1.AdminService.SetBMCCredentials:output_type -> baremetal.v1.BMCCredentials
+	87,  // 172: baremetal.v1.AdminService.ListBMCCredentials:output_type -> baremetal.v1.ListBMCCredentialsResponse
+	69,  // 173: baremetal.v1.AdminService.DeleteBMCCredentials:output_type -> baremetal.v1.BMCCredentials
+	76,  // 174: baremetal.v1.AdminService.ListBMCCertificates:output_type -> baremetal.v1.ListBMCCertificatesResponse
+	74,  // 175: baremetal.v1.AdminService.TrustBMCCertificate:output_type -> baremetal.v1.BMCCertificate
+	78,  // 176: baremetal.v1.AdminService.UnparkBMC:output_type -> baremetal.v1.UnparkBMCResponse
+	72,  // 177: baremetal.v1.AdminService.DiscoverBMCs:output_type -> baremetal.v1.DiscoverBMCsResponse
+	82,  // 178: baremetal.v1.AdminService.CreateAPIToken:output_type -> baremetal.v1.CreateAPITokenResponse
+	84,  // 179: baremetal.v1.AdminService.ListAPITokens:output_type -> baremetal.v1.ListAPITokensResponse
+	80,  // 180: baremetal.v1.AdminService.RevokeAPIToken:output_type -> baremetal.v1.APIToken
+	135, // [135:181] is the sub-list for method output_type
+	89,  // [89:135] is the sub-list for method input_type
+	89,  // [89:89] is the sub-list for extension type_name
+	89,  // [89:89] is the sub-list for extension extendee
+	0,   // [0:89] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_admin_proto_init() }

@@ -351,7 +351,7 @@ func (x MachineEvent_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use MachineEvent_Kind.Descriptor instead.
 func (MachineEvent_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{19, 0}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{20, 0}
 }
 
 // Machine is a physical server with a stable identity.
@@ -767,7 +767,7 @@ type MachineStatus struct {
 	// What the machine's provider says of it; unset for machines of provider "agent".
 	Provider *ProviderStatus `protobuf:"bytes,20,opt,name=provider,proto3" json:"provider,omitempty"`
 	// Why effective_state is ATTENTION: a name of Reason; empty in every other state. NOT_PROVISIONED, NODE_OFFLINE,
-	// NODE_NOT_VERIFIED, NODE_NOT_ACTIVE and MACHINE_UNREACHABLE name what a machine in phase READY lacks;
+	// NODE_NOT_VERIFIED, NODE_NOT_ACTIVE, NOT_OBSERVED and MACHINE_UNREACHABLE name what a machine in phase READY lacks;
 	// MACHINE_QUARANTINED, INSTALL_ATTEMPTS_EXHAUSTED, COMMAND_UNRESOLVED and the reasons of NeedsIntervention what happened.
 	AttentionReason string `protobuf:"bytes,21,opt,name=attention_reason,json=attentionReason,proto3" json:"attention_reason,omitempty"`
 	// A sentence for a person: what is wrong, and the next step.
@@ -1207,7 +1207,7 @@ func (x *ProviderStatus) GetDeployed() string {
 	return ""
 }
 
-// Condition is one observed or derived boolean.
+// Condition is one observed or derived boolean. While its witness is silent it is unknown: neither true nor false.
 type Condition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Reachable, BMCReachable, Provisioned, InCustomerCluster, Drained, Degraded, NeedsIntervention,
@@ -1220,7 +1220,14 @@ type Condition struct {
 	// When status changed last.
 	LastTransition *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=last_transition,json=lastTransition,proto3" json:"last_transition,omitempty"`
 	// The same in words.
-	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	// False while the witness is silent: the condition may have changed since observed_at. Reachable and BMCReachable have
+	// status false then; a fault keeps the status that was reported last.
+	Known bool `protobuf:"varint,6,opt,name=known,proto3" json:"known,omitempty"`
+	// When it was observed last. Unset for conditions that are the controller's own record, which do not age.
+	ObservedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=observed_at,json=observedAt,proto3" json:"observed_at,omitempty"`
+	// The agent that observes it. Unset for the controller's own record, and where no agent of the site has ever connected.
+	ObservedBy    string `protobuf:"bytes,8,opt,name=observed_by,json=observedBy,proto3" json:"observed_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1286,6 +1293,27 @@ func (x *Condition) GetLastTransition() *timestamppb.Timestamp {
 func (x *Condition) GetMessage() string {
 	if x != nil {
 		return x.Message
+	}
+	return ""
+}
+
+func (x *Condition) GetKnown() bool {
+	if x != nil {
+		return x.Known
+	}
+	return false
+}
+
+func (x *Condition) GetObservedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ObservedAt
+	}
+	return nil
+}
+
+func (x *Condition) GetObservedBy() string {
+	if x != nil {
+		return x.ObservedBy
 	}
 	return ""
 }
@@ -1440,9 +1468,9 @@ type ListMachinesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Terms that must all hold, joined by commas: key=value, key!=value, key in (a, b), key not in (a, b). Keys: phase,
 	// effective_state (or state), node_state, provider, site, region, rack, group, location, serial, cluster, machine_id,
-	// image (status.os_image_digest), labels.<key>, conditions.<Type>. A value of free text that ends in * matches all that
-	// begin like it, * alone all that are set; double quotes keep a comma or a *. An error names the byte, from 1, and what was
-	// expected there.
+	// image (status.os_image_digest), labels.<key>, conditions.<Type> (true, false or unknown: false is known to be false),
+	// attention_reason (NOT_OBSERVED alone). A value of free text that ends in * matches all that begin like it, * alone all
+	// that are set; double quotes keep a comma or a *. An error names the byte, from 1, and what was expected there.
 	Filter string `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	// 0: as many rows as fit into 4 MiB. At most 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
@@ -1872,8 +1900,15 @@ type FleetSummary struct {
 	FailedOperations int32 `protobuf:"varint,6,opt,name=failed_operations,json=failedOperations,proto3" json:"failed_operations,omitempty"`
 	// Agents that hold a session.
 	ConnectedAgents int32 `protobuf:"varint,7,opt,name=connected_agents,json=connectedAgents,proto3" json:"connected_agents,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Where the last time began in which no controller could hear agents, while some of them have not come back and still
+	// have time to. What agents report is as of then; their silence counts afterwards only. Unset otherwise.
+	NotListeningSince *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=not_listening_since,json=notListeningSince,proto3" json:"not_listening_since,omitempty"`
+	// Agents that were connected then and have not come back. 0 without not_listening_since.
+	AgentsAwaited int32 `protobuf:"varint,9,opt,name=agents_awaited,json=agentsAwaited,proto3" json:"agents_awaited,omitempty"`
+	// Why many machines need somebody, an entry for each cause that they share.
+	SharedCauses  []*SharedCause `protobuf:"bytes,10,rep,name=shared_causes,json=sharedCauses,proto3" json:"shared_causes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FleetSummary) Reset() {
@@ -1955,6 +1990,145 @@ func (x *FleetSummary) GetConnectedAgents() int32 {
 	return 0
 }
 
+func (x *FleetSummary) GetNotListeningSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NotListeningSince
+	}
+	return nil
+}
+
+func (x *FleetSummary) GetAgentsAwaited() int32 {
+	if x != nil {
+		return x.AgentsAwaited
+	}
+	return 0
+}
+
+func (x *FleetSummary) GetSharedCauses() []*SharedCause {
+	if x != nil {
+		return x.SharedCauses
+	}
+	return nil
+}
+
+// SharedCause is one cause for which many machines need somebody, such as a site whose agents are silent.
+type SharedCause struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A name of Reason: SITE_AGENT_SILENT, or NOT_OBSERVED where the site's agent is back and has not looked yet.
+	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	// One sentence: "site dallas is silent: 300 machines are not observed".
+	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	// The site of the machines.
+	Site string `protobuf:"bytes,3,opt,name=site,proto3" json:"site,omitempty"`
+	// How many machines that are in phase READY and lack nothing else.
+	Machines int32 `protobuf:"varint,4,opt,name=machines,proto3" json:"machines,omitempty"`
+	// When an agent of the site was heard last.
+	Since *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
+	// Who can cure it, as ExplainMachineResponse.waits_on and waits_for.
+	WaitsOn string `protobuf:"bytes,6,opt,name=waits_on,json=waitsOn,proto3" json:"waits_on,omitempty"`
+	// In words.
+	WaitsFor string `protobuf:"bytes,7,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
+	// What may be done now.
+	Actions []*OperatorAction `protobuf:"bytes,8,rep,name=actions,proto3" json:"actions,omitempty"`
+	// The filter that lists the machines.
+	Filter        string `protobuf:"bytes,9,opt,name=filter,proto3" json:"filter,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SharedCause) Reset() {
+	*x = SharedCause{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SharedCause) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SharedCause) ProtoMessage() {}
+
+func (x *SharedCause) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SharedCause.ProtoReflect.Descriptor instead.
+func (*SharedCause) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *SharedCause) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *SharedCause) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *SharedCause) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
+}
+
+func (x *SharedCause) GetMachines() int32 {
+	if x != nil {
+		return x.Machines
+	}
+	return 0
+}
+
+func (x *SharedCause) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *SharedCause) GetWaitsOn() string {
+	if x != nil {
+		return x.WaitsOn
+	}
+	return ""
+}
+
+func (x *SharedCause) GetWaitsFor() string {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return ""
+}
+
+func (x *SharedCause) GetActions() []*OperatorAction {
+	if x != nil {
+		return x.Actions
+	}
+	return nil
+}
+
+func (x *SharedCause) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
 // MapMachinesRequest says which machines are mapped, in which groups, and with which value of each.
 type MapMachinesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1972,7 +2146,7 @@ type MapMachinesRequest struct {
 
 func (x *MapMachinesRequest) Reset() {
 	*x = MapMachinesRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[15]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1984,7 +2158,7 @@ func (x *MapMachinesRequest) String() string {
 func (*MapMachinesRequest) ProtoMessage() {}
 
 func (x *MapMachinesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[15]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1997,7 +2171,7 @@ func (x *MapMachinesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapMachinesRequest.ProtoReflect.Descriptor instead.
 func (*MapMachinesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{15}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *MapMachinesRequest) GetFilter() string {
@@ -2051,7 +2225,7 @@ type MapMachinesResponse struct {
 
 func (x *MapMachinesResponse) Reset() {
 	*x = MapMachinesResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[16]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2063,7 +2237,7 @@ func (x *MapMachinesResponse) String() string {
 func (*MapMachinesResponse) ProtoMessage() {}
 
 func (x *MapMachinesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[16]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2076,7 +2250,7 @@ func (x *MapMachinesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapMachinesResponse.ProtoReflect.Descriptor instead.
 func (*MapMachinesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{16}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *MapMachinesResponse) GetGroups() []*MachineMapGroup {
@@ -2147,7 +2321,7 @@ type MachineMapGroup struct {
 
 func (x *MachineMapGroup) Reset() {
 	*x = MachineMapGroup{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[17]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2159,7 +2333,7 @@ func (x *MachineMapGroup) String() string {
 func (*MachineMapGroup) ProtoMessage() {}
 
 func (x *MachineMapGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[17]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2172,7 +2346,7 @@ func (x *MachineMapGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineMapGroup.ProtoReflect.Descriptor instead.
 func (*MachineMapGroup) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{17}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *MachineMapGroup) GetValues() []string {
@@ -2224,7 +2398,7 @@ type WatchMachinesRequest struct {
 
 func (x *WatchMachinesRequest) Reset() {
 	*x = WatchMachinesRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[18]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2236,7 +2410,7 @@ func (x *WatchMachinesRequest) String() string {
 func (*WatchMachinesRequest) ProtoMessage() {}
 
 func (x *WatchMachinesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[18]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2249,7 +2423,7 @@ func (x *WatchMachinesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchMachinesRequest.ProtoReflect.Descriptor instead.
 func (*WatchMachinesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{18}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WatchMachinesRequest) GetFilter() string {
@@ -2281,7 +2455,7 @@ type MachineEvent struct {
 
 func (x *MachineEvent) Reset() {
 	*x = MachineEvent{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2293,7 +2467,7 @@ func (x *MachineEvent) String() string {
 func (*MachineEvent) ProtoMessage() {}
 
 func (x *MachineEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2306,7 +2480,7 @@ func (x *MachineEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineEvent.ProtoReflect.Descriptor instead.
 func (*MachineEvent) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{19}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *MachineEvent) GetKind() MachineEvent_Kind {
@@ -2347,7 +2521,7 @@ type UpdateMachineRequest struct {
 
 func (x *UpdateMachineRequest) Reset() {
 	*x = UpdateMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2359,7 +2533,7 @@ func (x *UpdateMachineRequest) String() string {
 func (*UpdateMachineRequest) ProtoMessage() {}
 
 func (x *UpdateMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2372,7 +2546,7 @@ func (x *UpdateMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateMachineRequest.ProtoReflect.Descriptor instead.
 func (*UpdateMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{20}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *UpdateMachineRequest) GetMachine() *Machine {
@@ -2410,7 +2584,7 @@ type DeleteMachineRequest struct {
 
 func (x *DeleteMachineRequest) Reset() {
 	*x = DeleteMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2422,7 +2596,7 @@ func (x *DeleteMachineRequest) String() string {
 func (*DeleteMachineRequest) ProtoMessage() {}
 
 func (x *DeleteMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2435,7 +2609,7 @@ func (x *DeleteMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteMachineRequest.ProtoReflect.Descriptor instead.
 func (*DeleteMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{21}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DeleteMachineRequest) GetMachineId() string {
@@ -2477,7 +2651,7 @@ type RebootMachineRequest struct {
 
 func (x *RebootMachineRequest) Reset() {
 	*x = RebootMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2489,7 +2663,7 @@ func (x *RebootMachineRequest) String() string {
 func (*RebootMachineRequest) ProtoMessage() {}
 
 func (x *RebootMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2502,7 +2676,7 @@ func (x *RebootMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebootMachineRequest.ProtoReflect.Descriptor instead.
 func (*RebootMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{22}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RebootMachineRequest) GetMachineId() string {
@@ -2558,7 +2732,7 @@ type NetbootMachineRequest struct {
 
 func (x *NetbootMachineRequest) Reset() {
 	*x = NetbootMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2570,7 +2744,7 @@ func (x *NetbootMachineRequest) String() string {
 func (*NetbootMachineRequest) ProtoMessage() {}
 
 func (x *NetbootMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2583,7 +2757,7 @@ func (x *NetbootMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetbootMachineRequest.ProtoReflect.Descriptor instead.
 func (*NetbootMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{23}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *NetbootMachineRequest) GetMachineId() string {
@@ -2643,7 +2817,7 @@ type TestMachineRequest struct {
 
 func (x *TestMachineRequest) Reset() {
 	*x = TestMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2655,7 +2829,7 @@ func (x *TestMachineRequest) String() string {
 func (*TestMachineRequest) ProtoMessage() {}
 
 func (x *TestMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2668,7 +2842,7 @@ func (x *TestMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestMachineRequest.ProtoReflect.Descriptor instead.
 func (*TestMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{24}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TestMachineRequest) GetMachineId() string {
@@ -2746,7 +2920,7 @@ type ReimageMachineRequest struct {
 
 func (x *ReimageMachineRequest) Reset() {
 	*x = ReimageMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2758,7 +2932,7 @@ func (x *ReimageMachineRequest) String() string {
 func (*ReimageMachineRequest) ProtoMessage() {}
 
 func (x *ReimageMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2771,7 +2945,7 @@ func (x *ReimageMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReimageMachineRequest.ProtoReflect.Descriptor instead.
 func (*ReimageMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{25}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ReimageMachineRequest) GetMachineId() string {
@@ -2850,7 +3024,7 @@ type SystemSeed struct {
 
 func (x *SystemSeed) Reset() {
 	*x = SystemSeed{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2862,7 +3036,7 @@ func (x *SystemSeed) String() string {
 func (*SystemSeed) ProtoMessage() {}
 
 func (x *SystemSeed) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2875,7 +3049,7 @@ func (x *SystemSeed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemSeed.ProtoReflect.Descriptor instead.
 func (*SystemSeed) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{26}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SystemSeed) GetHostname() string {
@@ -2922,7 +3096,7 @@ type ReconfigureMachineRequest struct {
 
 func (x *ReconfigureMachineRequest) Reset() {
 	*x = ReconfigureMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2934,7 +3108,7 @@ func (x *ReconfigureMachineRequest) String() string {
 func (*ReconfigureMachineRequest) ProtoMessage() {}
 
 func (x *ReconfigureMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2947,7 +3121,7 @@ func (x *ReconfigureMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconfigureMachineRequest.ProtoReflect.Descriptor instead.
 func (*ReconfigureMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{27}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReconfigureMachineRequest) GetMachineId() string {
@@ -2992,7 +3166,7 @@ type EnterMaintenanceRequest struct {
 
 func (x *EnterMaintenanceRequest) Reset() {
 	*x = EnterMaintenanceRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3004,7 +3178,7 @@ func (x *EnterMaintenanceRequest) String() string {
 func (*EnterMaintenanceRequest) ProtoMessage() {}
 
 func (x *EnterMaintenanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3017,7 +3191,7 @@ func (x *EnterMaintenanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnterMaintenanceRequest.ProtoReflect.Descriptor instead.
 func (*EnterMaintenanceRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{28}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *EnterMaintenanceRequest) GetMachineId() string {
@@ -3055,7 +3229,7 @@ type ExitMaintenanceRequest struct {
 
 func (x *ExitMaintenanceRequest) Reset() {
 	*x = ExitMaintenanceRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3067,7 +3241,7 @@ func (x *ExitMaintenanceRequest) String() string {
 func (*ExitMaintenanceRequest) ProtoMessage() {}
 
 func (x *ExitMaintenanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3080,7 +3254,7 @@ func (x *ExitMaintenanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitMaintenanceRequest.ProtoReflect.Descriptor instead.
 func (*ExitMaintenanceRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{29}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ExitMaintenanceRequest) GetMachineId() string {
@@ -3114,7 +3288,7 @@ type CancelOperationRequest struct {
 
 func (x *CancelOperationRequest) Reset() {
 	*x = CancelOperationRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[30]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3126,7 +3300,7 @@ func (x *CancelOperationRequest) String() string {
 func (*CancelOperationRequest) ProtoMessage() {}
 
 func (x *CancelOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[30]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3139,7 +3313,7 @@ func (x *CancelOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperationRequest.ProtoReflect.Descriptor instead.
 func (*CancelOperationRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{30}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CancelOperationRequest) GetOperationId() string {
@@ -3161,7 +3335,7 @@ type ExplainMachineRequest struct {
 
 func (x *ExplainMachineRequest) Reset() {
 	*x = ExplainMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[31]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3173,7 +3347,7 @@ func (x *ExplainMachineRequest) String() string {
 func (*ExplainMachineRequest) ProtoMessage() {}
 
 func (x *ExplainMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[31]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3186,7 +3360,7 @@ func (x *ExplainMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainMachineRequest.ProtoReflect.Descriptor instead.
 func (*ExplainMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{31}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ExplainMachineRequest) GetMachineId() string {
@@ -3260,7 +3434,7 @@ type ExplainMachineResponse struct {
 
 func (x *ExplainMachineResponse) Reset() {
 	*x = ExplainMachineResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[32]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3272,7 +3446,7 @@ func (x *ExplainMachineResponse) String() string {
 func (*ExplainMachineResponse) ProtoMessage() {}
 
 func (x *ExplainMachineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[32]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3285,7 +3459,7 @@ func (x *ExplainMachineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainMachineResponse.ProtoReflect.Descriptor instead.
 func (*ExplainMachineResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{32}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ExplainMachineResponse) GetMachineId() string {
@@ -3471,7 +3645,7 @@ type ExplainMachinesRequest struct {
 
 func (x *ExplainMachinesRequest) Reset() {
 	*x = ExplainMachinesRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[33]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3483,7 +3657,7 @@ func (x *ExplainMachinesRequest) String() string {
 func (*ExplainMachinesRequest) ProtoMessage() {}
 
 func (x *ExplainMachinesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[33]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3496,7 +3670,7 @@ func (x *ExplainMachinesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainMachinesRequest.ProtoReflect.Descriptor instead.
 func (*ExplainMachinesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{33}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ExplainMachinesRequest) GetFilter() string {
@@ -3527,14 +3701,17 @@ type ExplainMachinesResponse struct {
 	// Where the next page begins. Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms.
-	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
+	TotalSize int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
+	// Causes that many machines share, on the first page. Machines that need somebody for such a cause alone are counted here,
+	// and are no entries of machines, unless the filter names machine_id, attention_reason or conditions.Reachable.
+	SharedCauses  []*SharedCause `protobuf:"bytes,4,rep,name=shared_causes,json=sharedCauses,proto3" json:"shared_causes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExplainMachinesResponse) Reset() {
 	*x = ExplainMachinesResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[34]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3546,7 +3723,7 @@ func (x *ExplainMachinesResponse) String() string {
 func (*ExplainMachinesResponse) ProtoMessage() {}
 
 func (x *ExplainMachinesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[34]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3559,7 +3736,7 @@ func (x *ExplainMachinesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainMachinesResponse.ProtoReflect.Descriptor instead.
 func (*ExplainMachinesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{34}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ExplainMachinesResponse) GetMachines() []*ExplainedMachine {
@@ -3583,6 +3760,13 @@ func (x *ExplainMachinesResponse) GetTotalSize() int32 {
 	return 0
 }
 
+func (x *ExplainMachinesResponse) GetSharedCauses() []*SharedCause {
+	if x != nil {
+		return x.SharedCauses
+	}
+	return nil
+}
+
 // ExplainedMachine is a machine and why it is as it is.
 type ExplainedMachine struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3596,7 +3780,7 @@ type ExplainedMachine struct {
 
 func (x *ExplainedMachine) Reset() {
 	*x = ExplainedMachine{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[35]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3608,7 +3792,7 @@ func (x *ExplainedMachine) String() string {
 func (*ExplainedMachine) ProtoMessage() {}
 
 func (x *ExplainedMachine) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[35]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3621,7 +3805,7 @@ func (x *ExplainedMachine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedMachine.ProtoReflect.Descriptor instead.
 func (*ExplainedMachine) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{35}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ExplainedMachine) GetMachine() *Machine {
@@ -3653,7 +3837,7 @@ type OperatorAction struct {
 
 func (x *OperatorAction) Reset() {
 	*x = OperatorAction{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[36]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3665,7 +3849,7 @@ func (x *OperatorAction) String() string {
 func (*OperatorAction) ProtoMessage() {}
 
 func (x *OperatorAction) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[36]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3678,7 +3862,7 @@ func (x *OperatorAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorAction.ProtoReflect.Descriptor instead.
 func (*OperatorAction) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{36}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *OperatorAction) GetCommand() string {
@@ -3722,7 +3906,7 @@ type GetMachineTimelineRequest struct {
 
 func (x *GetMachineTimelineRequest) Reset() {
 	*x = GetMachineTimelineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[37]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3734,7 +3918,7 @@ func (x *GetMachineTimelineRequest) String() string {
 func (*GetMachineTimelineRequest) ProtoMessage() {}
 
 func (x *GetMachineTimelineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[37]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3747,7 +3931,7 @@ func (x *GetMachineTimelineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMachineTimelineRequest.ProtoReflect.Descriptor instead.
 func (*GetMachineTimelineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{37}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetMachineTimelineRequest) GetMachineId() string {
@@ -3807,7 +3991,7 @@ type GetMachineTimelineResponse struct {
 
 func (x *GetMachineTimelineResponse) Reset() {
 	*x = GetMachineTimelineResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[38]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3819,7 +4003,7 @@ func (x *GetMachineTimelineResponse) String() string {
 func (*GetMachineTimelineResponse) ProtoMessage() {}
 
 func (x *GetMachineTimelineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[38]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3832,7 +4016,7 @@ func (x *GetMachineTimelineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMachineTimelineResponse.ProtoReflect.Descriptor instead.
 func (*GetMachineTimelineResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{38}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetMachineTimelineResponse) GetEntries() []*TimelineEntry {
@@ -3890,7 +4074,7 @@ type TimelineEntry struct {
 
 func (x *TimelineEntry) Reset() {
 	*x = TimelineEntry{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[39]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3902,7 +4086,7 @@ func (x *TimelineEntry) String() string {
 func (*TimelineEntry) ProtoMessage() {}
 
 func (x *TimelineEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[39]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3915,7 +4099,7 @@ func (x *TimelineEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineEntry.ProtoReflect.Descriptor instead.
 func (*TimelineEntry) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{39}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TimelineEntry) GetTs() *timestamppb.Timestamp {
@@ -4052,7 +4236,7 @@ type TimelineState struct {
 
 func (x *TimelineState) Reset() {
 	*x = TimelineState{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[40]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4064,7 +4248,7 @@ func (x *TimelineState) String() string {
 func (*TimelineState) ProtoMessage() {}
 
 func (x *TimelineState) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[40]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4077,7 +4261,7 @@ func (x *TimelineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineState.ProtoReflect.Descriptor instead.
 func (*TimelineState) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{40}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TimelineState) GetSeq() int64 {
@@ -4235,7 +4419,7 @@ type VerifyTimelineRequest struct {
 
 func (x *VerifyTimelineRequest) Reset() {
 	*x = VerifyTimelineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[41]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4247,7 +4431,7 @@ func (x *VerifyTimelineRequest) String() string {
 func (*VerifyTimelineRequest) ProtoMessage() {}
 
 func (x *VerifyTimelineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[41]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4260,7 +4444,7 @@ func (x *VerifyTimelineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyTimelineRequest.ProtoReflect.Descriptor instead.
 func (*VerifyTimelineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{41}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *VerifyTimelineRequest) GetMachineId() string {
@@ -4298,7 +4482,7 @@ type VerifyTimelineResponse struct {
 
 func (x *VerifyTimelineResponse) Reset() {
 	*x = VerifyTimelineResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[42]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4310,7 +4494,7 @@ func (x *VerifyTimelineResponse) String() string {
 func (*VerifyTimelineResponse) ProtoMessage() {}
 
 func (x *VerifyTimelineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[42]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4323,7 +4507,7 @@ func (x *VerifyTimelineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyTimelineResponse.ProtoReflect.Descriptor instead.
 func (*VerifyTimelineResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{42}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *VerifyTimelineResponse) GetVerdicts() []*TimelineVerdict {
@@ -4372,7 +4556,7 @@ type TimelineVerdict struct {
 
 func (x *TimelineVerdict) Reset() {
 	*x = TimelineVerdict{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[43]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4384,7 +4568,7 @@ func (x *TimelineVerdict) String() string {
 func (*TimelineVerdict) ProtoMessage() {}
 
 func (x *TimelineVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[43]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4397,7 +4581,7 @@ func (x *TimelineVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineVerdict.ProtoReflect.Descriptor instead.
 func (*TimelineVerdict) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{43}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *TimelineVerdict) GetMachineId() string {
@@ -4468,7 +4652,7 @@ type GetInventoryRequest struct {
 
 func (x *GetInventoryRequest) Reset() {
 	*x = GetInventoryRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[44]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4480,7 +4664,7 @@ func (x *GetInventoryRequest) String() string {
 func (*GetInventoryRequest) ProtoMessage() {}
 
 func (x *GetInventoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[44]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4493,7 +4677,7 @@ func (x *GetInventoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInventoryRequest.ProtoReflect.Descriptor instead.
 func (*GetInventoryRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{44}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GetInventoryRequest) GetMachineId() string {
@@ -4533,7 +4717,7 @@ type Inventory struct {
 
 func (x *Inventory) Reset() {
 	*x = Inventory{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[45]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4545,7 +4729,7 @@ func (x *Inventory) String() string {
 func (*Inventory) ProtoMessage() {}
 
 func (x *Inventory) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[45]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4558,7 +4742,7 @@ func (x *Inventory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inventory.ProtoReflect.Descriptor instead.
 func (*Inventory) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{45}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Inventory) GetMachineId() string {
@@ -4633,7 +4817,7 @@ type InventoryChange struct {
 
 func (x *InventoryChange) Reset() {
 	*x = InventoryChange{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[46]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4645,7 +4829,7 @@ func (x *InventoryChange) String() string {
 func (*InventoryChange) ProtoMessage() {}
 
 func (x *InventoryChange) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[46]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4658,7 +4842,7 @@ func (x *InventoryChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryChange.ProtoReflect.Descriptor instead.
 func (*InventoryChange) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{46}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *InventoryChange) GetAt() *timestamppb.Timestamp {
@@ -4722,7 +4906,7 @@ type GetHardwareTestsRequest struct {
 
 func (x *GetHardwareTestsRequest) Reset() {
 	*x = GetHardwareTestsRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[47]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4734,7 +4918,7 @@ func (x *GetHardwareTestsRequest) String() string {
 func (*GetHardwareTestsRequest) ProtoMessage() {}
 
 func (x *GetHardwareTestsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[47]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4747,7 +4931,7 @@ func (x *GetHardwareTestsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHardwareTestsRequest.ProtoReflect.Descriptor instead.
 func (*GetHardwareTestsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{47}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *GetHardwareTestsRequest) GetMachineId() string {
@@ -4775,7 +4959,7 @@ type GetHardwareHealthRequest struct {
 
 func (x *GetHardwareHealthRequest) Reset() {
 	*x = GetHardwareHealthRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[48]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4787,7 +4971,7 @@ func (x *GetHardwareHealthRequest) String() string {
 func (*GetHardwareHealthRequest) ProtoMessage() {}
 
 func (x *GetHardwareHealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[48]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4800,7 +4984,7 @@ func (x *GetHardwareHealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHardwareHealthRequest.ProtoReflect.Descriptor instead.
 func (*GetHardwareHealthRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{48}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *GetHardwareHealthRequest) GetMachineId() string {
@@ -4823,7 +5007,7 @@ type SetIdentifyLightRequest struct {
 
 func (x *SetIdentifyLightRequest) Reset() {
 	*x = SetIdentifyLightRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[49]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4835,7 +5019,7 @@ func (x *SetIdentifyLightRequest) String() string {
 func (*SetIdentifyLightRequest) ProtoMessage() {}
 
 func (x *SetIdentifyLightRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[49]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4848,7 +5032,7 @@ func (x *SetIdentifyLightRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetIdentifyLightRequest.ProtoReflect.Descriptor instead.
 func (*SetIdentifyLightRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{49}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SetIdentifyLightRequest) GetMachineId() string {
@@ -4896,7 +5080,7 @@ type HardwareHealth struct {
 
 func (x *HardwareHealth) Reset() {
 	*x = HardwareHealth{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[50]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4908,7 +5092,7 @@ func (x *HardwareHealth) String() string {
 func (*HardwareHealth) ProtoMessage() {}
 
 func (x *HardwareHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[50]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4921,7 +5105,7 @@ func (x *HardwareHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HardwareHealth.ProtoReflect.Descriptor instead.
 func (*HardwareHealth) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{50}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *HardwareHealth) GetMachineId() string {
@@ -5016,7 +5200,7 @@ type HardwareFault struct {
 
 func (x *HardwareFault) Reset() {
 	*x = HardwareFault{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[51]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5028,7 +5212,7 @@ func (x *HardwareFault) String() string {
 func (*HardwareFault) ProtoMessage() {}
 
 func (x *HardwareFault) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[51]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5041,7 +5225,7 @@ func (x *HardwareFault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HardwareFault.ProtoReflect.Descriptor instead.
 func (*HardwareFault) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{51}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *HardwareFault) GetComponent() string {
@@ -5086,7 +5270,7 @@ type HardwareSensor struct {
 
 func (x *HardwareSensor) Reset() {
 	*x = HardwareSensor{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[52]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5098,7 +5282,7 @@ func (x *HardwareSensor) String() string {
 func (*HardwareSensor) ProtoMessage() {}
 
 func (x *HardwareSensor) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[52]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5111,7 +5295,7 @@ func (x *HardwareSensor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HardwareSensor.ProtoReflect.Descriptor instead.
 func (*HardwareSensor) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{52}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *HardwareSensor) GetName() string {
@@ -5173,7 +5357,7 @@ type HardwareEvent struct {
 
 func (x *HardwareEvent) Reset() {
 	*x = HardwareEvent{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[53]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5185,7 +5369,7 @@ func (x *HardwareEvent) String() string {
 func (*HardwareEvent) ProtoMessage() {}
 
 func (x *HardwareEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[53]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5198,7 +5382,7 @@ func (x *HardwareEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HardwareEvent.ProtoReflect.Descriptor instead.
 func (*HardwareEvent) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{53}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *HardwareEvent) GetEventId() string {
@@ -5242,7 +5426,7 @@ type HardwareTests struct {
 
 func (x *HardwareTests) Reset() {
 	*x = HardwareTests{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[54]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5254,7 +5438,7 @@ func (x *HardwareTests) String() string {
 func (*HardwareTests) ProtoMessage() {}
 
 func (x *HardwareTests) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[54]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5267,7 +5451,7 @@ func (x *HardwareTests) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HardwareTests.ProtoReflect.Descriptor instead.
 func (*HardwareTests) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{54}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *HardwareTests) GetMachineId() string {
@@ -5305,7 +5489,7 @@ type HardwareTest struct {
 
 func (x *HardwareTest) Reset() {
 	*x = HardwareTest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[55]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5317,7 +5501,7 @@ func (x *HardwareTest) String() string {
 func (*HardwareTest) ProtoMessage() {}
 
 func (x *HardwareTest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[55]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5330,7 +5514,7 @@ func (x *HardwareTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HardwareTest.ProtoReflect.Descriptor instead.
 func (*HardwareTest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{55}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *HardwareTest) GetOperationId() string {
@@ -5404,7 +5588,7 @@ type HardwareTestResult struct {
 
 func (x *HardwareTestResult) Reset() {
 	*x = HardwareTestResult{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[56]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5416,7 +5600,7 @@ func (x *HardwareTestResult) String() string {
 func (*HardwareTestResult) ProtoMessage() {}
 
 func (x *HardwareTestResult) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[56]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5429,7 +5613,7 @@ func (x *HardwareTestResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HardwareTestResult.ProtoReflect.Descriptor instead.
 func (*HardwareTestResult) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{56}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *HardwareTestResult) GetTest() string {
@@ -5622,13 +5806,18 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\n" +
 	"changed_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\tchangedAt\x12\x1a\n" +
 	"\bdeployed\x18\n" +
-	" \x01(\tR\bdeployed\"\xae\x01\n" +
+	" \x01(\tR\bdeployed\"\xa2\x02\n" +
 	"\tCondition\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\bR\x06status\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12C\n" +
 	"\x0flast_transition\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x0elastTransition\x12\x18\n" +
-	"\amessage\x18\x05 \x01(\tR\amessage\"\xb4\x01\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\x12\x14\n" +
+	"\x05known\x18\x06 \x01(\bR\x05known\x12;\n" +
+	"\vobserved_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"observedAt\x12\x1f\n" +
+	"\vobserved_by\x18\b \x01(\tR\n" +
+	"observedBy\"\xb4\x01\n" +
 	"\x16RegisterMachineRequest\x12/\n" +
 	"\amachine\x18\x01 \x01(\v2\x15.baremetal.v1.MachineR\amachine\x12\x1f\n" +
 	"\vcreate_only\x18\x02 \x01(\bR\n" +
@@ -5671,7 +5860,7 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\fMachineGroup\x12\x16\n" +
 	"\x06values\x18\x01 \x03(\tR\x06values\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x05R\x05count\"\x18\n" +
-	"\x16GetFleetSummaryRequest\"\xd4\x02\n" +
+	"\x16GetFleetSummaryRequest\"\x87\x04\n" +
 	"\fFleetSummary\x12/\n" +
 	"\x05as_of\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\x126\n" +
 	"\bmachines\x18\x02 \x03(\v2\x1a.baremetal.v1.MachineGroupR\bmachines\x12%\n" +
@@ -5679,7 +5868,21 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x12running_operations\x18\x04 \x01(\x05R\x11runningOperations\x12-\n" +
 	"\x12pending_operations\x18\x05 \x01(\x05R\x11pendingOperations\x12+\n" +
 	"\x11failed_operations\x18\x06 \x01(\x05R\x10failedOperations\x12)\n" +
-	"\x10connected_agents\x18\a \x01(\x05R\x0fconnectedAgents\"\x93\x01\n" +
+	"\x10connected_agents\x18\a \x01(\x05R\x0fconnectedAgents\x12J\n" +
+	"\x13not_listening_since\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x11notListeningSince\x12%\n" +
+	"\x0eagents_awaited\x18\t \x01(\x05R\ragentsAwaited\x12>\n" +
+	"\rshared_causes\x18\n" +
+	" \x03(\v2\x19.baremetal.v1.SharedCauseR\fsharedCauses\"\xa3\x02\n" +
+	"\vSharedCause\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12\x12\n" +
+	"\x04site\x18\x03 \x01(\tR\x04site\x12\x1a\n" +
+	"\bmachines\x18\x04 \x01(\x05R\bmachines\x120\n" +
+	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x19\n" +
+	"\bwaits_on\x18\x06 \x01(\tR\awaitsOn\x12\x1b\n" +
+	"\twaits_for\x18\a \x01(\tR\bwaitsFor\x126\n" +
+	"\aactions\x18\b \x03(\v2\x1c.baremetal.v1.OperatorActionR\aactions\x12\x16\n" +
+	"\x06filter\x18\t \x01(\tR\x06filter\"\x93\x01\n" +
 	"\x12MapMachinesRequest\x12\x16\n" +
 	"\x06filter\x18\x01 \x01(\tR\x06filter\x12\x19\n" +
 	"\bgroup_by\x18\x02 \x03(\tR\agroupBy\x12\x19\n" +
@@ -5826,12 +6029,13 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x06filter\x18\x01 \x01(\tR\x06filter\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"\x9c\x01\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"\xdc\x01\n" +
 	"\x17ExplainMachinesResponse\x12:\n" +
 	"\bmachines\x18\x01 \x03(\v2\x1e.baremetal.v1.ExplainedMachineR\bmachines\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
 	"\n" +
-	"total_size\x18\x03 \x01(\x05R\ttotalSize\"\x8b\x01\n" +
+	"total_size\x18\x03 \x01(\x05R\ttotalSize\x12>\n" +
+	"\rshared_causes\x18\x04 \x03(\v2\x19.baremetal.v1.SharedCauseR\fsharedCauses\"\x8b\x01\n" +
 	"\x10ExplainedMachine\x12/\n" +
 	"\amachine\x18\x01 \x01(\v2\x15.baremetal.v1.MachineR\amachine\x12F\n" +
 	"\vexplanation\x18\x02 \x01(\v2$.baremetal.v1.ExplainMachineResponseR\vexplanation\"n\n" +
@@ -6074,7 +6278,7 @@ func file_baremetal_v1_machine_proto_rawDescGZIP() []byte {
 }
 
 var file_baremetal_v1_machine_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_baremetal_v1_machine_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
+var file_baremetal_v1_machine_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_baremetal_v1_machine_proto_goTypes = []any{
 	(NodeState)(0),                     // 0: baremetal.v1.NodeState
 	(MachineStatus_Phase)(0),           // 1: baremetal.v1.MachineStatus.Phase
@@ -6095,186 +6299,193 @@ var file_baremetal_v1_machine_proto_goTypes = []any{
 	(*MachineGroup)(nil),               // 16: baremetal.v1.MachineGroup
 	(*GetFleetSummaryRequest)(nil),     // 17: baremetal.v1.GetFleetSummaryRequest
 	(*FleetSummary)(nil),               // 18: baremetal.v1.FleetSummary
-	(*MapMachinesRequest)(nil),         // 19: baremetal.v1.MapMachinesRequest
-	(*MapMachinesResponse)(nil),        // 20: baremetal.v1.MapMachinesResponse
-	(*MachineMapGroup)(nil),            // 21: baremetal.v1.MachineMapGroup
-	(*WatchMachinesRequest)(nil),       // 22: baremetal.v1.WatchMachinesRequest
-	(*MachineEvent)(nil),               // 23: baremetal.v1.MachineEvent
-	(*UpdateMachineRequest)(nil),       // 24: baremetal.v1.UpdateMachineRequest
-	(*DeleteMachineRequest)(nil),       // 25: baremetal.v1.DeleteMachineRequest
-	(*RebootMachineRequest)(nil),       // 26: baremetal.v1.RebootMachineRequest
-	(*NetbootMachineRequest)(nil),      // 27: baremetal.v1.NetbootMachineRequest
-	(*TestMachineRequest)(nil),         // 28: baremetal.v1.TestMachineRequest
-	(*ReimageMachineRequest)(nil),      // 29: baremetal.v1.ReimageMachineRequest
-	(*SystemSeed)(nil),                 // 30: baremetal.v1.SystemSeed
-	(*ReconfigureMachineRequest)(nil),  // 31: baremetal.v1.ReconfigureMachineRequest
-	(*EnterMaintenanceRequest)(nil),    // 32: baremetal.v1.EnterMaintenanceRequest
-	(*ExitMaintenanceRequest)(nil),     // 33: baremetal.v1.ExitMaintenanceRequest
-	(*CancelOperationRequest)(nil),     // 34: baremetal.v1.CancelOperationRequest
-	(*ExplainMachineRequest)(nil),      // 35: baremetal.v1.ExplainMachineRequest
-	(*ExplainMachineResponse)(nil),     // 36: baremetal.v1.ExplainMachineResponse
-	(*ExplainMachinesRequest)(nil),     // 37: baremetal.v1.ExplainMachinesRequest
-	(*ExplainMachinesResponse)(nil),    // 38: baremetal.v1.ExplainMachinesResponse
-	(*ExplainedMachine)(nil),           // 39: baremetal.v1.ExplainedMachine
-	(*OperatorAction)(nil),             // 40: baremetal.v1.OperatorAction
-	(*GetMachineTimelineRequest)(nil),  // 41: baremetal.v1.GetMachineTimelineRequest
-	(*GetMachineTimelineResponse)(nil), // 42: baremetal.v1.GetMachineTimelineResponse
-	(*TimelineEntry)(nil),              // 43: baremetal.v1.TimelineEntry
-	(*TimelineState)(nil),              // 44: baremetal.v1.TimelineState
-	(*VerifyTimelineRequest)(nil),      // 45: baremetal.v1.VerifyTimelineRequest
-	(*VerifyTimelineResponse)(nil),     // 46: baremetal.v1.VerifyTimelineResponse
-	(*TimelineVerdict)(nil),            // 47: baremetal.v1.TimelineVerdict
-	(*GetInventoryRequest)(nil),        // 48: baremetal.v1.GetInventoryRequest
-	(*Inventory)(nil),                  // 49: baremetal.v1.Inventory
-	(*InventoryChange)(nil),            // 50: baremetal.v1.InventoryChange
-	(*GetHardwareTestsRequest)(nil),    // 51: baremetal.v1.GetHardwareTestsRequest
-	(*GetHardwareHealthRequest)(nil),   // 52: baremetal.v1.GetHardwareHealthRequest
-	(*SetIdentifyLightRequest)(nil),    // 53: baremetal.v1.SetIdentifyLightRequest
-	(*HardwareHealth)(nil),             // 54: baremetal.v1.HardwareHealth
-	(*HardwareFault)(nil),              // 55: baremetal.v1.HardwareFault
-	(*HardwareSensor)(nil),             // 56: baremetal.v1.HardwareSensor
-	(*HardwareEvent)(nil),              // 57: baremetal.v1.HardwareEvent
-	(*HardwareTests)(nil),              // 58: baremetal.v1.HardwareTests
-	(*HardwareTest)(nil),               // 59: baremetal.v1.HardwareTest
-	(*HardwareTestResult)(nil),         // 60: baremetal.v1.HardwareTestResult
-	nil,                                // 61: baremetal.v1.Machine.LabelsEntry
-	nil,                                // 62: baremetal.v1.TimelineEntry.FieldsEntry
-	nil,                                // 63: baremetal.v1.TimelineState.StepStatesEntry
-	nil,                                // 64: baremetal.v1.TimelineState.OpenCommandsEntry
-	nil,                                // 65: baremetal.v1.TimelineState.StepMessagesEntry
-	(*timestamppb.Timestamp)(nil),      // 66: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),      // 67: google.protobuf.FieldMask
-	(*NetReconfig)(nil),                // 68: baremetal.v1.NetReconfig
-	(*Operation)(nil),                  // 69: baremetal.v1.Operation
+	(*SharedCause)(nil),                // 19: baremetal.v1.SharedCause
+	(*MapMachinesRequest)(nil),         // 20: baremetal.v1.MapMachinesRequest
+	(*MapMachinesResponse)(nil),        // 21: baremetal.v1.MapMachinesResponse
+	(*MachineMapGroup)(nil),            // 22: baremetal.v1.MachineMapGroup
+	(*WatchMachinesRequest)(nil),       // 23: baremetal.v1.WatchMachinesRequest
+	(*MachineEvent)(nil),               // 24: baremetal.v1.MachineEvent
+	(*UpdateMachineRequest)(nil),       // 25: baremetal.v1.UpdateMachineRequest
+	(*DeleteMachineRequest)(nil),       // 26: baremetal.v1.DeleteMachineRequest
+	(*RebootMachineRequest)(nil),       // 27: baremetal.v1.RebootMachineRequest
+	(*NetbootMachineRequest)(nil),      // 28: baremetal.v1.NetbootMachineRequest
+	(*TestMachineRequest)(nil),         // 29: baremetal.v1.TestMachineRequest
+	(*ReimageMachineRequest)(nil),      // 30: baremetal.v1.ReimageMachineRequest
+	(*SystemSeed)(nil),                 // 31: baremetal.v1.SystemSeed
+	(*ReconfigureMachineRequest)(nil),  // 32: baremetal.v1.ReconfigureMachineRequest
+	(*EnterMaintenanceRequest)(nil),    // 33: baremetal.v1.EnterMaintenanceRequest
+	(*ExitMaintenanceRequest)(nil),     // 34: baremetal.v1.ExitMaintenanceRequest
+	(*CancelOperationRequest)(nil),     // 35: baremetal.v1.CancelOperationRequest
+	(*ExplainMachineRequest)(nil),      // 36: baremetal.v1.ExplainMachineRequest
+	(*ExplainMachineResponse)(nil),     // 37: baremetal.v1.ExplainMachineResponse
+	(*ExplainMachinesRequest)(nil),     // 38: baremetal.v1.ExplainMachinesRequest
+	(*ExplainMachinesResponse)(nil),    // 39: baremetal.v1.ExplainMachinesResponse
+	(*ExplainedMachine)(nil),           // 40: baremetal.v1.ExplainedMachine
+	(*OperatorAction)(nil),             // 41: baremetal.v1.OperatorAction
+	(*GetMachineTimelineRequest)(nil),  // 42: baremetal.v1.GetMachineTimelineRequest
+	(*GetMachineTimelineResponse)(nil), // 43: baremetal.v1.GetMachineTimelineResponse
+	(*TimelineEntry)(nil),              // 44: baremetal.v1.TimelineEntry
+	(*TimelineState)(nil),              // 45: baremetal.v1.TimelineState
+	(*VerifyTimelineRequest)(nil),      // 46: baremetal.v1.VerifyTimelineRequest
+	(*VerifyTimelineResponse)(nil),     // 47: baremetal.v1.VerifyTimelineResponse
+	(*TimelineVerdict)(nil),            // 48: baremetal.v1.TimelineVerdict
+	(*GetInventoryRequest)(nil),        // 49: baremetal.v1.GetInventoryRequest
+	(*Inventory)(nil),                  // 50: baremetal.v1.Inventory
+	(*InventoryChange)(nil),            // 51: baremetal.v1.InventoryChange
+	(*GetHardwareTestsRequest)(nil),    // 52: baremetal.v1.GetHardwareTestsRequest
+	(*GetHardwareHealthRequest)(nil),   // 53: baremetal.v1.GetHardwareHealthRequest
+	(*SetIdentifyLightRequest)(nil),    // 54: baremetal.v1.SetIdentifyLightRequest
+	(*HardwareHealth)(nil),             // 55: baremetal.v1.HardwareHealth
+	(*HardwareFault)(nil),              // 56: baremetal.v1.HardwareFault
+	(*HardwareSensor)(nil),             // 57: baremetal.v1.HardwareSensor
+	(*HardwareEvent)(nil),              // 58: baremetal.v1.HardwareEvent
+	(*HardwareTests)(nil),              // 59: baremetal.v1.HardwareTests
+	(*HardwareTest)(nil),               // 60: baremetal.v1.HardwareTest
+	(*HardwareTestResult)(nil),         // 61: baremetal.v1.HardwareTestResult
+	nil,                                // 62: baremetal.v1.Machine.LabelsEntry
+	nil,                                // 63: baremetal.v1.TimelineEntry.FieldsEntry
+	nil,                                // 64: baremetal.v1.TimelineState.StepStatesEntry
+	nil,                                // 65: baremetal.v1.TimelineState.OpenCommandsEntry
+	nil,                                // 66: baremetal.v1.TimelineState.StepMessagesEntry
+	(*timestamppb.Timestamp)(nil),      // 67: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),      // 68: google.protobuf.FieldMask
+	(*NetReconfig)(nil),                // 69: baremetal.v1.NetReconfig
+	(*Operation)(nil),                  // 70: baremetal.v1.Operation
 }
 var file_baremetal_v1_machine_proto_depIdxs = []int32{
-	61, // 0: baremetal.v1.Machine.labels:type_name -> baremetal.v1.Machine.LabelsEntry
-	5,  // 1: baremetal.v1.Machine.spec:type_name -> baremetal.v1.MachineSpec
-	6,  // 2: baremetal.v1.Machine.status:type_name -> baremetal.v1.MachineStatus
-	66, // 3: baremetal.v1.Machine.created_at:type_name -> google.protobuf.Timestamp
-	66, // 4: baremetal.v1.Machine.updated_at:type_name -> google.protobuf.Timestamp
-	66, // 5: baremetal.v1.Machine.deleted_at:type_name -> google.protobuf.Timestamp
-	1,  // 6: baremetal.v1.MachineStatus.phase:type_name -> baremetal.v1.MachineStatus.Phase
-	9,  // 7: baremetal.v1.MachineStatus.conditions:type_name -> baremetal.v1.Condition
-	2,  // 8: baremetal.v1.MachineStatus.effective_state:type_name -> baremetal.v1.MachineStatus.EffectiveState
-	0,  // 9: baremetal.v1.MachineStatus.node_state:type_name -> baremetal.v1.NodeState
-	66, // 10: baremetal.v1.MachineStatus.node_state_changed_at:type_name -> google.protobuf.Timestamp
-	66, // 11: baremetal.v1.MachineStatus.last_heartbeat_at:type_name -> google.protobuf.Timestamp
-	66, // 12: baremetal.v1.MachineStatus.power_state_at:type_name -> google.protobuf.Timestamp
-	8,  // 13: baremetal.v1.MachineStatus.provider:type_name -> baremetal.v1.ProviderStatus
-	66, // 14: baremetal.v1.MachineStatus.first_provisioned_at:type_name -> google.protobuf.Timestamp
-	7,  // 15: baremetal.v1.MachineStatus.tpm:type_name -> baremetal.v1.TPMStatus
-	66, // 16: baremetal.v1.TPMStatus.recorded_at:type_name -> google.protobuf.Timestamp
-	66, // 17: baremetal.v1.ProviderStatus.changed_at:type_name -> google.protobuf.Timestamp
-	66, // 18: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
-	4,  // 19: baremetal.v1.RegisterMachineRequest.machine:type_name -> baremetal.v1.Machine
-	66, // 20: baremetal.v1.GetMachineRequest.as_of:type_name -> google.protobuf.Timestamp
-	66, // 21: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
-	66, // 22: baremetal.v1.ListMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
-	4,  // 23: baremetal.v1.ListMachinesResponse.machines:type_name -> baremetal.v1.Machine
-	66, // 24: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
-	66, // 25: baremetal.v1.CountMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
-	16, // 26: baremetal.v1.CountMachinesResponse.groups:type_name -> baremetal.v1.MachineGroup
-	66, // 27: baremetal.v1.CountMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
-	66, // 28: baremetal.v1.FleetSummary.as_of:type_name -> google.protobuf.Timestamp
-	16, // 29: baremetal.v1.FleetSummary.machines:type_name -> baremetal.v1.MachineGroup
-	66, // 30: baremetal.v1.MapMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
-	21, // 31: baremetal.v1.MapMachinesResponse.groups:type_name -> baremetal.v1.MachineMapGroup
-	66, // 32: baremetal.v1.MapMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
-	3,  // 33: baremetal.v1.MachineEvent.kind:type_name -> baremetal.v1.MachineEvent.Kind
-	4,  // 34: baremetal.v1.MachineEvent.machine:type_name -> baremetal.v1.Machine
-	4,  // 35: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
-	67, // 36: baremetal.v1.UpdateMachineRequest.update_mask:type_name -> google.protobuf.FieldMask
-	30, // 37: baremetal.v1.ReimageMachineRequest.seed:type_name -> baremetal.v1.SystemSeed
-	68, // 38: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
-	66, // 39: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
-	66, // 40: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
-	40, // 41: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
-	66, // 42: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
-	66, // 43: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
-	39, // 44: baremetal.v1.ExplainMachinesResponse.machines:type_name -> baremetal.v1.ExplainedMachine
-	4,  // 45: baremetal.v1.ExplainedMachine.machine:type_name -> baremetal.v1.Machine
-	36, // 46: baremetal.v1.ExplainedMachine.explanation:type_name -> baremetal.v1.ExplainMachineResponse
-	66, // 47: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
-	66, // 48: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
-	43, // 49: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
-	44, // 50: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
-	66, // 51: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
-	62, // 52: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
-	66, // 53: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
-	6,  // 54: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
-	63, // 55: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
-	64, // 56: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
-	65, // 57: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
-	47, // 58: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
-	66, // 59: baremetal.v1.TimelineVerdict.head_at:type_name -> google.protobuf.Timestamp
-	66, // 60: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
-	50, // 61: baremetal.v1.Inventory.changes:type_name -> baremetal.v1.InventoryChange
-	66, // 62: baremetal.v1.InventoryChange.at:type_name -> google.protobuf.Timestamp
-	66, // 63: baremetal.v1.HardwareHealth.read_at:type_name -> google.protobuf.Timestamp
-	55, // 64: baremetal.v1.HardwareHealth.faults:type_name -> baremetal.v1.HardwareFault
-	56, // 65: baremetal.v1.HardwareHealth.sensors:type_name -> baremetal.v1.HardwareSensor
-	57, // 66: baremetal.v1.HardwareHealth.events:type_name -> baremetal.v1.HardwareEvent
-	66, // 67: baremetal.v1.HardwareHealth.identify_light_ordered_at:type_name -> google.protobuf.Timestamp
-	66, // 68: baremetal.v1.HardwareEvent.at:type_name -> google.protobuf.Timestamp
-	59, // 69: baremetal.v1.HardwareTests.tests:type_name -> baremetal.v1.HardwareTest
-	66, // 70: baremetal.v1.HardwareTest.finished_at:type_name -> google.protobuf.Timestamp
-	60, // 71: baremetal.v1.HardwareTest.results:type_name -> baremetal.v1.HardwareTestResult
-	10, // 72: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
-	11, // 73: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
-	12, // 74: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
-	14, // 75: baremetal.v1.MachineService.CountMachines:input_type -> baremetal.v1.CountMachinesRequest
-	17, // 76: baremetal.v1.MachineService.GetFleetSummary:input_type -> baremetal.v1.GetFleetSummaryRequest
-	19, // 77: baremetal.v1.MachineService.MapMachines:input_type -> baremetal.v1.MapMachinesRequest
-	22, // 78: baremetal.v1.MachineService.WatchMachines:input_type -> baremetal.v1.WatchMachinesRequest
-	24, // 79: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
-	25, // 80: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
-	26, // 81: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
-	27, // 82: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
-	29, // 83: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
-	31, // 84: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
-	28, // 85: baremetal.v1.MachineService.TestMachine:input_type -> baremetal.v1.TestMachineRequest
-	32, // 86: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
-	33, // 87: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
-	34, // 88: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
-	35, // 89: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
-	37, // 90: baremetal.v1.MachineService.ExplainMachines:input_type -> baremetal.v1.ExplainMachinesRequest
-	41, // 91: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
-	45, // 92: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
-	48, // 93: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
-	51, // 94: baremetal.v1.MachineService.GetHardwareTests:input_type -> baremetal.v1.GetHardwareTestsRequest
-	52, // 95: baremetal.v1.MachineService.GetHardwareHealth:input_type -> baremetal.v1.GetHardwareHealthRequest
-	53, // 96: baremetal.v1.MachineService.SetIdentifyLight:input_type -> baremetal.v1.SetIdentifyLightRequest
-	4,  // 97: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
-	4,  // 98: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
-	13, // 99: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
-	15, // 100: baremetal.v1.MachineService.CountMachines:output_type -> baremetal.v1.CountMachinesResponse
-	18, // 101: baremetal.v1.MachineService.GetFleetSummary:output_type -> baremetal.v1.FleetSummary
-	20, // 102: baremetal.v1.MachineService.MapMachines:output_type -> baremetal.v1.MapMachinesResponse
-	23, // 103: baremetal.v1.MachineService.WatchMachines:output_type -> baremetal.v1.MachineEvent
-	4,  // 104: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
-	4,  // 105: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
-	69, // 106: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
-	69, // 107: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
-	69, // 108: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
-	69, // 109: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
-	69, // 110: baremetal.v1.MachineService.TestMachine:output_type -> baremetal.v1.Operation
-	69, // 111: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
-	69, // 112: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
-	69, // 113: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
-	36, // 114: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
-	38, // 115: baremetal.v1.MachineService.ExplainMachines:output_type -> baremetal.v1.ExplainMachinesResponse
-	42, // 116: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
-	46, // 117: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
-	49, // 118: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
-	58, // 119: baremetal.v1.MachineService.GetHardwareTests:output_type -> baremetal.v1.HardwareTests
-	54, // 120: baremetal.v1.MachineService.GetHardwareHealth:output_type -> baremetal.v1.HardwareHealth
-	54, // 121: baremetal.v1.MachineService.SetIdentifyLight:output_type -> baremetal.v1.HardwareHealth
-	97, // [97:122] is the sub-list for method output_type
-	72, // [72:97] is the sub-list for method input_type
-	72, // [72:72] is the sub-list for extension type_name
-	72, // [72:72] is the sub-list for extension extendee
-	0,  // [0:72] is the sub-list for field type_name
+	62,  // 0: baremetal.v1.Machine.labels:type_name -> baremetal.v1.Machine.LabelsEntry
+	5,   // 1: baremetal.v1.Machine.spec:type_name -> baremetal.v1.MachineSpec
+	6,   // 2: baremetal.v1.Machine.status:type_name -> baremetal.v1.MachineStatus
+	67,  // 3: baremetal.v1.Machine.created_at:type_name -> google.protobuf.Timestamp
+	67,  // 4: baremetal.v1.Machine.updated_at:type_name -> google.protobuf.Timestamp
+	67,  // 5: baremetal.v1.Machine.deleted_at:type_name -> google.protobuf.Timestamp
+	1,   // 6: baremetal.v1.MachineStatus.phase:type_name -> baremetal.v1.MachineStatus.Phase
+	9,   // 7: baremetal.v1.MachineStatus.conditions:type_name -> baremetal.v1.Condition
+	2,   // 8: baremetal.v1.MachineStatus.effective_state:type_name -> baremetal.v1.MachineStatus.EffectiveState
+	0,   // 9: baremetal.v1.MachineStatus.node_state:type_name -> baremetal.v1.NodeState
+	67,  // 10: baremetal.v1.MachineStatus.node_state_changed_at:type_name -> google.protobuf.Timestamp
+	67,  // 11: baremetal.v1.MachineStatus.last_heartbeat_at:type_name -> google.protobuf.Timestamp
+	67,  // 12: baremetal.v1.MachineStatus.power_state_at:type_name -> google.protobuf.Timestamp
+	8,   // 13: baremetal.v1.MachineStatus.provider:type_name -> baremetal.v1.ProviderStatus
+	67,  // 14: baremetal.v1.MachineStatus.first_provisioned_at:type_name -> google.protobuf.Timestamp
+	7,   // 15: baremetal.v1.MachineStatus.tpm:type_name -> baremetal.v1.TPMStatus
+	67,  // 16: baremetal.v1.TPMStatus.recorded_at:type_name -> google.protobuf.Timestamp
+	67,  // 17: baremetal.v1.ProviderStatus.changed_at:type_name -> google.protobuf.Timestamp
+	67,  // 18: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	67,  // 19: baremetal.v1.Condition.observed_at:type_name -> google.protobuf.Timestamp
+	4,   // 20: baremetal.v1.RegisterMachineRequest.machine:type_name -> baremetal.v1.Machine
+	67,  // 21: baremetal.v1.GetMachineRequest.as_of:type_name -> google.protobuf.Timestamp
+	67,  // 22: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
+	67,  // 23: baremetal.v1.ListMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
+	4,   // 24: baremetal.v1.ListMachinesResponse.machines:type_name -> baremetal.v1.Machine
+	67,  // 25: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
+	67,  // 26: baremetal.v1.CountMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
+	16,  // 27: baremetal.v1.CountMachinesResponse.groups:type_name -> baremetal.v1.MachineGroup
+	67,  // 28: baremetal.v1.CountMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
+	67,  // 29: baremetal.v1.FleetSummary.as_of:type_name -> google.protobuf.Timestamp
+	16,  // 30: baremetal.v1.FleetSummary.machines:type_name -> baremetal.v1.MachineGroup
+	67,  // 31: baremetal.v1.FleetSummary.not_listening_since:type_name -> google.protobuf.Timestamp
+	19,  // 32: baremetal.v1.FleetSummary.shared_causes:type_name -> baremetal.v1.SharedCause
+	67,  // 33: baremetal.v1.SharedCause.since:type_name -> google.protobuf.Timestamp
+	41,  // 34: baremetal.v1.SharedCause.actions:type_name -> baremetal.v1.OperatorAction
+	67,  // 35: baremetal.v1.MapMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
+	22,  // 36: baremetal.v1.MapMachinesResponse.groups:type_name -> baremetal.v1.MachineMapGroup
+	67,  // 37: baremetal.v1.MapMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
+	3,   // 38: baremetal.v1.MachineEvent.kind:type_name -> baremetal.v1.MachineEvent.Kind
+	4,   // 39: baremetal.v1.MachineEvent.machine:type_name -> baremetal.v1.Machine
+	4,   // 40: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
+	68,  // 41: baremetal.v1.UpdateMachineRequest.update_mask:type_name -> google.protobuf.FieldMask
+	31,  // 42: baremetal.v1.ReimageMachineRequest.seed:type_name -> baremetal.v1.SystemSeed
+	69,  // 43: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
+	67,  // 44: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
+	67,  // 45: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
+	41,  // 46: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
+	67,  // 47: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
+	67,  // 48: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
+	40,  // 49: baremetal.v1.ExplainMachinesResponse.machines:type_name -> baremetal.v1.ExplainedMachine
+	19,  // 50: baremetal.v1.ExplainMachinesResponse.shared_causes:type_name -> baremetal.v1.SharedCause
+	4,   // 51: baremetal.v1.ExplainedMachine.machine:type_name -> baremetal.v1.Machine
+	37,  // 52: baremetal.v1.ExplainedMachine.explanation:type_name -> baremetal.v1.ExplainMachineResponse
+	67,  // 53: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
+	67,  // 54: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
+	44,  // 55: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
+	45,  // 56: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
+	67,  // 57: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
+	63,  // 58: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
+	67,  // 59: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
+	6,   // 60: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
+	64,  // 61: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
+	65,  // 62: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
+	66,  // 63: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
+	48,  // 64: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
+	67,  // 65: baremetal.v1.TimelineVerdict.head_at:type_name -> google.protobuf.Timestamp
+	67,  // 66: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
+	51,  // 67: baremetal.v1.Inventory.changes:type_name -> baremetal.v1.InventoryChange
+	67,  // 68: baremetal.v1.InventoryChange.at:type_name -> google.protobuf.Timestamp
+	67,  // 69: baremetal.v1.HardwareHealth.read_at:type_name -> google.protobuf.Timestamp
+	56,  // 70: baremetal.v1.HardwareHealth.faults:type_name -> baremetal.v1.HardwareFault
+	57,  // 71: baremetal.v1.HardwareHealth.sensors:type_name -> baremetal.v1.HardwareSensor
+	58,  // 72: baremetal.v1.HardwareHealth.events:type_name -> baremetal.v1.HardwareEvent
+	67,  // 73: baremetal.v1.HardwareHealth.identify_light_ordered_at:type_name -> google.protobuf.Timestamp
+	67,  // 74: baremetal.v1.HardwareEvent.at:type_name -> google.protobuf.Timestamp
+	60,  // 75: baremetal.v1.HardwareTests.tests:type_name -> baremetal.v1.HardwareTest
+	67,  // 76: baremetal.v1.HardwareTest.finished_at:type_name -> google.protobuf.Timestamp
+	61,  // 77: baremetal.v1.HardwareTest.results:type_name -> baremetal.v1.HardwareTestResult
+	10,  // 78: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
+	11,  // 79: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
+	12,  // 80: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
+	14,  // 81: baremetal.v1.MachineService.CountMachines:input_type -> baremetal.v1.CountMachinesRequest
+	17,  // 82: baremetal.v1.MachineService.GetFleetSummary:input_type -> baremetal.v1.GetFleetSummaryRequest
+	20,  // 83: baremetal.v1.MachineService.MapMachines:input_type -> baremetal.v1.MapMachinesRequest
+	23,  // 84: baremetal.v1.MachineService.WatchMachines:input_type -> baremetal.v1.WatchMachinesRequest
+	25,  // 85: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
+	26,  // 86: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
+	27,  // 87: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
+	28,  // 88: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
+	30,  // 89: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
+	32,  // 90: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
+	29,  // 91: baremetal.v1.MachineService.TestMachine:input_type -> baremetal.v1.TestMachineRequest
+	33,  // 92: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
+	34,  // 93: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
+	35,  // 94: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
+	36,  // 95: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
+	38,  // 96: baremetal.v1.MachineService.ExplainMachines:input_type -> baremetal.v1.ExplainMachinesRequest
+	42,  // 97: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
+	46,  // 98: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
+	49,  // 99: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
+	52,  // 100: baremetal.v1.MachineService.GetHardwareTests:input_type -> baremetal.v1.GetHardwareTestsRequest
+	53,  // 101: baremetal.v1.MachineService.GetHardwareHealth:input_type -> baremetal.v1.GetHardwareHealthRequest
+	54,  // 102: baremetal.v1.MachineService.SetIdentifyLight:input_type -> baremetal.v1.SetIdentifyLightRequest
+	4,   // 103: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
+	4,   // 104: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
+	13,  // 105: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
+	15,  // 106: baremetal.v1.MachineService.CountMachines:output_type -> baremetal.v1.CountMachinesResponse
+	18,  // 107: baremetal.v1.MachineService.GetFleetSummary:output_type -> baremetal.v1.FleetSummary
+	21,  // 108: baremetal.v1.MachineService.MapMachines:output_type -> baremetal.v1.MapMachinesResponse
+	24,  // 109: baremetal.v1.MachineService.WatchMachines:output_type -> baremetal.v1.MachineEvent
+	4,   // 110: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
+	4,   // 111: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
+	70,  // 112: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
+	70,  // 113: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
+	70,  // 114: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
+	70,  // 115: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
+	70,  // 116: baremetal.v1.MachineService.TestMachine:output_type -> baremetal.v1.Operation
+	70,  // 117: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
+	70,  // 118: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
+	70,  // 119: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
+	37,  // 120: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
+	39,  // 121: baremetal.v1.MachineService.ExplainMachines:output_type -> baremetal.v1.ExplainMachinesResponse
+	43,  // 122: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
+	47,  // 123: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
+	50,  // 124: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
+	59,  // 125: baremetal.v1.MachineService.GetHardwareTests:output_type -> baremetal.v1.HardwareTests
+	55,  // 126: baremetal.v1.MachineService.GetHardwareHealth:output_type -> baremetal.v1.HardwareHealth
+	55,  // 127: baremetal.v1.MachineService.SetIdentifyLight:output_type -> baremetal.v1.HardwareHealth
+	103, // [103:128] is the sub-list for method output_type
+	78,  // [78:103] is the sub-list for method input_type
+	78,  // [78:78] is the sub-list for extension type_name
+	78,  // [78:78] is the sub-list for extension extendee
+	0,   // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_machine_proto_init() }
@@ -6283,14 +6494,14 @@ func file_baremetal_v1_machine_proto_init() {
 		return
 	}
 	file_baremetal_v1_operation_proto_init()
-	file_baremetal_v1_machine_proto_msgTypes[52].OneofWrappers = []any{}
+	file_baremetal_v1_machine_proto_msgTypes[53].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_machine_proto_rawDesc), len(file_baremetal_v1_machine_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   62,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

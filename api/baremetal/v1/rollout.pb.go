@@ -581,7 +581,9 @@ type RolloutPreview struct {
 	// Budgets that leave less room than the rollout would use.
 	Budgets []*RolloutBudget `protobuf:"bytes,7,rep,name=budgets,proto3" json:"budgets,omitempty"`
 	// Machines in phase READY among those that would be worked on.
-	InService     int32 `protobuf:"varint,8,opt,name=in_service,json=inService,proto3" json:"in_service,omitempty"`
+	InService int32 `protobuf:"varint,8,opt,name=in_service,json=inService,proto3" json:"in_service,omitempty"`
+	// What only the work itself can find out, one sentence each, with the number of machines. At most 20.
+	NotAsked      []string `protobuf:"bytes,9,rep,name=not_asked,json=notAsked,proto3" json:"not_asked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -670,6 +672,13 @@ func (x *RolloutPreview) GetInService() int32 {
 		return x.InService
 	}
 	return 0
+}
+
+func (x *RolloutPreview) GetNotAsked() []string {
+	if x != nil {
+		return x.NotAsked
+	}
+	return nil
 }
 
 // RolloutSteps are the steps of the plan as they would run.
@@ -1899,7 +1908,9 @@ type RolloutMachine struct {
 	// In a preview: which of step_lists, from 0.
 	StepList int32 `protobuf:"varint,10,opt,name=step_list,json=stepList,proto3" json:"step_list,omitempty"`
 	// Operations that follow the one under way before the machine is done.
-	StagesLeft    int32 `protobuf:"varint,11,opt,name=stages_left,json=stagesLeft,proto3" json:"stages_left,omitempty"`
+	StagesLeft int32 `protobuf:"varint,11,opt,name=stages_left,json=stagesLeft,proto3" json:"stages_left,omitempty"`
+	// In a preview, of a machine that is refused: the google.rpc.Code with which the call on it alone is refused.
+	Code          int32 `protobuf:"varint,12,opt,name=code,proto3" json:"code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2007,6 +2018,13 @@ func (x *RolloutMachine) GetStepList() int32 {
 func (x *RolloutMachine) GetStagesLeft() int32 {
 	if x != nil {
 		return x.StagesLeft
+	}
+	return 0
+}
+
+func (x *RolloutMachine) GetCode() int32 {
+	if x != nil {
+		return x.Code
 	}
 	return 0
 }
@@ -2279,7 +2297,7 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\bfailures\x18\x01 \x01(\x05R\bfailures\x12\x18\n" +
 	"\apercent\x18\x02 \x01(\x05R\apercent\"F\n" +
 	"\x15PreviewRolloutRequest\x12-\n" +
-	"\x04spec\x18\x01 \x01(\v2\x19.baremetal.v1.RolloutSpecR\x04spec\"\xf5\x02\n" +
+	"\x04spec\x18\x01 \x01(\v2\x19.baremetal.v1.RolloutSpecR\x04spec\"\x92\x03\n" +
 	"\x0eRolloutPreview\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12-\n" +
 	"\x04spec\x18\x02 \x01(\v2\x19.baremetal.v1.RolloutSpecR\x04spec\x12 \n" +
@@ -2290,7 +2308,8 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"step_lists\x18\x06 \x03(\v2\x1a.baremetal.v1.RolloutStepsR\tstepLists\x125\n" +
 	"\abudgets\x18\a \x03(\v2\x1b.baremetal.v1.RolloutBudgetR\abudgets\x12\x1d\n" +
 	"\n" +
-	"in_service\x18\b \x01(\x05R\tinService\"\x9a\x01\n" +
+	"in_service\x18\b \x01(\x05R\tinService\x12\x1b\n" +
+	"\tnot_asked\x18\t \x03(\tR\bnotAsked\"\x9a\x01\n" +
 	"\fRolloutSteps\x12\x17\n" +
 	"\aplan_id\x18\x01 \x01(\tR\x06planId\x12(\n" +
 	"\x05steps\x18\x02 \x03(\v2\x12.baremetal.v1.StepR\x05steps\x12+\n" +
@@ -2410,7 +2429,7 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\askipped\x18\x06 \x01(\x05R\askipped\x12\x1a\n" +
 	"\bcanceled\x18\a \x01(\x05R\bcanceled\x12\x12\n" +
 	"\x04done\x18\b \x01(\x05R\x04done\x12\x12\n" +
-	"\x04left\x18\t \x01(\x05R\x04left\"\x90\x04\n" +
+	"\x04left\x18\t \x01(\x05R\x04left\"\xa4\x04\n" +
 	"\x0eRolloutMachine\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x12\n" +
@@ -2427,7 +2446,8 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\tstep_list\x18\n" +
 	" \x01(\x05R\bstepList\x12\x1f\n" +
 	"\vstages_left\x18\v \x01(\x05R\n" +
-	"stagesLeft\"n\n" +
+	"stagesLeft\x12\x12\n" +
+	"\x04code\x18\f \x01(\x05R\x04code\"n\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\v\n" +
 	"\aPENDING\x10\x01\x12\v\n" +

@@ -649,8 +649,8 @@ func (q *Queries) LockUnprobed(ctx context.Context, arg LockUnprobedParams) ([]s
 const lockUnwitnessed = `-- name: LockUnwitnessed :many
 SELECT m.machine_id FROM machines m
 WHERE m.site = $1 AND m.deleted_at IS NULL
-  AND NOT EXISTS (SELECT 1 FROM agent_sessions x
-                  WHERE x.agent_id = m.agent_id AND x.ended_at IS NULL AND x.last_heartbeat_at >= $2)
+  AND NOT EXISTS (SELECT 1 FROM agent_silence x
+                  WHERE x.agent_id = m.agent_id AND x.ended_at IS NULL AND x.silent_from >= $2)
   AND (m.power_state IN ('on', 'off') OR EXISTS (
       SELECT 1 FROM machine_conditions c
       WHERE c.machine_id = m.machine_id AND c.known
@@ -1540,18 +1540,19 @@ const sitesToJudge = `-- name: SitesToJudge :many
 SELECT s.site, h.silent::boolean AS silent, h.heard_at::timestamptz AS heard_at, h.observed_by::text AS observed_by
 FROM sites s
 CROSS JOIN LATERAL (
-    SELECT bool_and(coalesce(x.ended_at, 'infinity') < $1::timestamptz OR x.last_heartbeat_at < $2::timestamptz) AS silent,
+    SELECT bool_and(x.silent_from < $1::timestamptz
+                    OR coalesce(x.ended_at, 'infinity') < $2::timestamptz AND x.silent_from < $2) AS silent,
            bool_or(x.ended_at IS NULL AND x.last_heartbeat_at >= $3::timestamptz) AS heard,
            max(x.last_heartbeat_at) AS heard_at,
            (array_agg(x.agent_id ORDER BY x.last_heartbeat_at DESC))[1] AS observed_by
-    FROM agents a JOIN agent_sessions x ON x.agent_id = a.agent_id
+    FROM agents a JOIN agent_silence x ON x.agent_id = a.agent_id
     WHERE a.role = 'site' AND a.site = s.site) h
 WHERE CASE WHEN s.silent_since IS NULL THEN h.silent ELSE h.heard END
 `
 
 type SitesToJudgeParams struct {
-	EndedBefore  time.Time
 	SilentBefore time.Time
+	EndedBefore  time.Time
 	HeardSince   time.Time
 }
 
@@ -1564,9 +1565,10 @@ type SitesToJudgeRow struct {
 
 // Sites whose agents are silent, and the conditions that only those agents observe.
 // Sites whose silence has begun or has ended, and is not stored yet. An agent counts as silent some time after its session has ended,
-// and when it has missed its heartbeats. observed_by is the agent that was heard last.
+// and when it has missed its heartbeats; in both cases only the time counts in which it could be heard. observed_by is the agent that was
+// heard last.
 func (q *Queries) SitesToJudge(ctx context.Context, arg SitesToJudgeParams) ([]SitesToJudgeRow, error) {
-	rows, err := q.db.Query(ctx, sitesToJudge, arg.EndedBefore, arg.SilentBefore, arg.HeardSince)
+	rows, err := q.db.Query(ctx, sitesToJudge, arg.SilentBefore, arg.EndedBefore, arg.HeardSince)
 	if err != nil {
 		return nil, err
 	}
