@@ -14,6 +14,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/client"
+	"github.com/ingot-metal/ingot/cli/times"
 	"github.com/ingot-metal/ingot/cli/view"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/erasure"
@@ -77,7 +78,7 @@ func (a *App) Prepare(cmd *cobra.Command, _ []string) error {
 	default:
 		return Usagef("--output must be table, wide, json, yaml or name, not %q", a.Flags.Output)
 	}
-	view.SetZone(a.zone())
+	times.SetZone(a.zone())
 	if a.Flags.Timeout < 0 || a.Flags.RetryFor < 0 {
 		return Usagef("--timeout and --retry-for must not be negative")
 	}

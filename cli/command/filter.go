@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/ingot-metal/ingot/cli/times"
 	"github.com/ingot-metal/ingot/cli/view"
 )
 
@@ -66,7 +67,7 @@ func (a *App) Moment(flag, s string) (*timestamppb.Timestamp, error) {
 		return nil, nil
 	}
 	now := a.Config.Clock.Now()
-	if t, ok := view.ParseTime(s, now); ok {
+	if t, ok := times.ParseTime(s, now); ok {
 		return timestamppb.New(t), nil
 	}
 	ago, err := time.ParseDuration(s)
@@ -98,7 +99,7 @@ func (f *AsOf) Read(a *App) (*timestamppb.Timestamp, error) {
 
 // zoneName names the zone of the output at a moment, as its users call it: "CET", "UTC".
 func (a *App) zoneName(at time.Time) string {
-	name, _ := at.In(view.Zone()).Zone()
+	name, _ := at.In(times.Zone()).Zone()
 	return name
 }
 

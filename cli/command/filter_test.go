@@ -5,14 +5,14 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/cli/command"
-	"github.com/ingot-metal/ingot/cli/view"
+	"github.com/ingot-metal/ingot/cli/times"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
 func TestMoment(t *testing.T) {
 	berlin := time.FixedZone("CET", 3600)
-	view.SetZone(berlin)
-	defer view.SetZone(nil)
+	times.SetZone(berlin)
+	defer times.SetZone(nil)
 	now := time.Date(2026, 3, 1, 14, 0, 0, 0, berlin)
 	a := &command.App{Config: command.Config{Clock: clock.NewFake(now)}}
 	for s, want := range map[string]time.Time{

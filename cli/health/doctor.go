@@ -16,6 +16,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/times"
 	"github.com/ingot-metal/ingot/cli/view"
 	"github.com/ingot-metal/ingot/internal/doctor"
 )
@@ -249,7 +250,7 @@ func (x *examination) checkAgents(ctx context.Context) error {
 			x.fault("agents", "the agent of site "+agent.GetSite()+" is away since "+view.Time(agent.GetLastHeartbeatAt()),
 				"on its machine: ingot-agent doctor; systemctl status ingot-agent")
 		case !end.IsZero() && end.After(x.a.Now()) && end.Before(x.a.Now().Add(certificateSoon)):
-			x.warn("agents", name+" is away, and its certificate ends on "+view.TimeOf(end),
+			x.warn("agents", name+" is away, and its certificate ends on "+times.TimeOf(end),
 				"on its machine: ingot-agent doctor")
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/client"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/times"
 	"github.com/ingot-metal/ingot/cli/view"
 )
 
@@ -315,10 +316,10 @@ func (s *fleetStatus) document(now time.Time) (*structpb.Struct, error) {
 	}
 	for _, agent := range s.certificates {
 		certificates = append(certificates, map[string]any{"agent_id": agent.GetAgentId(),
-			"not_after": view.Stamp(certificateEnd(agent))})
+			"not_after": times.Stamp(certificateEnd(agent))})
 	}
 	return structpb.NewStruct(map[string]any{
-		"as_of": view.Stamp(now), "frozen": s.server.GetFrozenSince() != nil, "sites": sites,
+		"as_of": times.Stamp(now), "frozen": s.server.GetFrozenSince() != nil, "sites": sites,
 		"attention": attention, "shared_causes": shared, "rollouts": rollouts, "certificates": certificates,
 		"agents_awaited": float64(s.work.GetAgentsAwaited()),
 		"operations": map[string]any{"running": float64(s.work.GetRunningOperations()),

@@ -12,6 +12,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/times"
 	"github.com/ingot-metal/ingot/cli/view"
 	"github.com/ingot-metal/ingot/internal/doctor"
 	"github.com/ingot-metal/ingot/internal/supportbundle"
@@ -37,7 +38,7 @@ ingot-controller support-bundle on a controller's machine has more: configuratio
 		Args:    cobra.NoArgs,
 		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			if out == "" {
-				out = "ingot-support-" + view.FileStamp(a.Now()) + ".tar.gz"
+				out = "ingot-support-" + times.FileStamp(a.Now()) + ".tar.gz"
 			}
 			file, err := os.OpenFile(out, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 			if err != nil {

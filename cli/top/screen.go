@@ -7,6 +7,7 @@ import (
 	"time"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/times"
 	"github.com/ingot-metal/ingot/cli/view"
 )
 
@@ -256,7 +257,7 @@ func (s *screen) head() []string {
 	p := s.picture
 	first := s.style.Bold("ingot top") + "  " + view.Clean(p.server.GetControllerId())
 	if !p.at.IsZero() {
-		first += "  " + view.ClockOf(p.at)
+		first += "  " + times.ClockOf(p.at)
 	}
 	lines := []string{first + "  " + s.totals()}
 	switch {

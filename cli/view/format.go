@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/ingot-metal/ingot/cli/times"
 )
 
 // Duration writes d the way a person says it: "850ms", "12s", "4m 32s", "1h 05m", "3d 4h".
@@ -26,6 +28,9 @@ func Duration(d time.Duration) string {
 	}
 	return fmt.Sprintf("%dd %dh", int(d.Hours())/24, int(d.Hours())%24)
 }
+
+// Time is the moment in the zone of the output; empty when absent.
+func Time(ts *timestamppb.Timestamp) string { return times.Time(ts) }
 
 // Age is the time from ts to now; empty when ts is absent.
 func Age(ts *timestamppb.Timestamp, now time.Time) string {

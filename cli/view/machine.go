@@ -7,6 +7,7 @@ import (
 	"time"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/times"
 )
 
 // Effective names an effective state for people: MAINTENANCE_IDLE is MAINTENANCE.
@@ -113,7 +114,7 @@ func (s Style) Machines(machines []*pb.Machine, wide bool, now time.Time) *Table
 func (s Style) MachineLine(ev *pb.MachineEvent) string {
 	m := ev.GetMachine()
 	st := m.GetStatus()
-	line := "[" + Clock(m.GetUpdatedAt()) + "] " + pad(ev.GetKind().String(), 7) + "  " + pad(m.GetMachineId(), 10)
+	line := "[" + times.Clock(m.GetUpdatedAt()) + "] " + pad(ev.GetKind().String(), 7) + "  " + pad(m.GetMachineId(), 10)
 	if ev.GetKind() != pb.MachineEvent_DELETED {
 		line += "  " + pad(
 			s.effective(st.GetEffectiveState())+s.banner(m),

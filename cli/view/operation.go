@@ -4,6 +4,7 @@ import (
 	"time"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/times"
 )
 
 // Finished says whether an operation has reached its end.
@@ -97,7 +98,7 @@ func (s Style) Operation(op *pb.Operation, now time.Time) string {
 // WatchLine is one line of the fleet-wide watch.
 func (s Style) WatchLine(ev *pb.OperationEvent) string {
 	op := ev.GetSnapshot()
-	line := "[" + Clock(ev.GetTs()) + "] " + pad(op.GetMachineId(), 10) + "  " + op.GetOperationId() + "  " +
+	line := "[" + times.Clock(ev.GetTs()) + "] " + pad(op.GetMachineId(), 10) + "  " + op.GetOperationId() + "  " +
 		pad(opType(op.GetType()), 17) + "  " + pad(s.opPhase(op.GetPhase()), 9)
 	if msg := Clean(ev.GetMessage()); msg != "" {
 		line += "  " + msg

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/times"
 )
 
 // Plans is the table of `ingot plan list`.
@@ -104,7 +105,7 @@ func (s Style) Run(r *pb.Run) string {
 // RunLine is one line of `ingot run watch`.
 func (s Style) RunLine(ev *pb.RunEvent) string {
 	r := ev.GetSnapshot()
-	line := "[" + Clock(ev.GetTs()) + "] " + pad(r.GetMachineId(), 10) + "  " + r.GetRunId() + "  " +
+	line := "[" + times.Clock(ev.GetTs()) + "] " + pad(r.GetMachineId(), 10) + "  " + r.GetRunId() + "  " +
 		pad(r.GetType(), 17) +
 		"  " + pad(s.runPhase(r.GetPhase()), 9) + "  " + pad(r.GetCurrentStep(), 10) + "  " + Clean(ev.GetMessage())
 	return trimRight(line) + "\n"

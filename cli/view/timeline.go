@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/times"
 
 	"github.com/ingot-metal/ingot/internal/erasure"
 )
@@ -123,10 +124,10 @@ func (s Style) Erasure(c erasure.Statement) string {
 		fmt.Fprintf(&b, "%s\n", s.Bad("SIMULATED: there is no such machine, and nothing was erased"))
 	}
 	fmt.Fprintf(&b, "%s: signed by controller %s of this installation at %s\n\n", s.Good("genuine"), Clean(c.IssuedBy),
-		TimeOf(c.IssuedAt))
+		times.TimeOf(c.IssuedAt))
 	for _, line := range [][2]string{
 		{"Machine", c.Machine.ID}, {"External id", c.Machine.ExternalID}, {"Serial number", c.Machine.Serial},
-		{"Operation", c.Work.ID + " (" + c.Work.Type + ")"}, {"Ended", TimeOf(c.Work.EndedAt)},
+		{"Operation", c.Work.ID + " (" + c.Work.Type + ")"}, {"Ended", times.TimeOf(c.Work.EndedAt)},
 		{"Erased by", c.Work.Installer}, {"Identity", identity},
 		{"History", fmt.Sprintf("%d entries, head %s", c.History.Entries, c.History.Head)},
 	} {

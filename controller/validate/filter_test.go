@@ -155,3 +155,16 @@ func TestQuery(t *testing.T) {
 		}
 	}
 }
+
+// TestFilterReadsEnumsInAnyCase: a closed set of values is read as JSON reads enums; free text keeps its case.
+func TestFilterReadsEnumsInAnyCase(t *testing.T) {
+	for _, value := range []string{"READY", "ready", "Ready", "idle"} {
+		got, err := validate.Filter("phase="+value+",site=Berlin", keys)
+		if err != nil || join(got) != "phase=READY,site=Berlin" {
+			t.Errorf("phase=%s becomes %q, %v", value, join(got), err)
+		}
+	}
+	if _, err := validate.Filter("phase="+strings.ToLower("NEVER"), keys); err == nil {
+		t.Error("a value that is none is accepted")
+	}
+}

@@ -225,7 +225,7 @@ for (const id of ['spare-4', 'spare-5']) {
   const row = page.locator('tr', { hasText: id })
   await row.locator('a[href*="/operations/"]').waitFor()
   const operation = (await row.locator('a[href*="/operations/"]').getAttribute('href')).split('/').pop()
-  await ask('ingot', 'cancel', operation, '--no-wait')
+  await ask('ingot', 'cancel', operation)
 }
 const ending = page.locator('dd .phase', { hasText: 'Completed with failures' })
 await ending.waitFor({ timeout: 60_000 })

@@ -1,4 +1,4 @@
-package invariants
+package console_test
 
 import (
 	"io/fs"
@@ -12,7 +12,7 @@ import (
 // consoleSources returns the hand-written sources of the console by their path below controller/console/web/src.
 func consoleSources(t *testing.T) map[string]string {
 	t.Helper()
-	dir := filepath.Join(root, "controller/console/web/src")
+	const dir = "web/src"
 	out := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || d.Name() == "schema.d.ts" {

@@ -1,4 +1,5 @@
-package view
+// Package times writes and reads every time of the command line, in one zone.
+package times
 
 import (
 	"sync/atomic"
