@@ -349,7 +349,7 @@ func Admitted(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartR
 		f = &preloaded{conditions: map[string][]dbsqlc.MachineCondition{}}
 		err := q.Together(ctx,
 			func(q *dbsqlc.Queries) error { return f.readConditions(ctx, q, []string{m.MachineID}) },
-			func(q *dbsqlc.Queries) error { return f.readFrozen(ctx, q) },
+			func(q *dbsqlc.Queries) (err error) { f.freeze, err = incarnation.FreezeSince(ctx, q); return err },
 		)
 		if err != nil {
 			return err
