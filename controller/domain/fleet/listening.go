@@ -14,6 +14,14 @@ type Listening struct {
 // CatchingUp reports whether agents still have time to come back: that one is not heard proves nothing yet.
 func (l Listening) CatchingUp(now time.Time) bool { return now.Before(l.CaughtUpAt) }
 
+// CatchingUpUntil returns the end of that time; zero where it is over.
+func (l Listening) CatchingUpUntil(now time.Time) time.Time {
+	if !l.CatchingUp(now) {
+		return time.Time{}
+	}
+	return l.CaughtUpAt
+}
+
 // SilentFrom is the time from which the silence of the agent counts.
 func (c *Candidate) SilentFrom() time.Time {
 	if c.NotHeardUntil.After(c.LastSeen) {

@@ -94,9 +94,7 @@ func (l *OperationContext) world(
 		NewCommandID: ids.New(ids.Command),
 	}
 	w.Machine.Freeze = f.freeze
-	if f.listening.CatchingUp(now) {
-		w.CaughtUpAt = f.listening.CaughtUpAt
-	}
+	w.CaughtUpAt = f.heard.CatchingUpUntil(now)
 	w.Install = operation.Install{Counted: countsAttempts(l.Machine, l.Snap.Op), Failed: int(l.Machine.InstallAttempts),
 		Max: node.MaxAttempts}
 	l.boot(f, &w)

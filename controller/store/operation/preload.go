@@ -28,8 +28,7 @@ type preloaded struct {
 	// grants are the asks with the last numbers of the memories that ask for a grant. Their rows are locked.
 	grants map[memory]grant
 	freeze fleet.Freeze
-	// listening is the last time in which no controller could hear agents.
-	listening fleet.Listening
+	heard  fleet.Listening
 }
 
 // request is a client's own name of an operation on a machine.
@@ -85,11 +84,8 @@ func preload(
 		operations = append(operations, c.OperationID)
 	}
 	reads := []func(*dbsqlc.Queries) error{
-		func(q *dbsqlc.Queries) error { return f.readFrozen(ctx, q) },
-		func(q *dbsqlc.Queries) (err error) {
-			f.listening, err = incarnation.ListeningOf(ctx, q)
-			return err
-		},
+		func(q *dbsqlc.Queries) (err error) { f.freeze, err = incarnation.FreezeSince(ctx, q); return err },
+		func(q *dbsqlc.Queries) (err error) { f.heard, err = incarnation.ListeningOf(ctx, q); return err },
 		func(q *dbsqlc.Queries) error { return f.readConditions(ctx, q, candidates.MachineIds) },
 		func(q *dbsqlc.Queries) error { return f.readExecutors(ctx, q, candidates) },
 	}
@@ -183,11 +179,6 @@ func (f *preloaded) lockGrants(ctx context.Context, q *dbsqlc.Queries, p dbsqlc.
 		f.grants[m] = grant{m, r.LastGrantSeq, r.LastGrantCommandID, r.LastGrantNonce}
 	}
 	return pgtx.Wrap(err, "lock the numbers of grants")
-}
-
-func (f *preloaded) readFrozen(ctx context.Context, q *dbsqlc.Queries) (err error) {
-	f.freeze, err = incarnation.FreezeSince(ctx, q)
-	return err
 }
 
 func (f *preloaded) readConditions(ctx context.Context, q *dbsqlc.Queries, machines []string) error {
