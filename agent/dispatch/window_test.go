@@ -93,7 +93,7 @@ func TestACancelReachesTheExecutor(t *testing.T) {
 	exec := &scriptedExecutor{execute: func(ctx context.Context, _ executor.Job) (executor.Result, error) {
 		close(begun)
 		<-ctx.Done()
-		return executor.Canceled(fmt.Sprint("stopped: ", context.Cause(ctx))), nil
+		return executor.Canceled("stopped: %v", context.Cause(ctx)), nil
 	}}
 	r := start(t, memory(t), exec, nil)
 	id := r.order(&fleetv1.CommandSpec{TimeoutMs: 60000})

@@ -16,7 +16,7 @@ var witnesses = map[fleet.Witness]string{
 	fleet.WitnessRecord:  "the controller's own record",
 }
 
-var silences = map[fleet.Silence]string{
+var silences = map[fleet.Aged]string{
 	fleet.SilenceUnknown: "unknown: `status` and `known` are false",
 	fleet.SilenceKeeps:   "keeps its `status`, and `known` is false: silence heals no fault",
 	fleet.SilenceNever:   "never ages",

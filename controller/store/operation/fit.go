@@ -38,7 +38,7 @@ func (s *Store) Load(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r
 	}
 	reads := []func(*dbsqlc.Queries) error{
 		func(q *dbsqlc.Queries) error { return f.readConditions(ctx, q, []string{m.MachineID}) },
-		func(q *dbsqlc.Queries) error { return f.readFrozen(ctx, q) },
+		func(q *dbsqlc.Queries) (err error) { f.freeze, err = incarnation.FreezeSince(ctx, q); return err },
 	}
 	if !fleet.Housekeeping(r.Type) {
 		p := dbsqlc.CandidatesForParams{
