@@ -436,7 +436,7 @@ first-rack: deps build deb ## Follow docs/tutorial/first-rack.md on a fresh Debi
 RELEASE_CHECKS ?= console-test test-offers test-rolling test-jobs test-standby test-haproxy test-upgrade test-clients test-ansible \
 	test-netbox test-opentofu test-bucket test-registry test-oci test-clusters test-cluster-api test-provision test-rollouts \
 	test-maas test-disks attack test-storm test-units test-setup test-package-upgrade test-metal lab-debian lab-stock lab-mirror \
-	first-rack test-network mutants test-chaos-planted chaos
+	test-previews first-rack test-network mutants test-chaos-planted chaos
 
 .PHONY: release-check
 release-check: ## Run every check that is too long for CI, and write its result, commit and date into the reference (a day; RELEASE_CHECKS='attack test-maas' for some)

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ingot-metal/ingot/cli/command"
-	"github.com/ingot-metal/ingot/cli/view"
+	"github.com/ingot-metal/ingot/cli/encode"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
@@ -50,7 +50,7 @@ func (f *fakeServer) record(
 
 // said is what a request says, as JSON without what is empty.
 func said(m proto.Message) (string, error) {
-	line, err := view.Line(m)
+	line, err := encode.Line(m)
 	if err != nil {
 		return "", err
 	}

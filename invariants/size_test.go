@@ -29,12 +29,12 @@ func TestPackagesAndFoldersAreSmall(t *testing.T) {
 	}
 }
 
-// packageLines counts the lines of each folder's hand-written Go files, without those of tests.
+// packageLines counts the lines, as wc -l does, of each folder's hand-written Go files, without those of tests.
 func packageLines(t *testing.T) map[string]int {
 	t.Helper()
 	lines := map[string]int{}
 	for _, f := range handWritten(t) {
-		lines[f.dir] += fset.File(f.syntax.Pos()).LineCount() - 1
+		lines[f.dir] += fset.File(f.syntax.Pos()).LineCount()
 	}
 	return lines
 }

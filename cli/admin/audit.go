@@ -11,7 +11,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
-	"github.com/ingot-metal/ingot/cli/view"
+	"github.com/ingot-metal/ingot/cli/encode"
 )
 
 func (a commands) auditCmd() *cobra.Command {
@@ -103,7 +103,7 @@ func (a commands) exportAudit(path string, read auditReader) (err error) {
 			return err
 		}
 		for _, e := range entries {
-			line, err := view.Decoded(e)
+			line, err := encode.Decoded(e)
 			if err != nil {
 				return err
 			}

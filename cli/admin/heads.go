@@ -12,6 +12,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/encode"
 	"github.com/ingot-metal/ingot/cli/view"
 )
 
@@ -36,7 +37,7 @@ Where a history is at fault nothing is printed, and the exit code is 5.`,
 				return brokenHistories(len(bad), len(all.GetVerdicts()))
 			}
 			for _, v := range all.GetVerdicts() {
-				line, err := view.Line(&pb.HistoryHead{MachineId: v.GetMachineId(), Entries: v.GetEntries(),
+				line, err := encode.Line(&pb.HistoryHead{MachineId: v.GetMachineId(), Entries: v.GetEntries(),
 					HeadHash: v.GetHeadHash(), HeadAt: v.GetHeadAt()})
 				if err != nil {
 					return err

@@ -7,20 +7,20 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/cli/view"
+	"github.com/ingot-metal/ingot/cli/encode"
 )
 
 // Stream writes one message of a stream: a line of JSON, a YAML document, a name, or text.
 func (a *App) Stream(m proto.Message, text func() string, name string) error {
 	switch a.Flags.Output {
 	case "json":
-		line, err := view.Decoded(m)
+		line, err := encode.Decoded(m)
 		if err != nil {
 			return err
 		}
 		return a.Write(string(line) + "\n")
 	case "yaml":
-		doc, err := view.YAML(m)
+		doc, err := encode.YAML(m)
 		if err != nil {
 			return err
 		}
@@ -37,9 +37,9 @@ func (a *App) Print(m proto.Message, table func() string, names ...string) error
 	var err error
 	switch a.Flags.Output {
 	case "json":
-		out, err = view.JSON(m)
+		out, err = encode.JSON(m)
 	case "yaml":
-		out, err = view.YAML(m)
+		out, err = encode.YAML(m)
 	case "name":
 		for _, n := range names {
 			out = append(out, n+"\n"...)

@@ -12,8 +12,8 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/encode"
 	"github.com/ingot-metal/ingot/cli/times"
-	"github.com/ingot-metal/ingot/cli/view"
 	"github.com/ingot-metal/ingot/internal/doctor"
 	"github.com/ingot-metal/ingot/internal/supportbundle"
 )
@@ -108,7 +108,7 @@ func message(name string, get func(ctx context.Context) (proto.Message, error)) 
 		if err != nil {
 			return nil, err
 		}
-		return view.Line(m)
+		return encode.Line(m)
 	}}
 }
 

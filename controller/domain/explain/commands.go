@@ -74,3 +74,27 @@ func (f *Facts) Untaken(c *operation.Command) string {
 	}
 	return text + " was never sent"
 }
+
+// StartCommand is a command that starts an operation on a machine at rest.
+type StartCommand struct {
+	Start                Start
+	Command, Consequence string
+	Destructive          bool
+}
+
+// StartCommands returns those that `why` offers. The machine's id goes behind the command.
+func StartCommands() []StartCommand {
+	return []StartCommand{
+		{StartExit, "ingot exit-maintenance ", "puts the machine back into service", false},
+		{StartEnter, "ingot enter-maintenance ",
+			"takes the machine out of service, so that it can be imaged; nothing is drained", false},
+		{StartReimage, "ingot reimage ", "writes an OS image; all data on the target disk is lost", true},
+		{StartReboot, "ingot reboot ", "reboots the machine; what runs on it is interrupted", true},
+	}
+}
+
+// AddImage stores a first system in the catalogue.
+func AddImage() Action {
+	return Action{Command: "ingot image add NAME FILE",
+		Consequence: "stores a system that machines can be installed with; there is none"}
+}

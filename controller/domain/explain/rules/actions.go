@@ -37,27 +37,8 @@ func (s *scene) whatCancelLeaves() string {
 	return "nothing is under way on the machine right now; what earlier steps did stays"
 }
 
-// startCommands are the commands that start an operation on a machine at rest, by what they start.
-var startCommands = []struct {
-	start       explain.Start
-	command     string
-	consequence string
-	destructive bool
-}{
-	{explain.StartExit, "ingot exit-maintenance ", "puts the machine back into service", false},
-	{explain.StartEnter, "ingot enter-maintenance ",
-		"takes the machine out of service, so that it can be imaged; nothing is drained", false},
-	{explain.StartReimage, "ingot reimage ", "writes an OS image; all data on the target disk is lost", true},
-	{explain.StartReboot, "ingot reboot ", "reboots the machine; what runs on it is interrupted", true},
-}
-
 // noImageToWrite is why every reimage of a machine is refused while the catalogue has no system for it.
 const noImageToWrite = "IMAGE_NOT_FOUND"
-
-func addImage() explain.Action {
-	return explain.Action{Command: "ingot image add NAME FILE",
-		Consequence: "stores a system that machines can be installed with; there is none"}
-}
 
 // restActions are what may be started while nothing is active, as the calls themselves decide.
 func (s *scene) restActions(e *explain.Explanation) []explain.Action {
@@ -65,25 +46,25 @@ func (s *scene) restActions(e *explain.Explanation) []explain.Action {
 	if s.Named && e.OperationID != "" {
 		out = append(out, explain.Action{Command: "ingot why " + s.ID(), Consequence: "says what the machine is doing now"})
 	}
-	for _, c := range startCommands {
-		a := explain.Action{Command: c.command + s.ID(), Consequence: c.consequence, Destructive: c.destructive}
-		if c.start == explain.StartEnter && s.status.GetPhase() == baremetalv1.MachineStatus_MAINTENANCE {
+	for _, c := range explain.StartCommands() {
+		a := explain.Action{Command: c.Command + s.ID(), Consequence: c.Consequence, Destructive: c.Destructive}
+		if c.Start == explain.StartEnter && s.status.GetPhase() == baremetalv1.MachineStatus_MAINTENANCE {
 			continue // it is allowed, and changes nothing
 		}
-		if s.Op != nil && s.Op.Phase == operation.Failed && s.Op.Type == c.start.Type {
-			a.Consequence = "starts the same work again, from its first step; " + c.consequence
+		if s.Op != nil && s.Op.Phase == operation.Failed && s.Op.Type == c.Start.Type {
+			a.Consequence = "starts the same work again, from its first step; " + c.Consequence
 		}
-		if c.start == explain.StartReimage {
+		if c.Start == explain.StartReimage {
 			switch r := s.Offers.Starts[explain.StartReimage]; {
 			case r != nil && r.Reason == noImageToWrite:
-				out = append(out, addImage())
+				out = append(out, explain.AddImage())
 			case s.Offers.NamesImage:
 				a.Command += " --image IMAGE"
 			default:
 				a.Command += s.imageFlag()
 			}
 		}
-		out = append(out, a.Starting(c.start))
+		out = append(out, a.Starting(c.Start))
 	}
 	return out
 }

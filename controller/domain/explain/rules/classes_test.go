@@ -11,7 +11,7 @@ import (
 var classes = map[explain.Input]map[string]string{
 	explain.Past: {
 		"explain.Facts": "Op Commands Unresolved UnresolvedOp Agents Causes Words Progress Last WorkflowSince Normal",
-		"explain.Agent": "Ended CertExpires CertRevoked", "explain.Site": "Applied AppliedAt Leases Strangers",
+		"explain.Agent": "Ended CertExpires CertRevoked", "explain.Site": "Applied AppliedAt Leases Strangers SilentSince",
 		"explain.Lease": "MAC Segment Address Given", "explain.UnknownAgent": "MAC Segment LastSeen",
 		"explain.Boot": "UpdatedAt InstallerAgentID ContenderAt Impostor", "explain.Impostor": "Reason Message At",
 		"explain.Progress": "Percent Message At", "explain.Event": "At Kind Message",
@@ -26,7 +26,7 @@ var classes = map[explain.Input]map[string]string{
 		"workflow.Workflow": "Reason Message FailureClass Failures LastAction",
 		"baremetalv1.MachineStatus": "NodeStateChangedAt LastInstallError InstallAttempts PowerStateAt LastHeartbeatAt " +
 			"ProbedAddress",
-		"baremetalv1.Condition": "LastTransition", "baremetalv1.ProviderStatus": "ChangedAt",
+		"baremetalv1.Condition": "LastTransition ObservedAt ObservedBy", "baremetalv1.ProviderStatus": "ChangedAt",
 		"baremetalv1.Machine": "CreatedAt UpdatedAt DeletedAt", "fleet.Freeze": "Since", "rules.scene": "host exec cmd",
 	},
 	explain.Present: {
@@ -35,6 +35,7 @@ var classes = map[explain.Input]map[string]string{
 		"explain.Facts": "Controllers Checks", "node.HealthCheck": "Name State Message",
 		"baremetalv1.MachineStatus":  "PowerState AttentionReason AttentionMessage",
 		"baremetalv1.ProviderStatus": "State Status Reason Message",
+		"baremetalv1.Condition":      "Known",
 		"condition":                  "Reachable BMCReachable Degraded HardwareFault RAIDDegraded ProviderDrift",
 	},
 	explain.Record: {
@@ -74,13 +75,13 @@ var methods = map[string]explain.Input{
 	"operation.Command.Settled": explain.Past, "operation.Operation.WritesAgentless": explain.Record,
 	"fleet.Freeze.Active": explain.Record, "fleet.Freeze.Reason": explain.Record, "fleet.Freeze.Cause": explain.Record,
 	"explain.Facts.ObservedPower": explain.Past,
-	"fleet.Cause.Cures":           explain.Record,
+	"fleet.Cause.Cures":           explain.Record, "fleet.Candidate.SilentFrom": explain.Past,
 	"fleet.Refusal.Reason":        explain.Record, "baremetalv1.NodeState.String": 0,
 }
 
 // notFacts are types that hold no facts: they are what an answer is made of, or come from libraries.
 var notFacts = []string{"explain.Explanation", "explain.Cause", "explain.Action", "explain.Baselines", "explain.class",
-	"explain.Sample", "rules.verdict", "rules.rule",
+	"explain.Sample", "explain.StartCommand", "rules.verdict", "rules.rule",
 	"rules.bootRule", "rules.remedy", "rules.nodeWait", "rules.sign", "time.",
 	"strings.", "timestamppb.", "struct{"}
 

@@ -36,7 +36,7 @@ func (d *decider) advance() {
 		if s.State == operation.StepWaiting {
 			d.setStep(operation.StepRunning)
 			s.StartedAt = d.now
-			d.note("step_started", startedTexts[s.Kind])
+			d.note("step_started", operation.StartedText(s.Kind))
 		}
 		if s.RetryAt.After(d.now) {
 			d.wait(operation.WaitRetry, s.RetryAt)
@@ -222,7 +222,7 @@ func (d *decider) stepDone(proof map[string]string) {
 	}
 	maps.Copy(d.op.Evidence, proof)
 	d.op.WaitReason = ""
-	d.note("step_succeeded", doneTexts[s.Kind])
+	d.note("step_succeeded", operation.DoneText(s.Kind))
 	switch {
 	case d.op.CurrentStep == len(d.op.Steps)-1:
 		d.finishSucceeded()
@@ -343,45 +343,3 @@ func (d *decider) condition(t fleet.ConditionType, status bool, reason, message 
 		Type: t, Status: status, Reason: reason, Message: message,
 	})
 }
-
-// What a watcher reads when a step starts and when it is done.
-var (
-	startedTexts = map[operation.Kind]string{
-		operation.KindReboot:       "Rebooting machine",
-		operation.KindNetboot:      "Setting netboot",
-		operation.KindRepave:       "Repaving",
-		operation.KindReconfig:     "Reconfiguring host",
-		operation.KindWaitForAgent: "Waiting for the machine's agent",
-		operation.KindSetPhase:     "Changing phase",
-		operation.KindErase:        "Erasing disks",
-		operation.KindReset:        "Resetting accelerators",
-		operation.KindTestHardware: "Testing hardware",
-		operation.KindSSH:          "Running script",
-		operation.KindRMA:          "Changing the RMA flag",
-		operation.KindStage:        "Checking",
-		operation.KindJoin:         "Joining cluster",
-		operation.KindVerify:       "Verifying in cluster",
-		operation.KindDrain:        "Draining",
-		operation.KindUncordon:     "Uncordoning",
-		operation.KindProvider:     "Asking the provider",
-	}
-	doneTexts = map[operation.Kind]string{
-		operation.KindReboot:       "Reboot complete",
-		operation.KindNetboot:      "Netboot configured",
-		operation.KindRepave:       "Repave complete",
-		operation.KindReconfig:     "Host reconfigured",
-		operation.KindWaitForAgent: "Agent is up",
-		operation.KindSetPhase:     "Phase changed",
-		operation.KindErase:        "Disks erased",
-		operation.KindReset:        "Accelerators reset",
-		operation.KindTestHardware: "Hardware tested",
-		operation.KindSSH:          "Script has ended",
-		operation.KindRMA:          "RMA flag changed",
-		operation.KindStage:        "Checked",
-		operation.KindJoin:         "Cluster joined",
-		operation.KindVerify:       "Node is ready",
-		operation.KindDrain:        "Node drained",
-		operation.KindUncordon:     "Node takes pods again",
-		operation.KindProvider:     "The provider shows it",
-	}
-)

@@ -1,4 +1,5 @@
-package view
+// Package encode writes messages of the API as JSON and YAML, as `ingot -o json` and `-o yaml` print them.
+package encode
 
 import (
 	"bytes"
