@@ -76,7 +76,7 @@ var methods = map[string]explain.Input{
 	"fleet.Freeze.Active": explain.Record, "fleet.Freeze.Reason": explain.Record, "fleet.Freeze.Cause": explain.Record,
 	"explain.Facts.ObservedPower": explain.Past,
 	"fleet.Cause.Cures":           explain.Record, "fleet.Candidate.SilentFrom": explain.Past,
-	"fleet.Refusal.Reason":        explain.Record, "baremetalv1.NodeState.String": 0,
+	"fleet.Refusal.Reason": explain.Record, "baremetalv1.NodeState.String": 0,
 }
 
 // notFacts are types that hold no facts: they are what an answer is made of, or come from libraries.
