@@ -19,9 +19,10 @@ type work struct {
 // workOf declares the work of each kind of command that the simulated world records. It is a table of the judge's own:
 // the product's tables are what it judges.
 var workOf = map[string]work{
-	"reboot":  {effect: sim.KindReboot, stage: sim.StageEffect},
-	"repave":  {effect: sim.KindRepave, stage: sim.StageVerified},
-	"erase":   {effect: sim.KindErase, stage: sim.StageEffect},
+	"reboot": {effect: sim.KindReboot, stage: sim.StageEffect},
+	"repave": {effect: sim.KindRepave, stage: sim.StageVerified},
+	// An erasure that broke off is FAILED with disks that may be erased in part. Erasing them again is safe.
+	"erase":   {effect: sim.KindErase, stage: sim.StageEffect, repeatable: true},
 	"netboot": {effect: sim.KindBootNext, stage: sim.StageEffect, repeatable: true},
 }
 

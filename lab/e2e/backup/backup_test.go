@@ -57,7 +57,7 @@ func writeImage(t *testing.T) string {
 func reimage(t *testing.T, c *harness.Client, m *harness.Machine, request string) *baremetalv1.Operation {
 	t.Helper()
 	return harness.Must(t, c.Machines().ReimageMachine, &baremetalv1.ReimageMachineRequest{MachineId: m.ID,
-		RequestId: request, ImageRef: "ubuntu-2204", TimeoutSeconds: rig.PatientTime})
+		RequestId: request, ImageRef: "kept-1", TimeoutSeconds: rig.PatientTime})
 }
 
 // count counts what has happened to the machine's disk and power.

@@ -185,7 +185,7 @@ func shows(t *testing.T, out string, n int, bad []string) {
 			t.Errorf("the output does not say why %s failed, and what to do:\n%s", name, out)
 		}
 	}
-	sum := fmt.Sprintf("SUCCEEDED: %d of %d machines succeeded, %d failed", n-len(bad), n, len(bad))
+	sum := fmt.Sprintf("COMPLETED_WITH_FAILURES: %d of %d machines done, %d failed", n-len(bad), n, len(bad))
 	failures := fmt.Sprintf("✗ %d EXECUTION_FAILED: %s", len(bad), bad[0])
 	if at := strings.Index(out, failures); at < 0 || strings.Index(out, sum) < at {
 		t.Errorf("want %q, then %q:\n%s", failures, sum, out)
