@@ -139,11 +139,11 @@ func (f *fakeServer) GetHeadVerdicts(
 	out := &pb.GetHeadVerdictsResponse{}
 	for _, h := range r.GetHeads() {
 		v := &pb.HeadVerdict{MachineId: h.GetMachineId(), Finding: pb.HeadFinding_HEAD_FINDING_KEPT}
-		switch id := h.GetMachineId(); {
-		case id == "":
-		case id == f.lost:
+		switch h.GetMachineId() {
+		case "":
+		case f.lost:
 			v.Finding, v.Why = pb.HeadFinding_HEAD_FINDING_LOST, "the history ends before entry 2"
-		case id == f.restored:
+		case f.restored:
 			v.Finding, v.Why = pb.HeadFinding_HEAD_FINDING_RESTORED, "entries 2 to 2 were lost"
 		}
 		out.Verdicts = append(out.Verdicts, v)

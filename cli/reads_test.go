@@ -221,8 +221,9 @@ func TestBrokenHistoryHasItsExitCode(t *testing.T) {
 func TestKeptHeadsAreCompared(t *testing.T) {
 	f := reimaging(pb.Operation_SUCCEEDED, nil)
 	heads := f.run(t, "audit", "heads")
-	if heads.code != 0 || strings.Count(heads.out, "\n") != 2 || !inOrder(heads.out, `"machine_id":"machine-1"`, `"entries":"2"`,
-		`"head_hash":"q80="`, `"head_at":"2026-03-01T12:00:01Z"`) {
+	if heads.code != 0 || strings.Count(heads.out, "\n") != 2 ||
+		!inOrder(heads.out, `"machine_id":"machine-1"`, `"entries":"2"`,
+			`"head_hash":"q80="`, `"head_at":"2026-03-01T12:00:01Z"`) {
 		t.Fatalf("%+v", heads)
 	}
 	file := filepath.Join(t.TempDir(), "heads.json")
@@ -245,7 +246,14 @@ func TestKeptHeadsAreCompared(t *testing.T) {
 	if got := f.run(t, "audit", "heads"); got.code != command.ExitFailed || got.out != "" {
 		t.Errorf("heads of a history at fault: %+v", got)
 	}
-	if got := f.run(t, "audit", "verify", "--heads", os.DevNull); got.code == 0 || !strings.Contains(got.err, "none of these") {
+	if got := f.run(
+		t,
+		"audit",
+		"verify",
+		"--heads",
+		os.DevNull,
+	); got.code == 0 ||
+		!strings.Contains(got.err, "none of these") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -139,7 +139,12 @@ func globalFlags(a *command.App, root *cobra.Command) {
 	f.DurationVar(&a.Flags.Timeout, "timeout", 0, "give up after this time, exit code 9 (default: never)")
 	f.DurationVar(&a.Flags.RetryFor, "retry-for", 15*time.Second,
 		"how long to repeat a call while the server cannot be reached")
-	f.BoolVar(&a.Flags.UTC, "utc", false, "times in UTC, not in your zone (INGOT_UTC=1 does the same); json and yaml always are")
+	f.BoolVar(
+		&a.Flags.UTC,
+		"utc",
+		false,
+		"times in UTC, not in your zone (INGOT_UTC=1 does the same); json and yaml always are",
+	)
 	f.BoolVar(&a.Flags.NoColor, "no-color", false, "no colours (NO_COLOR does the same)")
 	command.Fixed(root, "output", "table", "wide", "json", "yaml", "name")
 	a.Must(root.RegisterFlagCompletionFunc("context", a.CompleteContexts))

@@ -87,8 +87,10 @@ var walks = []struct {
 func TestReferenceWalks(t *testing.T) {
 	said := functionComments(t)
 	var b strings.Builder
-	b.WriteString("The way of an operation through the code: first its main stations, in the words of their comments, then " +
-		"every file that\na measured run passed through. `make walks` measures again.\n")
+	b.WriteString(
+		"The way of an operation through the code: first its main stations, in the words of their comments, then " +
+			"every file that\na measured run passed through. `make walks` measures again.\n",
+	)
 	for _, w := range walks {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", w.title, w.about)
 		for i, s := range w.stops {
@@ -136,9 +138,18 @@ func writeTraced(t *testing.T, b *strings.Builder, w tracedWalk) {
 	if there < 20 {
 		t.Errorf("%s by a %s: %d files were measured; the measurement is broken", w.Operation, w.Executor, there)
 	}
-	fmt.Fprintf(b, "\n## Measured: %s by a %s\n\n**%d files** with %d or more statements that an idle system does not execute, "+
-		"and %d with fewer.\n%.1f transactions wrote.\n\n%s", w.Operation, w.Executor, there, fewStatements, few, w.Transactions,
-		document.Table([]string{"file", "statements"}, rows))
+	fmt.Fprintf(
+		b,
+		"\n## Measured: %s by a %s\n\n**%d files** with %d or more statements that an idle system does not execute, "+
+			"and %d with fewer.\n%.1f transactions wrote.\n\n%s",
+		w.Operation,
+		w.Executor,
+		there,
+		fewStatements,
+		few,
+		w.Transactions,
+		document.Table([]string{"file", "statements"}, rows),
+	)
 }
 
 // functionComments are the first sentences of the comments of functions, by "file name".

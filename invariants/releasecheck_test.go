@@ -20,8 +20,10 @@ type targetRule struct{ help, recipe string }
 var (
 	ruleLine = regexp.MustCompile(`^([a-z][a-z0-9-]*):[^=]*?(?:## (.*))?$`)
 	// testCommand is how a recipe runs tests: by Go, by a script for tests, or by a judge of whole systems.
-	testCommand = regexp.MustCompile(`go (-C \S+ )?test|\$\(GOTESTSUM\)|\$\(UNRACED_TEST\)|scripts/test-|scripts/first-rack|scripts/smoke/|` +
-		`dist/chaos/harness --bin|dist/mutants \$`)
+	testCommand = regexp.MustCompile(
+		`go (-C \S+ )?test|\$\(GOTESTSUM\)|\$\(UNRACED_TEST\)|scripts/test-|scripts/first-rack|scripts/smoke/|` +
+			`dist/chaos/harness --bin|dist/mutants \$`,
+	)
 	tagFlag  = regexp.MustCompile(`-tags ([a-z,]+)`)
 	runFlag  = regexp.MustCompile(`-run '?([^' ]+)'?`)
 	skipFlag = regexp.MustCompile(`-skip '([^']+)'`)
@@ -61,10 +63,14 @@ func releaseChecks(t *testing.T) []string {
 
 // byHand are targets that test and are part of neither, each with the reason.
 var byHand = map[string]string{
-	"test-fast":  "a part of make test",
-	"test-raced": "a part of make test", "test-unraced": "a part of make test",
-	"cover": "measures make test", "walks": "measures, and tests nothing", "docs": "writes pages", "docs-check": "a part of make test",
-	"fuzz": "looks for new inputs; those found are in make test",
+	"test-fast":    "a part of make test",
+	"test-raced":   "a part of make test",
+	"test-unraced": "a part of make test",
+	"cover":        "measures make test",
+	"walks":        "measures, and tests nothing",
+	"docs":         "writes pages",
+	"docs-check":   "a part of make test",
+	"fuzz":         "looks for new inputs; those found are in make test",
 }
 
 // TestEveryTestingTargetRuns holds that each target of the Makefile that tests runs in CI or in `make release-check`.
@@ -200,5 +206,6 @@ func TestReferenceReleaseCheck(t *testing.T) {
 	document.Check(t, "release-check.md", "Checks of a release", fmt.Sprintf(
 		"Checks that take too long for every change. `make release-check` runs them and writes this page; each row is the last\n"+
 			"run, and holds for that commit alone. CI runs all other tests.\n\n%s",
-		document.Table([]string{"check", "what it does", "result", "time", "commit", "date"}, rows)))
+		document.Table([]string{"check", "what it does", "result", "time", "commit", "date"}, rows),
+	))
 }

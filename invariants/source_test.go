@@ -77,8 +77,19 @@ func isSelector(n ast.Node, pkg, name string) bool {
 
 // sqlHomes may hold SQL: the two stores, the test helper that makes and drops databases, and what fills, ages and
 // measures them in the lab.
-var sqlHomes = []string{"controller/store", "agent/state", "internal/testkit", "lab/bench", "lab/benchfleet", "lab/walks",
-	"lab/benchscale", "lab/console/bench", "lab/fill", "lab/harness", "lab/standby"}
+var sqlHomes = []string{
+	"controller/store",
+	"agent/state",
+	"internal/testkit",
+	"lab/bench",
+	"lab/benchfleet",
+	"lab/walks",
+	"lab/benchscale",
+	"lab/console/bench",
+	"lab/fill",
+	"lab/harness",
+	"lab/standby",
+}
 
 // looksLikeSQL matches statements as people write them, with capitals or at the start of a string.
 var looksLikeSQL = regexp.MustCompile(`(?s)^\s*(` +

@@ -115,8 +115,26 @@ func TestWritesState(t *testing.T) {
 
 // timeNames are the parts of package time with which a program writes or reads times its own way.
 var timeNames = []string{
-	"Local", "Parse", "ParseInLocation", "LoadLocation", "Layout", "ANSIC", "UnixDate", "RFC822", "RFC822Z", "RFC850", "RFC1123",
-	"RFC1123Z", "RFC3339", "RFC3339Nano", "Kitchen", "Stamp", "StampMilli", "DateTime", "DateOnly", "TimeOnly",
+	"Local",
+	"Parse",
+	"ParseInLocation",
+	"LoadLocation",
+	"Layout",
+	"ANSIC",
+	"UnixDate",
+	"RFC822",
+	"RFC822Z",
+	"RFC850",
+	"RFC1123",
+	"RFC1123Z",
+	"RFC3339",
+	"RFC3339Nano",
+	"Kitchen",
+	"Stamp",
+	"StampMilli",
+	"DateTime",
+	"DateOnly",
+	"TimeOnly",
 }
 
 // TestOneFileFormatsTimes: every time that ingot prints or reads goes through cli/times/times.go, so that an output has one

@@ -288,7 +288,12 @@ func (l *lived) settled() bool {
 // over holds that the next process brings everything to its end, and that each command has acted at most once.
 func (l *lived) over() {
 	l.t.Helper()
-	if err := l.live(context.Background(), &failing{Store: l.memory, calls: map[string]int{}}, l.settled, true); err != nil {
+	if err := l.live(
+		context.Background(),
+		&failing{Store: l.memory, calls: map[string]int{}},
+		l.settled,
+		true,
+	); err != nil {
 		l.t.Errorf("the next process ends with %v", err)
 	}
 	l.mu.Lock()

@@ -71,8 +71,8 @@ func faulty(all []*pb.TimelineVerdict) []*pb.TimelineVerdict {
 	return out
 }
 
-// verify asks for page after page, or for one machine after the other, and shows how far it is. Then it compares the heads
-// that were kept.
+// verify asks for page after page, or for one machine after the other, and shows how far it is. Then it compares the
+// heads that were kept.
 func (a commands) verify(
 	ctx context.Context, machines []string, kept []*pb.HistoryHead,
 ) (*pb.VerifyTimelineResponse, error) {

@@ -62,8 +62,8 @@ var layouts = []struct {
 	{"15:04", false, false}, {time.TimeOnly, false, false},
 }
 
-// ParseTime reads a moment. Without an offset it is in the zone of the output. A time of day is the last one before now.
-// ok is false of what is no time.
+// ParseTime reads a moment. Without an offset it is in the zone of the output. A time of day is the last one before
+// now. ok is false of what is no time.
 func ParseTime(text string, now time.Time) (at time.Time, ok bool) {
 	for _, l := range layouts {
 		t, err := time.ParseInLocation(l.text, text, Zone())

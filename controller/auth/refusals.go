@@ -52,7 +52,8 @@ type refusals struct {
 	sending *RefusalBatch
 	writer  string
 	number  int64
-	// wake asks follow for a round; it is nil while nothing follows. failing: the last round failed, and callers do not wait.
+	// wake asks follow for a round; it is nil while nothing follows. failing: the last round failed, and callers do not
+	// wait.
 	wake    chan struct{}
 	failing bool
 	// addresses are those of unknown callers since the minute window began.
@@ -153,7 +154,7 @@ func (r *refusals) round(ctx context.Context, logger *slog.Logger, failed string
 	limited, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
 	if err := fn(limited); err != nil && ctx.Err() == nil {
-		logger.Warn(failed, "error", err.Error())
+		logger.Warn("refusals could not be stored", "step", failed, "error", err.Error())
 	}
 }
 

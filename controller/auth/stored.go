@@ -56,7 +56,7 @@ const (
 // Follow keeps the database's tokens up to date until ctx ends, and stores last uses, changes of the file and refusals.
 // While the database is away, what was read last stays in force until it expires.
 func (t *Tokens) Follow(ctx context.Context, src Source, c clock.Clock) error {
-	g, ctx := task.New(ctx)
+	g, _ := task.New(ctx)
 	g.Go("refusals", func(ctx context.Context) error { return t.refusals.follow(ctx, src, c, t.logger) })
 	g.Go("tokens", func(ctx context.Context) error { return t.follow(ctx, src, c) })
 	return g.Wait()

@@ -117,8 +117,10 @@ func TestSwallowedErrorsAreFound(t *testing.T) {
 }
 
 // ownTimes are the ways in which a script writes or reads a time past the page's zone.
-var ownTimes = regexp.MustCompile(`toLocale\w+|Intl\.DateTimeFormat|getTimezoneOffset|toDateString|toTimeString|toISOString|toUTCString|` +
-	`\.get(UTC)?(Hours|Minutes|Seconds|Day|Date|Month|FullYear)\(`)
+var ownTimes = regexp.MustCompile(
+	`toLocale\w+|Intl\.DateTimeFormat|getTimezoneOffset|toDateString|toTimeString|toISOString|toUTCString|` +
+		`\.get(UTC)?(Hours|Minutes|Seconds|Day|Date|Month|FullYear)\(`,
+)
 
 // TestOneFileOfTheConsoleFormatsTimes: every time on a page goes through format.ts, so that a page has one zone.
 func TestOneFileOfTheConsoleFormatsTimes(t *testing.T) {

@@ -65,7 +65,10 @@ func newOutageRig(t *testing.T, agents int) *outageRig {
 	for i := range agents {
 		id := fmt.Sprintf("m-%d", i+1)
 		storetest.Register(t, r.store, id)
-		a := &outageAgent{Enrolled: storetest.Enrol(t, r.store, agentstore.NewToken{TokenID: "t-" + id, MachineID: id}), nr: i}
+		a := &outageAgent{
+			Enrolled: storetest.Enrol(t, r.store, agentstore.NewToken{TokenID: "t-" + id, MachineID: id}),
+			nr:       i,
+		}
 		r.agents = append(r.agents, a)
 		r.connect(a, r.controllers[0])
 		a.Arrived(t, r.store)

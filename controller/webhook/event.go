@@ -107,7 +107,10 @@ func WantsRollouts(patterns []string) bool {
 
 // WantsSites reports whether patterns take any event of sites.
 func WantsSites(patterns []string) bool {
-	return slices.ContainsFunc(types, func(t string) bool { return strings.HasPrefix(t, sitePrefix) && Wants(patterns, t) })
+	return slices.ContainsFunc(
+		types,
+		func(t string) bool { return strings.HasPrefix(t, sitePrefix) && Wants(patterns, t) },
+	)
 }
 
 // WantsMachines says whether patterns take any event of machines.

@@ -51,7 +51,8 @@ func TestRefusalsOutliveAKill(t *testing.T) {
 	other := r.C.Beside(t)
 	other.Start("")
 	refused := func(c *harness.Client) bool {
-		_, err := c.Machines().RebootMachine(t.Context(), &baremetalv1.RebootMachineRequest{MachineId: r.Machine, RequestId: "r"})
+		_, err := c.Machines().
+			RebootMachine(t.Context(), &baremetalv1.RebootMachineRequest{MachineId: r.Machine, RequestId: "r"})
 		return harness.HasReason(err, auth.ReasonScopeTooSmall)
 	}
 	beside := other.WithToken(small.Token())

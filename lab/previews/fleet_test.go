@@ -79,7 +79,9 @@ func (w *world) catalogue() {
 			('arm', 'os', 'arm64', 'raw.zst', 'ce', 'de', 100, 10, 200, now())`)
 	}
 	for _, arch := range w.some(50, "amd64", "arm64") {
-		w.exec(add + fmt.Sprintf(`('kernel-%[1]s', 'installer-kernel', '%[1]s', 'raw', 'a%[1]s', 'aa', 1, 1, 0, now())`, arch))
+		w.exec(
+			add + fmt.Sprintf(`('kernel-%[1]s', 'installer-kernel', '%[1]s', 'raw', 'a%[1]s', 'aa', 1, 1, 0, now())`, arch),
+		)
 		if w.chance(85) {
 			w.exec(add + fmt.Sprintf(`('initrd-%[1]s', 'installer-initrd', '%[1]s', 'raw', 'b%[1]s', 'bb', 1, 1, 0, now())`,
 				arch))
@@ -174,8 +176,13 @@ func (w *world) host(m *machine) {
 	}
 	w.connect(a)
 	arch := w.oneOf("amd64", "amd64", "arm64")
-	doc := fmt.Sprintf(`{"system": {"serial": "sn-%s"}, "cpu": {"architecture": %q}, "disks": [{"name": "sda", "serial": "QM1",
-		"size_bytes": 1073741824}], "nics": [{"name": "eth0", "mac": %q}]}`, m.id, arch, m.mac)
+	doc := fmt.Sprintf(
+		`{"system": {"serial": "sn-%s"}, "cpu": {"architecture": %q}, "disks": [{"name": "sda", "serial": "QM1",
+		"size_bytes": 1073741824}], "nics": [{"name": "eth0", "mac": %q}]}`,
+		m.id,
+		arch,
+		m.mac,
+	)
 	if w.chance(60) {
 		k := sessionstore.EventKey{AgentID: a.ID, StateID: a.state, Seq: 1}
 		if err := w.Store.InventoryEvent(w.T.Context(), k, m.id, "h", []byte(doc), false, storetest.Now()); err != nil {

@@ -136,7 +136,8 @@ func measure(t *testing.T, f func()) map[string]int {
 		t.Fatal(err)
 	}
 	profile := filepath.Join(dir, "profile")
-	if text, err := exec.Command("go", "tool", "covdata", "textfmt", "-i", dir, "-o", profile).CombinedOutput(); err != nil {
+	if text, err := exec.Command("go", "tool", "covdata", "textfmt", "-i", dir, "-o", profile).
+		CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
 	raw, err := os.ReadFile(profile)

@@ -32,8 +32,8 @@ type Health struct {
 	Inventoried, Simulated bool
 	SeenSerial             string
 	SeenMACs               []string
-	// ProviderFault is what the provider reports that is not healthy; empty if it is. ProviderUnseen reports whether it has
-	// reported nothing yet.
+	// ProviderFault is what the provider reports that is not healthy; empty if it is. ProviderUnseen reports whether it
+	// has reported nothing yet.
 	ProviderFault  string
 	ProviderUnseen bool
 }
@@ -41,7 +41,8 @@ type Health struct {
 // CheckState is the outcome of a health check.
 type CheckState string
 
-// The outcomes. A check is unknown while nothing was seen that it could compare; only a check that passed lets a node in.
+// The outcomes. A check is unknown while nothing was seen that it could compare; only a check that passed lets a node
+// in.
 const (
 	CheckPassed  CheckState = "passed"
 	CheckFailing CheckState = "failing"

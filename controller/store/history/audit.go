@@ -59,9 +59,9 @@ func (s *Store) ScrubAudit(ctx context.Context, targetID, actor string, now time
 	return n, err
 }
 
-// Scrub writes the audit row e, which announces that data is emptied, and then empties it: that of the rows with e's target
-// up to the number through, of one verb, or of all where verb is empty. Nothing else empties data. It returns the
-// number of rows.
+// Scrub writes the audit row e, which announces that data is emptied, and then empties it: that of the rows with e's
+// target up to the number through, of one verb, or of all where verb is empty. Nothing else empties data. It returns
+// the number of rows.
 func Scrub(
 	ctx context.Context, q *dbsqlc.Queries, e AuditEntry, verb string, through int64, now time.Time,
 ) (int64, error) {

@@ -85,7 +85,11 @@ func TestControllersChainEachMinuteOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	storetest.Exec(t, s, "UPDATE refusal_counts SET minute = minute - interval '100 days' WHERE minute > now() - interval '30 minutes'")
+	storetest.Exec(
+		t,
+		s,
+		"UPDATE refusal_counts SET minute = minute - interval '100 days' WHERE minute > now() - interval '30 minutes'",
+	)
 	if err := s.ChainRefusals(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +97,11 @@ func TestControllersChainEachMinuteOnce(t *testing.T) {
 		2*controllers*batches {
 		t.Errorf("%d of %d refusals are in the audit log", n, 2*controllers*batches)
 	}
-	if n := storetest.Count(t, s, "SELECT count(*) - count(DISTINCT (ts, actor)) FROM audit_log WHERE verb = 'REFUSED'"); n != 0 {
+	if n := storetest.Count(
+		t,
+		s,
+		"SELECT count(*) - count(DISTINCT (ts, actor)) FROM audit_log WHERE verb = 'REFUSED'",
+	); n != 0 {
 		t.Errorf("%d rows more than actors and minutes", n)
 	}
 	storetest.Intact(t, s, "")
@@ -105,7 +113,11 @@ func TestAMinuteThatIsChainedStaysOver(t *testing.T) {
 	counted(t, s, 1, auth.Refusal{Actor: "a", Method: "/x", Count: 1})
 	storetest.Exec(t, s, "UPDATE refusal_chain SET chained_before = chained_before + interval '1 hour'")
 	counted(t, s, 2, auth.Refusal{Actor: "a", Method: "/x", Count: 1})
-	if n := storetest.Count(t, s, "SELECT count(*) FROM refusal_counts, refusal_chain WHERE minute = chained_before"); n != 1 {
+	if n := storetest.Count(
+		t,
+		s,
+		"SELECT count(*) FROM refusal_counts, refusal_chain WHERE minute = chained_before",
+	); n != 1 {
 		t.Errorf("%d rows in the minute after the last that is chained", n)
 	}
 }

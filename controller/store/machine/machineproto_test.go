@@ -96,9 +96,15 @@ func (d drawn) row(t *testing.T) (r dbsqlc.Machine, conds []dbsqlc.MachineCondit
 	}
 	for d.some() {
 		conds = append(conds, dbsqlc.MachineCondition{
-			MachineID: r.MachineID, Type: d.text("Reachable", "BMCReachable", "RMA", "NeedsIntervention"), Status: d.some(), Reason: d.text(),
+			MachineID:      r.MachineID,
+			Type:           d.text("Reachable", "BMCReachable", "RMA", "NeedsIntervention"),
+			Status:         d.some(),
+			Reason:         d.text(),
 			Message:        d.text(),
-			LastTransition: d.time(), Known: d.some(), ObservedAt: d.timePtr(), ObservedBy: d.text("a-1"),
+			LastTransition: d.time(),
+			Known:          d.some(),
+			ObservedAt:     d.timePtr(),
+			ObservedBy:     d.text("a-1"),
 		})
 	}
 	return r, conds

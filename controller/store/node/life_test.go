@@ -330,7 +330,10 @@ func TestNodesWaitForTheirHealthChecks(t *testing.T) {
 	}
 	a.Arrived(t, s, "52:54:00:00:00:09")
 	if storetest.State(t, s, "m-1") != "bootstrap_issued" ||
-		!strings.Contains(failing("m-1"), "inventory: registered MAC address 52:54:00:00:00:01 is not among the machine's: 52:54:00:00:00:09") {
+		!strings.Contains(
+			failing("m-1"),
+			"inventory: registered MAC address 52:54:00:00:00:01 is not among the machine's: 52:54:00:00:00:09",
+		) {
 		t.Errorf("with another machine's address it is %s: %s", storetest.State(t, s, "m-1"), failing("m-1"))
 	}
 	a.Arrived(t, s, "52:54:00:00:00:01")

@@ -43,8 +43,8 @@ type TransitionRequest struct {
 	DryRun bool
 }
 
-// onboarding is the workflow that owns a node in the state enrolling: the machine has a system already. The machine must
-// be in maintenance: only the operator's own call moves the phase.
+// onboarding is the workflow that owns a node in the state enrolling: the machine has a system already. The machine
+// must be in maintenance: only the operator's own call moves the phase.
 func (r TransitionRequest) onboarding() workflowstore.WorkflowStart {
 	return workflowstore.WorkflowStart{
 		MachineID: r.MachineID, RequestID: r.RequestID, Kind: workflow.Onboarding, Actor: r.Actor,

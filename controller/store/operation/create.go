@@ -401,7 +401,9 @@ func (s *Store) newOperation(
 		WakeAt:   &now,
 		Evidence: []byte("{}"), EventSeq: 1, Version: 1, CreatedAt: now, UpdatedAt: now, Destructive: op.Destructive,
 	}}
-	pgtx.PostcommitOf(q).Note(JobKey{OperationID: op.ID, MachineID: m.MachineID, RequestID: r.RequestID}) // every operation has its job
+	pgtx.PostcommitOf(q).
+		Note(JobKey{OperationID: op.ID, MachineID: m.MachineID, RequestID: r.RequestID})
+		// every operation has its job
 	return n, n.write(ctx, p, steps)
 }
 

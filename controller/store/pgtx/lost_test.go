@@ -131,11 +131,18 @@ func (l *life) stored(seen *store.Store) string {
 		"audit_log WHERE target_id"} {
 		out += fmt.Sprintf("%d in %s, ", storetest.Count(l.t, seen, "SELECT count(*) FROM "+of+" LIKE $1", l.name+"-%"), of)
 	}
-	return out + fmt.Sprintf("%d events, %d agents, highest grant %d", storetest.Count(l.t, seen,
-		"SELECT count(*) FROM operation_events JOIN operations USING (operation_id) WHERE operations.target_id LIKE $1", of),
+	return out + fmt.Sprintf(
+		"%d events, %d agents, highest grant %d",
+		storetest.Count(l.t, seen,
+			"SELECT count(*) FROM operation_events JOIN operations USING (operation_id) WHERE operations.target_id LIKE $1", of),
 		storetest.Count(l.t, seen, "SELECT count(*) FROM agents WHERE machine_id LIKE $1 OR site = $2", of, l.name),
-		storetest.Count(l.t, seen, "SELECT max(last_grant_seq) FROM agent_states JOIN agents USING (agent_id) WHERE site = $1",
-			l.name))
+		storetest.Count(
+			l.t,
+			seen,
+			"SELECT max(last_grant_seq) FROM agent_states JOIN agents USING (agent_id) WHERE site = $1",
+			l.name,
+		),
+	)
 }
 
 // Whatever COMMIT of a life loses its answer, each call has the answer that it would have had, nothing is

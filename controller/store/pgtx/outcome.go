@@ -32,7 +32,8 @@ func (s *DB) transact(ctx context.Context, o pgx.TxOptions, fn func(tx pgx.Tx) e
 		return err
 	}
 	defer func() {
-		// After a commit there is nothing to roll back. A connection on which that fails is closed, and the server rolls back.
+		// After a commit there is nothing to roll back. A connection on which that fails is closed, and the server rolls
+		// back.
 		_ = raw.Rollback(ctx)
 	}()
 	tx := &numbered{Tx: raw}
@@ -71,8 +72,8 @@ func (s *DB) settle(ctx context.Context, number string, on Server, err error) er
 }
 
 // refused reports whether a COMMIT was answered with a refusal, or never made. A server that ends the session has not
-// refused: it may do that after the commit. The codes are of PostgreSQL's appendix A. pgconn.SafeToRetry does not count:
-// pgx 5.12 reports it of a COMMIT whose answer was lost.
+// refused: it may do that after the commit. The codes are of PostgreSQL's appendix A. pgconn.SafeToRetry does not
+// count: pgx 5.12 reports it of a COMMIT whose answer was lost.
 func refused(err error) bool {
 	if errors.Is(err, pgx.ErrTxCommitRollback) || errors.Is(err, pgx.ErrTxClosed) {
 		return true

@@ -14,8 +14,8 @@ import (
 var setTx = pgx.TxOptions{BeginQuery: "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan; " +
 	"SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"}
 
-// InSet runs fn in the transaction of a set and commits, once. fn returns what to tell after the commit. The error is as
-// that of InTx.
+// InSet runs fn in the transaction of a set and commits, once. fn returns what to tell after the commit. The error is
+// as that of InTx.
 func (s *DB) InSet(ctx context.Context, fn func(tx pgx.Tx) ([]*Postcommit, error)) error {
 	var told []*Postcommit
 	err := s.transact(ctx, setTx, func(tx pgx.Tx) (err error) {

@@ -14,8 +14,8 @@ import (
 // MaxTries bounds the tries of a transaction that conflicts with others.
 const MaxTries = 5
 
-// InTx runs fn in a transaction and commits. It returns nil once that is done, and an OutcomeUnknown error where that is
-// not known. Conflicts that a repeat can solve are repeated.
+// InTx runs fn in a transaction and commits. It returns nil once that is done, and an OutcomeUnknown error where that
+// is not known. Conflicts that a repeat can solve are repeated.
 func (s *DB) InTx(ctx context.Context, fn func(tx pgx.Tx, q *dbsqlc.Queries) error) error {
 	var err error
 	for range MaxTries {

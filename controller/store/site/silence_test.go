@@ -119,7 +119,11 @@ func TestASilentSiteMakesItsObservationsUnknown(t *testing.T) {
 	q.is("silent", "m-1", fleet.BMCReachable, false, false)
 	q.is("silent", "m-own", fleet.BMCReachable, true, true)
 	q.is("silent", "m-own", fleet.Reachable, true, true)
-	if c := q.condition("m-1", fleet.BMCReachable); c.GetObservedBy() != q.site.ID || c.GetReason() != "SITE_AGENT_SILENT" {
+	if c := q.condition(
+		"m-1",
+		fleet.BMCReachable,
+	); c.GetObservedBy() != q.site.ID ||
+		c.GetReason() != "SITE_AGENT_SILENT" {
 		t.Errorf("silent: %v", c)
 	}
 	if p := storetest.Machine(t, q.s, "m-1").GetStatus().GetPowerState(); p != "unknown" {

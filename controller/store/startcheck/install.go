@@ -142,8 +142,8 @@ func installerFits(
 	return nil, nil
 }
 
-// inventoryOf returns the machine of the newest inventory, and when that was reported. Where there is none, or it cannot
-// be read, both are zero.
+// inventoryOf returns the machine of the newest inventory, and when that was reported. Where there is none, or it
+// cannot be read, both are zero.
 func inventoryOf(ctx context.Context, q *dbsqlc.Queries, machineID string) (disk.Machine, time.Time, error) {
 	inventory, err := q.LatestInventory(ctx, machineID)
 	if errors.Is(err, pgx.ErrNoRows) {

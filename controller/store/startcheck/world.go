@@ -1,5 +1,5 @@
-// Package startcheck decides whether work may begin on a machine, by all that is known before the first effect. Previews
-// and the calls that start work ask the same function.
+// Package startcheck decides whether work may begin on a machine, by all that is known before the first effect.
+// Previews and the calls that start work ask the same function.
 package startcheck
 
 import (
@@ -111,8 +111,8 @@ func Candidates(
 	return out
 }
 
-// reachesWithoutBMC removes from a site agent the capabilities that need a BMC, and reports whether any is left: scripts
-// over SSH, and what a cluster does.
+// reachesWithoutBMC removes from a site agent the capabilities that need a BMC, and reports whether any is left:
+// scripts over SSH, and what a cluster does.
 func reachesWithoutBMC(c *fleet.Candidate, spec *baremetalv1.MachineSpec, cluster bool) bool {
 	c.Capabilities = slices.DeleteFunc(slices.Clone(c.Capabilities), func(name string) bool {
 		return (name != "cluster" || !cluster) && (name != "ssh" || spec.GetSshEndpoint() == "")

@@ -161,7 +161,11 @@ func TestOnlyAnAnnouncedScrubEmptiesData(t *testing.T) {
 	if _, err := s.SetFlag(t.Context(), "m-1", "RMA", true, "tester", "call John Roe", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if storetest.ExecSQL(t, s, "UPDATE audit_log SET event_data = '{}', salt = NULL WHERE event_data::text LIKE '%John%'") == nil {
+	if storetest.ExecSQL(
+		t,
+		s,
+		"UPDATE audit_log SET event_data = '{}', salt = NULL WHERE event_data::text LIKE '%John%'",
+	) == nil {
 		t.Error("an older announcement covers a newer row")
 	}
 	unseen(t, s, "a scrub")
@@ -332,7 +336,11 @@ func appendRow(t *testing.T, s *store.Store) {
 	if _, err := s.ScrubAudit(t.Context(), "m-1-unknown", "tester", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	err := storetest.ExecSQL(t, s, "INSERT INTO audit_log (ts, actor, verb, target_id) VALUES (now(), 'x', 'LOOKED', 'm-1')")
+	err := storetest.ExecSQL(
+		t,
+		s,
+		"INSERT INTO audit_log (ts, actor, verb, target_id) VALUES (now(), 'x', 'LOOKED', 'm-1')",
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

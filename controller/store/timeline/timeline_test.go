@@ -325,10 +325,20 @@ func TestMachinesOfBeforeBeginWithASnapshot(t *testing.T) {
 	id := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r",
 		Type: fleet.Reboot}).GetOperationId()
 	c := storetest.Decide(t, s, id, operation.Evaluate{}).Command
-	migrateBy(t, s, "0044_final_rows.down.sql", "0038_moments.down.sql", "0016_throughput.down.sql", "0011_history.down.sql",
-		"0004_timeline.down.sql", "0004_timeline.up.sql",
+	migrateBy(
+		t,
+		s,
+		"0044_final_rows.down.sql",
+		"0038_moments.down.sql",
+		"0016_throughput.down.sql",
+		"0011_history.down.sql",
+		"0004_timeline.down.sql",
+		"0004_timeline.up.sql",
 		"0011_history.up.sql",
-		"0016_throughput.up.sql", "0038_moments.up.sql", "0044_final_rows.up.sql")
+		"0016_throughput.up.sql",
+		"0038_moments.up.sql",
+		"0044_final_rows.up.sql",
+	)
 	storetest.Intact(t, s, "m-1")
 	if n := storetest.Count(t, s, "SELECT count(*) FROM machine_timeline WHERE seq = 1 AND kind = 'snapshot'"); n != 1 {
 		t.Errorf("%d snapshots", n)
@@ -364,7 +374,14 @@ func migrateBy(t *testing.T, s *store.Store, names ...string) {
 func TestOldChainsGoOn(t *testing.T) {
 	s := storetest.New(t)
 	a := storetest.Live(t, s, "m-1")
-	migrateBy(t, s, "0044_final_rows.down.sql", "0038_moments.down.sql", "0016_throughput.down.sql", "0011_history.down.sql")
+	migrateBy(
+		t,
+		s,
+		"0044_final_rows.down.sql",
+		"0038_moments.down.sql",
+		"0016_throughput.down.sql",
+		"0011_history.down.sql",
+	)
 	if err := storetest.RebootOnce(t.Context(), s, a, 1); err != nil {
 		t.Fatal(err)
 	}

@@ -71,8 +71,8 @@ func verifyTimeline(ctx context.Context, q *dbsqlc.Queries, machineID string) (*
 	return out, nil
 }
 
-// elsewhere looks into other histories where this one lacks an audit row, or the announcement of one that is emptied: the
-// target of a row may have become a machine since. It walks other histories for such rows alone.
+// elsewhere looks into other histories where this one lacks an audit row, or the announcement of one that is emptied:
+// the target of a row may have become a machine since. It walks other histories for such rows alone.
 func elsewhere(
 	ctx context.Context, q *dbsqlc.Queries, machineID string, state *timeline.State, t *timeline.Tables,
 ) error {

@@ -292,8 +292,8 @@ func (s *Store) OverdueDeliveries(ctx context.Context, now time.Time, limit int3
 	return out, nil
 }
 
-// HastenDeliveries makes the jobs of late deliveries available that wait for a time of a clock that was ahead. It returns
-// how many. The table of jobs is River's.
+// HastenDeliveries makes the jobs of late deliveries available that wait for a time of a clock that was ahead. It
+// returns how many. The table of jobs is River's.
 func (s *Store) HastenDeliveries(ctx context.Context, kind string, late []DeliveryJob) (int64, error) {
 	ids := make([]string, 0, len(late))
 	for _, d := range late {

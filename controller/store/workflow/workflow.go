@@ -265,7 +265,8 @@ type Attempt struct {
 	Request  operationstore.StartRequest
 }
 
-// insertAttempt makes the operation of an attempt that fits: what a plan is to any other operation, the stages are to it.
+// insertAttempt makes the operation of an attempt that fits: what a plan is to any other operation, the stages are to
+// it.
 func (s *Store) insertAttempt(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a Attempt, fit operationstore.Fit, now time.Time,
 ) (*baremetalv1.Operation, error) {

@@ -212,7 +212,13 @@ func TestProvisionTests(t *testing.T) {
 	case <-time.After(5 * time.Minute):
 		t.Fatalf("it does not end:\n%s", cmd.Output())
 	}
-	contains(t, cmd.Output(), "HARDWARE_TEST_FAILED", "COMPLETED_WITH_FAILURES: 1 of 2 machines done, 1 failed", "ingot why ill")
+	contains(
+		t,
+		cmd.Output(),
+		"HARDWARE_TEST_FAILED",
+		"COMPLETED_WITH_FAILURES: 1 of 2 machines done, 1 failed",
+		"ingot why ill",
+	)
 	if got := c.Machine("well").GetStatus(); got.GetPhase() != baremetalv1.MachineStatus_READY {
 		t.Errorf("the machine that is well is in phase %s: %s", got.GetPhase(), got.GetAttentionMessage())
 	}

@@ -231,7 +231,11 @@ func (p *place) reported(when string) {
 		m.GetNodeState() != baremetalv1.NodeState_NODE_STATE_ACTIVE {
 		p.t.Errorf("%s: a machine is %v", when, m)
 	}
-	if c := rig.Condition(p.Machine("own-1"), "Reachable"); !c.GetKnown() || !c.GetStatus() || c.GetObservedBy() == agentID {
+	if c := rig.Condition(
+		p.Machine("own-1"),
+		"Reachable",
+	); !c.GetKnown() || !c.GetStatus() ||
+		c.GetObservedBy() == agentID {
 		p.t.Errorf("%s: Reachable of a machine with an agent of its own is %v", when, c)
 	}
 	for filter, want := range map[string]int{

@@ -168,15 +168,6 @@ func faultsOfRegions() []injected {
 			x.key("a:b:c")
 			return x.id
 		}, []string{"MAAS_AUTH_FAILED"}, "operator", []string{"key"}},
-		{"MAAS region not stored", func(t *testing.T, r *whyRig) string {
-			const id = "m-maas-nowhere"
-			r.Register(&baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{
-				Provider: "maas", ProviderRef: "nowhere", Site: whySite, MacAddresses: []string{macOf(id)},
-			}})
-			r.startLife(t, id, baremetalv1.Workflow_ONBOARDING, 0, nil)
-			r.failedLife(t, id)
-			return id
-		}, []string{"CREDENTIALS_NOT_FOUND"}, "operator", []string{"region", "nowhere"}},
 		{"MAAS does not answer a deployment",
 			comingIn(fresh, "15", maastest.Fault{Op: "POST deploy", Kind: maastest.CutBefore}),
 			[]string{"OUTCOME_UNKNOWN"}, "operator", []string{"deploy", "cmd-"}},

@@ -37,7 +37,7 @@ func inService(t *testing.T, r *whyRig) subject {
 func (s subject) reimage(t *testing.T, seconds int32) string {
 	t.Helper()
 	return harness.Must(t, s.r.Machines().ReimageMachine, &baremetalv1.ReimageMachineRequest{
-		MachineId: s.machine, RequestId: "reimage", ImageRef: "debian-12", TimeoutSeconds: seconds,
+		MachineId: s.machine, RequestId: "reimage", ImageRef: s.image(t), TimeoutSeconds: seconds,
 	}).GetOperationId()
 }
 

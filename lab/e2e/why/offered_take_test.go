@@ -209,7 +209,7 @@ func (s subject) value(t *testing.T, words []string, before, w string) string {
 			&baremetalv1.CreatePlanRequest{Plan: &baremetalv1.Plan{
 				PlanId: name,
 				Steps: []*baremetalv1.Step{
-					{Name: "write", Kind: &baremetalv1.Step_Repave{Repave: &baremetalv1.RepaveImage{Image: "debian-12"}}}},
+					{Name: "write", Kind: &baremetalv1.Step_Repave{Repave: &baremetalv1.RepaveImage{Image: s.image(t)}}}},
 			}})
 		return name
 	case w == "NAME" && before == "--bmc-credentials":

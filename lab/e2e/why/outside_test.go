@@ -91,12 +91,6 @@ func faultsOfBMCs() []injected {
 			}
 			return id
 		}, []string{"BMC_UNREACHABLE"}, "bmc", []string{"127.0.0.1"}},
-		{"site without an installer", func(t *testing.T, r *whyRig) string {
-			id, _ := r.withBMC(t, "right", bmc.Faults{})
-			op := r.runOnce(t, id, &baremetalv1.Step{Kind: &baremetalv1.Step_Erase{Erase: &baremetalv1.EraseDisks{}}})
-			r.failedOperation(t, op)
-			return id
-		}, []string{"INSTALLER_MISSING"}, "operator", []string{"installer"}},
 	}
 }
 

@@ -120,7 +120,10 @@ func (s *Server) sharedCauses(ctx context.Context, filter string) ([]*baremetalv
 		return nil, err
 	}
 	groups := counts.GetGroups()
-	slices.SortStableFunc(groups, func(a, b *baremetalv1.MachineGroup) int { return cmp.Compare(b.GetCount(), a.GetCount()) })
+	slices.SortStableFunc(
+		groups,
+		func(a, b *baremetalv1.MachineGroup) int { return cmp.Compare(b.GetCount(), a.GetCount()) },
+	)
 	out := make([]*baremetalv1.SharedCause, 0, len(groups))
 	for _, g := range groups[:min(len(groups), mostCauses)] {
 		site, err := s.Store.GetSite(ctx, g.GetValues()[0])

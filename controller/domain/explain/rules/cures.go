@@ -10,12 +10,16 @@ import (
 
 // cureWords say what takes a cause away besides an admin's word.
 var cureWords = map[fleet.Cure]string{
-	fleet.CuredByImage: "a verified image", fleet.CuredByBoot: "a proven boot of the right system",
-	fleet.CuredByJoin: "a join to its cluster",
-	fleet.CuredBySame: "the same work, done well", fleet.CuredByWork: "any work that its agent does well",
+	fleet.CuredByImage:      "a verified image",
+	fleet.CuredByBoot:       "a proven boot of the right system",
+	fleet.CuredByJoin:       "a join to its cluster",
+	fleet.CuredBySame:       "the same work, done well",
+	fleet.CuredByWork:       "any work that its agent does well",
 	fleet.CuredBySettlement: "the settlement of the command",
-	fleet.CuredByRelease:    "the end of the quarantine", fleet.CuredByRestart: "a move to pending with another plan", fleet.CuredByProvider: "its provider's report that it is well",
-	fleet.CuredByWorkflow: "the good end of the workflow, or its cancel",
+	fleet.CuredByRelease:    "the end of the quarantine",
+	fleet.CuredByRestart:    "a move to pending with another plan",
+	fleet.CuredByProvider:   "its provider's report that it is well",
+	fleet.CuredByWorkflow:   "the good end of the workflow, or its cancel",
 }
 
 // cures adds what takes each cause away that the machine has, and offers what does so.

@@ -40,7 +40,11 @@ func (s *scene) lifeWaits() bool {
 func (s *scene) sayLife(e *explain.Explanation) {
 	w := nodeWaits[s.status.GetNodeState()]
 	if s.status.GetNodeState() == node.BootstrapIssued && s.host != nil {
-		w = nodeWait{explain.OnAgent, "a session of agent " + s.host.AgentID, "agent " + s.host.AgentID + " " + s.Seen(s.host)}
+		w = nodeWait{
+			explain.OnAgent,
+			"a session of agent " + s.host.AgentID,
+			"agent " + s.host.AgentID + " " + s.Seen(s.host),
+		}
 		if s.host.LastSeen.IsZero() {
 			w = nodeWait{explain.OnAgent, "the first session of agent " + s.host.AgentID, "agent " + s.host.AgentID +
 				" has enrolled, and has not opened a session yet"}

@@ -137,7 +137,11 @@ func waits(s operation.Step, reason string) string {
 		return fmt.Sprintf("step %s: no agent can reach the machine now; the work waits %s for one, and fails after that",
 			s.Name, operation.NobodyGrace)
 	}
-	return fmt.Sprintf("step %s: no agent that could take it is connected now; the work waits for one (%s)", s.Name, reason)
+	return fmt.Sprintf(
+		"step %s: no agent that could take it is connected now; the work waits for one (%s)",
+		s.Name,
+		reason,
+	)
 }
 
 // succeed changes the world as the success of the step does.
