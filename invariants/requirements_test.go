@@ -183,7 +183,8 @@ func TestSpecsCountTheRequirements(t *testing.T) {
 // namedTest is a test that a document names; behind -run it is the beginning of several names.
 var namedTest = regexp.MustCompile(`(-run '?)?\b(Test[A-Z][A-Za-z0-9_]*)`)
 
-// TestDocumentsNameTestsOfTheTree: every test that specs and the list of bugs name is in the tree.
+// TestDocumentsNameTestsOfTheTree: every test that specs, the list of bugs and the page on what is known name is in the
+// tree.
 func TestDocumentsNameTestsOfTheTree(t *testing.T) {
 	functions := map[string]bool{}
 	for name := range testsOfTree(t) {
@@ -194,7 +195,7 @@ func TestDocumentsNameTestsOfTheTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	named := 0
-	for _, path := range append(specs, filepath.Join(root, "docs/bugs-found.md")) {
+	for _, path := range append(specs, filepath.Join(root, "docs/bugs-found.md"), filepath.Join(root, "docs/explanation/known.md")) {
 		for _, m := range namedTest.FindAllStringSubmatch(readFile(t, relative(path)), -1) {
 			named++
 			if !functions[m[2]] && (m[1] == "" || !anyBegins(functions, m[2])) {

@@ -127,12 +127,12 @@ var Edits = []Edit{
 		"s.cloneSuspect.Store(s.Hardware != hardware)",
 		"s.cloneSuspect.Store(s.Hardware != hardware && !planted.CloneHardware)"},
 	{"agent/dispatch/grant.go",
-		`			ok, r, err := d.judge(ctx, j, a, got)
+		`			ok, r, err := d.judge(ctx, j, of, got)
 `,
 		`			if planted.GrantReceipt {
-				a.asked = d.cfg.Boottime()
+				of.asked = d.cfg.Boottime()
 			}
-			ok, r, err := d.judge(ctx, j, a, got)
+			ok, r, err := d.judge(ctx, j, of, got)
 `},
 	{"agent/dispatch/run.go",
 		`	if !a.fresh(d.cfg.Boottime()) || j.isCanceled() {

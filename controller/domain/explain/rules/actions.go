@@ -1,8 +1,6 @@
 package rules
 
 import (
-	"strings"
-
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
@@ -76,5 +74,3 @@ func (s *scene) imageFlag() string {
 	}
 	return ""
 }
-
-func list(words []string) string { return strings.Join(words, ", ") }

@@ -263,11 +263,7 @@ func (s *scene) sayStranger(at time.Time) verdict {
 			Text: fmt.Sprintf(
 				"no DHCP request from %s has been seen since, and the unknown MAC address %s asks to boot on segment "+
 					"%s: it may be this machine, registered with another address",
-				list(
-					s.spec.GetMacAddresses(),
-				),
-				x.MAC,
-				x.Segment,
+				strings.Join(s.spec.GetMacAddresses(), ", "), x.MAC, x.Segment,
 			),
 		},
 		explain.OnDHCP,
@@ -281,7 +277,7 @@ func (s *scene) sayStranger(at time.Time) verdict {
 }
 
 func (s *scene) noDHCP(time.Time) verdict {
-	macs := list(s.spec.GetMacAddresses())
+	macs := strings.Join(s.spec.GetMacAddresses(), ", ")
 	v := verdict{explain.Cause{Reason: "INSTALLER_SILENT", Text: "no DHCP request from " + macs +
 		" has been seen since: cabling, VLAN or boot order"}, explain.OnDHCP, "a DHCP request from " + macs,
 		[]explain.Action{s.Console(),

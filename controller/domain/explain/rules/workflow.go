@@ -63,7 +63,7 @@ func (s *scene) sayWorkflow(e *explain.Explanation) {
 	if advice != "" {
 		e.Cause.Facts = append(e.Cause.Facts, "what helps: "+advice)
 	}
-	e.Cause.Facts = append(e.Cause.Facts, fmt.Sprintf("attempt %d; stages: %s", w.Attempts, list(w.Plan)))
+	e.Cause.Facts = append(e.Cause.Facts, fmt.Sprintf("attempt %d; stages: %s", w.Attempts, strings.Join(w.Plan, ", ")))
 	e.Cause.Facts = append(e.Cause.Facts, s.stagesSoFar()...)
 	e.Summary = head
 	e.Actions = append(e.Actions, s.actionsOf(w, best, offer.Legal)...)
