@@ -205,7 +205,7 @@ func TestALateDeliveryDoesNotWaitForAClockThatWasAhead(t *testing.T) {
 	}
 	r.clocks.StepDatabase(3 * time.Minute)
 	r.follow()
-	testkit.Eventually(t, time.Minute, func() bool { return posts.Load() == 2 }, "it waits")
+	testkit.Eventually(t, 5*time.Minute, func() bool { return posts.Load() == 2 }, "it waits")
 }
 
 // TestAJobThatHangsIsFreed: a worker that ignores its end keeps its job for no longer than the time of its kind, by the

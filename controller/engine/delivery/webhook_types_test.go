@@ -7,8 +7,10 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	nodestore "github.com/ingot-metal/ingot/controller/store/node"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/controller/webhook"
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/internal/testkit"
@@ -53,6 +55,7 @@ func TestEveryTypeOfEventArrives(t *testing.T) {
 		r.over(id)
 	}
 	r.rollouts()
+	r.silentSite()
 	testkit.Eventually(t, patience, func() bool {
 		have := rec.kinds(t)
 		for _, kind := range webhook.Types() {
@@ -62,6 +65,28 @@ func TestEveryTypeOfEventArrives(t *testing.T) {
 		}
 		return true
 	}, "not every type has come: %v", rec.kinds(t))
+}
+
+// silentSite ends the session of a site's only agent, and opens another one after the site has fallen silent.
+func (r *rig) silentSite() {
+	r.t.Helper()
+	agent := storetest.Enrol(r.t, r.store, agentstore.NewToken{TokenID: "t-site", Role: "site", Site: "default"})
+	storetest.Lease(r.t, r.store)
+	first := agent.Hello("st-site", "boot-site")
+	storetest.Open(r.t, r.store, first)
+	if err := r.store.EndSession(r.t.Context(), agent.ID, first.SessionID, time.Now()); err != nil {
+		r.t.Fatal(err)
+	}
+	judge := func(now time.Time) {
+		if err := r.store.UpdateSites(r.t.Context(), now.Add(-time.Hour), now); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	judge(time.Now().Add(time.Minute))
+	second := agent.Hello("st-site", "boot-site")
+	second.SessionID = "s-second"
+	storetest.Open(r.t, r.store, second)
+	judge(time.Now())
 }
 
 // reboot starts a reboot of a machine without an agent.
