@@ -125,7 +125,7 @@ func (f *failing) Evict(ctx context.Context, now time.Time) (int64, error) {
 	return f.Store.Evict(ctx, now)
 }
 
-// lived is an agent's life over several processes with one memory: a result that nobody has read, a command that a
+// lived is an agent over several processes with one memory: a result without an acknowledgement, a command that a
 // restart has interrupted, and a new one.
 type lived struct {
 	t      *testing.T

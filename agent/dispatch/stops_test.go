@@ -29,7 +29,7 @@ func (e *preparing) Prepare(ctx context.Context, _ *fleetv1.CommandSpec) (any, *
 	return intent, nil, err
 }
 
-// An agent that stops while it prepares has begun nothing and says nothing: the next process begins anew.
+// An agent that stops while it prepares has begun nothing and reports nothing: the next process begins anew.
 func TestAStopAmidThePreparationIsNoFailure(t *testing.T) {
 	t.Parallel()
 	store, begun := memory(t), make(chan struct{})
@@ -102,7 +102,7 @@ func TestAStopAmidAFullDisk(t *testing.T) {
 	}
 }
 
-// A process that dies while it reads the world gives no result: the next one reads it.
+// A process that dies while it reads the world returns no result: the next one reads it.
 func TestADeathAmidAResume(t *testing.T) {
 	t.Parallel()
 	store, id := interrupted(t)

@@ -86,7 +86,7 @@ func TestLeaveIsRenewed(t *testing.T) {
 	}
 }
 
-// A cancel reaches an executor that is at work, which says what it has done.
+// A cancel reaches an executor that is at work, which reports its progress.
 func TestACancelReachesTheExecutor(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{})

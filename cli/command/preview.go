@@ -10,7 +10,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// notReal are the flags that make a command say what it would do, or how it says it.
+// notReal are the flags that request a preview, or choose its format.
 var notReal = map[string]bool{"dry-run": true, "output": true}
 
 // Line returns the command line that does what a dry run of the command has shown, with its machines and flags.
@@ -49,8 +49,8 @@ func quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// ExitByPreview returns the exit code of the refusal where a preview answers no. alone says that the call is one on the
-// machine, and no rollout; then the code is that of the machine's refusal.
+// ExitByPreview returns the exit code of the refusal where a preview answers no. alone reports whether the call is on
+// one machine, without a rollout; then the code is that of the machine's refusal.
 func ExitByPreview(p *pb.RolloutPreview, alone bool) error {
 	if ready(p) > 0 || len(p.GetMachines()) == 0 {
 		return nil

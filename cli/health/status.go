@@ -39,7 +39,7 @@ type siteStatus struct {
 const (
 	// mostAttention bounds the machines that are named.
 	mostAttention = 10
-	// attentionOfOwn lists the machines that need somebody for a cause of their own.
+	// attentionOfOwn lists the machines that need an operator for a cause of their own.
 	attentionOfOwn = "effective_state=ATTENTION,attention_reason!=NOT_OBSERVED"
 	// certificateSoon is when the end of a certificate is near: agents renew theirs long before.
 	certificateSoon = 7 * 24 * time.Hour

@@ -63,7 +63,7 @@ var layouts = []struct {
 }
 
 // ParseTime reads a moment. Without an offset it is in the zone of the output. A time of day is the last one before
-// now. ok is false of what is no time.
+// now. ok reports whether text is a time.
 func ParseTime(text string, now time.Time) (at time.Time, ok bool) {
 	for _, l := range layouts {
 		t, err := time.ParseInLocation(l.text, text, Zone())
