@@ -183,8 +183,8 @@ func TestACommitThatIsLost(t *testing.T) {
 	}
 }
 
-// A COMMIT that never reaches the server is no unknown outcome: a call is answered that nothing is stored, and the
-// members of a set are stored alone.
+// A COMMIT that never reaches the server is no unknown outcome: a call is run again until its tries are spent, then
+// answered that nothing is stored. The members of a set are stored alone.
 func TestACommitThatNeverArrives(t *testing.T) {
 	network, through, err := relay.ForDatabase(testkit.Database(t))
 	if err != nil {
@@ -199,16 +199,24 @@ func TestACommitThatNeverArrives(t *testing.T) {
 	l.granted(asks)
 	storetest.Register(t, s, "m-1")
 	start := operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.EnterMaintenance, Actor: "tester"}
-	network.LoseCommit(1, relay.LostRequest)
+	network.LoseCommits(1, relay.LostRequest)
 	if _, _, err := s.Start(t.Context(), start, storetest.Now()); pgtx.OutcomeUnknown(err) ||
 		failure.ReasonOf(err) != "DATABASE_UNAVAILABLE" {
 		t.Errorf("a start: %v", err)
 	}
-	if _, created, err := s.Start(t.Context(), start, storetest.Now()); !created || err != nil {
-		t.Errorf("started again: created %v, %v", created, err)
+	if n := network.Lost(); n != 1+pgtx.MaxTries {
+		t.Errorf("%d COMMITs were lost", n)
 	}
-	if network.Lost() != 2 {
-		t.Errorf("%d COMMITs were lost", network.Lost())
+	network.LoseCommit(pgtx.MaxTries-1, relay.LostRequest)
+	for range pgtx.MaxTries {
+		start.RequestID += "r"
+		start.MachineID = storetest.Register(t, s, "m-"+start.RequestID).GetMachineId()
+		if _, created, err := s.Start(t.Context(), start, storetest.Now()); !created || err != nil {
+			t.Errorf("a start whose COMMIT is lost once: created %v, %v", created, err)
+		}
+	}
+	if n := network.Lost(); n != 2+pgtx.MaxTries {
+		t.Errorf("%d COMMITs were lost", n)
 	}
 }
 

@@ -24,6 +24,9 @@ const ReasonOutcomeUnknown = "DATABASE_OUTCOME_UNKNOWN"
 // same in another transaction. Any other error of a transaction means that nothing of it is stored.
 func OutcomeUnknown(err error) bool { return failure.HasReason(err, ReasonOutcomeUnknown) }
 
+// errNotCommitted is of a transaction whose outcome was read: the server answers again, and has rolled it back.
+var errNotCommitted = errors.New("the transaction was not committed")
+
 // transact runs fn in a transaction of its own. It returns nil once that is committed, an OutcomeUnknown error, or
 // another error if it is not committed.
 func (s *DB) transact(ctx context.Context, o pgx.TxOptions, fn func(tx pgx.Tx) error) error {
@@ -65,7 +68,7 @@ func (s *DB) settle(ctx context.Context, number string, on Server, err error) er
 	case committed:
 		return nil
 	case aborted:
-		return fmt.Errorf("the transaction was not committed: %w", err)
+		return errors.Join(errNotCommitted, err)
 	}
 	return failure.Unavailable(ReasonOutcomeUnknown,
 		"the controller lost its database while it stored the change; whether the change is stored is not known").Wrap(err)

@@ -11,11 +11,11 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 )
 
-// MaxTries bounds the tries of a transaction that conflicts with others.
+// MaxTries bounds the tries of a transaction that conflicts with others, or whose COMMIT is lost.
 const MaxTries = 5
 
 // InTx runs fn in a transaction and commits. It returns nil once that is done, and an OutcomeUnknown error where that
-// is not known. Conflicts that a repeat can solve are repeated.
+// is not known. A transaction that conflicts with another one, or whose COMMIT never arrived, is run again.
 func (s *DB) InTx(ctx context.Context, fn func(tx pgx.Tx, q *dbsqlc.Queries) error) error {
 	var err error
 	for range MaxTries {
@@ -62,7 +62,7 @@ func repeatable(err error) bool {
 	if errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01") {
 		return true
 	}
-	return errors.Is(err, ErrLostVersion)
+	return errors.Is(err, ErrLostVersion) || errors.Is(err, errNotCommitted)
 }
 
 // Unstorable says that the data itself is what the database refuses, such as a zero byte in a text or a number that is
