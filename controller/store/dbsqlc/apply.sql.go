@@ -29,18 +29,26 @@ func (q *Queries) ActorOfOperation(ctx context.Context, arg ActorOfOperationPara
 
 const adopt = `-- name: Adopt :exec
 INSERT INTO machine_conditions (machine_id, type, status, reason, message, last_transition)
-VALUES ($1, 'Provisioned', true, 'Adopted', '', $2)
-ON CONFLICT (machine_id, type) DO UPDATE SET status = true, reason = 'Adopted', message = '', last_transition = excluded.last_transition
+VALUES ($1, 'Provisioned', true, $2, $3, $4)
+ON CONFLICT (machine_id, type) DO UPDATE
+SET status = true, reason = excluded.reason, message = excluded.message, last_transition = excluded.last_transition
 WHERE NOT machine_conditions.status
 `
 
 type AdoptParams struct {
 	MachineID string
+	Reason    string
+	Message   string
 	Now       time.Time
 }
 
 func (q *Queries) Adopt(ctx context.Context, arg AdoptParams) error {
-	_, err := q.db.Exec(ctx, adopt, arg.MachineID, arg.Now)
+	_, err := q.db.Exec(ctx, adopt,
+		arg.MachineID,
+		arg.Reason,
+		arg.Message,
+		arg.Now,
+	)
 	return err
 }
 

@@ -61,6 +61,19 @@ func TestReportsMoveTheNode(t *testing.T) {
 	}
 	wantHistory(t, s, "m-1", "discovered>pending admin", "pending>installing node_report",
 		"installing>installed node_report", "installed>active admin")
+	if c := storetest.Condition(storetest.Machine(t, s, "m-1"), fleet.Provisioned); !c.GetStatus() ||
+		c.GetReason() != "VerifiedByAdmin" || c.GetMessage() != "tester" {
+		t.Errorf("the system that an admin has verified is %v", c)
+	}
+	enter := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "enter",
+		Type: fleet.EnterMaintenance})
+	storetest.Decide(t, s, enter.GetOperationId(), operation.Evaluate{})
+	exit := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "exit",
+		Type: fleet.ExitMaintenance})
+	storetest.Decide(t, s, exit.GetOperationId(), operation.Evaluate{})
+	if st := storetest.Machine(t, s, "m-1").GetStatus(); st.GetAttentionReason() != "MACHINE_UNREACHABLE" {
+		t.Errorf("in service without an agent it is %s, %s", st.GetEffectiveState(), st.GetAttentionReason())
+	}
 }
 
 // The third failure ends it, and says in the history what was wrong.

@@ -111,7 +111,7 @@ func MoveTo(ctx context.Context, q *dbsqlc.Queries, machineID string, v Move, no
 	if err := followQuarantine(ctx, q, m, from, v, now); err != nil {
 		return err
 	}
-	if err := followAdoption(ctx, q, m, from, v.To, now); err != nil {
+	if err := followAdoption(ctx, q, m, from, v, now); err != nil {
 		return err
 	}
 	if err := v.followProvider(ctx, q, m, now); err != nil {
@@ -145,14 +145,23 @@ func followQuarantine(
 	return nil
 }
 
-// followAdoption records that a machine which has enrolled with a system of its own runs that system.
+// followAdoption records the system that a machine in service runs: the one that it has enrolled with, or the one that
+// an installer of others has reported and that an admin has verified.
 func followAdoption(
-	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, from, to node.State, now time.Time,
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, from node.State, v Move, now time.Time,
 ) error {
-	if from != node.Enrolling || to != node.Active || m.AgentID == nil {
+	p := dbsqlc.AdoptParams{MachineID: m.MachineID, Now: now}
+	switch {
+	case v.To != node.Active:
+		return nil
+	case from == node.Enrolling && m.AgentID != nil:
+		p.Reason = "Adopted"
+	case from == node.Installed && v.By == node.Admin:
+		p.Reason, p.Message = "VerifiedByAdmin", v.User
+	default:
 		return nil
 	}
-	return pgtx.Wrap(q.Adopt(ctx, dbsqlc.AdoptParams{MachineID: m.MachineID, Now: now}), "record the adopted system")
+	return pgtx.Wrap(q.Adopt(ctx, p), "record the adopted system")
 }
 
 // facts reads what guards look at.

@@ -67,8 +67,9 @@ UPDATE machines SET os_image_digest = '' WHERE machine_id = @machine_id AND os_i
 
 -- name: Adopt :exec
 INSERT INTO machine_conditions (machine_id, type, status, reason, message, last_transition)
-VALUES (@machine_id, 'Provisioned', true, 'Adopted', '', @now)
-ON CONFLICT (machine_id, type) DO UPDATE SET status = true, reason = 'Adopted', message = '', last_transition = excluded.last_transition
+VALUES (@machine_id, 'Provisioned', true, @reason, @message, @now)
+ON CONFLICT (machine_id, type) DO UPDATE
+SET status = true, reason = excluded.reason, message = excluded.message, last_transition = excluded.last_transition
 WHERE NOT machine_conditions.status;
 
 -- name: CausesOf :many

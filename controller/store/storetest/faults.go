@@ -47,11 +47,13 @@ func (f *faults) disarm() (failed string, committed bool) {
 	return f.hit, f.committed
 }
 
-// next counts a statement. The context of the one that is to fail has ended before it is sent.
+// next counts a statement. The context of the one that is to fail has ended before it is sent. A COMMIT that fails is
+// tried again, and fails each time.
 func (f *faults) next(ctx context.Context, sql string) context.Context {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.seen++; f.seen != f.nth {
+	f.seen++
+	if again := sql == "commit" && f.hit == sql; f.seen != f.nth && !again {
 		f.committed = f.committed || f.hit == "" && sql == "commit"
 		return ctx
 	}
