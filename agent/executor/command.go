@@ -197,6 +197,8 @@ func FromRefusal(err error, unsupported baremetalv1.Reason) (r Result, ok bool) 
 		return Failed(baremetalv1.Reason_REPAVE_NOT_WIRED, "%v", err), true
 	case errors.Is(err, effect.ErrInvalid):
 		return Failed(baremetalv1.Reason_INVALID_FIELD, "%v", err), true
+	case errors.Is(err, effect.ErrDeclined):
+		return Failed(baremetalv1.Reason_EXECUTION_FAILED, "%v", err), true
 	case errors.Is(err, effect.ErrDrift):
 		return Failed(baremetalv1.Reason_CONFIG_DRIFT, "%v", err), true
 	}

@@ -127,6 +127,47 @@ func TestRebootRefusals(t *testing.T) {
 	}
 }
 
+// A reboot is declined only where the kernel has said no, or where systemd has and no shutdown is under way. The answers
+// are those of systemd 252.
+func TestADeclinedReboot(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("exit status 1")
+	type answers map[string]string
+	for name, tc := range map[string]struct {
+		answers  answers
+		declined bool
+	}{
+		"nothing under way": {answers{"busctl": "b false\n", "list-jobs": "No jobs running.\n"}, true},
+		"other jobs":        {answers{"busctl": "b false\n", "list-jobs": "812 nginx.service start running\n"}, true},
+		"logind prepares":   {answers{"busctl": "b true\n", "list-jobs": "No jobs running.\n"}, false},
+		"a job is queued":   {answers{"busctl": "b false\n", "list-jobs": "901 reboot.target start waiting\n"}, false},
+		"logind is silent":  {answers{"list-jobs": "No jobs running.\n"}, false},
+		"systemd is silent": {answers{"busctl": "b false\n"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, _ := fakeRoot(t, map[string]string{"run/systemd/system/x": "", "proc/self/status": allCaps})
+			h.Kernel.Run = func(_ context.Context, name string, args ...string) ([]byte, error) {
+				for asked, answer := range tc.answers {
+					if name == asked || args[0] == asked {
+						return []byte(answer), nil
+					}
+				}
+				return []byte("Call to Reboot failed: Access denied"), failed
+			}
+			err := h.Reboot(t.Context(), effect.Cause{}, boot.RebootGraceful)
+			if err == nil || errors.Is(err, effect.ErrDeclined) != tc.declined || !strings.Contains(err.Error(), "Access denied") {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	h, _ := fakeRoot(t, map[string]string{"proc/self/status": allCaps})
+	h.Kernel.Reboot = func(int) error { return unix.EPERM }
+	if err := h.Reboot(t.Context(), effect.Cause{}, boot.RebootForced); !errors.Is(err, effect.ErrDeclined) {
+		t.Errorf("the kernel has declined: %v", err)
+	}
+}
+
 func TestSetHostname(t *testing.T) {
 	t.Parallel()
 	h, calls := fakeRoot(t, map[string]string{"etc/hostname": "old\n", "proc/sys/kernel/hostname": "old\n"})

@@ -133,7 +133,29 @@ func (s *segment) open(ctx context.Context) error {
 		return fmt.Errorf("open the site's session: %w", err)
 	}
 	s.session, s.epoch = first.GetWelcome().GetSessionId(), first.GetWelcome().GetEpoch()
+	events, err := s.fleet.Events(s.r.T.Context())
+	if err != nil {
+		return err
+	}
+	if err := events.Send(&fleetv1.EventsRequest{Message: &fleetv1.EventsRequest_Hello{Hello: &fleetv1.EventsHello{
+		SessionId: s.session, Epoch: s.epoch, StateId: "state-1"}}}); err != nil {
+		return err
+	}
+	go beat(events)
 	return ctx.Err()
+}
+
+// beat keeps a session alive until its stream ends.
+func beat(events fleetv1.AgentService_EventsClient) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	alive := &fleetv1.EventsRequest{Message: &fleetv1.EventsRequest_Heartbeat{Heartbeat: &fleetv1.Heartbeat{}}}
+	for events.Send(alive) == nil {
+		select {
+		case <-tick.C:
+		case <-events.Context().Done():
+		}
+	}
 }
 
 // netboot has the victim booted into its RAM system, and returns its assignment.

@@ -47,18 +47,38 @@ func (b *Control) Reboot(ctx context.Context, _ effect.Cause, mode RebootMode) e
 // job is queued, and no one is asked for a password.
 func (b *Control) askSystemd(ctx context.Context) error {
 	out, err := b.Kernel.Run(ctx, "systemctl", "--no-block", "--no-ask-password", "--no-wall", "reboot")
-	if err != nil {
-		return fmt.Errorf("ask systemd to reboot: %w: %s", err, strings.TrimSpace(string(out)))
+	if err == nil {
+		return nil
 	}
-	return nil
+	why := fmt.Sprintf("systemctl: %v: %s", err, strings.TrimSpace(string(out)))
+	if b.goesOn(ctx) {
+		return effect.Refuse(effect.ErrDeclined, effect.ReasonDeclined, "%s", why)
+	}
+	return fmt.Errorf("ask systemd to reboot: %s", why)
 }
 
+// goesOn reports whether both logind and systemd answer that no shutdown is under way. They answer after whatever was
+// asked of them before: a bus delivers messages in the order in which it has received them (D-Bus specification,
+// message ordering). An answer that is missing proves nothing.
+func (b *Control) goesOn(ctx context.Context) bool {
+	preparing, err := b.Kernel.Run(ctx, "busctl", "get-property", "org.freedesktop.login1", "/org/freedesktop/login1",
+		"org.freedesktop.login1.Manager", "PreparingForShutdown")
+	if err != nil || strings.TrimSpace(string(preparing)) != "b false" {
+		return false
+	}
+	// list-jobs prints one line a job, and a line that there is none.
+	jobs, err := b.Kernel.Run(ctx, "systemctl", "list-jobs", "--no-legend", "--plain")
+	return err == nil && !strings.Contains(string(jobs), "reboot.target") && !strings.Contains(string(jobs), "shutdown.target")
+}
+
+// restartKernel returns only where the kernel has declined: reboot(2) returns nothing else.
 func (b *Control) restartKernel() error {
 	b.Kernel.Sync()
-	if err := b.Kernel.Reboot(unix.LINUX_REBOOT_CMD_RESTART); err != nil {
-		return fmt.Errorf("restart the kernel: %w", err)
+	err := b.Kernel.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
+	if err == nil {
+		return nil
 	}
-	return nil
+	return effect.Refuse(effect.ErrDeclined, effect.ReasonDeclined, "restart the kernel: %v", err)
 }
 
 func (b *Control) CanReboot() bool {

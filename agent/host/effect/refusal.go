@@ -13,6 +13,8 @@ var (
 	ErrNotWired = errors.New("not wired in this version")
 	// ErrInvalid: the request makes no sense.
 	ErrInvalid = errors.New("invalid request")
+	// ErrDeclined: the system has declined the request, and may grant it at another time.
+	ErrDeclined = errors.New("declined by the system")
 	// ErrDrift: somebody else changed what is ours; it is reported, not overwritten.
 	ErrDrift = errors.New("changed by somebody else")
 )
@@ -22,6 +24,7 @@ var ErrReadBack = errors.New("read back differs from what was set")
 
 // Stable reasons of a refusal.
 const (
+	ReasonDeclined         = "DECLINED"
 	ReasonNotInstaller     = "NOT_INSTALLER"
 	ReasonDiskBusy         = "DISK_BUSY"
 	ReasonNoKexec          = "NO_KEXEC"

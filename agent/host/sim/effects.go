@@ -3,6 +3,8 @@ package sim
 import (
 	"fmt"
 	"time"
+
+	"github.com/ingot-metal/ingot/agent/host/effect"
 )
 
 // outcome is what the script made of one call for an effect.
@@ -34,7 +36,7 @@ func (w *World) do(machineID string, check func(*MachineState) error, c change, 
 func (w *World) ask(st *MachineState, c change, now time.Time, delay time.Duration) outcome {
 	fault := w.count(st, &c, now)
 	switch fault.Mode {
-	case FailBefore, CrashBefore, Never:
+	case FailBefore, Decline, CrashBefore, Never:
 		return outcome{fault: fault}
 	case Late:
 		delay = fault.After
@@ -61,6 +63,8 @@ func (w *World) answer(machineID string, kind Kind, fault Fault) error {
 	switch fault.Mode {
 	case CrashBefore, CrashAfter:
 		w.cfg.Crash()
+	case Decline:
+		return effect.Refuse(effect.ErrDeclined, effect.ReasonDeclined, "%s of %s", kind, machineID)
 	case FailBefore, FailAfter:
 	default:
 		return nil

@@ -74,7 +74,7 @@ func (m *Machine) beginRepave(ctx context.Context, e effect.Cause, image host.Di
 		}
 		fault = m.world.count(st, &c, now)
 		switch fault.Mode {
-		case FailBefore, CrashBefore, Never:
+		case FailBefore, Decline, CrashBefore, Never:
 		case Late:
 			c.Image = image
 			st.Pending = append(st.Pending, pending{Due: now.Add(fault.After), Change: c})
@@ -87,7 +87,8 @@ func (m *Machine) beginRepave(ctx context.Context, e effect.Cause, image host.Di
 	if err != nil {
 		return fault, err
 	}
-	if fault.Mode == FailBefore || fault.Mode == CrashBefore {
+	switch fault.Mode {
+	case FailBefore, Decline, CrashBefore:
 		return fault, m.world.answer(m.id, KindRepave, fault)
 	}
 	return fault, nil

@@ -54,6 +54,8 @@ type Mode string
 const (
 	// FailBefore answers with an error; nothing happens.
 	FailBefore Mode = "fail-before"
+	// Decline refuses as a system does that says no at once; nothing happens.
+	Decline Mode = "decline"
 	// FailAfter lets the effect happen and answers with an error.
 	FailAfter Mode = "fail-after"
 	// CrashBefore kills the process; nothing happens.
@@ -71,7 +73,10 @@ const (
 	Lie Mode = "lie"
 )
 
-var modes = []Mode{FailBefore, FailAfter, CrashBefore, CrashAfter, Late, Never, Lie}
+var modes = []Mode{FailBefore, Decline, FailAfter, CrashBefore, CrashAfter, Late, Never, Lie}
+
+// Modes returns all ways to fail.
+func Modes() []Mode { return slices.Clone(modes) }
 
 // Fault is one line of a script.
 type Fault struct {

@@ -80,6 +80,22 @@ func expected(c circumstance, p fleet.Phase, t fleet.OperationType, destructive 
 	return ""
 }
 
+// A command that has ended without its evidence lets the same work begin again, and nothing else.
+func TestAnUnresolvedCommandThatHasEnded(t *testing.T) {
+	t.Parallel()
+	f := fleet.Facts{Phase: fleet.Maintenance, UnresolvedCommand: "cmd-1", Repeatable: fleet.Reboot}
+	if r := fleet.Admit(f, fleet.Reboot, false); r != nil {
+		t.Errorf("the same again: %+v", r)
+	}
+	if r := fleet.Admit(f, fleet.Reimage, true); r == nil || r.Reason != "COMMAND_UNRESOLVED" {
+		t.Errorf("other work: %+v", r)
+	}
+	f.Repeatable = ""
+	if r := fleet.Admit(f, fleet.Reboot, false); r == nil || r.Reason != "COMMAND_UNRESOLVED" {
+		t.Errorf("the same while the command may still act: %+v", r)
+	}
+}
+
 func TestAdmit(t *testing.T) {
 	admitted := 0
 	for op := range allowed {

@@ -117,13 +117,22 @@ func AdmitPlan(f Facts, t OperationType, p PlanTraits) *Refusal {
 	case f.NodeState == Quarantined:
 		return &Refusal{"MACHINE_QUARANTINED", "the machine is quarantined; `ingot why " + f.id() +
 			"` says for what, and how it leaves"}
-	case f.UnresolvedCommand != "":
-		return &Refusal{"COMMAND_UNRESOLVED", "command " + f.UnresolvedCommand +
-			" may still be acting on the machine; wait for its result, or settle it with `ingot settle " + f.id() + " " +
-			f.UnresolvedCommand +
-			" --verdict happened`, or did-not-happen"}
+	case f.UnresolvedCommand != "" && t != f.Repeatable:
+		return f.unresolved()
 	}
 	return nil
+}
+
+// unresolved names what ends the wait for a command's outcome.
+func (f Facts) unresolved() *Refusal {
+	settle := "settle it with `ingot settle " + f.id() + " " + f.UnresolvedCommand +
+		" --verdict happened`, or did-not-happen"
+	if f.Repeatable != "" {
+		return &Refusal{"COMMAND_UNRESOLVED", "command " + f.UnresolvedCommand + " has ended, and its evidence is missing; ask " +
+			"for " + string(f.Repeatable) + " again, or " + settle}
+	}
+	return &Refusal{"COMMAND_UNRESOLVED", "command " + f.UnresolvedCommand +
+		" may still be acting on the machine; wait for its result, or " + settle}
 }
 
 // outOfUse reports whether the machine is out of service, by its node state or by an admin's flag.

@@ -87,7 +87,10 @@ type Facts struct {
 	// ActiveWorkflow says that a workflow is pending, running or compensating on the machine.
 	ActiveWorkflow    bool
 	UnresolvedCommand string
-	Deleted           bool
+	// Repeatable is the type of the operation that the unresolved command is of, where nothing of that command is still to
+	// come and only its evidence is missing: the same work may be asked for again.
+	Repeatable OperationType `json:",omitempty"`
+	Deleted    bool
 	// Agentless: the machine's system was installed without an agent.
 	Agentless bool `json:",omitempty"`
 	// Freeze is the fleet's; its zero value is none.

@@ -51,7 +51,9 @@ type MachineChange struct {
 	// Fence sets unresolved_command_id.
 	Fence string
 	// Unfence clears unresolved_command_id if it holds this command.
-	Unfence    string
+	Unfence string
+	// Repeated settles a command of an earlier operation whose work this one has done again.
+	Repeated   string `json:",omitempty"`
 	Conditions []ConditionChange
 	// ImageDigest is the verified digest of the image that the machine now runs.
 	ImageDigest string

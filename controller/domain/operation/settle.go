@@ -25,6 +25,10 @@ func ProofSettles(c *Command, b Booted) bool {
 // ProvenByBoot says that another boot is the evidence of a command of this kind.
 func ProvenByBoot(k Kind) bool { return k == KindReboot || k == KindPower }
 
+// Repeatable reports whether a command that is unresolved has come to its end by the word of its executor, and what it
+// was for was not found afterwards: nothing of it is still to come.
+func Repeatable(c *Command) bool { return c.State == Unknown && c.Reason == "EVIDENCE_MISSING" }
+
 // ProvesReboot says that a boot id read now proves that the boot before is over.
 func ProvesReboot(before, now string) bool { return before != "" && now != "" && before != now }
 

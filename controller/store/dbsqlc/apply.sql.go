@@ -716,6 +716,16 @@ func (q *Queries) SetCurrentOperations(ctx context.Context, arg SetCurrentOperat
 	return items, nil
 }
 
+const settleRepeated = `-- name: SettleRepeated :exec
+UPDATE commands SET state = 'DONE', settled_by = 'repeated' WHERE command_id = $1 AND state = 'UNKNOWN'
+`
+
+// The outcome stays unknown: another operation has done the work again.
+func (q *Queries) SettleRepeated(ctx context.Context, commandID string) error {
+	_, err := q.db.Exec(ctx, settleRepeated, commandID)
+	return err
+}
+
 const unprovision = `-- name: Unprovision :exec
 UPDATE machines SET os_image_digest = '' WHERE machine_id = $1 AND os_image_digest <> ''
 `

@@ -317,6 +317,11 @@ func (w *writes) machine(ctx context.Context, l *OperationContext, m operation.M
 			}), "update machine")
 		})
 	}
+	if m.Repeated != "" {
+		w.add(func(q *dbsqlc.Queries) error {
+			return pgtx.Wrap(q.SettleRepeated(ctx, m.Repeated), "settle the repeated command")
+		})
+	}
 	if m.Unprovision {
 		w.add(func(q *dbsqlc.Queries) error {
 			return pgtx.Wrap(q.Unprovision(ctx, id), "forget the image on the disk")

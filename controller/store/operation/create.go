@@ -335,6 +335,9 @@ func Admitted(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartR
 	if r.drains(m) {
 		state.NodeState = fleet.NodeState(node.Name(node.Draining))
 	}
+	if state.Repeatable, err = repeatable(ctx, q, m, p); err != nil {
+		return err
+	}
 	if r := fleet.AdmitPlan(state, r.Type, fleet.PlanTraits{Destructive: destructive, LeavesSystem: plan.LeavesSystem(p),
 		ReturnsFromRMA: plan.ReturnsFromRMA(p), Removes: r.Removes}); r != nil {
 		e := failure.Precondition(r.Reason, "%s", r.Message).WithMeta("machine_id", m.MachineID).WithMeta("phase", m.Phase)
@@ -347,6 +350,28 @@ func Admitted(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartR
 		return e
 	}
 	return nil
+}
+
+// repeatable returns the type of a start that asks for the same as the operation of the machine's unresolved command,
+// where that may be asked for again; empty for any other start.
+func repeatable(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, p *baremetalv1.Plan,
+) (fleet.OperationType, error) {
+	if m.UnresolvedCommandID == nil {
+		return "", nil
+	}
+	row, err := q.GetCommand(ctx, *m.UnresolvedCommandID)
+	if err != nil {
+		return "", fmt.Errorf("read unresolved command: %w", err)
+	}
+	op, err := q.GetOperation(ctx, row.OperationID)
+	if err != nil {
+		return "", fmt.Errorf("read the operation of the unresolved command: %w", err)
+	}
+	if !operation.Repeatable(convert.CommandFromRow(&row)) || op.PlanID != p.GetPlanId() {
+		return "", nil
+	}
+	return fleet.OperationType(op.Type), nil
 }
 
 func (s *Store) Fill(p *baremetalv1.Plan, m dbsqlc.Machine, in plan.Inputs) ([]plan.Filled, error) {

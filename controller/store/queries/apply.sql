@@ -92,6 +92,10 @@ SELECT actor FROM audit_log WHERE target_id = @machine_id AND operation_id = @op
 UPDATE machines SET unresolved_command_id = NULL
 WHERE machine_id = @machine_id AND unresolved_command_id = @command_id;
 
+-- name: SettleRepeated :exec
+-- The outcome stays unknown: another operation has done the work again.
+UPDATE commands SET state = 'DONE', settled_by = 'repeated' WHERE command_id = @command_id AND state = 'UNKNOWN';
+
 -- name: SetCondition :exec
 INSERT INTO machine_conditions (machine_id, type, status, reason, message, last_transition)
 VALUES (@machine_id, @type, @status, @reason, @message, @now)

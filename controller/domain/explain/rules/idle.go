@@ -211,8 +211,11 @@ func (s *scene) sayFenced(e *explain.Explanation) {
 			c.Kind)
 	}
 	e.Cause.Text = what + ", and its outcome is UNKNOWN: " + s.whyUnknown(c, exec)
-	e.Cause.Facts = []string{
-		"it may have acted, and may still act; other work on the machine is refused with COMMAND_UNRESOLVED"}
+	acts := "it may have acted, and may still act; "
+	if operation.Repeatable(c) {
+		acts = "its executor has ended it, so that the same may be asked for again; "
+	}
+	e.Cause.Facts = []string{acts + "other work on the machine is refused with COMMAND_UNRESOLVED"}
 	if c.Message != "" {
 		e.Cause.Facts = append(e.Cause.Facts, c.Message)
 	}

@@ -296,6 +296,11 @@ func (d *decider) testUnfinished(why string) {
 
 func (d *decider) finishSucceeded() {
 	d.cure(proven(d.op))
+	if id := d.w.Machine.UnresolvedCommand; id != "" && !fleet.Housekeeping(d.op.Type) {
+		// It began as the repeat of that command's work, and has read back what was missing.
+		d.out.Machine.Unfence, d.out.Machine.Repeated = id, id
+		d.settledBy(id)
+	}
 	d.reachedBySite(true, "SiteAgent")
 	d.condition(fleet.OperationCanceled, false, "OperationSucceeded", "")
 	if d.op.Type == fleet.ExitMaintenance {
