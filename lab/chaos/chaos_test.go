@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 func TestAFewRuns(t *testing.T) {
 	o, err := parse([]string{
 		"--runs", "15", "--cells", "1", "--controllers", "1", "--agents", "3", "--seed", "1000", "--limit", "20s", "--rest",
-		"3m", "--out", t.TempDir(),
+		"3m", "--wide-every", "0", "--out", t.TempDir(),
 	})
 	if err != nil {
 		t.Fatal(err)

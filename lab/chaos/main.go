@@ -21,6 +21,7 @@ import (
 type options struct {
 	trial.Options
 	runs, cells, controllers, reuse int
+	wideEvery                       int
 	seed                            uint64
 	out, rejudge                    string
 	limit                           time.Duration
@@ -36,6 +37,8 @@ func parse(args []string) (options, error) {
 		"how many systems are broken side by side; 0 is four for each processor, since most of a run is waiting")
 	f.IntVar(&o.controllers, "controllers", 0, "controllers of each system; 0 takes one, two and three in turn")
 	f.IntVar(&o.Agents, "agents", 3, "agents of each system")
+	f.IntVar(&o.wideEvery, "wide-every", 10, "one run in so many is in a wide world: 64 machines behind the agent of a site, "+
+		"with short limits, a budget, rollouts and webhooks; 0 is none")
 	f.IntVar(&o.reuse, "reuse", 60, "runs after which a system is replaced by a fresh one")
 	f.StringVar(&o.Bin, "bin", "bin", "directory of the binaries")
 	f.StringVar(&o.Stepped, "stepped", "",
@@ -60,6 +63,9 @@ func parse(args []string) (options, error) {
 	if o.Only == "" {
 		o.Only = program.Classes[o.Planted]
 	}
+	if every, known := program.WideEvery(o.Planted); known && !isSet(f, "wide-every") {
+		o.wideEvery = every
+	}
 	for _, kind := range strings.Split(o.Only, ",") {
 		if kind != "" && !slices.ContainsFunc(slices.Concat(plan.ClockWeights, plan.StandbyWeights, plan.Weights),
 			func(w plan.Weight) bool { return w.Kind == kind }) {
@@ -67,6 +73,11 @@ func parse(args []string) (options, error) {
 		}
 	}
 	return o, nil
+}
+
+func isSet(f *flag.FlagSet, name string) (set bool) {
+	f.Visit(func(f *flag.Flag) { set = set || f.Name == name })
+	return set
 }
 
 func main() {

@@ -60,11 +60,17 @@ const (
 	RuleTimes = "true-times"
 	// RuleWindow: nothing is begun later than 30 s after its grant, by the boot-time clock of its machine.
 	RuleWindow = "grant-window"
+	// RuleBudget: no more machines than a budget allows have a destructive command under way.
+	RuleBudget = "budget"
+	// RuleRollout: a rollout keeps its pace, its waves and its gate, and its sums are those of its operations.
+	RuleRollout = "rollout"
+	// RuleWebhooks: each event of an operation reaches a receiver at least once, under one id, rightly signed.
+	RuleWebhooks = "webhooks"
 )
 
 // Rules are all of them.
 var Rules = []string{
 	RuleOnce, RuleGrant, RuleOverlap, RuleAttempt, RuleNotDone, RuleStranger, RuleOneOperation, RuleEnds, RuleFence,
 	RuleEvidence, RuleAccepted, RuleEvents, RulePhases, RuleOwner, RuleCursor, RuleLogs, RuleAnswers, RuleCopies,
-	RuleTimes, RuleWindow,
+	RuleTimes, RuleWindow, RuleBudget, RuleRollout, RuleWebhooks,
 }

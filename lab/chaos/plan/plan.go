@@ -22,6 +22,12 @@ type Plan struct {
 	Clients []Script
 	// Patient says that tries have long limits.
 	Patient bool
+	// Window is how long the traffic lasts.
+	Window time.Duration
+	// Limit is that of a try in seconds, where the run has one of its own; else 0.
+	Limit int32
+	// Rollout is nil where the run has none.
+	Rollout *Rollout
 }
 
 // Alone says that the strike is the only one of its run: what must follow on it would not, if others broke that too.
@@ -73,7 +79,7 @@ const (
 // Draw draws a run from these kinds of faults.
 func Draw(seed uint64, machines int, faults []Weight) Plan {
 	rng := rand.New(rand.NewPCG(seed, 0x1907))
-	p := Plan{Seed: seed}
+	p := Plan{Seed: seed, Window: Window}
 	for range 1 + rng.IntN(3) {
 		p.Strikes = append(p.Strikes, drawStrike(rng, faults))
 	}
@@ -180,12 +186,20 @@ func WeightsOf(only string, steppable bool) []Weight {
 	if steppable {
 		all = append(all, ClockWeights...)
 	}
-	named := slices.DeleteFunc(slices.Clone(all),
+	return named(all, only)
+}
+
+// WideWeightsOf are the faults that only names, empty for all, in a wide world.
+func WideWeightsOf(only string) []Weight { return named(WideWeights, only) }
+
+// named returns the faults that only names; all where it names none, or none that this system has.
+func named(all []Weight, only string) []Weight {
+	out := slices.DeleteFunc(slices.Clone(all),
 		func(w Weight) bool { return !strings.Contains(","+only+",", ","+w.Kind+",") })
-	if len(named) == 0 {
-		return all // nothing is named, or nothing that this system has
+	if len(out) == 0 {
+		return all
 	}
-	return named
+	return out
 }
 
 func drawStrike(rng *rand.Rand, weights []Weight) Strike {

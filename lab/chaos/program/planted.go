@@ -37,6 +37,18 @@ var Classes = map[string]string{
 	"event-feed":        "stop-controller,delay-postgres,reorder-postgres,failpoint-controller",
 }
 
+// wide are the bugs that show in wide worlds alone.
+var wide = map[string]bool{"deadline-fails": true}
+
+// WideEvery returns of how many runs one is in a wide world where a bug is looked for with faults of its own, and
+// reports whether it is.
+func WideEvery(planted string) (every int, known bool) {
+	if wide[planted] {
+		return 1, true
+	}
+	return 0, Classes[planted] != ""
+}
+
 // Edit takes one protection of package planted away in a copy of a source file: one text stands for another.
 type Edit struct{ File, From, To string }
 

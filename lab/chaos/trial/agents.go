@@ -54,11 +54,10 @@ func (c *Trial) newAgent(ctx context.Context, i int) (*agentProgram, error) {
 			return filepath.Join(c.bin, "ingot-agent"), []string{"run", "--config", a.file("agent.yaml")}
 		},
 	}
-	if err := c.register(ctx, a.machine); err != nil {
+	if err := c.register(ctx, &baremetalv1.Machine{MachineId: a.machine, Spec: a.spec()}); err != nil {
 		return a, err
 	}
-	t, err := baremetalv1.NewAdminServiceClient(c.controllers[0].conn).IssueBootstrapToken(ctx,
-		&baremetalv1.IssueBootstrapTokenRequest{MachineId: a.machine})
+	t, err := baremetalv1.NewAdminServiceClient(c.controllers[0].conn).IssueBootstrapToken(ctx, a.tokenRequest())
 	if err != nil {
 		return a, fmt.Errorf("issue a token: %w", err)
 	}
@@ -85,14 +84,35 @@ func (a *agentProgram) configuration(dir, machine string) []byte {
 	for _, p := range a.c.controllers {
 		addresses = append(addresses, fmt.Sprintf("%q", p.fleet[a.index].Address()))
 	}
+	role := "host"
+	if a.c.o.Wide {
+		role = "site"
+	}
 	return fmt.Appendf(nil, `
 state_dir: %q
 host: sim
+role: %s
 token_file: %q
 addresses: [%s]
 log: {level: info, format: json}
 sim: {dir: %q, machine_id: %q, delay: %v, repave_time: 120ms, recorder: %q}
-`, dir, a.file("token"), strings.Join(addresses, ", "), a.c.Path("world"), machine, rebootTimes[a.index%len(rebootTimes)], a.c.Path("recorder"))
+`, dir, role, a.file("token"), strings.Join(addresses, ", "), a.c.Path("world"), machine,
+		rebootTimes[a.index%len(rebootTimes)], a.c.Path("recorder"))
+}
+
+// spec is that of the agent's own machine. The agent of a site acts on it as on any other.
+func (a *agentProgram) spec() *baremetalv1.MachineSpec {
+	if a.c.o.Wide {
+		return wideSpec()
+	}
+	return &baremetalv1.MachineSpec{}
+}
+
+func (a *agentProgram) tokenRequest() *baremetalv1.IssueBootstrapTokenRequest {
+	if a.c.o.Wide {
+		return &baremetalv1.IssueBootstrapTokenRequest{Role: baremetalv1.AgentRole_AGENT_ROLE_SITE, Site: wideSite}
+	}
+	return &baremetalv1.IssueBootstrapTokenRequest{MachineId: a.machine}
 }
 
 // memory are the files of the agent's database.

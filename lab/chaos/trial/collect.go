@@ -123,7 +123,7 @@ func (r *attempt) readMachine(
 		return nil, nil, fmt.Errorf("list operations: %w", err)
 	}
 	for _, o := range list.GetOperations() {
-		if !r.ours(o) {
+		if !r.ours(o) && !r.ofRollout(o) {
 			continue
 		}
 		operations = append(operations, o)

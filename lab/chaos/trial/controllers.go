@@ -113,6 +113,7 @@ agents: {heartbeat_interval: 1s}
 lease: 4s
 workers: 16
 log: {level: info, format: json}
+webhooks: {allow_loopback: true, retry_base: 1s, retry_cap: 2s, max_attempts: 50}
 `, p.c.Path("controllers"), urlBy(p.database.Address()), p.fleet[0].Address(), p.enrolment.Address(), p.c.Path("tokens"))
 	return os.WriteFile(filepath.Join(p.dir, "controller.yaml"), []byte(text), 0o600)
 }

@@ -117,11 +117,12 @@ const workLimit = 3 * time.Second
 // traffic.
 func (r *attempt) awaitWork(ctx context.Context, at string, target int) {
 	of := r.c.agents[target%len(r.c.agents)].machine
+	any := at != "agent" || r.c.o.Wide
 	// Nobody depends on whether it came: the fault strikes then in any case.
 	_ = program.Until(ctx, workLimit, "an effect", func() bool {
 		seen, err := r.c.readEffects(r.c.effects)
 		return err == nil &&
-			slices.ContainsFunc(seen, func(e sim.EffectRecord) bool { return at != "agent" || e.MachineID == of })
+			slices.ContainsFunc(seen, func(e sim.EffectRecord) bool { return any || e.MachineID == of })
 	})
 }
 

@@ -27,6 +27,9 @@ func names(only, kind string) bool { return strings.Contains(","+only+",", ","+k
 
 // faults are those that a cell's runs are drawn from. A disk that is full would end both servers of a pair.
 func (c *Trial) faults() []plan.Weight {
+	if c.o.Wide {
+		return plan.WideWeightsOf(c.o.Only)
+	}
 	all := plan.WeightsOf(c.o.Only, c.steppable)
 	if !c.o.Standby {
 		return all

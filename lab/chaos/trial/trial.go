@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/host/sim"
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/lab/chaos/program"
@@ -23,6 +24,7 @@ type Options struct {
 	Bin, Stepped, Planted, Only string
 	Quiet                       time.Duration // for which a system may take to come to rest
 	Standby                     bool          // of one cell: its database has a standby
+	Wide                        bool          // of one cell: many machines behind the agent of one site
 }
 
 // Trial is one system that is broken again and again.
@@ -40,6 +42,8 @@ type Trial struct {
 	token       string
 	controllers []*controllerProgram
 	agents      []*agentProgram
+	machines    []target
+	hooks       *receiver // nil where nothing receives webhooks
 	stop        context.CancelFunc
 	readers     sync.WaitGroup
 	watch       watcher
@@ -49,6 +53,12 @@ type Trial struct {
 	effects  int64 // how far the record has been read
 	deaths   []death
 	runCount int
+}
+
+// target is a machine that operations act on, with the agent that does.
+type target struct {
+	id    string
+	agent *agentProgram
 }
 
 // death is a process that ended by itself.
@@ -63,6 +73,9 @@ const settleTime = 10 * time.Minute
 
 // New starts a system: its database, controllers, agents and recorder.
 func New(ctx context.Context, o Options, controllers int, steppable bool) (c *Trial, err error) {
+	if o.Wide {
+		o.Agents = 1
+	}
 	c = &Trial{o: o, steppable: steppable}
 	if steppable {
 		o.Bin = o.Stepped
@@ -118,13 +131,27 @@ func (c *Trial) populate(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		c.machines = append(c.machines, target{a.machine, a})
 	}
-	for _, a := range c.agents {
-		if err := c.prepare(ctx, a); err != nil {
+	if c.o.Wide {
+		if err := c.registerWide(ctx); err != nil {
 			return err
 		}
 	}
-	if err := c.register(ctx, sentinel); err != nil {
+	for _, a := range c.agents {
+		if err := program.Until(ctx, settleTime, a.Name, func() bool { return c.connected(ctx, a) }); err != nil {
+			return err
+		}
+	}
+	for _, m := range c.machines {
+		if err := c.prepare(ctx, m.id); err != nil {
+			return err
+		}
+	}
+	if err := c.register(ctx, &baremetalv1.Machine{MachineId: sentinel}); err != nil {
+		return err
+	}
+	if err := c.openWide(ctx); err != nil {
 		return err
 	}
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -195,6 +222,9 @@ func (c *Trial) Close() error {
 	}
 	c.readers.Wait()
 	var errs []error
+	if c.hooks != nil {
+		errs = append(errs, c.hooks.close())
+	}
 	for _, a := range c.agents {
 		errs = append(errs, a.close())
 	}
