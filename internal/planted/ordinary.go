@@ -36,6 +36,7 @@ const (
 	GrantStart   = false
 
 	RolledBackFails = false
+	RolledBackStops = false
 	MemoryLostFails = false
 	ResumeFails     = false
 	DeadlineFails   = false

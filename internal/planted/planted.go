@@ -88,8 +88,10 @@ var (
 
 // What is taken away of an unknown outcome: it is called FAILED.
 var (
-	// RolledBackFails: the controller takes the result of a memory that was rolled back for a failure.
+	// RolledBackFails: an agent whose memory was rolled back calls its open commands failed.
 	RolledBackFails = lacks("rolled-back-fails")
+	// RolledBackStops: the controller calls a granted command failed whose agent's memory was rolled back.
+	RolledBackStops = lacks("rolled-back-stops")
 	// MemoryLostFails: the controller calls a granted command failed whose agent has lost its memory.
 	MemoryLostFails = lacks("memory-lost-fails")
 	// ResumeFails: the agent calls a command failed that a restart has interrupted, and does not read the world.

@@ -352,6 +352,9 @@ func TestEachRuleFindsItsOwn(t *testing.T) {
 			}
 		})
 	}
+	for _, b := range wideBad {
+		tried[b.rule] = true
+	}
 	for _, rule := range check.Rules {
 		if !tried[rule] {
 			t.Errorf("no history breaks %s", rule)
@@ -389,6 +392,11 @@ func TestWhatIsAllowed(t *testing.T) {
 		"a record that came twice": func(h *check.History) { h.Effects = append(h.Effects, h.Effects[1]) },
 		"a line that went with the agent's memory": func(h *check.History) {
 			h.Logs, h.Faults[0].Forgets = nil, true
+		},
+		"a line that the agent has logged as lost": func(h *check.History) { h.Logs, h.Header.Lost = nil, 1 },
+		"an unknown outcome that a late result has settled": func(h *check.History) {
+			failed(h, "OUTCOME_UNKNOWN")
+			h.Commands[0].Outcome, h.Commands[0].SettledBy = "SUCCEEDED", "late_result"
 		},
 		"a start of unknown outcome that never was": func(h *check.History) {
 			h.Calls = append(h.Calls, check.Call{Method: check.Start, Machine: "m-1", Request: "7-x", Begin: ms(15),

@@ -46,6 +46,8 @@ type Header struct {
 	// Wide says that one site agent acts on many machines; Slots is the limit of the budget of that world.
 	Wide  bool `json:"wide,omitempty"`
 	Slots int  `json:"slots,omitempty"`
+	// Lost is how many events agents have logged as lost, because their disks had no room for them.
+	Lost int `json:"lost,omitempty"`
 	// Unfinished says what had not come to rest when the time for it was up.
 	Unfinished string `json:"unfinished,omitempty"`
 	// Begun is when the run began, At when its history was collected, both by a clock that nobody sets.
@@ -115,7 +117,7 @@ type Fault struct {
 	// Took says that it was seen to change something: a process gone or stopped, bytes held back, a file system full, a
 	// failpoint that fired.
 	Took bool `json:"took,omitempty"`
-	// Forgets says that an agent may have lost events with its memory or for want of room.
+	// Forgets says that an agent may have lost events with its memory.
 	Forgets bool `json:"forgets,omitempty"`
 	// Machine is the one that slept, and Asleep for how long by its boot-time clock.
 	Machine string        `json:"machine,omitempty"`

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/ingot-metal/ingot/agent/host/sim"
@@ -90,7 +91,7 @@ func LogsComplete(h History) bool {
 }
 
 // logs: the chunks of an operation are numbered without gaps, and the line that an agent writes before it asks for a
-// reboot arrives once for each.
+// reboot arrives once for each. An agent without room may lose a line, and logs that.
 func (j *judge) logs() {
 	lines := map[string][]string{}
 	next := map[string]int64{}
@@ -101,10 +102,8 @@ func (j *judge) logs() {
 		}
 		lines[l.Operation] = append(lines[l.Operation], l.Text)
 	}
-	forgets := false
-	for _, f := range j.h.Faults {
-		forgets = forgets || f.Forgets
-	}
+	forgets := slices.ContainsFunc(j.h.Faults, func(f Fault) bool { return f.Forgets })
+	missing := 0
 	for _, e := range j.h.Effects {
 		if e.Stage != sim.StageAsked || e.Kind != sim.KindReboot || e.BootID == "" || j.operations[e.OperationID] == nil {
 			continue
@@ -113,7 +112,10 @@ func (j *judge) logs() {
 		for _, text := range lines[e.OperationID] {
 			n += strings.Count(text, "boot id before: "+e.BootID)
 		}
-		if n > 1 || n == 0 && !forgets {
+		if n == 0 {
+			missing++
+		}
+		if n > 1 || n == 0 && !forgets && missing > j.h.Header.Lost {
 			j.add(RuleLogs, e.OperationID, "the line of the agent before the reboot of %s from %s is there %d times",
 				e.CommandID, e.BootID, n)
 		}

@@ -28,9 +28,10 @@ var Classes = map[string]string{
 	"grant-receipt":     "suspend-asking-agent",
 	"grant-start":       "suspend-agent",
 	"rolled-back-fails": "rollback-agent,restore-agent",
+	"rolled-back-stops": "rollback-agent,restore-agent",
 	"memory-lost-fails": "forget-agent",
 	"resume-fails":      "kill-agent,failpoint-agent",
-	"unknown-retried":   "kill-agent,failpoint-agent",
+	"unknown-retried":   "forget-agent,rollback-agent,restore-agent",
 	"batch-written":     "full-agent,kill-agent",
 	"event-unstored":    "cut-postgres,kill-postgres,swallow-postgres",
 	"machine-feed":      "stop-controller,delay-postgres,reorder-postgres,failpoint-controller",
@@ -38,7 +39,7 @@ var Classes = map[string]string{
 }
 
 // wide are the bugs that show in wide worlds alone.
-var wide = map[string]bool{"deadline-fails": true}
+var wide = map[string]bool{"deadline-fails": true, "machine-feed": true, "event-feed": true}
 
 // WideEvery returns of how many runs one is in a wide world where a bug is looked for with faults of its own, and
 // reports whether it is.
@@ -150,6 +151,17 @@ var Edits = []Edit{
 		`	if !a.fresh(d.cfg.Boottime()) || j.isCanceled() {
 `,
 		`	if !(planted.GrantStart || a.fresh(d.cfg.Boottime())) || j.isCanceled() {
+`},
+	{"agent/dispatch/decide.go",
+		`	b, err := proto.Marshal(&fleetv1.CommandResult{
+		CommandId: id, Outcome: fleetv1.CommandResult_UNKNOWN,
+`,
+		`	outcome := fleetv1.CommandResult_UNKNOWN
+	if planted.RolledBackFails {
+		outcome = fleetv1.CommandResult_FAILED
+	}
+	b, err := proto.Marshal(&fleetv1.CommandResult{
+		CommandId: id, Outcome: outcome,
 `},
 	{"agent/dispatch/run.go",
 		`	if j.stored.State == state.Started {

@@ -180,6 +180,7 @@ type said struct {
 	Sessions []check.Session
 	Grants   []check.Grant
 	Fired    []string // failpoints, by their errors
+	Lost     int      // events that found no room
 }
 
 // Said is what the program's log tells of since the mark.
@@ -217,6 +218,8 @@ func (p *Program) Said() (out said, err error) {
 			})
 		case "grant given":
 			out.Grants = append(out.Grants, check.Grant{Command: l.Command, Agent: l.Agent})
+		case "event lost":
+			out.Lost++
 		}
 	}
 	return out, scan.Err()

@@ -96,7 +96,7 @@ func (r *attempt) strike(ctx context.Context, s plan.Strike) error {
 	default:
 		a := r.c.agents[s.Target%len(r.c.agents)]
 		f.Target, f.Machine = a.Name, a.machine
-		f.Forgets = slices.Contains([]string{"forget", "rollback", "full", "restore", "clone", "elsewhere"}, what)
+		f.Forgets = slices.Contains([]string{"forget", "rollback", "restore", "clone", "elsewhere"}, what)
 		f.Took, err = a.strike(ctx, what, s)
 	}
 	if s.Step != 0 {

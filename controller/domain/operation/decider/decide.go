@@ -312,7 +312,7 @@ func (d *decider) stop(reason, message string) {
 	if operation.IsTerminal(d.op.Phase) {
 		return
 	}
-	if d.cmd != nil && d.cmd.State == operation.Granted {
+	if d.cmd != nil && d.cmd.State == operation.Granted && !planted.RolledBackStops {
 		d.unknown(reason, message)
 		return
 	}
