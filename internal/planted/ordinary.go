@@ -47,6 +47,7 @@ const (
 
 	MachineFeed = false
 	EventFeed   = false
+	WebhookFeed = false
 )
 
 // Bound returns the part of a statement that bounds a feed by the snapshot.

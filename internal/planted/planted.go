@@ -116,6 +116,8 @@ var (
 	MachineFeed = lacks("machine-feed")
 	// EventFeed: the feed of operation events has no bound.
 	EventFeed = lacks("event-feed")
+	// WebhookFeed: the feed of events for webhooks has no bound.
+	WebhookFeed = lacks("webhook-feed")
 )
 
 // Bound returns the part of a statement that bounds a feed by the snapshot; nothing where that is taken away.

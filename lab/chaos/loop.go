@@ -264,6 +264,9 @@ func (l *loop) keepHistory(h check.History, found []check.Violation) (err error)
 	if h.Header.Wide {
 		clocks = " --wide-every 1"
 	}
+	if h.Header.Older {
+		clocks += " --old " + l.o.Old
+	}
 	text += fmt.Sprintf("\nrun it again:     make chaos CHAOS_FLAGS='--seed %d --runs 1 --controllers %d --agents %d%s'\n"+
 		"judge it again:   make chaos CHAOS_FLAGS='--rejudge %s'\n", h.Header.Seed, h.Header.Controllers, h.Header.Agents,
 		clocks, f.Name())

@@ -43,6 +43,8 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.Bin, "bin", "bin", "directory of the binaries")
 	f.StringVar(&o.Stepped, "stepped", "",
 		"directory of binaries whose clocks can be stepped, which half of the systems then use; see the subcommand overlay")
+	f.StringVar(&o.Old, "old", "",
+		"an older controller, which one of several controllers of each wide world runs; see scripts/build-old-controller")
 	f.StringVar(&o.out, "out", "dist/chaos", "where runs with violations are kept")
 	f.StringVar(&o.Planted, "planted", "",
 		"take one protection away (binaries with the tag planted), and stop at the first violation")

@@ -46,6 +46,8 @@ type Header struct {
 	// Wide says that one site agent acts on many machines; Slots is the limit of the budget of that world.
 	Wide  bool `json:"wide,omitempty"`
 	Slots int  `json:"slots,omitempty"`
+	// Older says that one of the controllers is of an older version.
+	Older bool `json:"older,omitempty"`
 	// Lost is how many events agents have logged as lost, because their disks had no room for them.
 	Lost int `json:"lost,omitempty"`
 	// Unfinished says what had not come to rest when the time for it was up.

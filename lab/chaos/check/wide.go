@@ -161,6 +161,12 @@ func wanted(o *baremetalv1.Operation) []string {
 	return out
 }
 
+// eventTypes are the types of webhooks by the kinds of events of operations.
+var eventTypes = map[string]string{
+	"created": "operation.created", "started": "operation.started", "succeeded": "operation.succeeded",
+	"failed": "operation.failed", "canceled": "operation.canceled",
+}
+
 // AllTold reports whether the receiver of webhooks has everything that it must get.
 func AllTold(h History) bool {
 	j := newJudge(h)
@@ -191,6 +197,11 @@ func (j *judge) webhooks() {
 			if !arrived[key{o.GetOperationId(), kind}] {
 				j.add(RuleWebhooks, o.GetOperationId(), "it is %s, and no webhook has brought %s", o.GetPhase(), kind)
 			}
+		}
+	}
+	for _, e := range j.h.Events {
+		if kind := eventTypes[e.Kind]; kind != "" && !arrived[key{e.Operation, kind}] {
+			j.add(RuleWebhooks, e.Operation, "a watcher has seen event %d (%s), and no webhook has brought it", e.Seq, e.Kind)
 		}
 	}
 }

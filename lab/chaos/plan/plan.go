@@ -156,7 +156,7 @@ var Weights = []Weight{
 	{"delay-client", 3},
 	{"forget-agent", 10},
 	{"rollback-agent", 4},
-	{"full-agent", 4},
+	{"full-agent", 8},
 	{"full-postgres", 3},
 	{"reorder-agent", 3},
 	{"reorder-postgres", 4},

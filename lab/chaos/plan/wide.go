@@ -50,7 +50,7 @@ var WideWeights = []Weight{
 	{"rollback-agent", 5},
 	{"restore-agent", 5},
 	{"clone-agent", 4},
-	{"full-agent", 8},
+	{"full-agent", 16},
 	{"full-postgres", 3},
 	{"failpoint-agent", 8},
 	{"failpoint-controller", 8},

@@ -36,10 +36,12 @@ var Classes = map[string]string{
 	"event-unstored":    "cut-postgres,kill-postgres,swallow-postgres",
 	"machine-feed":      "stop-controller,delay-postgres,reorder-postgres,failpoint-controller",
 	"event-feed":        "stop-controller,delay-postgres,reorder-postgres,failpoint-controller",
+	"webhook-feed":      "stop-controller,delay-postgres,reorder-postgres,failpoint-controller",
 }
 
 // wide are the bugs that show in wide worlds alone.
-var wide = map[string]bool{"deadline-fails": true, "machine-feed": true, "event-feed": true}
+var wide = map[string]bool{"deadline-fails": true, "machine-feed": true, "event-feed": true,
+	"webhook-feed": true}
 
 // WideEvery returns of how many runs one is in a wide world where a bug is looked for with faults of its own, and
 // reports whether it is.
@@ -197,6 +199,11 @@ var Edits = []Edit{
 		"  AND change_xid < pg_snapshot_xmin(pg_current_snapshot())\nORDER BY change_xid",
 		"` + planted.Bound(planted.EventFeed, `AND change_xid < pg_snapshot_xmin(pg_current_snapshot())`) + `\n" +
 			"ORDER BY change_xid"},
+	{"controller/store/dbsqlc/webhooks.sql.go", "const operationEventsForWebhooks =", "var operationEventsForWebhooks ="},
+	{"controller/store/dbsqlc/webhooks.sql.go",
+		"  AND change_xid < pg_snapshot_xmin(pg_current_snapshot())\n  AND kind",
+		"` + planted.Bound(planted.WebhookFeed, `AND change_xid < pg_snapshot_xmin(pg_current_snapshot())`) + `\n" +
+			"  AND kind"},
 	{"internal/pki/times.go",
 		`	var latest time.Time
 `,

@@ -26,15 +26,22 @@ type controllerProgram struct {
 	c    *Trial
 	dir  string
 	http string
+	// older says that it runs the program of an older version, on the schema of the others.
+	older bool
 
 	database, front, enrolment *relay.Relay
 	fleet                      []*relay.Relay // one for each agent
 	conn                       *grpc.ClientConn
 }
 
+// runsOlder reports whether the nth controller runs the older program. The first one never does: the schema is its own.
+func (c *Trial) runsOlder(n int) bool {
+	return c.o.Wide && c.o.Old != "" && c.wanted > 1 && n == c.wanted-1
+}
+
 func (c *Trial) newController(ctx context.Context, i int) (*controllerProgram, error) {
 	name := fmt.Sprintf("controller-%d", i+1)
-	p := &controllerProgram{c: c, dir: c.Path(name)}
+	p := &controllerProgram{c: c, dir: c.Path(name), older: c.runsOlder(i)}
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -51,7 +58,11 @@ func (c *Trial) newController(ctx context.Context, i int) (*controllerProgram, e
 	p.Program = program.Program{
 		Name: name, Log: log, Ended: c.died, Env: c.environment(), Clock: p.Clock,
 		Command: func() (string, []string) {
-			return filepath.Join(c.bin, "ingot-controller"), []string{
+			path := filepath.Join(c.bin, "ingot-controller")
+			if p.older {
+				path = c.o.Old
+			}
+			return path, []string{
 				"run", "--config", filepath.Join(p.dir, "controller.yaml"), "--addresses-file", p.addresses(),
 			}
 		},

@@ -25,6 +25,7 @@ type Options struct {
 	Quiet                       time.Duration // for which a system may take to come to rest
 	Standby                     bool          // of one cell: its database has a standby
 	Wide                        bool          // of one cell: many machines behind the agent of one site
+	Old                         string        // an older controller, which a wide world's last one of several runs; may be empty
 }
 
 // Trial is one system that is broken again and again.
@@ -48,6 +49,8 @@ type Trial struct {
 	readers     sync.WaitGroup
 	watch       watcher
 	follow      follower
+
+	wanted int // how many controllers it has once all are started
 
 	mu       sync.Mutex
 	effects  int64 // how far the record has been read
@@ -76,7 +79,7 @@ func New(ctx context.Context, o Options, controllers int, steppable bool) (c *Tr
 	if o.Wide {
 		o.Agents = 1
 	}
-	c = &Trial{o: o, steppable: steppable}
+	c = &Trial{o: o, steppable: steppable, wanted: controllers}
 	if steppable {
 		o.Bin = o.Stepped
 	}

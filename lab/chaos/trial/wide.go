@@ -147,6 +147,7 @@ func (r *attempt) collectWide(ctx context.Context, h *check.History) error {
 		return nil
 	}
 	h.Header.Wide, h.Header.Slots, h.Freed = true, plan.BudgetSlots, r.freed
+	h.Header.Older = r.c.runsOlder(len(r.c.controllers) - 1)
 	if err := r.collectRollout(ctx, h); err != nil {
 		return err
 	}
