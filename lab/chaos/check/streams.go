@@ -1,6 +1,7 @@
 package check
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -104,6 +105,16 @@ func (j *judge) logs() {
 	}
 	forgets := slices.ContainsFunc(j.h.Faults, func(f Fault) bool { return f.Forgets })
 	missing := 0
+	lost := func(n int) bool { return n == 0 && !forgets && missing > j.h.Header.Lost }
+	for _, id := range j.repaved() {
+		n := strings.Count(strings.Join(lines[id], ""), "writing image ")
+		if n == 0 {
+			missing++
+		}
+		if lost(n) {
+			j.add(RuleLogs, id, "the line of the agent before it writes the disk is not there")
+		}
+	}
 	for _, e := range j.h.Effects {
 		if e.Stage != sim.StageAsked || e.Kind != sim.KindReboot || e.BootID == "" || j.operations[e.OperationID] == nil {
 			continue
@@ -115,9 +126,20 @@ func (j *judge) logs() {
 		if n == 0 {
 			missing++
 		}
-		if n > 1 || n == 0 && !forgets && missing > j.h.Header.Lost {
+		if n > 1 || lost(n) {
 			j.add(RuleLogs, e.OperationID, "the line of the agent before the reboot of %s from %s is there %d times",
 				e.CommandID, e.BootID, n)
 		}
 	}
+}
+
+// repaved returns the operations of the run in which a disk was written.
+func (j *judge) repaved() []string {
+	found := map[string]bool{}
+	for _, e := range j.h.Effects {
+		if e.Kind == sim.KindRepave && e.Stage == sim.StageEffect && j.operations[e.OperationID] != nil {
+			found[e.OperationID] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
 }

@@ -33,6 +33,10 @@ type Plan struct {
 // Alone says that the strike is the only one of its run: what must follow on it would not, if others broke that too.
 func (s Strike) Alone() bool { return s.Suspends() || s.Kind == "elsewhere-agent" }
 
+// CopiesFirst reports whether the strike copies an agent's memory and puts the copy back later. With AtWork that is once
+// something was begun of which the copy knows nothing.
+func (s Strike) CopiesFirst() bool { return s.Kind == "rollback-agent" || s.Kind == "restore-agent" }
+
 // Suspends reports whether the strike suspends a machine.
 func (s Strike) Suspends() bool { return s.Kind == "suspend-agent" || s.Kind == SuspendAsking }
 

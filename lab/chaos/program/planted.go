@@ -33,7 +33,7 @@ var Classes = map[string]string{
 	"resume-fails":      "kill-agent,failpoint-agent",
 	"unknown-retried":   "forget-agent,rollback-agent,restore-agent",
 	"batch-written":     "full-agent,kill-agent",
-	"event-unstored":    "cut-postgres,kill-postgres,swallow-postgres",
+	"event-unstored":    "delay-agent,cut-postgres,kill-postgres,lost-commit-postgres",
 	"machine-feed":      "stop-controller,delay-postgres,reorder-postgres,failpoint-controller",
 	"event-feed":        "stop-controller,delay-postgres,reorder-postgres,failpoint-controller",
 	"webhook-feed":      "stop-controller,delay-postgres,reorder-postgres,failpoint-controller",

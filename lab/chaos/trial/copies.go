@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/ingot-metal/ingot/agent/host/sim"
 	"github.com/ingot-metal/ingot/lab/chaos/plan"
 	"github.com/ingot-metal/ingot/lab/chaos/program"
 	"github.com/ingot-metal/ingot/lab/process"
@@ -68,9 +70,24 @@ func (a *agentProgram) restore(ctx context.Context, s plan.Strike) error {
 			return err
 		}
 		a.backup = old
-		program.Rest(ctx, s.Length)
 	}
+	a.outdate(ctx, s)
 	return a.down(func() error { return old.put(a.dir) }, "")
+}
+
+// outdate waits until a copy of the memory is old: for a while, or until something was begun that the copy lacks.
+func (a *agentProgram) outdate(ctx context.Context, s plan.Strike) {
+	if !s.AtWork {
+		program.Rest(ctx, s.Length)
+		return
+	}
+	before, err := a.c.readEffects(a.c.effects)
+	_ = program.Until(ctx, workLimit, "an effect", func() bool { // it becomes old in any case
+		now, nerr := a.c.readEffects(a.c.effects)
+		return err != nil || nerr == nil && len(now) > len(before) && slices.ContainsFunc(now[len(before):],
+			func(e sim.EffectRecord) bool { return a.c.o.Wide || e.MachineID == a.machine })
+	})
+	program.Rest(ctx, s.Length/8)
 }
 
 func (a *agentProgram) savedNow() (saved, error) {

@@ -62,9 +62,11 @@ func (r *attempt) strike(ctx context.Context, s plan.Strike) error {
 		program.Rest(ctx, afterWork+s.Length)
 		return nil
 	}
-	if s.AtWork {
+	if s.AtWork && !s.CopiesFirst() {
 		r.awaitWork(ctx, at, s.Target)
-		program.Rest(ctx, s.At/3)
+		if !s.Stays {
+			program.Rest(ctx, s.At/3)
+		}
 	} else {
 		program.Rest(ctx, s.At-r.since())
 	}
@@ -118,13 +120,19 @@ const workLimit = 3 * time.Second
 func (r *attempt) awaitWork(ctx context.Context, at string, target int) {
 	of := r.c.agents[target%len(r.c.agents)].machine
 	any := at != "agent" || r.c.o.Wide
-	// Nobody depends on whether it came: the fault strikes then in any case.
-	_ = program.Until(ctx, workLimit, "an effect", func() bool {
+	// The fault strikes in any case once the limit is over.
+	ctx, cancel := context.WithTimeout(ctx, workLimit)
+	defer cancel()
+	for ; ctx.Err() == nil; program.Rest(ctx, workPoll) {
 		seen, err := r.c.readEffects(r.c.effects)
-		return err == nil &&
-			slices.ContainsFunc(seen, func(e sim.EffectRecord) bool { return any || e.MachineID == of })
-	})
+		if err == nil && slices.ContainsFunc(seen, func(e sim.EffectRecord) bool { return any || e.MachineID == of }) {
+			return
+		}
+	}
 }
+
+// workPoll is how soon after an effect a fault strikes: before what is reported of it is stored.
+const workPoll = 2 * time.Millisecond
 
 func cutLast(s, sep string) (before, after string, found bool) {
 	i := strings.LastIndex(s, sep)
@@ -285,7 +293,7 @@ func (a *agentProgram) strike(ctx context.Context, what string, s plan.Strike) (
 		if err := a.down(a.copyMemory, ""); err != nil {
 			return false, err
 		}
-		program.Rest(ctx, s.Length)
+		a.outdate(ctx, s)
 		return true, a.down(a.rollBack, "")
 	}
 	return breakProgram(ctx, &a.Program, what, s)

@@ -90,10 +90,8 @@ func (r *attempt) settle(ctx context.Context) error {
 	// A request whose caller was cut off may be stored after the machine was seen at rest. What began before the sentinel
 	// shows once that has ended.
 	for round := 0; ; round++ {
-		for _, m := range c.machines {
-			if err := r.atRest(ctx, m.id); err != nil {
-				return err
-			}
+		if err := r.rest(ctx); err != nil {
+			return err
 		}
 		if err := r.sound(ctx, round); err != nil {
 			return err
@@ -115,29 +113,46 @@ func (r *attempt) quiet(ctx context.Context, machine string) (*baremetalv1.Machi
 	return m, err == nil && werr == nil && m.GetStatus().GetActiveOperationId() == "" && len(st.Pending) == 0
 }
 
-// lateResult is how long a fenced machine is given to lift its fence by itself: an agent gives a command up when its
-// time is over twice.
-const lateResult = 2*tryLimit*time.Second + 3*time.Second
+// lateResult is how long fenced machines are given to lift their fences by themselves: an agent gives a command up when
+// its time is over twice.
+func (r *attempt) lateResult() time.Duration {
+	return 2*time.Duration(r.limit())*time.Second + 3*time.Second
+}
 
-// atRest waits for the machine's operations to end and its effects to happen. A fence that stays is lifted by what the
-// world has seen.
-func (r *attempt) atRest(ctx context.Context, machine string) error {
-	var m *baremetalv1.Machine
-	quiet := func() (at bool) {
-		m, at = r.quiet(ctx, machine)
-		return at
+// rest waits for the operations of all machines to end and their effects to happen. A fence that stays is lifted by what
+// the world has seen.
+func (r *attempt) rest(ctx context.Context) error {
+	var fenced []string
+	for _, t := range r.c.machines {
+		var m *baremetalv1.Machine
+		err := program.Until(ctx, r.c.o.Quiet, t.id+" to come to rest", func() (at bool) {
+			m, at = r.quiet(ctx, t.id)
+			return at
+		})
+		if err != nil {
+			return fmt.Errorf("%w: operation %s", err, m.GetStatus().GetActiveOperationId())
+		}
+		if m.GetStatus().GetUnresolvedCommandId() != "" {
+			fenced = append(fenced, t.id)
+		}
 	}
-	if err := program.Until(ctx, r.c.o.Quiet, machine+" to come to rest", quiet); err != nil {
-		return fmt.Errorf("%w: operation %s", err, m.GetStatus().GetActiveOperationId())
+	lifted := func(id string) bool {
+		m, at := r.quiet(ctx, id)
+		return at && m.GetStatus().GetUnresolvedCommandId() == ""
 	}
-	fenced := func() bool { return !quiet() || m.GetStatus().GetUnresolvedCommandId() != "" }
-	if !fenced() {
+	err := program.Until(ctx, r.lateResult(), "late results", func() bool {
+		fenced = slices.DeleteFunc(fenced, lifted)
+		return len(fenced) == 0
+	})
+	if err == nil {
 		return nil
 	}
-	if err := program.Until(ctx, lateResult, "a late result", func() bool { return !fenced() }); err == nil {
-		return nil
+	for _, id := range fenced {
+		if err := r.c.liftFence(ctx, id); err != nil {
+			return err
+		}
 	}
-	return r.c.liftFence(ctx, machine)
+	return nil
 }
 
 func (c *Trial) liftFence(ctx context.Context, machine string) error {
