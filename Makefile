@@ -139,7 +139,9 @@ CHAOS_FLAGS ?= --runs 2000
 chaos: deps build dist/chaos/harness ## Break whole systems 2,000 times, and judge what they did (CHAOS_FLAGS=--help for less, for one seed again, or to --resume)
 	@# In half of the systems the clocks can be set. These programs take minutes to build, the first time.
 	$(GOBUILD) -overlay dist/chaos/overlay/overlay.json -o dist/chaos/stepped/ ./cmd/ingot-controller ./cmd/ingot-agent
-	dist/chaos/harness --bin bin --stepped dist/chaos/stepped --runs 2000 $(CHAOS_FLAGS)
+	@# One controller of some wide worlds is an older one, where the history has one that can be built.
+	old=$$(scripts/build-old-controller dist/old $(OLD)) || old=; \
+		dist/chaos/harness --bin bin --stepped dist/chaos/stepped $${old:+--old $$old} --runs 2000 $(CHAOS_FLAGS)
 
 .PHONY: dist/chaos/harness
 dist/chaos/harness:

@@ -72,7 +72,26 @@ func (a *agentProgram) restore(ctx context.Context, s plan.Strike) error {
 		a.backup = old
 	}
 	a.outdate(ctx, s)
-	return a.down(func() error { return old.put(a.dir) }, "")
+	return a.comeBack(ctx, s, func() error { return old.put(a.dir) })
+}
+
+// comeBack puts a copy in the place of an agent's memory and starts the agent, in half of the strikes over a slow
+// network: what a controller decides when the agent opens its session is stored then before the agent gives way.
+func (a *agentProgram) comeBack(ctx context.Context, s plan.Strike, put func() error) error {
+	slow := s.Target%2 == 0
+	for _, w := range a.ways() {
+		if slow {
+			w.Delay(latency)
+		}
+	}
+	if err := a.down(put, ""); err != nil || !slow {
+		return err
+	}
+	program.Rest(ctx, cloneStart)
+	for _, w := range a.ways() {
+		w.Heal()
+	}
+	return nil
 }
 
 // outdate waits until a copy of the memory is old: for a while, or until something was begun that the copy lacks.

@@ -294,7 +294,7 @@ func (a *agentProgram) strike(ctx context.Context, what string, s plan.Strike) (
 			return false, err
 		}
 		a.outdate(ctx, s)
-		return true, a.down(a.rollBack, "")
+		return true, a.comeBack(ctx, s, a.rollBack)
 	}
 	return breakProgram(ctx, &a.Program, what, s)
 }

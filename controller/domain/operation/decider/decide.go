@@ -312,7 +312,11 @@ func (d *decider) stop(reason, message string) {
 	if operation.IsTerminal(d.op.Phase) {
 		return
 	}
-	if d.cmd != nil && d.cmd.State == operation.Granted && !planted.RolledBackStops {
+	if d.cmd != nil && d.cmd.State == operation.Granted {
+		if planted.RolledBackStops {
+			d.calledFailed(reason, message)
+			return
+		}
 		d.unknown(reason, message)
 		return
 	}
