@@ -150,13 +150,13 @@ dist/chaos/harness:
 	$@ overlay dist/chaos/overlay
 
 # Binaries that lack a protection; they are built apart from those that ship. Not shown yet to be noticed within 200 runs:
-# grant-receipt, grant-start, rolled-back-fails, unknown-retried, deadline-fails, batch-written, event-unstored,
-# machine-feed and event-feed (PLANTED=NAME tries one).
+# NOTSHOWN (PLANTED=NAME tries one).
 PLANTED := grant intent-record dedup-cache state-id version-guard \
-	grant-window window-clock expiry-clock shared-time known-time \
+	grant-window window-clock expiry-clock shared-time known-time grant-receipt grant-start \
 	memory-numbers event-number superseded clone-hardware \
 	boot-hardware boot-claim asked-boot late-claim ungranted-result foreign-result fence \
-	memory-lost-fails resume-fails
+	memory-lost-fails rolled-back-fails rolled-back-stops resume-fails deadline-fails unknown-retried \
+	batch-written event-unstored machine-feed event-feed webhook-feed
 
 .PHONY: test-chaos-planted
 test-chaos-planted: deps dist/chaos/harness ## Take each protection away, and hold that chaos notices within 200 runs

@@ -40,7 +40,7 @@ func (c *Trial) newAgent(ctx context.Context, i int) (*agentProgram, error) {
 	if err := os.MkdirAll(a.dir, 0o700); err != nil {
 		return nil, err
 	}
-	a.mounted = mount(a.dir, "size="+memorySize+",mode=0700")
+	a.mounted = program.Mount(a.dir, "size="+memorySize+",mode=0700")
 	log, err := program.OpenLog(c.Path(fmt.Sprintf("agent-%d.log", i+1)))
 	if err != nil {
 		return a, err

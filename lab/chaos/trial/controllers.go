@@ -15,6 +15,7 @@ import (
 
 	"github.com/ingot-metal/ingot/cli/client"
 	"github.com/ingot-metal/ingot/controller"
+	"github.com/ingot-metal/ingot/lab/chaos/database"
 	"github.com/ingot-metal/ingot/lab/chaos/program"
 	"github.com/ingot-metal/ingot/lab/process"
 	"github.com/ingot-metal/ingot/lab/relay"
@@ -89,7 +90,7 @@ func (c *Trial) environment() []string {
 }
 
 func (p *controllerProgram) openRelays() (err error) {
-	socket, err := p.c.db.socket()
+	socket, err := p.c.db.Socket()
 	if err != nil {
 		return err
 	}
@@ -125,7 +126,7 @@ lease: 4s
 workers: 16
 log: {level: info, format: json}
 webhooks: {allow_loopback: true, retry_base: 1s, retry_cap: 2s, max_attempts: 50}
-`, p.c.Path("controllers"), urlBy(p.database.Address()), p.fleet[0].Address(), p.enrolment.Address(), p.c.Path("tokens"))
+`, p.c.Path("controllers"), database.URLBy(p.database.Address()), p.fleet[0].Address(), p.enrolment.Address(), p.c.Path("tokens"))
 	return os.WriteFile(filepath.Join(p.dir, "controller.yaml"), []byte(text), 0o600)
 }
 

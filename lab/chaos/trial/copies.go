@@ -163,7 +163,7 @@ func (a *agentProgram) cloneLog() string {
 
 func (a *agentProgram) startClone(copied saved, machine string) error {
 	c := &clone{dir: a.dir + "-clone"}
-	if err := empty(a.c.Path(a.Name + "-clone.log")); err != nil {
+	if err := program.Empty(a.c.Path(a.Name + "-clone.log")); err != nil {
 		return err
 	}
 	log, err := program.OpenLog(a.c.Path(a.Name + "-clone.log"))

@@ -213,26 +213,26 @@ func (a *agentProgram) ways() []*relay.Relay {
 }
 
 func (c *Trial) breakPostgres(ctx context.Context, what string, length time.Duration) (took bool, err error) {
-	c.db.busy.Lock()
-	defer c.db.busy.Unlock()
+	c.db.Busy.Lock()
+	defer c.db.Busy.Unlock()
 	switch what {
 	case "stop":
-		err := c.db.signal(syscall.SIGSTOP)
+		err := c.db.Signal(syscall.SIGSTOP)
 		program.Rest(ctx, length)
-		return measure.Stopped(c.db.pid()), errors.Join(err, c.db.signal(syscall.SIGCONT))
+		return measure.Stopped(c.db.Pid()), errors.Join(err, c.db.Signal(syscall.SIGCONT))
 	case "full":
-		took, err := c.db.fill()
+		took, err := c.db.Fill()
 		program.Rest(ctx, length)
 		// It may have ended for want of room for its log.
-		return took, errors.Join(err, c.db.empty(), c.db.start(ctx))
+		return took, errors.Join(err, c.db.Empty(), c.db.Start(ctx))
 	}
-	before := c.db.pid()
-	if err := c.db.kill(); err != nil {
+	before := c.db.Pid()
+	if err := c.db.Kill(); err != nil {
 		return false, err
 	}
 	program.Rest(ctx, length/4)
-	err = c.db.start(ctx)
-	return c.db.pid() != before, err
+	err = c.db.Start(ctx)
+	return c.db.Pid() != before, err
 }
 
 // breakProgram kills or stops a process, or sets its clock.
@@ -278,9 +278,9 @@ func (a *agentProgram) strike(ctx context.Context, what string, s plan.Strike) (
 		if !a.mounted {
 			return false, nil
 		}
-		err := fill(a.ballast())
+		err := program.Fill(a.ballast())
 		program.Rest(ctx, s.Length)
-		return err == nil, errors.Join(err, empty(a.ballast()))
+		return err == nil, errors.Join(err, program.Empty(a.ballast()))
 	case "restore":
 		return true, a.restore(ctx, s)
 	case "clone":
@@ -342,12 +342,12 @@ func (c *Trial) heal(ctx context.Context) error {
 			w.Heal()
 		}
 	}
-	errs := []error{c.db.signal(syscall.SIGCONT), c.db.empty(), c.db.start(ctx)}
+	errs := []error{c.db.Signal(syscall.SIGCONT), c.db.Empty(), c.db.Start(ctx)}
 	for _, p := range c.controllers {
 		errs = append(errs, p.Thaw(), p.Disarm())
 	}
 	for _, a := range c.agents {
-		errs = append(errs, a.Thaw(), empty(a.ballast()), a.Disarm())
+		errs = append(errs, a.Thaw(), program.Empty(a.ballast()), a.Disarm())
 	}
 	return errors.Join(errs...)
 }

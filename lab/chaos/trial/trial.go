@@ -14,7 +14,9 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/lab/chaos/database"
 	"github.com/ingot-metal/ingot/lab/chaos/program"
+	"github.com/ingot-metal/ingot/lab/chaos/receiver"
 	"github.com/ingot-metal/ingot/lab/process"
 )
 
@@ -36,7 +38,7 @@ type Trial struct {
 	bin  string
 	self string // this program, for the recorder
 
-	db          *postgres
+	db          *database.Server
 	steppable   bool // its programs' wall clocks can be stepped
 	recorder    *process.Process
 	world       *sim.World
@@ -44,7 +46,7 @@ type Trial struct {
 	controllers []*controllerProgram
 	agents      []*agentProgram
 	machines    []target
-	hooks       *receiver // nil where nothing receives webhooks
+	hooks       *receiver.Receiver // nil where nothing receives webhooks
 	stop        context.CancelFunc
 	readers     sync.WaitGroup
 	watch       watcher
@@ -105,7 +107,7 @@ func New(ctx context.Context, o Options, controllers int, steppable bool) (c *Tr
 	if c.self, err = os.Executable(); err != nil {
 		return c, err
 	}
-	if c.db, err = openPostgres(ctx, c.Path("postgres"), o.Standby); err != nil {
+	if c.db, err = database.Open(ctx, c.Path("postgres"), o.Standby); err != nil {
 		return c, err
 	}
 	if err := c.startRecorder(ctx); err != nil {
@@ -226,7 +228,7 @@ func (c *Trial) Close() error {
 	c.readers.Wait()
 	var errs []error
 	if c.hooks != nil {
-		errs = append(errs, c.hooks.close())
+		errs = append(errs, c.hooks.Close())
 	}
 	for _, a := range c.agents {
 		errs = append(errs, a.close())
@@ -240,7 +242,7 @@ func (c *Trial) Close() error {
 	if c.db != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), settleTime)
 		defer cancel()
-		errs = append(errs, c.db.close(ctx))
+		errs = append(errs, c.db.Close(ctx))
 	}
 	if err := os.RemoveAll(c.dir); err != nil {
 		errs = append(errs, fmt.Errorf("remove the cell: %w", err))

@@ -12,6 +12,7 @@ import (
 	"github.com/ingot-metal/ingot/lab/chaos/check"
 	"github.com/ingot-metal/ingot/lab/chaos/plan"
 	"github.com/ingot-metal/ingot/lab/chaos/program"
+	"github.com/ingot-metal/ingot/lab/chaos/receiver"
 )
 
 // A wide world has many machines without agents of their own, at one site whose agent acts on all of them. A budget
@@ -78,16 +79,16 @@ func (c *Trial) openWide(ctx context.Context) (err error) {
 	}); err != nil {
 		return fmt.Errorf("make a plan: %w", err)
 	}
-	if c.hooks, err = openReceiver(); err != nil {
+	if c.hooks, err = receiver.Open(); err != nil {
 		return err
 	}
 	hook, err := p.admin().CreateWebhook(ctx, &baremetalv1.CreateWebhookRequest{Webhook: &baremetalv1.Webhook{
-		WebhookId: wideHook, Url: c.hooks.url(), EventTypes: []string{"operation.*"}, MaxConcurrency: 4,
+		WebhookId: wideHook, Url: c.hooks.URL(), EventTypes: []string{"operation.*"}, MaxConcurrency: 4,
 	}})
 	if err != nil {
 		return fmt.Errorf("make a webhook: %w", err)
 	}
-	return c.hooks.use(hook.GetSecret())
+	return c.hooks.Use(hook.GetSecret())
 }
 
 func (p *controllerProgram) budgets() baremetalv1.BudgetServiceClient {
@@ -153,12 +154,12 @@ func (r *attempt) collectWide(ctx context.Context, h *check.History) error {
 	}
 	// What never comes is found by the check.
 	late := program.Until(ctx, eventsSettle, "webhooks", func() bool {
-		h.Told = r.c.hooks.about(h.Operations, r.begun)
+		h.Told = r.c.hooks.About(h.Operations, r.begun)
 		return check.AllTold(*h)
 	})
 	if late != nil && ctx.Err() != nil {
 		return errors.Join(late, ctx.Err())
 	}
-	r.c.hooks.forget()
+	r.c.hooks.Forget()
 	return nil
 }

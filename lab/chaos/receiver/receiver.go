@@ -1,4 +1,5 @@
-package trial
+// Package receiver takes the webhooks of a system.
+package receiver
 
 import (
 	"context"
@@ -18,8 +19,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/chaos/check"
 )
 
-// receiver takes webhooks and keeps them. It fails some first tries, so that events are sent again.
-type receiver struct {
+// Receiver takes webhooks and keeps them. It fails some first tries, so that events are sent again.
+type Receiver struct {
 	server   *http.Server
 	listener net.Listener
 
@@ -35,27 +36,33 @@ type arrival struct {
 	at time.Time
 }
 
+// limit bounds the headers of a request, and the end.
+const limit = 1500 * time.Millisecond
+
 // failEvery is of how many events one is failed at its first try.
 const failEvery = 7
 
 // maxEvent bounds one event, in bytes.
 const maxEvent = 1 << 20
 
-func openReceiver() (*receiver, error) {
+// Open listens on loopback.
+func Open() (*Receiver, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("open the receiver of webhooks: %w", err)
 	}
-	h := &receiver{listener: l, tried: map[string]bool{}}
-	h.server = &http.Server{Handler: h, ReadHeaderTimeout: callLimit}
+	h := &Receiver{listener: l, tried: map[string]bool{}}
+	h.server = &http.Server{Handler: h, ReadHeaderTimeout: limit}
 	task.Background("receive webhooks", func() { _ = h.server.Serve(l) }) // it ends with close
 	return h, nil
 }
 
-func (h *receiver) url() string { return "http://" + h.listener.Addr().String() + "/hook" }
+// URL is the address that takes webhooks.
+func (h *Receiver) URL() string { return "http://" + h.listener.Addr().String() + "/hook" }
 
-func (h *receiver) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
+// Close ends it.
+func (h *Receiver) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	if err := h.server.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -63,8 +70,8 @@ func (h *receiver) close() error {
 	return h.server.Close()
 }
 
-// use sets the secret by which events are signed.
-func (h *receiver) use(secret string) (err error) {
+// Use sets the secret by which events are signed.
+func (h *Receiver) Use(secret string) (err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.verify, err = standardwebhooks.NewWebhook(secret); err != nil {
@@ -83,7 +90,8 @@ type event struct {
 	} `json:"data"`
 }
 
-func (h *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP takes one event.
+func (h *Receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxEvent))
 	var e event
 	if err == nil {
@@ -108,8 +116,8 @@ func (h *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// about returns what was received about operations, with times since begun.
-func (h *receiver) about(operations []*baremetalv1.Operation, begun time.Time) (out []check.Told) {
+// About returns what was received about operations, with times since begun.
+func (h *Receiver) About(operations []*baremetalv1.Operation, begun time.Time) (out []check.Told) {
 	ours := map[string]bool{}
 	for _, o := range operations {
 		ours[o.GetOperationId()] = true
@@ -125,8 +133,8 @@ func (h *receiver) about(operations []*baremetalv1.Operation, begun time.Time) (
 	return out
 }
 
-// forget drops what was received so far.
-func (h *receiver) forget() {
+// Forget drops what was received so far.
+func (h *Receiver) Forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.told, h.tried = nil, map[string]bool{}
