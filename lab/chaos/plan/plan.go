@@ -180,8 +180,8 @@ var ClockWeights = []Weight{
 	{"step-controller", 24},
 	{"drift-agent", 6},
 	{"drift-controller", 6},
-	{"suspend-agent", 10},
-	{SuspendAsking, 4},
+	{"suspend-agent", 14},
+	{SuspendAsking, 14},
 }
 
 // WeightsOf are the faults that only names, empty for all, in a system with steppable clocks or without.

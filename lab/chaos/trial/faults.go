@@ -315,13 +315,13 @@ func (r *attempt) suspend(ctx context.Context, s plan.Strike) error {
 	if !r.c.steppable {
 		return nil
 	}
-	asleep, begun, err := a.suspend(ctx, s)
-	at := begun.Sub(r.begun)
-	if begun.IsZero() {
-		at = r.since()
+	slept, err := a.suspend(ctx, s)
+	f := check.Fault{Kind: s.Kind, Target: a.Name, Machine: a.machine, Begin: r.since(), End: r.since(),
+		Asleep: slept.asleep, Took: slept.asleep > 0}
+	if f.Took {
+		f.Begin, f.End = slept.begun.Sub(r.begun), slept.ended.Sub(r.begun)
 	}
-	r.fault(check.Fault{Kind: s.Kind, Target: a.Name, Machine: a.machine, Begin: at, End: r.since(), Asleep: asleep,
-		Took: asleep > 0})
+	r.fault(f)
 	return err
 }
 
