@@ -156,7 +156,7 @@ PLANTED := grant intent-record dedup-cache state-id version-guard \
 	memory-numbers event-number superseded clone-hardware \
 	boot-hardware boot-claim asked-boot late-claim ungranted-result foreign-result fence \
 	memory-lost-fails rolled-back-fails rolled-back-stops resume-fails deadline-fails unknown-retried \
-	batch-written event-unstored machine-feed event-feed webhook-feed
+	batch-written batch-shared event-unstored machine-feed event-feed webhook-feed
 
 .PHONY: test-chaos-planted
 test-chaos-planted: deps dist/chaos/harness ## Take each protection away, and hold that chaos notices within 200 runs

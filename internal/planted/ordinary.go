@@ -43,6 +43,7 @@ const (
 	UnknownRetried  = false
 
 	BatchWritten  = false
+	BatchShared   = false
 	EventUnstored = false
 
 	MachineFeed = false

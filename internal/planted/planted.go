@@ -106,6 +106,8 @@ var (
 var (
 	// BatchWritten: the agent takes a batch of writes for written that its disk has refused.
 	BatchWritten = lacks("batch-written")
+	// BatchShared: the agent takes writes for written whose shared transaction was lost.
+	BatchShared = lacks("batch-shared")
 	// EventUnstored: the controller acknowledges an event that its database has refused.
 	EventUnstored = lacks("event-unstored")
 )

@@ -26,6 +26,8 @@ type Plan struct {
 	Window time.Duration
 	// Limit is that of a try in seconds, where the run has one of its own; else 0.
 	Limit int32
+	// Anew is when the reader of the cursor begins anew, where it does; else 0.
+	Anew time.Duration
 	// Rollout is nil where the run has none.
 	Rollout *Rollout
 }
@@ -91,6 +93,7 @@ func Draw(seed uint64, machines int, faults []Weight) Plan {
 		p.Strikes = p.Strikes[i : i+1]
 		p.Patient = p.Strikes[0].Suspends()
 	}
+	p.Anew = drawAnew(rng, Window)
 	kinds := []string{reboot, reboot, reboot, Force, Netboot, Reimage}
 	for m := range machines {
 		byLetter := map[string]string{}
@@ -102,6 +105,11 @@ func Draw(seed uint64, machines int, faults []Weight) Plan {
 		}
 	}
 	return p
+}
+
+// drawAnew has the reader begin anew in half of the runs.
+func drawAnew(rng *rand.Rand, window time.Duration) time.Duration {
+	return time.Duration(rng.IntN(2)) * time.Duration(rng.Int64N(int64(window)))
 }
 
 func drawScript(rng *rand.Rand, machine int, byLetter map[string]string) Script {

@@ -83,6 +83,7 @@ func DrawWide(seed uint64, faults []Weight) Plan {
 			Failures: int32(1 + rng.IntN(3)), At: time.Duration(rng.IntN(600)) * time.Millisecond,
 		}
 	}
+	p.Anew = drawAnew(rng, WideWindow)
 	kinds := []string{reboot, reboot, reboot, Force, Reimage, Reimage}
 	for m := range WideMachines {
 		p.Clients = append(p.Clients, drawWideScript(rng, m, kinds))

@@ -33,6 +33,7 @@ var Classes = map[string]string{
 	"resume-fails":      "kill-agent,failpoint-agent",
 	"unknown-retried":   "forget-agent,rollback-agent,restore-agent",
 	"batch-written":     "full-agent,kill-agent",
+	"batch-shared":      "full-agent,kill-agent",
 	"event-unstored":    "delay-agent,cut-postgres,kill-postgres,lost-commit-postgres",
 	"machine-feed":      "stop-controller,delay-postgres,reorder-postgres,failpoint-controller",
 	"event-feed":        "stop-controller,delay-postgres,reorder-postgres,failpoint-controller",
@@ -41,7 +42,7 @@ var Classes = map[string]string{
 
 // wide are the bugs that show in wide worlds alone.
 var wide = map[string]bool{"deadline-fails": true, "machine-feed": true, "event-feed": true,
-	"webhook-feed": true}
+	"webhook-feed": true, "batch-shared": true}
 
 // WideEvery returns of how many runs one is in a wide world where a bug is looked for with faults of its own, and
 // reports whether it is.
@@ -180,6 +181,13 @@ var Edits = []Edit{
 		return err
 	}
 	return nil
+`},
+	{"agent/state/writer.go",
+		`	for _, d := range list {
+		if d.err == nil {
+`,
+		`	for _, d := range list {
+		if d.err == nil && !planted.BatchShared {
 `},
 	{"controller/api/agent/events.go",
 		`		if err == nil || failure.From(err).Kind != failure.KindUnavailable {

@@ -10,6 +10,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/lab/chaos/check"
 	"github.com/ingot-metal/ingot/lab/chaos/plan"
+	"github.com/ingot-metal/ingot/lab/chaos/program"
 )
 
 // attempt is one run on one cell.
@@ -60,6 +61,13 @@ func (c *Trial) Run(ctx context.Context, seed uint64) (h check.History, settling
 	}
 	for _, s := range r.p.Strikes {
 		group.Go(s.Kind, func(ctx context.Context) error { return r.strike(ctx, s) })
+	}
+	if r.p.Anew > 0 {
+		group.Go("begin the reader anew", func(ctx context.Context) error {
+			program.Rest(ctx, r.p.Anew)
+			c.follow.anew.Store(true)
+			return nil
+		})
 	}
 	if r.p.Rollout != nil {
 		group.Go("rollout", func(ctx context.Context) error { return r.rollOut(ctx) })
