@@ -116,7 +116,7 @@ func (r *attempt) quiet(ctx context.Context, machine string) (*baremetalv1.Machi
 // lateResult is how long fenced machines are given to lift their fences by themselves: an agent gives a command up when
 // its time is over twice.
 func (r *attempt) lateResult() time.Duration {
-	return 2*time.Duration(r.limit())*time.Second + 3*time.Second
+	return 2*time.Duration(min(r.limit(), tryLimit))*time.Second + 3*time.Second
 }
 
 // rest waits for the operations of all machines to end and their effects to happen. A fence that stays is lifted by what
