@@ -290,6 +290,8 @@ const (
 	holdGrant = "agent.after-grant=sleep=1s"
 	// holdAsk is how long an agent waits with an ask that has its number and was not sent.
 	holdAsk = "agent.before-grant-request=sleep=1s"
+	// Held is how long both hold an agent.
+	Held = time.Second
 	// FreshGrant is how old a grant is at most when the machine is suspended, so that the agent still waits.
 	FreshGrant = 400 * time.Millisecond
 	// PatientLimit is the limit of a try where machines are suspended: longer than any suspension.

@@ -31,6 +31,18 @@ func Fill(path string) error {
 	return f.Close()
 }
 
+// FillBut is Fill that leaves some room, in bytes.
+func FillBut(path string, room int64) error {
+	if err := Fill(path); err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("fill a disk: %w", err)
+	}
+	return os.Truncate(path, max(info.Size()-room, 0))
+}
+
 // Empty makes room again.
 func Empty(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/state"
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/lab/chaos/plan"
 	"github.com/ingot-metal/ingot/lab/chaos/program"
 )
 
@@ -163,6 +164,24 @@ func (a *agentProgram) rollBack() error {
 }
 
 func (a *agentProgram) ballast() string { return filepath.Join(a.dir, "ballast") }
+
+// roomLeft is the least room that an agent begins with where its disk is about to be full: enough for a few writes.
+const roomLeft = 96 << 10
+
+// fill leaves the agent no room. In half of the strikes the agent has just begun, with a log of its database that must
+// grow: an older log has room of its own. The disk is full then after some more writes.
+func (a *agentProgram) fill(ctx context.Context, s plan.Strike) error {
+	if !s.Stays {
+		return program.Fill(a.ballast())
+	}
+	a.Busy.Lock()
+	defer a.Busy.Unlock()
+	if err := a.Stop(ctx); err != nil {
+		return err
+	}
+	room := int64(roomLeft + s.Target*(4<<10))
+	return errors.Join(program.FillBut(a.ballast(), room), a.Start(""))
+}
 
 func (a *agentProgram) close() error {
 	err := a.Program.Close()

@@ -278,7 +278,7 @@ func (a *agentProgram) strike(ctx context.Context, what string, s plan.Strike) (
 		if !a.mounted {
 			return false, nil
 		}
-		err := program.Fill(a.ballast())
+		err := a.fill(ctx, s)
 		program.Rest(ctx, s.Length)
 		return err == nil, errors.Join(err, program.Empty(a.ballast()))
 	case "restore":
@@ -320,6 +320,7 @@ func (r *attempt) suspend(ctx context.Context, s plan.Strike) error {
 		Asleep: slept.asleep, Took: slept.asleep > 0}
 	if f.Took {
 		f.Begin, f.End = slept.begun.Sub(r.begun), slept.ended.Sub(r.begun)
+		program.Rest(ctx, plan.Held+afterWork) // an agent that is healed is started again, and shows nothing then
 	}
 	r.fault(f)
 	return err
