@@ -149,8 +149,7 @@ dist/chaos/harness:
 	go build -o $@ ./lab/chaos
 	$@ overlay dist/chaos/overlay
 
-# Binaries that lack a protection; they are built apart from those that ship. Not shown yet to be noticed within 200 runs:
-# NOTSHOWN (PLANTED=NAME tries one).
+# Binaries that lack a protection; they are built apart from those that ship. PLANTED=NAME tries one.
 PLANTED := grant intent-record dedup-cache state-id version-guard \
 	grant-window window-clock expiry-clock shared-time known-time grant-receipt grant-start \
 	memory-numbers event-number superseded clone-hardware \
