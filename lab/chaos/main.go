@@ -37,8 +37,8 @@ func parse(args []string) (options, error) {
 		"how many systems are broken side by side; 0 is four for each processor, since most of a run is waiting")
 	f.IntVar(&o.controllers, "controllers", 0, "controllers of each system; 0 takes one, two and three in turn")
 	f.IntVar(&o.Agents, "agents", 3, "agents of each system")
-	f.IntVar(&o.wideEvery, "wide-every", 10, "one run in so many is in a wide world: 64 machines behind the agent of a site, "+
-		"with short limits, a budget, rollouts and webhooks; 0 is none")
+	f.IntVar(&o.wideEvery, "wide-every", 10,
+		"one run in so many is in a wide world, with many machines behind the agent of a site; 0 is none")
 	f.IntVar(&o.reuse, "reuse", 60, "runs after which a system is replaced by a fresh one")
 	f.StringVar(&o.Bin, "bin", "bin", "directory of the binaries")
 	f.StringVar(&o.Stepped, "stepped", "",

@@ -142,7 +142,8 @@ func (j *judge) sums(r Rollout) {
 	if unfinished > 0 {
 		j.add(RuleRollout, r.ID, "it is %s, and %d machines have not ended", r.State, unfinished)
 	}
-	if r.State == "SUCCEEDED" && failed > 0 || r.State == "COMPLETED_WITH_FAILURES" && r.Failures > 0 && failed >= r.Failures {
+	closed := r.Failures > 0 && failed >= r.Failures
+	if r.State == "SUCCEEDED" && failed > 0 || r.State == "COMPLETED_WITH_FAILURES" && closed {
 		j.add(RuleRollout, r.ID, "it is %s, and %d machines have failed", r.State, failed)
 	}
 }

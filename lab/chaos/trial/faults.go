@@ -119,13 +119,13 @@ const workLimit = 3 * time.Second
 // traffic.
 func (r *attempt) awaitWork(ctx context.Context, at string, target int) {
 	of := r.c.agents[target%len(r.c.agents)].machine
-	any := at != "agent" || r.c.o.Wide
+	anywhere := at != "agent" || r.c.o.Wide
 	// The fault strikes in any case once the limit is over.
 	ctx, cancel := context.WithTimeout(ctx, workLimit)
 	defer cancel()
 	for ; ctx.Err() == nil; program.Rest(ctx, workPoll) {
 		seen, err := r.c.readEffects(r.c.effects)
-		if err == nil && slices.ContainsFunc(seen, func(e sim.EffectRecord) bool { return any || e.MachineID == of }) {
+		if err == nil && slices.ContainsFunc(seen, func(e sim.EffectRecord) bool { return anywhere || e.MachineID == of }) {
 			return
 		}
 	}

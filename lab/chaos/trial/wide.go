@@ -101,7 +101,8 @@ func (r *attempt) freeSlots(ctx context.Context) {
 	for ctx.Err() == nil {
 		list, err := r.c.controllers[0].budgets().ListBudgetSlots(ctx, &baremetalv1.ListBudgetSlotsRequest{})
 		for _, s := range list.GetSlots() {
-			if err != nil || s.GetReleasedAt() != nil || !slices.Contains([]string{"FAILED", "CANCELED"}, s.GetOperationPhase()) {
+			ended := slices.Contains([]string{"FAILED", "CANCELED"}, s.GetOperationPhase())
+			if err != nil || s.GetReleasedAt() != nil || !ended {
 				continue
 			}
 			at := time.Now()
