@@ -43,10 +43,10 @@ type Header struct {
 	At          time.Time `json:"at"`
 	// Steppable says that the programs' wall clocks could be stepped.
 	Steppable bool `json:"steppable,omitempty"`
-	// Wide says that one site agent acts on many machines; Slots is the limit of the budget of that world.
+	// Wide reports whether one site agent acts on many machines; Slots is the limit of the budget of that world.
 	Wide  bool `json:"wide,omitempty"`
 	Slots int  `json:"slots,omitempty"`
-	// Older says that one of the controllers is of an older version.
+	// Older reports whether one of the controllers is of an older version.
 	Older bool `json:"older,omitempty"`
 	// Lost is how many events agents have logged as lost, because their disks had no room for them.
 	Lost int `json:"lost,omitempty"`
@@ -119,7 +119,7 @@ type Fault struct {
 	// Took says that it was seen to change something: a process gone or stopped, bytes held back, a file system full, a
 	// failpoint that fired.
 	Took bool `json:"took,omitempty"`
-	// Forgets says that an agent may have lost events with its memory.
+	// Forgets reports whether an agent may have lost events with its memory.
 	Forgets bool `json:"forgets,omitempty"`
 	// Machine is the one that slept, and Asleep for how long by its boot-time clock.
 	Machine string        `json:"machine,omitempty"`
@@ -188,7 +188,7 @@ type Told struct {
 	Type      string        `json:"type"`
 	Operation string        `json:"operation"`
 	Phase     string        `json:"phase"`
-	// Signed says that the signature is right and over this id, Failed that the receiver answered with an error.
+	// Signed reports whether the signature is right and over this id, Failed whether the receiver answered with an error.
 	Signed bool `json:"signed"`
 	Failed bool `json:"failed,omitempty"`
 }

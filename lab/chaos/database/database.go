@@ -40,7 +40,7 @@ type Server struct {
 // databaseSize is the room that a server has, where it has a file system of its own.
 const databaseSize = "320m"
 
-// pgSettings leave out fsync: what is killed here is a server, not the machine under it.
+// pgSettings leave out fsync: a fault kills the server, not the machine under it.
 var pgSettings = map[string]string{
 	"max_connections": "120", "shared_buffers": "32MB", "fsync": "off", "wal_level": "minimal", "max_wal_senders": "0",
 	"max_prepared_transactions": "0", "checkpoint_timeout": "30min", "max_wal_size": "64MB",
@@ -162,7 +162,7 @@ func settingsOf(paired bool) map[string]string {
 	return out
 }
 
-// Attach gives the server a synchronous standby.
+// Attach starts a synchronous standby of the server.
 func (p *Server) Attach(ctx context.Context) error {
 	socket, err := p.Socket()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mount gives a directory a file system of its own, so that it can be full. It takes root.
+// Mount mounts a file system on a directory, so that it can be full, and reports whether it could: that takes root.
 func Mount(dir, options string) (mounted bool) {
 	return unix.Mount("tmpfs", dir, "tmpfs", 0, options) == nil
 }

@@ -27,7 +27,7 @@ type controllerProgram struct {
 	c    *Trial
 	dir  string
 	http string
-	// older says that it runs the program of an older version, on the schema of the others.
+	// older reports whether it runs the program of an older version, on the schema of the others.
 	older bool
 
 	database, front, enrolment *relay.Relay

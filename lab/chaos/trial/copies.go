@@ -76,7 +76,8 @@ func (a *agentProgram) restore(ctx context.Context, s plan.Strike) error {
 }
 
 // comeBack puts a copy in the place of an agent's memory and starts the agent, in half of the strikes over a slow
-// network: what a controller decides when the agent opens its session is stored then before the agent gives way.
+// network: what a controller decides when the agent opens its session is stored then before the agent has dropped that
+// memory.
 func (a *agentProgram) comeBack(ctx context.Context, s plan.Strike, put func() error) error {
 	slow := s.Target%2 == 0
 	for _, w := range a.ways() {

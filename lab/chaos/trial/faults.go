@@ -131,7 +131,7 @@ func (r *attempt) awaitWork(ctx context.Context, at string, target int) {
 	}
 }
 
-// workPoll is how soon after an effect a fault strikes: before what is reported of it is stored.
+// workPoll is how soon after an effect a fault strikes: before its report is stored.
 const workPoll = 2 * time.Millisecond
 
 func cutLast(s, sep string) (before, after string, found bool) {

@@ -113,8 +113,8 @@ func (r *attempt) quiet(ctx context.Context, machine string) (*baremetalv1.Machi
 	return m, err == nil && werr == nil && m.GetStatus().GetActiveOperationId() == "" && len(st.Pending) == 0
 }
 
-// lateResult is how long fenced machines are given to lift their fences by themselves: an agent gives a command up when
-// its time is over twice.
+// lateResult is how long fenced machines may take to lift their fences by themselves: an agent drops a command when its
+// time is over twice.
 func (r *attempt) lateResult() time.Duration {
 	return 2*time.Duration(min(r.limit(), tryLimit))*time.Second + 3*time.Second
 }

@@ -27,7 +27,7 @@ type Options struct {
 	Quiet                       time.Duration // for which a system may take to come to rest
 	Standby                     bool          // of one cell: its database has a standby
 	Wide                        bool          // of one cell: many machines behind the agent of one site
-	Old                         string        // an older controller, which a wide world's last one of several runs; may be empty
+	Old                         string        // the older controller of wide worlds; may be empty
 }
 
 // Trial is one system that is broken again and again.

@@ -95,8 +95,8 @@ func (p *controllerProgram) budgets() baremetalv1.BudgetServiceClient {
 	return baremetalv1.NewBudgetServiceClient(p.conn)
 }
 
-// freeSlots does what an administrator does who has looked at machines whose reimages have failed, until ctx ends: it
-// gives their slots back.
+// freeSlots releases the slots of machines whose reimages have failed until ctx ends, as an administrator does who has
+// looked at them.
 func (r *attempt) freeSlots(ctx context.Context) {
 	for ctx.Err() == nil {
 		list, err := r.c.controllers[0].budgets().ListBudgetSlots(ctx, &baremetalv1.ListBudgetSlotsRequest{})
