@@ -36,16 +36,19 @@ const (
 	GrantStart   = false
 
 	RolledBackFails = false
+	RolledBackStops = false
 	MemoryLostFails = false
 	ResumeFails     = false
 	DeadlineFails   = false
 	UnknownRetried  = false
 
 	BatchWritten  = false
+	BatchShared   = false
 	EventUnstored = false
 
 	MachineFeed = false
 	EventFeed   = false
+	WebhookFeed = false
 )
 
 // Bound returns the part of a statement that bounds a feed by the snapshot.

@@ -88,8 +88,10 @@ var (
 
 // What is taken away of an unknown outcome: it is called FAILED.
 var (
-	// RolledBackFails: the controller takes the result of a memory that was rolled back for a failure.
+	// RolledBackFails: an agent whose memory was rolled back calls its open commands failed.
 	RolledBackFails = lacks("rolled-back-fails")
+	// RolledBackStops: the controller calls a granted command failed whose agent's memory was rolled back.
+	RolledBackStops = lacks("rolled-back-stops")
 	// MemoryLostFails: the controller calls a granted command failed whose agent has lost its memory.
 	MemoryLostFails = lacks("memory-lost-fails")
 	// ResumeFails: the agent calls a command failed that a restart has interrupted, and does not read the world.
@@ -104,6 +106,8 @@ var (
 var (
 	// BatchWritten: the agent takes a batch of writes for written that its disk has refused.
 	BatchWritten = lacks("batch-written")
+	// BatchShared: the agent takes writes for written whose shared transaction was lost.
+	BatchShared = lacks("batch-shared")
 	// EventUnstored: the controller acknowledges an event that its database has refused.
 	EventUnstored = lacks("event-unstored")
 )
@@ -114,6 +118,8 @@ var (
 	MachineFeed = lacks("machine-feed")
 	// EventFeed: the feed of operation events has no bound.
 	EventFeed = lacks("event-feed")
+	// WebhookFeed: the feed of events for webhooks has no bound.
+	WebhookFeed = lacks("webhook-feed")
 )
 
 // Bound returns the part of a statement that bounds a feed by the snapshot; nothing where that is taken away.

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 func TestAFewRuns(t *testing.T) {
 	o, err := parse([]string{
 		"--runs", "15", "--cells", "1", "--controllers", "1", "--agents", "3", "--seed", "1000", "--limit", "20s", "--rest",
-		"3m", "--out", t.TempDir(),
+		"3m", "--wide-every", "0", "--out", t.TempDir(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -68,5 +68,33 @@ func TestDrawingIsStable(t *testing.T) {
 		if drawn[w.Kind] == 0 {
 			t.Errorf("%s is never drawn; drawn are %v", w.Kind, slices.Sorted(maps.Keys(drawn)))
 		}
+	}
+}
+
+func TestDrawingOfWideWorlds(t *testing.T) {
+	t.Parallel()
+	drawn, short, rollouts := map[string]int{}, 0, 0
+	for seed := range uint64(1000) {
+		a, b := plan.DrawWide(seed, plan.WideWeightsOf("")), plan.DrawWide(seed, plan.WideWeightsOf(""))
+		if fmt.Sprint(a.Strikes, a.Clients, a.Limit, a.Anew) != fmt.Sprint(b.Strikes, b.Clients, b.Limit, b.Anew) {
+			t.Fatalf("seed %d is %v and %v", seed, a, b)
+		}
+		for _, s := range a.Strikes {
+			drawn[s.Kind]++
+		}
+		if a.Limit > 0 {
+			short++
+		}
+		if a.Rollout != nil {
+			rollouts++
+		}
+	}
+	for _, w := range plan.WideWeights {
+		if drawn[w.Kind] == 0 {
+			t.Errorf("%s is never drawn", w.Kind)
+		}
+	}
+	if short == 0 || rollouts == 0 {
+		t.Errorf("%d runs with short limits, %d with a rollout", short, rollouts)
 	}
 }

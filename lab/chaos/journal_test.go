@@ -34,7 +34,8 @@ func TestWorkThatWasCutShortGoesOn(t *testing.T) {
 	if err := j.close(); err != nil {
 		t.Fatal(err)
 	}
-	l := &loop{o: options{seed: 1, runs: 4}, begun: time.Now(), r: newReport(options{runs: 4}), tried: map[uint64]int{}}
+	l := &loop{o: options{seed: 1, runs: 4}, begun: time.Now(), r: newReport(options{runs: 4}), tried: map[uint64]int{},
+		next: map[bool]int{}}
 	l.o.limit = time.Hour
 	if l.journal, err = openJournal(dir, true, l.known); err != nil {
 		t.Fatal(err)
@@ -44,7 +45,7 @@ func TestWorkThatWasCutShortGoesOn(t *testing.T) {
 			l.journal.elapsed)
 	}
 	var left []uint64
-	for seed, more := l.seed(); more; seed, more = l.seed() {
+	for seed, more := l.seed(false); more; seed, more = l.seed(false) {
 		left = append(left, seed)
 	}
 	if len(left) != 2 || left[0] != 3 || left[1] != 4 {
@@ -69,15 +70,15 @@ func TestWorkThatWasCutShortGoesOn(t *testing.T) {
 func TestARunThatTheHarnessFailsIsDoneAgainAndThenLost(t *testing.T) {
 	t.Parallel()
 	l := &loop{o: options{runs: 1, seed: 7, limit: time.Hour}, begun: time.Now(), r: newReport(options{runs: 1}),
-		tried: map[uint64]int{}, journal: &journal{}}
+		tried: map[uint64]int{}, next: map[bool]int{}, journal: &journal{}}
 	for n := range tries {
-		seed, more := l.seed()
+		seed, more := l.seed(false)
 		if !more || seed != 7 {
 			t.Fatalf("try %d: seed %d, %v", n, seed, more)
 		}
 		l.failed(seed, os.ErrDeadlineExceeded)
 	}
-	if _, more := l.seed(); more || len(l.r.Lost) != 1 || l.r.verdict(l.o) == nil {
+	if _, more := l.seed(false); more || len(l.r.Lost) != 1 || l.r.verdict(l.o) == nil {
 		t.Errorf("lost are %v, more %v, verdict %v", l.r.Lost, more, l.r.verdict(l.o))
 	}
 }
@@ -111,5 +112,30 @@ func TestSweepTakesOnlyWhatNobodyHas(t *testing.T) {
 	}
 	if _, err := os.Stat(mine); err != nil {
 		t.Errorf("a cell that somebody has is gone: %v", err)
+	}
+}
+
+// TestOneRunInTenIsWide: each kind of world has its own seeds, all are handed out once, and a worker that has no more of
+// its kind goes on with the other.
+func TestOneRunInTenIsWide(t *testing.T) {
+	t.Parallel()
+	l := &loop{o: options{runs: 40, seed: 1, limit: time.Hour, wideEvery: 10}, begun: time.Now(),
+		r: newReport(options{runs: 40}), tried: map[uint64]int{}, next: map[bool]int{}, journal: &journal{}}
+	given, wides := map[uint64]bool{}, 0
+	for worker := 0; ; worker++ {
+		seed, wide, more := l.begin(worker)
+		if !more {
+			break
+		}
+		if given[seed] || wide != (seed%10 == 9) {
+			t.Errorf("seed %d, wide %v, again %v", seed, wide, given[seed])
+		}
+		given[seed] = true
+		if wide {
+			wides++
+		}
+	}
+	if len(given) != 40 || wides != 4 {
+		t.Errorf("%d seeds, %d of them wide", len(given), wides)
 	}
 }

@@ -8,11 +8,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/lab/chaos/check"
+	"github.com/ingot-metal/ingot/lab/chaos/plan"
 	"github.com/ingot-metal/ingot/lab/chaos/program"
 	"github.com/ingot-metal/ingot/lab/chaos/trial"
 )
@@ -25,8 +27,8 @@ type loop struct {
 	r       *report
 
 	mu    sync.Mutex
-	next  int
-	again []uint64 // seeds whose runs the harness has to do once more
+	next  map[bool]int // by whether the world is wide
+	again []uint64     // seeds whose runs the harness has to do once more
 	tried map[uint64]int
 	stop  bool
 	kept  int
@@ -37,7 +39,8 @@ func breakThings(ctx context.Context, o options) (*report, error) {
 	if err := errors.Join(os.MkdirAll(o.out, 0o755), trial.Sweep(os.TempDir())); err != nil {
 		return nil, err
 	}
-	l := &loop{o: o, begun: time.Now(), r: newReport(o), tried: map[uint64]int{}}
+	l := &loop{o: o, begun: time.Now(), r: newReport(o), tried: map[uint64]int{},
+		next: map[bool]int{}}
 	var err error
 	if l.journal, err = openJournal(o.out, o.resume, l.known); err != nil {
 		return nil, err
@@ -85,25 +88,40 @@ func (l *loop) writeReport() error {
 	return errors.Join(l.r.json(f), f.Close())
 }
 
-// seed gives the next one, as long as there is time.
-func (l *loop) seed() (uint64, bool) {
+// seed returns the next seed of wide worlds or of others, as long as there is time.
+func (l *loop) seed(wide bool) (uint64, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.stop || time.Since(l.begun) > l.o.limit {
 		return 0, false
 	}
-	if n := len(l.again); n > 0 {
-		seed := l.again[n-1]
-		l.again = l.again[:n-1]
+	ofKind := func(seed uint64) bool { return plan.IsWide(seed, l.o.wideEvery) == wide }
+	if i := slices.IndexFunc(l.again, ofKind); i >= 0 {
+		seed := l.again[i]
+		l.again = slices.Delete(l.again, i, i+1)
 		return seed, true
 	}
-	for l.next < l.o.runs {
-		l.next++
-		if seed := l.o.seed + uint64(l.next-1); !l.journal.done[seed] {
+	for l.next[wide] < l.o.runs {
+		l.next[wide]++
+		if seed := l.o.seed + uint64(l.next[wide]-1); ofKind(seed) && !l.journal.done[seed] {
 			return seed, true
 		}
 	}
 	return 0, false
+}
+
+// widePart is of how many workers one begins with the wide worlds: their runs take about ten times as long as others,
+// and about as many are a tenth.
+const widePart = 4
+
+// begin returns the first seed of a cell, and reports whether its world is wide.
+func (l *loop) begin(worker int) (seed uint64, wide, more bool) {
+	wide = worker%widePart == 1
+	if seed, more = l.seed(wide); !more {
+		wide = !wide
+		seed, more = l.seed(wide)
+	}
+	return seed, wide, more
 }
 
 // tries is how often a run is begun that the harness fails to do.
@@ -127,7 +145,7 @@ func (l *loop) work(ctx context.Context, i int) error {
 	const patience = 5
 	failed := 0
 	for n := 0; ctx.Err() == nil; n++ {
-		more, err := l.useCell(ctx, i+n)
+		more, err := l.useCell(ctx, i, i+n)
 		if err == nil && !more {
 			return nil
 		}
@@ -159,14 +177,14 @@ func (l *loop) steppable(n int) bool {
 }
 
 // useCell makes a cell and breaks it until it is worn out.
-func (l *loop) useCell(ctx context.Context, n int) (more bool, err error) {
-	seed, more := l.seed()
+func (l *loop) useCell(ctx context.Context, worker, n int) (more bool, err error) {
+	seed, wide, more := l.begin(worker)
 	if !more {
 		return false, nil
 	}
 	o := l.o
-	o.Standby = trial.WithStandby(o.Only, n)
-	c, err := trial.New(ctx, o.Options, l.controllers(n), l.steppable(n))
+	o.Standby, o.Wide = trial.WithStandby(o.Only, n) && !wide, wide
+	c, err := trial.New(ctx, o.Options, l.controllers(n), l.steppable(n) && !wide)
 	if err != nil {
 		err = fmt.Errorf("seed %d: %w", seed, err)
 		l.failed(seed, err)
@@ -181,9 +199,9 @@ func (l *loop) useCell(ctx context.Context, n int) (more bool, err error) {
 		if err != nil || !ok || n == l.o.reuse {
 			return true, err
 		}
-		seed, more = l.seed()
+		seed, more = l.seed(wide)
 	}
-	return false, nil
+	return true, nil // of the other kind there may be more
 }
 
 // judge does one run and keeps it if anything is wrong. ok is false when the cell should not be used again.
@@ -242,6 +260,12 @@ func (l *loop) keepHistory(h check.History, found []check.Violation) (err error)
 	clocks := ""
 	if h.Header.Steppable {
 		clocks = " --bin " + l.o.Stepped
+	}
+	if h.Header.Wide {
+		clocks = " --wide-every 1"
+	}
+	if h.Header.Older {
+		clocks += " --old " + l.o.Old
 	}
 	text += fmt.Sprintf("\nrun it again:     make chaos CHAOS_FLAGS='--seed %d --runs 1 --controllers %d --agents %d%s'\n"+
 		"judge it again:   make chaos CHAOS_FLAGS='--rejudge %s'\n", h.Header.Seed, h.Header.Controllers, h.Header.Agents,

@@ -21,6 +21,7 @@ import (
 type options struct {
 	trial.Options
 	runs, cells, controllers, reuse int
+	wideEvery                       int
 	seed                            uint64
 	out, rejudge                    string
 	limit                           time.Duration
@@ -36,10 +37,14 @@ func parse(args []string) (options, error) {
 		"how many systems are broken side by side; 0 is four for each processor, since most of a run is waiting")
 	f.IntVar(&o.controllers, "controllers", 0, "controllers of each system; 0 takes one, two and three in turn")
 	f.IntVar(&o.Agents, "agents", 3, "agents of each system")
+	f.IntVar(&o.wideEvery, "wide-every", 10,
+		"one run in so many is in a wide world, with many machines behind the agent of a site; 0 is none")
 	f.IntVar(&o.reuse, "reuse", 60, "runs after which a system is replaced by a fresh one")
 	f.StringVar(&o.Bin, "bin", "bin", "directory of the binaries")
 	f.StringVar(&o.Stepped, "stepped", "",
 		"directory of binaries whose clocks can be stepped, which half of the systems then use; see the subcommand overlay")
+	f.StringVar(&o.Old, "old", "",
+		"an older controller, which one of several controllers of each wide world runs; see scripts/build-old-controller")
 	f.StringVar(&o.out, "out", "dist/chaos", "where runs with violations are kept")
 	f.StringVar(&o.Planted, "planted", "",
 		"take one protection away (binaries with the tag planted), and stop at the first violation")
@@ -60,6 +65,9 @@ func parse(args []string) (options, error) {
 	if o.Only == "" {
 		o.Only = program.Classes[o.Planted]
 	}
+	if every, known := program.WideEvery(o.Planted); known && !isSet(f, "wide-every") {
+		o.wideEvery = every
+	}
 	for _, kind := range strings.Split(o.Only, ",") {
 		if kind != "" && !slices.ContainsFunc(slices.Concat(plan.ClockWeights, plan.StandbyWeights, plan.Weights),
 			func(w plan.Weight) bool { return w.Kind == kind }) {
@@ -67,6 +75,11 @@ func parse(args []string) (options, error) {
 		}
 	}
 	return o, nil
+}
+
+func isSet(f *flag.FlagSet, name string) (set bool) {
+	f.Visit(func(f *flag.Flag) { set = set || f.Name == name })
+	return set
 }
 
 func main() {

@@ -116,7 +116,8 @@ func failed(h *check.History, reason string) {
 
 // repaved makes the command a repave that got as far as the stages.
 func repaved(h *check.History, stages ...sim.Stage) {
-	h.Operations[0].Type, h.Commands[0].Kind, h.Logs = baremetalv1.Operation_REIMAGE, "repave", nil
+	h.Operations[0].Type, h.Commands[0].Kind = baremetalv1.Operation_REIMAGE, "repave"
+	h.Logs[0].Text = "writing image ubuntu-2204\n"
 	h.Effects = nil
 	for i, stage := range append([]sim.Stage{sim.StageAsked, sim.StageEffect}, stages...) {
 		h.Effects = append(h.Effects, sim.EffectRecord{At: at(300 + i), MachineID: "m-1", Seq: uint64(i + 1), Stage: stage,
@@ -263,7 +264,7 @@ var bad = []struct {
 	{"an end in the future", check.RuleTimes, func(h *check.History) { h.Operations[0].FinishedAt = stamp(3600_000) }},
 	{"a grant in the past", check.RuleTimes, func(h *check.History) { h.Commands[0].GrantedAt = stamp(-3600_000) }},
 	{"a command that expired too early", check.RuleTimes, func(h *check.History) {
-		h.Commands[0].Outcome, h.Commands[0].Message, h.Commands[0].Deadline = "REFUSED", "expired at 2026-03-01T11:00:00Z",
+		h.Commands[0].Outcome, h.Commands[0].Message, h.Commands[0].Deadline = "REFUSED", "expired at 2026-03-01T13:00:00Z",
 			stamp(5000)
 	}},
 	{"an effect on a grant that was slept over", check.RuleWindow, sleptOver},
@@ -296,6 +297,10 @@ var bad = []struct {
 	{"a machine that the reader never saw", check.RuleCursor, func(h *check.History) { h.Sightings = nil }},
 	{"a reader that is sent back", check.RuleCursor, func(h *check.History) { slices.Reverse(h.Sightings) }},
 	{"a log line that is lost", check.RuleLogs, func(h *check.History) { h.Logs = nil }},
+	{"a line of a disk that is lost", check.RuleLogs, func(h *check.History) {
+		repaved(h, sim.StageVerified)
+		h.Logs = nil
+	}},
 	{"a log line twice", check.RuleLogs, func(h *check.History) {
 		h.Logs = append(h.Logs, check.LogLine{Operation: "op-1", Seq: 2, Text: h.Logs[0].Text})
 	}},
@@ -352,6 +357,9 @@ func TestEachRuleFindsItsOwn(t *testing.T) {
 			}
 		})
 	}
+	for _, b := range wideBad {
+		tried[b.rule] = true
+	}
 	for _, rule := range check.Rules {
 		if !tried[rule] {
 			t.Errorf("no history breaks %s", rule)
@@ -390,6 +398,11 @@ func TestWhatIsAllowed(t *testing.T) {
 		"a line that went with the agent's memory": func(h *check.History) {
 			h.Logs, h.Faults[0].Forgets = nil, true
 		},
+		"a line that the agent has logged as lost": func(h *check.History) { h.Logs, h.Header.Lost = nil, 1 },
+		"an unknown outcome that a late result has settled": func(h *check.History) {
+			failed(h, "OUTCOME_UNKNOWN")
+			h.Commands[0].Outcome, h.Commands[0].SettledBy = "SUCCEEDED", "late_result"
+		},
 		"a start of unknown outcome that never was": func(h *check.History) {
 			h.Calls = append(h.Calls, check.Call{Method: check.Start, Machine: "m-1", Request: "7-x", Begin: ms(15),
 				End: ms(600), Outcome: check.Unknown})
@@ -412,7 +425,7 @@ func TestWhatIsAllowed(t *testing.T) {
 			h.Faults[0].Asleep = 29 * time.Second
 		},
 		"a command that expired while its machine slept": func(h *check.History) {
-			h.Commands[0].Outcome, h.Commands[0].Message, h.Commands[0].Deadline = "REFUSED", "expired at 2026-03-01T11:00:00Z",
+			h.Commands[0].Outcome, h.Commands[0].Message, h.Commands[0].Deadline = "REFUSED", "expired at 2026-03-01T13:00:00Z",
 				stamp(5000)
 			h.Commands[0].GrantedAt, h.Effects, h.Logs = nil, nil, nil
 			h.Operations[0].Phase, h.Operations[0].Error = baremetalv1.Operation_FAILED,

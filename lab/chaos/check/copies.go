@@ -1,7 +1,7 @@
 package check
 
 import (
-	"strings"
+	"regexp"
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -94,6 +94,10 @@ func (j *judge) windows() {
 	}
 }
 
+// expired finds the time at which an agent took a command for expired. A grant moves the deadline of the record, and
+// not that of the command.
+var expired = regexp.MustCompile(`expired at (\S+)`)
+
 // expiry: no agent takes a command for expired before it is, whatever its own clock shows. The clock of a machine that
 // slept is right.
 func (j *judge) expiry() {
@@ -104,10 +108,14 @@ func (j *judge) expiry() {
 		}
 	}
 	for _, c := range j.h.Commands {
-		early := strings.Contains(c.GetMessage(), "expired at") && c.GetFinishedAt().AsTime().Before(c.GetDeadline().AsTime())
-		if early && c.GetOutcome() == "REFUSED" && !slept[c.GetMachineId()] {
-			j.add(RuleTimes, c.GetMachineId(), "command %s was refused as expired %v before its deadline",
-				c.GetCommandId(), c.GetDeadline().AsTime().Sub(c.GetFinishedAt().AsTime()))
+		m := expired.FindStringSubmatch(c.GetMessage())
+		if m == nil || c.GetOutcome() != "REFUSED" || slept[c.GetMachineId()] {
+			continue
+		}
+		deadline, err := time.Parse(time.RFC3339, m[1]) // rounded down to seconds
+		if err != nil || c.GetFinishedAt().AsTime().Before(deadline) {
+			j.add(RuleTimes, c.GetMachineId(), "command %s was refused at %s: %s", c.GetCommandId(),
+				c.GetFinishedAt().AsTime().Format(time.RFC3339Nano), c.GetMessage())
 		}
 	}
 }

@@ -28,6 +28,9 @@ type History struct {
 	Operations []*baremetalv1.Operation
 	Commands   []*baremetalv1.Command
 	Machines   []Machine
+	Rollouts   []Rollout
+	Freed      []Freed
+	Told       []Told
 }
 
 // Header says which run it is.
@@ -40,6 +43,13 @@ type Header struct {
 	At          time.Time `json:"at"`
 	// Steppable says that the programs' wall clocks could be stepped.
 	Steppable bool `json:"steppable,omitempty"`
+	// Wide reports whether one site agent acts on many machines; Slots is the limit of the budget of that world.
+	Wide  bool `json:"wide,omitempty"`
+	Slots int  `json:"slots,omitempty"`
+	// Older reports whether one of the controllers is of an older version.
+	Older bool `json:"older,omitempty"`
+	// Lost is how many events agents have logged as lost, because their disks had no room for them.
+	Lost int `json:"lost,omitempty"`
 	// Unfinished says what had not come to rest when the time for it was up.
 	Unfinished string `json:"unfinished,omitempty"`
 	// Begun is when the run began, At when its history was collected, both by a clock that nobody sets.
@@ -109,7 +119,7 @@ type Fault struct {
 	// Took says that it was seen to change something: a process gone or stopped, bytes held back, a file system full, a
 	// failpoint that fired.
 	Took bool `json:"took,omitempty"`
-	// Forgets says that an agent may have lost events with its memory or for want of room.
+	// Forgets reports whether an agent may have lost events with its memory.
 	Forgets bool `json:"forgets,omitempty"`
 	// Machine is the one that slept, and Asleep for how long by its boot-time clock.
 	Machine string        `json:"machine,omitempty"`
@@ -147,6 +157,42 @@ type LogLine struct {
 	Text      string `json:"text"`
 }
 
+// Rollout is a rollout at its end.
+type Rollout struct {
+	ID    string `json:"id"`
+	State string `json:"state"`
+	// AtOnce is how many machines it may have under work at once, and Failures how many may fail before it stops.
+	AtOnce   int              `json:"at_once"`
+	Failures int              `json:"failures"`
+	Machines []RolloutMachine `json:"machines"`
+}
+
+// RolloutMachine is one machine of a rollout.
+type RolloutMachine struct {
+	Machine   string `json:"machine"`
+	Wave      int    `json:"wave"`
+	State     string `json:"state"`
+	Operation string `json:"operation,omitempty"`
+}
+
+// Freed is the release of a machine's slot in a budget. At is just before it was asked for.
+type Freed struct {
+	Machine string    `json:"machine"`
+	At      time.Time `json:"at"`
+}
+
+// Told is an event as the receiver of webhooks got it.
+type Told struct {
+	At        time.Duration `json:"at"`
+	ID        string        `json:"id"`
+	Type      string        `json:"type"`
+	Operation string        `json:"operation"`
+	Phase     string        `json:"phase"`
+	// Signed reports whether the signature is right and over this id, Failed whether the receiver answered with an error.
+	Signed bool `json:"signed"`
+	Failed bool `json:"failed,omitempty"`
+}
+
 // Machine is a machine at the end.
 type Machine struct {
 	*baremetalv1.Machine
@@ -165,6 +211,9 @@ type line struct {
 	Session   *Session          `json:"session,omitempty"`
 	Grant     *Grant            `json:"grant,omitempty"`
 	Log       *LogLine          `json:"log,omitempty"`
+	Rollout   *Rollout          `json:"rollout,omitempty"`
+	Freed     *Freed            `json:"freed,omitempty"`
+	Told      *Told             `json:"told,omitempty"`
 	Operation json.RawMessage   `json:"operation,omitempty"`
 	Command   json.RawMessage   `json:"command,omitempty"`
 	Machine   json.RawMessage   `json:"machine,omitempty"`
@@ -183,6 +232,9 @@ func (h *History) Write(w io.Writer) error {
 	each(h.Sessions, func(v *Session) { out.line(line{Session: v}) })
 	each(h.Grants, func(v *Grant) { out.line(line{Grant: v}) })
 	each(h.Logs, func(v *LogLine) { out.line(line{Log: v}) })
+	each(h.Rollouts, func(v *Rollout) { out.line(line{Rollout: v}) })
+	each(h.Freed, func(v *Freed) { out.line(line{Freed: v}) })
+	each(h.Told, func(v *Told) { out.line(line{Told: v}) })
 	for _, o := range h.Operations {
 		out.line(line{Operation: out.message(o)})
 	}
@@ -252,6 +304,9 @@ func (h *History) take(l line) error {
 	add(&h.Sessions, l.Session)
 	add(&h.Grants, l.Grant)
 	add(&h.Logs, l.Log)
+	add(&h.Rollouts, l.Rollout)
+	add(&h.Freed, l.Freed)
+	add(&h.Told, l.Told)
 	switch {
 	case l.Operation != nil:
 		o := &baremetalv1.Operation{}

@@ -30,6 +30,9 @@ func Judge(h History) []Violation {
 	j.times()
 	j.windows()
 	j.expiry()
+	j.budget()
+	j.rollouts()
+	j.webhooks()
 	return j.found
 }
 

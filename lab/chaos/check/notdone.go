@@ -65,7 +65,8 @@ func (p *problems) attempts() {
 		if c.GetState() == "UNKNOWN" || c.GetSettledBy() != "" {
 			unresolved[c.GetOperationId()] = true
 		}
-		if c.GetKind() == "reboot" && c.GetState() == "DONE" && c.GetOutcome() == "SUCCEEDED" {
+		// What was settled later leaves its operation as it ended: unknown.
+		if c.GetKind() == "reboot" && c.GetState() == "DONE" && c.GetOutcome() == "SUCCEEDED" && c.GetSettledBy() == "" {
 			succeeded[c.GetOperationId()] = c.GetCommandId()
 		}
 		r, done := p.done(c)

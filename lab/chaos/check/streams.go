@@ -1,6 +1,8 @@
 package check
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/ingot-metal/ingot/agent/host/sim"
@@ -90,7 +92,7 @@ func LogsComplete(h History) bool {
 }
 
 // logs: the chunks of an operation are numbered without gaps, and the line that an agent writes before it asks for a
-// reboot arrives once for each.
+// reboot arrives once for each. An agent without room may lose a line, and logs that.
 func (j *judge) logs() {
 	lines := map[string][]string{}
 	next := map[string]int64{}
@@ -101,9 +103,17 @@ func (j *judge) logs() {
 		}
 		lines[l.Operation] = append(lines[l.Operation], l.Text)
 	}
-	forgets := false
-	for _, f := range j.h.Faults {
-		forgets = forgets || f.Forgets
+	forgets := slices.ContainsFunc(j.h.Faults, func(f Fault) bool { return f.Forgets })
+	missing := 0
+	lost := func(n int) bool { return n == 0 && !forgets && missing > j.h.Header.Lost }
+	for _, id := range j.repaved() {
+		n := strings.Count(strings.Join(lines[id], ""), "writing image ")
+		if n == 0 {
+			missing++
+		}
+		if lost(n) {
+			j.add(RuleLogs, id, "the line of the agent before it writes the disk is not there")
+		}
 	}
 	for _, e := range j.h.Effects {
 		if e.Stage != sim.StageAsked || e.Kind != sim.KindReboot || e.BootID == "" || j.operations[e.OperationID] == nil {
@@ -113,9 +123,23 @@ func (j *judge) logs() {
 		for _, text := range lines[e.OperationID] {
 			n += strings.Count(text, "boot id before: "+e.BootID)
 		}
-		if n > 1 || n == 0 && !forgets {
+		if n == 0 {
+			missing++
+		}
+		if n > 1 || lost(n) {
 			j.add(RuleLogs, e.OperationID, "the line of the agent before the reboot of %s from %s is there %d times",
 				e.CommandID, e.BootID, n)
 		}
 	}
+}
+
+// repaved returns the operations of the run in which a disk was written.
+func (j *judge) repaved() []string {
+	found := map[string]bool{}
+	for _, e := range j.h.Effects {
+		if e.Kind == sim.KindRepave && e.Stage == sim.StageEffect && j.operations[e.OperationID] != nil {
+			found[e.OperationID] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
 }

@@ -47,7 +47,7 @@ const (
 	// RuleCursor: a client that follows the reconcile cursor has in the end every machine as it is, and was never sent back.
 	RuleCursor = "cursor"
 	// RuleLogs: the line that an agent writes before a reboot arrives once. It may be lost only with the agent's memory, or
-	// for want of room.
+	// for want of room, and then the agent logs the loss.
 	RuleLogs = "logs"
 	// RuleAnswers: the answers of the API are those of a machine that takes one call after the other. Calls without an answer
 	// may lie anywhere after they were made.
@@ -60,11 +60,17 @@ const (
 	RuleTimes = "true-times"
 	// RuleWindow: nothing is begun later than 30 s after its grant, by the boot-time clock of its machine.
 	RuleWindow = "grant-window"
+	// RuleBudget: no more machines than a budget allows have a destructive command under way.
+	RuleBudget = "budget"
+	// RuleRollout: a rollout keeps its pace, its waves and its gate, and its sums are those of its operations.
+	RuleRollout = "rollout"
+	// RuleWebhooks: each event of an operation reaches a receiver at least once, under one id, rightly signed.
+	RuleWebhooks = "webhooks"
 )
 
 // Rules are all of them.
 var Rules = []string{
 	RuleOnce, RuleGrant, RuleOverlap, RuleAttempt, RuleNotDone, RuleStranger, RuleOneOperation, RuleEnds, RuleFence,
 	RuleEvidence, RuleAccepted, RuleEvents, RulePhases, RuleOwner, RuleCursor, RuleLogs, RuleAnswers, RuleCopies,
-	RuleTimes, RuleWindow,
+	RuleTimes, RuleWindow, RuleBudget, RuleRollout, RuleWebhooks,
 }

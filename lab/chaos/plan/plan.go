@@ -22,10 +22,22 @@ type Plan struct {
 	Clients []Script
 	// Patient says that tries have long limits.
 	Patient bool
+	// Window is how long the traffic lasts.
+	Window time.Duration
+	// Limit is that of a try in seconds, where the run has one of its own; else 0.
+	Limit int32
+	// Anew is when the reader of the cursor begins anew, where it does; else 0.
+	Anew time.Duration
+	// Rollout is nil where the run has none.
+	Rollout *Rollout
 }
 
 // Alone says that the strike is the only one of its run: what must follow on it would not, if others broke that too.
 func (s Strike) Alone() bool { return s.Suspends() || s.Kind == "elsewhere-agent" }
+
+// CopiesFirst reports whether the strike copies an agent's memory and puts the copy back later. With AtWork that is once
+// something was begun of which the copy knows nothing.
+func (s Strike) CopiesFirst() bool { return s.Kind == "rollback-agent" || s.Kind == "restore-agent" }
 
 // Suspends reports whether the strike suspends a machine.
 func (s Strike) Suspends() bool { return s.Kind == "suspend-agent" || s.Kind == SuspendAsking }
@@ -73,7 +85,7 @@ const (
 // Draw draws a run from these kinds of faults.
 func Draw(seed uint64, machines int, faults []Weight) Plan {
 	rng := rand.New(rand.NewPCG(seed, 0x1907))
-	p := Plan{Seed: seed}
+	p := Plan{Seed: seed, Window: Window}
 	for range 1 + rng.IntN(3) {
 		p.Strikes = append(p.Strikes, drawStrike(rng, faults))
 	}
@@ -81,6 +93,7 @@ func Draw(seed uint64, machines int, faults []Weight) Plan {
 		p.Strikes = p.Strikes[i : i+1]
 		p.Patient = p.Strikes[0].Suspends()
 	}
+	p.Anew = drawAnew(rng, Window)
 	kinds := []string{reboot, reboot, reboot, Force, Netboot, Reimage}
 	for m := range machines {
 		byLetter := map[string]string{}
@@ -92,6 +105,11 @@ func Draw(seed uint64, machines int, faults []Weight) Plan {
 		}
 	}
 	return p
+}
+
+// drawAnew has the reader begin anew in half of the runs.
+func drawAnew(rng *rand.Rand, window time.Duration) time.Duration {
+	return time.Duration(rng.IntN(2)) * time.Duration(rng.Int64N(int64(window)))
 }
 
 func drawScript(rng *rand.Rand, machine int, byLetter map[string]string) Script {
@@ -150,7 +168,7 @@ var Weights = []Weight{
 	{"delay-client", 3},
 	{"forget-agent", 10},
 	{"rollback-agent", 4},
-	{"full-agent", 4},
+	{"full-agent", 8},
 	{"full-postgres", 3},
 	{"reorder-agent", 3},
 	{"reorder-postgres", 4},
@@ -170,8 +188,8 @@ var ClockWeights = []Weight{
 	{"step-controller", 24},
 	{"drift-agent", 6},
 	{"drift-controller", 6},
-	{"suspend-agent", 10},
-	{SuspendAsking, 4},
+	{"suspend-agent", 14},
+	{SuspendAsking, 14},
 }
 
 // WeightsOf are the faults that only names, empty for all, in a system with steppable clocks or without.
@@ -180,12 +198,20 @@ func WeightsOf(only string, steppable bool) []Weight {
 	if steppable {
 		all = append(all, ClockWeights...)
 	}
-	named := slices.DeleteFunc(slices.Clone(all),
+	return named(all, only)
+}
+
+// WideWeightsOf are the faults that only names, empty for all, in a wide world.
+func WideWeightsOf(only string) []Weight { return named(WideWeights, only) }
+
+// named returns the faults that only names; all where it names none, or none that this system has.
+func named(all []Weight, only string) []Weight {
+	out := slices.DeleteFunc(slices.Clone(all),
 		func(w Weight) bool { return !strings.Contains(","+only+",", ","+w.Kind+",") })
-	if len(named) == 0 {
-		return all // nothing is named, or nothing that this system has
+	if len(out) == 0 {
+		return all
 	}
-	return named
+	return out
 }
 
 func drawStrike(rng *rand.Rand, weights []Weight) Strike {
@@ -264,6 +290,8 @@ const (
 	holdGrant = "agent.after-grant=sleep=1s"
 	// holdAsk is how long an agent waits with an ask that has its number and was not sent.
 	holdAsk = "agent.before-grant-request=sleep=1s"
+	// Held is how long both hold an agent.
+	Held = time.Second
 	// FreshGrant is how old a grant is at most when the machine is suspended, so that the agent still waits.
 	FreshGrant = 400 * time.Millisecond
 	// PatientLimit is the limit of a try where machines are suspended: longer than any suspension.

@@ -28,13 +28,29 @@ var Classes = map[string]string{
 	"grant-receipt":     "suspend-asking-agent",
 	"grant-start":       "suspend-agent",
 	"rolled-back-fails": "rollback-agent,restore-agent",
+	"rolled-back-stops": "rollback-agent,restore-agent",
 	"memory-lost-fails": "forget-agent",
 	"resume-fails":      "kill-agent,failpoint-agent",
-	"unknown-retried":   "kill-agent,failpoint-agent",
+	"unknown-retried":   "forget-agent,rollback-agent,restore-agent",
 	"batch-written":     "full-agent,kill-agent",
-	"event-unstored":    "cut-postgres,kill-postgres,swallow-postgres",
+	"batch-shared":      "full-agent,kill-agent",
+	"event-unstored":    "delay-agent,cut-postgres,kill-postgres,lost-commit-postgres",
 	"machine-feed":      "stop-controller,delay-postgres,reorder-postgres,failpoint-controller",
 	"event-feed":        "stop-controller,delay-postgres,reorder-postgres,failpoint-controller",
+	"webhook-feed":      "stop-controller,delay-postgres,reorder-postgres,failpoint-controller",
+}
+
+// wide are the bugs that show in wide worlds alone.
+var wide = map[string]bool{"deadline-fails": true, "machine-feed": true, "event-feed": true,
+	"webhook-feed": true, "batch-shared": true}
+
+// WideEvery returns of how many runs one is in a wide world where a bug is looked for with faults of its own, and
+// reports whether it is.
+func WideEvery(planted string) (every int, known bool) {
+	if wide[planted] {
+		return 1, true
+	}
+	return 0, Classes[planted] != ""
 }
 
 // Edit takes one protection of package planted away in a copy of a source file: one text stands for another.
@@ -139,6 +155,17 @@ var Edits = []Edit{
 `,
 		`	if !(planted.GrantStart || a.fresh(d.cfg.Boottime())) || j.isCanceled() {
 `},
+	{"agent/dispatch/decide.go",
+		`	b, err := proto.Marshal(&fleetv1.CommandResult{
+		CommandId: id, Outcome: fleetv1.CommandResult_UNKNOWN,
+`,
+		`	outcome := fleetv1.CommandResult_UNKNOWN
+	if planted.RolledBackFails {
+		outcome = fleetv1.CommandResult_FAILED
+	}
+	b, err := proto.Marshal(&fleetv1.CommandResult{
+		CommandId: id, Outcome: outcome,
+`},
 	{"agent/dispatch/run.go",
 		`	if j.stored.State == state.Started {
 		began`,
@@ -154,6 +181,13 @@ var Edits = []Edit{
 		return err
 	}
 	return nil
+`},
+	{"agent/state/writer.go",
+		`	for _, d := range list {
+		if d.err == nil {
+`,
+		`	for _, d := range list {
+		if d.err == nil && !planted.BatchShared {
 `},
 	{"controller/api/agent/events.go",
 		`		if err == nil || failure.From(err).Kind != failure.KindUnavailable {
@@ -173,6 +207,11 @@ var Edits = []Edit{
 		"  AND change_xid < pg_snapshot_xmin(pg_current_snapshot())\nORDER BY change_xid",
 		"` + planted.Bound(planted.EventFeed, `AND change_xid < pg_snapshot_xmin(pg_current_snapshot())`) + `\n" +
 			"ORDER BY change_xid"},
+	{"controller/store/dbsqlc/webhooks.sql.go", "const operationEventsForWebhooks =", "var operationEventsForWebhooks ="},
+	{"controller/store/dbsqlc/webhooks.sql.go",
+		"  AND change_xid < pg_snapshot_xmin(pg_current_snapshot())\n  AND kind",
+		"` + planted.Bound(planted.WebhookFeed, `AND change_xid < pg_snapshot_xmin(pg_current_snapshot())`) + `\n" +
+			"  AND kind"},
 	{"internal/pki/times.go",
 		`	var latest time.Time
 `,

@@ -104,6 +104,27 @@ func (p *Program) Kill() error {
 	return proc.Kill()
 }
 
+// stopLimit is how long a process may take to end in peace.
+const stopLimit = 5 * time.Second
+
+// Stop ends the process in peace, or by force once the time for that is over, and keeps it down until start.
+func (p *Program) Stop(ctx context.Context) error {
+	p.mu.Lock()
+	p.held = true
+	proc := p.current
+	p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, stopLimit)
+	defer cancel()
+	if err := proc.Signal(syscall.SIGTERM); err == nil {
+		select {
+		case <-proc.Gone():
+			return nil
+		case <-ctx.Done():
+		}
+	}
+	return proc.Kill()
+}
+
 // armed says that failpoints are set in the running process.
 func (p *Program) armed() bool {
 	p.mu.Lock()
@@ -180,6 +201,7 @@ type said struct {
 	Sessions []check.Session
 	Grants   []check.Grant
 	Fired    []string // failpoints, by their errors
+	Lost     int      // events that found no room
 }
 
 // Said is what the program's log tells of since the mark.
@@ -217,6 +239,8 @@ func (p *Program) Said() (out said, err error) {
 			})
 		case "grant given":
 			out.Grants = append(out.Grants, check.Grant{Command: l.Command, Agent: l.Agent})
+		case "event lost":
+			out.Lost++
 		}
 	}
 	return out, scan.Err()

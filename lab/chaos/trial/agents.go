@@ -13,6 +13,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/state"
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/lab/chaos/plan"
 	"github.com/ingot-metal/ingot/lab/chaos/program"
 )
 
@@ -40,7 +41,7 @@ func (c *Trial) newAgent(ctx context.Context, i int) (*agentProgram, error) {
 	if err := os.MkdirAll(a.dir, 0o700); err != nil {
 		return nil, err
 	}
-	a.mounted = mount(a.dir, "size="+memorySize+",mode=0700")
+	a.mounted = program.Mount(a.dir, "size="+memorySize+",mode=0700")
 	log, err := program.OpenLog(c.Path(fmt.Sprintf("agent-%d.log", i+1)))
 	if err != nil {
 		return a, err
@@ -54,11 +55,10 @@ func (c *Trial) newAgent(ctx context.Context, i int) (*agentProgram, error) {
 			return filepath.Join(c.bin, "ingot-agent"), []string{"run", "--config", a.file("agent.yaml")}
 		},
 	}
-	if err := c.register(ctx, a.machine); err != nil {
+	if err := c.register(ctx, &baremetalv1.Machine{MachineId: a.machine, Spec: a.spec()}); err != nil {
 		return a, err
 	}
-	t, err := baremetalv1.NewAdminServiceClient(c.controllers[0].conn).IssueBootstrapToken(ctx,
-		&baremetalv1.IssueBootstrapTokenRequest{MachineId: a.machine})
+	t, err := baremetalv1.NewAdminServiceClient(c.controllers[0].conn).IssueBootstrapToken(ctx, a.tokenRequest())
 	if err != nil {
 		return a, fmt.Errorf("issue a token: %w", err)
 	}
@@ -85,14 +85,35 @@ func (a *agentProgram) configuration(dir, machine string) []byte {
 	for _, p := range a.c.controllers {
 		addresses = append(addresses, fmt.Sprintf("%q", p.fleet[a.index].Address()))
 	}
+	role := "host"
+	if a.c.o.Wide {
+		role = "site"
+	}
 	return fmt.Appendf(nil, `
 state_dir: %q
 host: sim
+role: %s
 token_file: %q
 addresses: [%s]
 log: {level: info, format: json}
 sim: {dir: %q, machine_id: %q, delay: %v, repave_time: 120ms, recorder: %q}
-`, dir, a.file("token"), strings.Join(addresses, ", "), a.c.Path("world"), machine, rebootTimes[a.index%len(rebootTimes)], a.c.Path("recorder"))
+`, dir, role, a.file("token"), strings.Join(addresses, ", "), a.c.Path("world"), machine,
+		rebootTimes[a.index%len(rebootTimes)], a.c.Path("recorder"))
+}
+
+// spec is that of the agent's own machine. The agent of a site acts on it as on any other.
+func (a *agentProgram) spec() *baremetalv1.MachineSpec {
+	if a.c.o.Wide {
+		return wideSpec()
+	}
+	return &baremetalv1.MachineSpec{}
+}
+
+func (a *agentProgram) tokenRequest() *baremetalv1.IssueBootstrapTokenRequest {
+	if a.c.o.Wide {
+		return &baremetalv1.IssueBootstrapTokenRequest{Role: baremetalv1.AgentRole_AGENT_ROLE_SITE, Site: wideSite}
+	}
+	return &baremetalv1.IssueBootstrapTokenRequest{MachineId: a.machine}
 }
 
 // memory are the files of the agent's database.
@@ -143,6 +164,24 @@ func (a *agentProgram) rollBack() error {
 }
 
 func (a *agentProgram) ballast() string { return filepath.Join(a.dir, "ballast") }
+
+// roomLeft is the least room that an agent begins with where its disk is about to be full: enough for a few writes.
+const roomLeft = 96 << 10
+
+// fill leaves the agent no room. In half of the strikes the agent has just begun, with a log of its database that must
+// grow: an older log has room of its own. The disk is full then after some more writes.
+func (a *agentProgram) fill(ctx context.Context, s plan.Strike) error {
+	if !s.Stays {
+		return program.Fill(a.ballast())
+	}
+	a.Busy.Lock()
+	defer a.Busy.Unlock()
+	if err := a.Stop(ctx); err != nil {
+		return err
+	}
+	room := int64(roomLeft + s.Target*(4<<10))
+	return errors.Join(program.FillBut(a.ballast(), room), a.Start(""))
+}
 
 func (a *agentProgram) close() error {
 	err := a.Program.Close()

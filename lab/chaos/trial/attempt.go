@@ -10,6 +10,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/lab/chaos/check"
 	"github.com/ingot-metal/ingot/lab/chaos/plan"
+	"github.com/ingot-metal/ingot/lab/chaos/program"
 )
 
 // attempt is one run on one cell.
@@ -21,6 +22,7 @@ type attempt struct {
 	mu     sync.Mutex
 	calls  []check.Call
 	faults []check.Fault
+	freed  []check.Freed
 }
 
 // since is the time of the run, by the monotonic clock.
@@ -41,7 +43,7 @@ func (r *attempt) fault(f check.Fault) {
 // Run breaks the cell as the seed says and gives the history, and how long the cell took to come to rest. An error
 // means that the harness itself has failed, and that the cell is worth nothing any more.
 func (c *Trial) Run(ctx context.Context, seed uint64) (h check.History, settling time.Duration, err error) {
-	r := &attempt{c: c, p: plan.Draw(seed, len(c.agents), c.faults()), begun: time.Now()}
+	r := &attempt{c: c, p: c.draw(seed), begun: time.Now()}
 	if err := c.mark(); err != nil {
 		return h, 0, err
 	}
@@ -50,7 +52,7 @@ func (c *Trial) Run(ctx context.Context, seed uint64) (h check.History, settling
 	}
 	r.begun = time.Now()
 	group, _ := task.New(ctx)
-	last := make([]latest, len(c.agents))
+	last := make([]latest, len(c.machines))
 	for n, s := range r.p.Clients {
 		group.Go(fmt.Sprintf("client %d", n), func(ctx context.Context) error {
 			r.play(ctx, n, s, &last[s.Machine])
@@ -59,6 +61,16 @@ func (c *Trial) Run(ctx context.Context, seed uint64) (h check.History, settling
 	}
 	for _, s := range r.p.Strikes {
 		group.Go(s.Kind, func(ctx context.Context) error { return r.strike(ctx, s) })
+	}
+	if r.p.Anew > 0 {
+		group.Go("begin the reader anew", func(ctx context.Context) error {
+			program.Rest(ctx, r.p.Anew)
+			c.follow.anew.Store(true)
+			return nil
+		})
+	}
+	if r.p.Rollout != nil {
+		group.Go("rollout", func(ctx context.Context) error { return r.rollOut(ctx) })
 	}
 	if err := group.Wait(); err != nil {
 		return h, 0, errors.Join(err, c.heal(ctx))
@@ -79,6 +91,7 @@ func (c *Trial) Run(ctx context.Context, seed uint64) (h check.History, settling
 	}
 	settling = time.Since(healed)
 	h, err = r.collect(ctx)
+	err = errors.Join(err, r.collectWide(ctx, &h))
 	h.Header.Unfinished, h.Header.Lingering = unfinished, lingering
 	return h, settling, errors.Join(err, c.rightClocks())
 }

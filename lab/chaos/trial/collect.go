@@ -55,11 +55,11 @@ func (r *attempt) collect(ctx context.Context) (check.History, error) {
 	if err := c.collectEffects(&h); err != nil {
 		return h, err
 	}
-	if err := r.collectLogs(ctx, &h); err != nil {
+	if err := errors.Join(c.collectSessions(&h), r.collectLogs(ctx, &h)); err != nil {
 		return h, err
 	}
 	r.collectSightings(ctx, &h)
-	return h, c.collectSessions(&h)
+	return h, nil
 }
 
 // readerLimit is how long the reader of the cursor may be behind.
@@ -123,7 +123,7 @@ func (r *attempt) readMachine(
 		return nil, nil, fmt.Errorf("list operations: %w", err)
 	}
 	for _, o := range list.GetOperations() {
-		if !r.ours(o) {
+		if !r.ours(o) && !r.ofRollout(o) {
 			continue
 		}
 		operations = append(operations, o)
@@ -249,6 +249,7 @@ func (c *Trial) collectSessions(h *check.History) error {
 			return err
 		}
 		fired := said.Fired
+		h.Header.Lost += said.Lost
 		h.Sessions, h.Grants = append(h.Sessions, said.Sessions...), append(h.Grants, said.Grants...)
 		for i, f := range h.Faults {
 			if name, action, armed := strings.Cut(f.Detail, "="); armed && f.Target == p.Name {

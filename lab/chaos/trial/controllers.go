@@ -15,6 +15,7 @@ import (
 
 	"github.com/ingot-metal/ingot/cli/client"
 	"github.com/ingot-metal/ingot/controller"
+	"github.com/ingot-metal/ingot/lab/chaos/database"
 	"github.com/ingot-metal/ingot/lab/chaos/program"
 	"github.com/ingot-metal/ingot/lab/process"
 	"github.com/ingot-metal/ingot/lab/relay"
@@ -26,15 +27,22 @@ type controllerProgram struct {
 	c    *Trial
 	dir  string
 	http string
+	// older reports whether it runs the program of an older version, on the schema of the others.
+	older bool
 
 	database, front, enrolment *relay.Relay
 	fleet                      []*relay.Relay // one for each agent
 	conn                       *grpc.ClientConn
 }
 
+// runsOlder reports whether the nth controller runs the older program. The first one never does: the schema is its own.
+func (c *Trial) runsOlder(n int) bool {
+	return c.o.Wide && c.o.Old != "" && c.wanted > 1 && n == c.wanted-1
+}
+
 func (c *Trial) newController(ctx context.Context, i int) (*controllerProgram, error) {
 	name := fmt.Sprintf("controller-%d", i+1)
-	p := &controllerProgram{c: c, dir: c.Path(name)}
+	p := &controllerProgram{c: c, dir: c.Path(name), older: c.runsOlder(i)}
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -51,7 +59,11 @@ func (c *Trial) newController(ctx context.Context, i int) (*controllerProgram, e
 	p.Program = program.Program{
 		Name: name, Log: log, Ended: c.died, Env: c.environment(), Clock: p.Clock,
 		Command: func() (string, []string) {
-			return filepath.Join(c.bin, "ingot-controller"), []string{
+			path := filepath.Join(c.bin, "ingot-controller")
+			if p.older {
+				path = c.o.Old
+			}
+			return path, []string{
 				"run", "--config", filepath.Join(p.dir, "controller.yaml"), "--addresses-file", p.addresses(),
 			}
 		},
@@ -78,7 +90,7 @@ func (c *Trial) environment() []string {
 }
 
 func (p *controllerProgram) openRelays() (err error) {
-	socket, err := p.c.db.socket()
+	socket, err := p.c.db.Socket()
 	if err != nil {
 		return err
 	}
@@ -113,7 +125,8 @@ agents: {heartbeat_interval: 1s}
 lease: 4s
 workers: 16
 log: {level: info, format: json}
-`, p.c.Path("controllers"), urlBy(p.database.Address()), p.fleet[0].Address(), p.enrolment.Address(), p.c.Path("tokens"))
+webhooks: {allow_loopback: true, retry_base: 1s, retry_cap: 2s, max_attempts: 50}
+`, p.c.Path("controllers"), database.URLBy(p.database.Address()), p.fleet[0].Address(), p.enrolment.Address(), p.c.Path("tokens"))
 	return os.WriteFile(filepath.Join(p.dir, "controller.yaml"), []byte(text), 0o600)
 }
 

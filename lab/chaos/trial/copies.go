@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/ingot-metal/ingot/agent/host/sim"
 	"github.com/ingot-metal/ingot/lab/chaos/plan"
 	"github.com/ingot-metal/ingot/lab/chaos/program"
 	"github.com/ingot-metal/ingot/lab/process"
@@ -68,9 +70,44 @@ func (a *agentProgram) restore(ctx context.Context, s plan.Strike) error {
 			return err
 		}
 		a.backup = old
-		program.Rest(ctx, s.Length)
 	}
-	return a.down(func() error { return old.put(a.dir) }, "")
+	a.outdate(ctx, s)
+	return a.comeBack(ctx, s, func() error { return old.put(a.dir) })
+}
+
+// comeBack puts a copy in the place of an agent's memory and starts the agent, in half of the strikes over a slow
+// network: what a controller decides when the agent opens its session is stored then before the agent has dropped that
+// memory.
+func (a *agentProgram) comeBack(ctx context.Context, s plan.Strike, put func() error) error {
+	slow := s.Target%2 == 0
+	for _, w := range a.ways() {
+		if slow {
+			w.Delay(latency)
+		}
+	}
+	if err := a.down(put, ""); err != nil || !slow {
+		return err
+	}
+	program.Rest(ctx, cloneStart)
+	for _, w := range a.ways() {
+		w.Heal()
+	}
+	return nil
+}
+
+// outdate waits until a copy of the memory is old: for a while, or until something was begun that the copy lacks.
+func (a *agentProgram) outdate(ctx context.Context, s plan.Strike) {
+	if !s.AtWork {
+		program.Rest(ctx, s.Length)
+		return
+	}
+	before, err := a.c.readEffects(a.c.effects)
+	_ = program.Until(ctx, workLimit, "an effect", func() bool { // it becomes old in any case
+		now, nerr := a.c.readEffects(a.c.effects)
+		return err != nil || nerr == nil && len(now) > len(before) && slices.ContainsFunc(now[len(before):],
+			func(e sim.EffectRecord) bool { return a.c.o.Wide || e.MachineID == a.machine })
+	})
+	program.Rest(ctx, s.Length/8)
 }
 
 func (a *agentProgram) savedNow() (saved, error) {
@@ -127,7 +164,7 @@ func (a *agentProgram) cloneLog() string {
 
 func (a *agentProgram) startClone(copied saved, machine string) error {
 	c := &clone{dir: a.dir + "-clone"}
-	if err := empty(a.c.Path(a.Name + "-clone.log")); err != nil {
+	if err := program.Empty(a.c.Path(a.Name + "-clone.log")); err != nil {
 		return err
 	}
 	log, err := program.OpenLog(a.c.Path(a.Name + "-clone.log"))

@@ -62,9 +62,11 @@ func (r *attempt) strike(ctx context.Context, s plan.Strike) error {
 		program.Rest(ctx, afterWork+s.Length)
 		return nil
 	}
-	if s.AtWork {
+	if s.AtWork && !s.CopiesFirst() {
 		r.awaitWork(ctx, at, s.Target)
-		program.Rest(ctx, s.At/3)
+		if !s.Stays {
+			program.Rest(ctx, s.At/3)
+		}
 	} else {
 		program.Rest(ctx, s.At-r.since())
 	}
@@ -96,7 +98,7 @@ func (r *attempt) strike(ctx context.Context, s plan.Strike) error {
 	default:
 		a := r.c.agents[s.Target%len(r.c.agents)]
 		f.Target, f.Machine = a.Name, a.machine
-		f.Forgets = slices.Contains([]string{"forget", "rollback", "full", "restore", "clone", "elsewhere"}, what)
+		f.Forgets = slices.Contains([]string{"forget", "rollback", "restore", "clone", "elsewhere"}, what)
 		f.Took, err = a.strike(ctx, what, s)
 	}
 	if s.Step != 0 {
@@ -117,13 +119,20 @@ const workLimit = 3 * time.Second
 // traffic.
 func (r *attempt) awaitWork(ctx context.Context, at string, target int) {
 	of := r.c.agents[target%len(r.c.agents)].machine
-	// Nobody depends on whether it came: the fault strikes then in any case.
-	_ = program.Until(ctx, workLimit, "an effect", func() bool {
+	anywhere := at != "agent" || r.c.o.Wide
+	// The fault strikes in any case once the limit is over.
+	ctx, cancel := context.WithTimeout(ctx, workLimit)
+	defer cancel()
+	for ; ctx.Err() == nil; program.Rest(ctx, workPoll) {
 		seen, err := r.c.readEffects(r.c.effects)
-		return err == nil &&
-			slices.ContainsFunc(seen, func(e sim.EffectRecord) bool { return at != "agent" || e.MachineID == of })
-	})
+		if err == nil && slices.ContainsFunc(seen, func(e sim.EffectRecord) bool { return anywhere || e.MachineID == of }) {
+			return
+		}
+	}
 }
+
+// workPoll is how soon after an effect a fault strikes: before its report is stored.
+const workPoll = 2 * time.Millisecond
 
 func cutLast(s, sep string) (before, after string, found bool) {
 	i := strings.LastIndex(s, sep)
@@ -204,26 +213,26 @@ func (a *agentProgram) ways() []*relay.Relay {
 }
 
 func (c *Trial) breakPostgres(ctx context.Context, what string, length time.Duration) (took bool, err error) {
-	c.db.busy.Lock()
-	defer c.db.busy.Unlock()
+	c.db.Busy.Lock()
+	defer c.db.Busy.Unlock()
 	switch what {
 	case "stop":
-		err := c.db.signal(syscall.SIGSTOP)
+		err := c.db.Signal(syscall.SIGSTOP)
 		program.Rest(ctx, length)
-		return measure.Stopped(c.db.pid()), errors.Join(err, c.db.signal(syscall.SIGCONT))
+		return measure.Stopped(c.db.Pid()), errors.Join(err, c.db.Signal(syscall.SIGCONT))
 	case "full":
-		took, err := c.db.fill()
+		took, err := c.db.Fill()
 		program.Rest(ctx, length)
 		// It may have ended for want of room for its log.
-		return took, errors.Join(err, c.db.empty(), c.db.start(ctx))
+		return took, errors.Join(err, c.db.Empty(), c.db.Start(ctx))
 	}
-	before := c.db.pid()
-	if err := c.db.kill(); err != nil {
+	before := c.db.Pid()
+	if err := c.db.Kill(); err != nil {
 		return false, err
 	}
 	program.Rest(ctx, length/4)
-	err = c.db.start(ctx)
-	return c.db.pid() != before, err
+	err = c.db.Start(ctx)
+	return c.db.Pid() != before, err
 }
 
 // breakProgram kills or stops a process, or sets its clock.
@@ -269,9 +278,9 @@ func (a *agentProgram) strike(ctx context.Context, what string, s plan.Strike) (
 		if !a.mounted {
 			return false, nil
 		}
-		err := fill(a.ballast())
+		err := a.fill(ctx, s)
 		program.Rest(ctx, s.Length)
-		return err == nil, errors.Join(err, empty(a.ballast()))
+		return err == nil, errors.Join(err, program.Empty(a.ballast()))
 	case "restore":
 		return true, a.restore(ctx, s)
 	case "clone":
@@ -284,8 +293,8 @@ func (a *agentProgram) strike(ctx context.Context, what string, s plan.Strike) (
 		if err := a.down(a.copyMemory, ""); err != nil {
 			return false, err
 		}
-		program.Rest(ctx, s.Length)
-		return true, a.down(a.rollBack, "")
+		a.outdate(ctx, s)
+		return true, a.comeBack(ctx, s, a.rollBack)
 	}
 	return breakProgram(ctx, &a.Program, what, s)
 }
@@ -306,13 +315,14 @@ func (r *attempt) suspend(ctx context.Context, s plan.Strike) error {
 	if !r.c.steppable {
 		return nil
 	}
-	asleep, begun, err := a.suspend(ctx, s)
-	at := begun.Sub(r.begun)
-	if begun.IsZero() {
-		at = r.since()
+	slept, err := a.suspend(ctx, s)
+	f := check.Fault{Kind: s.Kind, Target: a.Name, Machine: a.machine, Begin: r.since(), End: r.since(),
+		Asleep: slept.asleep, Took: slept.asleep > 0}
+	if f.Took {
+		f.Begin, f.End = slept.begun.Sub(r.begun), slept.ended.Sub(r.begun)
+		program.Rest(ctx, plan.Held+afterWork) // an agent that is healed is started again, and shows nothing then
 	}
-	r.fault(check.Fault{Kind: s.Kind, Target: a.Name, Machine: a.machine, Begin: at, End: r.since(), Asleep: asleep,
-		Took: asleep > 0})
+	r.fault(f)
 	return err
 }
 
@@ -333,12 +343,12 @@ func (c *Trial) heal(ctx context.Context) error {
 			w.Heal()
 		}
 	}
-	errs := []error{c.db.signal(syscall.SIGCONT), c.db.empty(), c.db.start(ctx)}
+	errs := []error{c.db.Signal(syscall.SIGCONT), c.db.Empty(), c.db.Start(ctx)}
 	for _, p := range c.controllers {
 		errs = append(errs, p.Thaw(), p.Disarm())
 	}
 	for _, a := range c.agents {
-		errs = append(errs, a.Thaw(), empty(a.ballast()), a.Disarm())
+		errs = append(errs, a.Thaw(), program.Empty(a.ballast()), a.Disarm())
 	}
 	return errors.Join(errs...)
 }

@@ -16,29 +16,25 @@ import (
 // every watcher that has seen its end.
 const sentinel = "m-sentinel"
 
-func (c *Trial) register(ctx context.Context, machine string) error {
-	_, err := c.controllers[0].machines().RegisterMachine(ctx,
-		&baremetalv1.RegisterMachineRequest{Machine: &baremetalv1.Machine{MachineId: machine}})
+func (c *Trial) register(ctx context.Context, m *baremetalv1.Machine) error {
+	_, err := c.controllers[0].machines().RegisterMachine(ctx, &baremetalv1.RegisterMachineRequest{Machine: m})
 	if err != nil {
-		return fmt.Errorf("register %s: %w", machine, err)
+		return fmt.Errorf("register %s: %w", m.GetMachineId(), err)
 	}
 	return nil
 }
 
-// prepare waits for the agent and takes its machine into maintenance.
-func (c *Trial) prepare(ctx context.Context, a *agentProgram) error {
-	if err := program.Until(ctx, settleTime, a.Name, func() bool { return c.connected(ctx, a) }); err != nil {
-		return err
-	}
+// prepare takes a machine into maintenance.
+func (c *Trial) prepare(ctx context.Context, machine string) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	_, err := c.controllers[0].machines().EnterMaintenance(ctx,
-		&baremetalv1.EnterMaintenanceRequest{MachineId: a.machine, RequestId: "prepare"})
+		&baremetalv1.EnterMaintenanceRequest{MachineId: machine, RequestId: "prepare"})
 	if err != nil {
 		return fmt.Errorf("enter maintenance: %w", err)
 	}
 	return program.Until(ctx, settleTime, "maintenance", func() bool {
-		m, err := c.machine(ctx, a.machine)
+		m, err := c.machine(ctx, machine)
 		return err == nil && m.GetStatus().GetPhase() == baremetalv1.MachineStatus_MAINTENANCE &&
 			m.GetStatus().GetActiveOperationId() == ""
 	})
@@ -51,8 +47,12 @@ const restLimit = 20 * time.Second
 func (c *Trial) connected(ctx context.Context, a *agentProgram) bool {
 	ctx, cancel := context.WithTimeout(ctx, restLimit)
 	defer cancel()
+	filter := "machine_id=" + a.machine
+	if c.o.Wide {
+		filter = "site=" + wideSite
+	}
 	list, err := c.controllers[0].admin().ListAgents(ctx,
-		&baremetalv1.ListAgentsRequest{Filter: "machine_id=" + a.machine + ",connected=true"})
+		&baremetalv1.ListAgentsRequest{Filter: filter + ",connected=true"})
 	return err == nil && len(list.GetAgents()) > 0
 }
 
@@ -82,62 +82,82 @@ func (r *attempt) settle(ctx context.Context) error {
 			return err
 		}
 	}
+	stop, err := r.settleWide(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	// A request whose caller was cut off may be stored after the machine was seen at rest. What began before the sentinel
 	// shows once that has ended.
 	for round := 0; ; round++ {
-		for _, a := range c.agents {
-			if err := r.atRest(ctx, a); err != nil {
-				return err
-			}
+		if err := r.rest(ctx); err != nil {
+			return err
 		}
 		if err := r.sound(ctx, round); err != nil {
 			return err
 		}
-		moving := func(a *agentProgram) bool {
-			_, quiet := r.quiet(ctx, a)
+		moving := func(m target) bool {
+			_, quiet := r.quiet(ctx, m.id)
 			return !quiet
 		}
-		if !slices.ContainsFunc(c.agents, moving) {
+		if !slices.ContainsFunc(c.machines, moving) {
 			return nil
 		}
 	}
 }
 
 // quiet reads the machine, and says whether it has no operation and no effect of it is to come.
-func (r *attempt) quiet(ctx context.Context, a *agentProgram) (*baremetalv1.Machine, bool) {
-	m, err := r.c.machine(ctx, a.machine)
-	st, werr := r.c.world.State(a.machine)
+func (r *attempt) quiet(ctx context.Context, machine string) (*baremetalv1.Machine, bool) {
+	m, err := r.c.machine(ctx, machine)
+	st, werr := r.c.world.State(machine)
 	return m, err == nil && werr == nil && m.GetStatus().GetActiveOperationId() == "" && len(st.Pending) == 0
 }
 
-// lateResult is how long a fenced machine is given to lift its fence by itself: an agent gives a command up when its
+// lateResult is how long fenced machines may take to lift their fences by themselves: an agent drops a command when its
 // time is over twice.
-const lateResult = 2*tryLimit*time.Second + 3*time.Second
-
-// atRest waits for the machine's operations to end and its effects to happen. A fence that stays is lifted by what the
-// world has seen.
-func (r *attempt) atRest(ctx context.Context, a *agentProgram) error {
-	var m *baremetalv1.Machine
-	quiet := func() (at bool) {
-		m, at = r.quiet(ctx, a)
-		return at
-	}
-	if err := program.Until(ctx, r.c.o.Quiet, a.machine+" to come to rest", quiet); err != nil {
-		return fmt.Errorf("%w: operation %s", err, m.GetStatus().GetActiveOperationId())
-	}
-	fenced := func() bool { return !quiet() || m.GetStatus().GetUnresolvedCommandId() != "" }
-	if !fenced() {
-		return nil
-	}
-	if err := program.Until(ctx, lateResult, "a late result", func() bool { return !fenced() }); err == nil {
-		return nil
-	}
-	return r.c.liftFence(ctx, a)
+func (r *attempt) lateResult() time.Duration {
+	return 2*time.Duration(min(r.limit(), tryLimit))*time.Second + 3*time.Second
 }
 
-func (c *Trial) liftFence(ctx context.Context, a *agentProgram) error {
-	return program.Until(ctx, c.o.Quiet, "the fence of "+a.machine+" to be lifted", func() bool {
-		m, err := c.machine(ctx, a.machine)
+// rest waits for the operations of all machines to end and their effects to happen. A fence that stays is lifted by what
+// the world has seen.
+func (r *attempt) rest(ctx context.Context) error {
+	var fenced []string
+	for _, t := range r.c.machines {
+		var m *baremetalv1.Machine
+		err := program.Until(ctx, r.c.o.Quiet, t.id+" to come to rest", func() (at bool) {
+			m, at = r.quiet(ctx, t.id)
+			return at
+		})
+		if err != nil {
+			return fmt.Errorf("%w: operation %s", err, m.GetStatus().GetActiveOperationId())
+		}
+		if m.GetStatus().GetUnresolvedCommandId() != "" {
+			fenced = append(fenced, t.id)
+		}
+	}
+	lifted := func(id string) bool {
+		m, at := r.quiet(ctx, id)
+		return at && m.GetStatus().GetUnresolvedCommandId() == ""
+	}
+	err := program.Until(ctx, r.lateResult(), "late results", func() bool {
+		fenced = slices.DeleteFunc(fenced, lifted)
+		return len(fenced) == 0
+	})
+	if err == nil {
+		return nil
+	}
+	for _, id := range fenced {
+		if err := r.c.liftFence(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Trial) liftFence(ctx context.Context, machine string) error {
+	return program.Until(ctx, c.o.Quiet, "the fence of "+machine+" to be lifted", func() bool {
+		m, err := c.machine(ctx, machine)
 		if err != nil || m.GetStatus().GetUnresolvedCommandId() == "" {
 			return err == nil
 		}
@@ -147,7 +167,7 @@ func (c *Trial) liftFence(ctx context.Context, a *agentProgram) error {
 			verdict = "happened"
 		}
 		_, err = c.controllers[0].admin().SettleCommand(ctx,
-			&baremetalv1.SettleCommandRequest{MachineId: a.machine, CommandId: id, Verdict: verdict,
+			&baremetalv1.SettleCommandRequest{MachineId: machine, CommandId: id, Verdict: verdict,
 				Comment: "the journal of effects"})
 		return err == nil || failure.From(err).Reason == "NOTHING_TO_SETTLE"
 	})
@@ -175,8 +195,8 @@ func (r *attempt) sound(ctx context.Context, round int) error {
 
 func (c *Trial) machineIDs() []string {
 	out := []string{sentinel}
-	for _, a := range c.agents {
-		out = append(out, a.machine)
+	for _, m := range c.machines {
+		out = append(out, m.id)
 	}
 	return out
 }

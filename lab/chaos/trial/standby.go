@@ -3,21 +3,15 @@ package trial
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/failure"
-	"github.com/ingot-metal/ingot/internal/localpg"
 	"github.com/ingot-metal/ingot/lab/chaos/plan"
 	"github.com/ingot-metal/ingot/lab/chaos/program"
-	"github.com/ingot-metal/ingot/lab/standby"
 )
 
 // WithStandby reports whether the nth cell has a standby: one in four, since it costs a second server.
@@ -27,6 +21,9 @@ func names(only, kind string) bool { return strings.Contains(","+only+",", ","+k
 
 // faults are those that a cell's runs are drawn from. A disk that is full would end both servers of a pair.
 func (c *Trial) faults() []plan.Weight {
+	if c.o.Wide {
+		return plan.WideWeightsOf(c.o.Only)
+	}
 	all := plan.WeightsOf(c.o.Only, c.steppable)
 	if !c.o.Standby {
 		return all
@@ -40,99 +37,32 @@ func (c *Trial) faults() []plan.Weight {
 	return all
 }
 
-// pairSize is the room that a server has together with its standby.
-const pairSize = "800m"
-
-func sizeOf(paired bool) string {
-	if paired {
-		return pairSize
-	}
-	return databaseSize
-}
-
-// settingsOf are a server's, with what a standby needs where there is one.
-func settingsOf(paired bool) map[string]string {
-	if !paired {
-		return pgSettings
-	}
-	out := maps.Clone(pgSettings)
-	maps.Copy(out, standby.Settings())
-	return out
-}
-
-// attach gives the server a synchronous standby.
-func (p *postgres) attach(ctx context.Context) error {
-	socket, err := p.socket()
-	if err != nil {
-		return err
-	}
-	p.standbys++
-	p.standby, err = standby.Attach(ctx, p.cluster, localpg.Config{
-		Dir: p.homeOf(p.standbys), Settings: settingsOf(true), Logger: slog.New(slog.DiscardHandler),
-	}, "host="+filepath.Dir(socket)+" port=5432", true)
-	return err
-}
-
-// homeOf is the directory of the nth standby; the first server's is that of all.
-func (p *postgres) homeOf(n int) string {
-	if n == 0 {
-		return p.dir
-	}
-	return filepath.Join(p.dir, fmt.Sprint("standby-", n))
-}
-
-// home is the directory of the server that has a standby: it was the standby before that one.
-func (p *postgres) home() string { return p.homeOf(p.standbys - 1) }
-
-func (p *postgres) closeStandby(ctx context.Context) error {
-	if p.standby == nil {
-		return nil
-	}
-	return p.standby.Stop(ctx)
-}
-
 // promoteStandby kills the primary, promotes the standby, leads all controllers to it, and gives it a standby.
 func (c *Trial) promoteStandby(ctx context.Context, length time.Duration) (took bool, err error) {
-	c.db.busy.Lock()
-	defer c.db.busy.Unlock()
-	if c.db.standby == nil {
+	c.db.Busy.Lock()
+	defer c.db.Busy.Unlock()
+	if !c.db.HasStandby() {
 		return false, nil
 	}
-	if err := c.db.kill(); err != nil {
+	if err := c.db.Kill(); err != nil {
 		return false, err
 	}
 	program.Rest(ctx, length/4)
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	home := c.db.home()
-	old, err := c.db.promote(ctx)
+	home := c.db.Home()
+	old, err := c.db.Promote(ctx)
 	if err != nil {
 		return false, err
 	}
-	socket, err := c.db.socket()
+	socket, err := c.db.Socket()
 	if err != nil {
 		return false, err
 	}
 	for _, p := range c.controllers {
 		p.database.Point("unix", socket)
 	}
-	return true, errors.Join(c.db.bury(ctx, old, home), c.db.attach(ctx))
-}
-
-// promote makes the standby the server, and gives the one that it followed.
-func (p *postgres) promote(ctx context.Context) (old *localpg.Cluster, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := errors.Join(p.standby.Promote(ctx), standby.Detach(ctx, p.standby)); err != nil {
-		return nil, err
-	}
-	old, p.cluster, p.standby = p.cluster, p.standby, nil
-	return old, nil
-}
-
-// bury gives back what a dead server has held. The first one's directory is that of all, and keeps its log.
-func (p *postgres) bury(ctx context.Context, old *localpg.Cluster, home string) error {
-	return errors.Join(old.Stop(ctx), os.RemoveAll(filepath.Join(home, "data")))
+	return true, errors.Join(c.db.Bury(ctx, old, home), c.db.Attach(ctx))
 }
 
 // expired reports whether a reader's cursor is of a history that has ended: it has to begin anew.

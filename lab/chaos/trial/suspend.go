@@ -24,9 +24,18 @@ func (a *agentProgram) holdAnswers(ctx context.Context) {
 	}
 }
 
+// sleep is a suspension: for how long by the machine's boot-time clock, and between which moments of the harness's.
+type sleep struct {
+	asleep       time.Duration
+	begun, ended time.Time
+}
+
+// heldOn is how long answers are held after a suspension, so that what follows on them is certainly later.
+const heldOn = 200 * time.Millisecond
+
 // suspend suspends the machine right after its agent was granted a command, for longer than a grant lasts. Its
 // boot-time clock shows that; its wall clock does where step is as long.
-func (a *agentProgram) suspend(ctx context.Context, s plan.Strike) (asleep time.Duration, begun time.Time, err error) {
+func (a *agentProgram) suspend(ctx context.Context, s plan.Strike) (out sleep, err error) {
 	a.Busy.Lock()
 	defer a.Busy.Unlock()
 	limited, cancel := context.WithTimeout(ctx, workLimit)
@@ -34,6 +43,7 @@ func (a *agentProgram) suspend(ctx context.Context, s plan.Strike) (asleep time.
 	if s.Kind == plan.SuspendAsking {
 		a.holdAnswers(limited)
 		defer func() {
+			program.Rest(ctx, heldOn)
 			for _, w := range a.ways() {
 				w.Heal()
 			}
@@ -46,18 +56,18 @@ func (a *agentProgram) suspend(ctx context.Context, s plan.Strike) (asleep time.
 	for !granted() {
 		program.Rest(limited, pollEvery)
 		if limited.Err() != nil {
-			return 0, time.Time{}, nil
+			return sleep{}, nil
 		}
 	}
 	if !a.Clock.MappedBy(a.Pid()) {
-		return 0, time.Time{}, nil
+		return sleep{}, nil
 	}
-	begun = time.Now()
-	asleep = s.Step.Abs()
+	out = sleep{asleep: s.Step.Abs(), begun: time.Now()}
 	step := time.Duration(0)
 	if s.Stays {
-		step = asleep
+		step = out.asleep
 	}
-	err = errors.Join(a.Freeze(), a.Clock.Suspend(asleep, step), a.Thaw())
-	return asleep, begun, err
+	err = errors.Join(a.Freeze(), a.Clock.Suspend(out.asleep, step), a.Thaw())
+	out.ended = time.Now()
+	return out, err
 }

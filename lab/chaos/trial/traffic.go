@@ -41,10 +41,10 @@ func (l *latest) get() string {
 func (r *attempt) play(ctx context.Context, n int, s plan.Script, last *latest) {
 	for _, st := range s.Steps {
 		program.Rest(ctx, st.Pause)
-		if ctx.Err() != nil || r.since() > plan.Window {
+		if ctx.Err() != nil || r.since() > r.p.Window {
 			return
 		}
-		c := check.Call{Client: n, Method: st.Method, Machine: r.c.agents[s.Machine].machine}
+		c := check.Call{Client: n, Method: st.Method, Machine: r.c.machines[s.Machine].id}
 		switch st.Method {
 		case check.Start:
 			c.Kind, c.Request = st.Kind, r.request(st.Letter)
@@ -119,6 +119,9 @@ const tryLimit = 5
 
 // limit is that of a try in this run, in seconds.
 func (r *attempt) limit() int32 {
+	if r.p.Limit > 0 {
+		return r.p.Limit
+	}
 	if r.p.Patient && r.c.steppable {
 		return plan.PatientLimit
 	}

@@ -11,9 +11,12 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/host/sim"
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/lab/chaos/database"
 	"github.com/ingot-metal/ingot/lab/chaos/program"
+	"github.com/ingot-metal/ingot/lab/chaos/receiver"
 	"github.com/ingot-metal/ingot/lab/process"
 )
 
@@ -23,6 +26,8 @@ type Options struct {
 	Bin, Stepped, Planted, Only string
 	Quiet                       time.Duration // for which a system may take to come to rest
 	Standby                     bool          // of one cell: its database has a standby
+	Wide                        bool          // of one cell: many machines behind the agent of one site
+	Old                         string        // the older controller of wide worlds; may be empty
 }
 
 // Trial is one system that is broken again and again.
@@ -33,22 +38,32 @@ type Trial struct {
 	bin  string
 	self string // this program, for the recorder
 
-	db          *postgres
+	db          *database.Server
 	steppable   bool // its programs' wall clocks can be stepped
 	recorder    *process.Process
 	world       *sim.World
 	token       string
 	controllers []*controllerProgram
 	agents      []*agentProgram
+	machines    []target
+	hooks       *receiver.Receiver // nil where nothing receives webhooks
 	stop        context.CancelFunc
 	readers     sync.WaitGroup
 	watch       watcher
 	follow      follower
 
+	wanted int // how many controllers it has once all are started
+
 	mu       sync.Mutex
 	effects  int64 // how far the record has been read
 	deaths   []death
 	runCount int
+}
+
+// target is a machine that operations act on, with the agent that does.
+type target struct {
+	id    string
+	agent *agentProgram
 }
 
 // death is a process that ended by itself.
@@ -63,7 +78,10 @@ const settleTime = 10 * time.Minute
 
 // New starts a system: its database, controllers, agents and recorder.
 func New(ctx context.Context, o Options, controllers int, steppable bool) (c *Trial, err error) {
-	c = &Trial{o: o, steppable: steppable}
+	if o.Wide {
+		o.Agents = 1
+	}
+	c = &Trial{o: o, steppable: steppable, wanted: controllers}
 	if steppable {
 		o.Bin = o.Stepped
 	}
@@ -89,7 +107,7 @@ func New(ctx context.Context, o Options, controllers int, steppable bool) (c *Tr
 	if c.self, err = os.Executable(); err != nil {
 		return c, err
 	}
-	if c.db, err = openPostgres(ctx, c.Path("postgres"), o.Standby); err != nil {
+	if c.db, err = database.Open(ctx, c.Path("postgres"), o.Standby); err != nil {
 		return c, err
 	}
 	if err := c.startRecorder(ctx); err != nil {
@@ -118,13 +136,27 @@ func (c *Trial) populate(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		c.machines = append(c.machines, target{a.machine, a})
 	}
-	for _, a := range c.agents {
-		if err := c.prepare(ctx, a); err != nil {
+	if c.o.Wide {
+		if err := c.registerWide(ctx); err != nil {
 			return err
 		}
 	}
-	if err := c.register(ctx, sentinel); err != nil {
+	for _, a := range c.agents {
+		if err := program.Until(ctx, settleTime, a.Name, func() bool { return c.connected(ctx, a) }); err != nil {
+			return err
+		}
+	}
+	for _, m := range c.machines {
+		if err := c.prepare(ctx, m.id); err != nil {
+			return err
+		}
+	}
+	if err := c.register(ctx, &baremetalv1.Machine{MachineId: sentinel}); err != nil {
+		return err
+	}
+	if err := c.openWide(ctx); err != nil {
 		return err
 	}
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -195,6 +227,9 @@ func (c *Trial) Close() error {
 	}
 	c.readers.Wait()
 	var errs []error
+	if c.hooks != nil {
+		errs = append(errs, c.hooks.Close())
+	}
 	for _, a := range c.agents {
 		errs = append(errs, a.close())
 	}
@@ -207,7 +242,7 @@ func (c *Trial) Close() error {
 	if c.db != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), settleTime)
 		defer cancel()
-		errs = append(errs, c.db.close(ctx))
+		errs = append(errs, c.db.Close(ctx))
 	}
 	if err := os.RemoveAll(c.dir); err != nil {
 		errs = append(errs, fmt.Errorf("remove the cell: %w", err))

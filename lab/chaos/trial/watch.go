@@ -3,7 +3,10 @@ package trial
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/lab/chaos/program"
@@ -74,6 +77,10 @@ func (c *Trial) watchOperations(ctx context.Context) {
 
 // follower follows the reconcile cursor.
 type follower struct {
+	// anew makes it begin once more amid the traffic, at the last time that an answer called safe: what changes meanwhile
+	// must reach it nevertheless.
+	anew atomic.Bool
+
 	mu   sync.Mutex
 	seen []sighted
 	last map[string]*baremetalv1.Machine
@@ -126,18 +133,25 @@ func (f *follower) takeAll() []sighted {
 }
 
 func (c *Trial) followMachines(ctx context.Context) {
-	cursor := ""
+	next := &baremetalv1.ListMachinesRequest{PageSize: 100}
+	var safe *timestamppb.Timestamp
 	for i := 0; ctx.Err() == nil; i++ {
+		if safe != nil && c.follow.anew.Swap(false) {
+			next.Cursor, next.UpdatedSince = "", safe
+		}
 		p := c.controllers[i%len(c.controllers)]
 		call, cancel := context.WithTimeout(ctx, callLimit)
-		page, err := p.machines().ListMachines(call, &baremetalv1.ListMachinesRequest{Cursor: cursor, PageSize: 100})
+		page, err := p.machines().ListMachines(call, next)
 		cancel()
 		if err == nil {
-			cursor = page.GetNextCursor()
+			next.Cursor, next.UpdatedSince = page.GetNextCursor(), nil
 			c.follow.add(page.GetMachines())
 		}
+		if page.GetSafeUpdatedSince() != nil {
+			safe = page.GetSafeUpdatedSince()
+		}
 		if expired(err) {
-			cursor = ""
+			next.Cursor, next.UpdatedSince = "", nil
 		}
 		if err != nil || !page.GetMore() {
 			program.Rest(ctx, again)

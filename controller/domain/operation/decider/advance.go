@@ -272,6 +272,12 @@ func (d *decider) unknown(code, message string) {
 		d.testUnfinished(message)
 		return
 	}
+	if s := d.step(); planted.UnknownRetried && s.RetryCount == 0 {
+		d.setCommand(operation.Done)
+		d.cmd.Outcome = operation.OutcomeFailed
+		d.retry(s, message)
+		return
+	}
 	d.setCommand(operation.Unknown)
 	d.cmd.Outcome = operation.OutcomeUnknown
 	if d.cmd.Reason == "" {

@@ -313,6 +313,10 @@ func (d *decider) stop(reason, message string) {
 		return
 	}
 	if d.cmd != nil && d.cmd.State == operation.Granted {
+		if planted.RolledBackStops {
+			d.calledFailed(reason, message)
+			return
+		}
 		d.unknown(reason, message)
 		return
 	}

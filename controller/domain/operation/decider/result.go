@@ -116,10 +116,6 @@ func (d *decider) liveResult(e operation.Resulted) {
 		e.Outcome, e.Reason = operation.OutcomeUnknown, "OUTCOME_UNKNOWN"
 		e.Message = "granted before, and refused when asked again; a copy of the agent may have begun: " + e.Message
 	}
-	if planted.RolledBackFails && e.Reason == "AGENT_STATE_ROLLED_BACK" ||
-		planted.UnknownRetried && e.Outcome == operation.OutcomeUnknown {
-		e.Outcome, e.Retryable = operation.OutcomeFailed, planted.UnknownRetried
-	}
 	d.store(e)
 	switch {
 	case d.cmd.Kind == operation.KindPreflight:

@@ -1,4 +1,4 @@
-package trial
+package program
 
 import (
 	"errors"
@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mount gives a directory a file system of its own, so that it can be full. It takes root.
-func mount(dir, options string) (mounted bool) {
+// Mount mounts a file system on a directory, so that it can be full, and reports whether it could: that takes root.
+func Mount(dir, options string) (mounted bool) {
 	return unix.Mount("tmpfs", dir, "tmpfs", 0, options) == nil
 }
 
-// fill writes a file until its file system has no room left.
-func fill(path string) error {
+// Fill writes a file until its file system has no room left.
+func Fill(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("fill a disk: %w", err)
@@ -31,8 +31,20 @@ func fill(path string) error {
 	return f.Close()
 }
 
-// empty makes room again.
-func empty(path string) error {
+// FillBut is Fill that leaves some room, in bytes.
+func FillBut(path string, room int64) error {
+	if err := Fill(path); err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("fill a disk: %w", err)
+	}
+	return os.Truncate(path, max(info.Size()-room, 0))
+}
+
+// Empty makes room again.
+func Empty(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
