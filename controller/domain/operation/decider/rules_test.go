@@ -87,13 +87,16 @@ func TestCancelThenResult(t *testing.T) {
 		operation.OutcomeFailed:    operation.Canceled,
 	} {
 		s := granted(t, reconfig())
+		if s.op.Phase != operation.Running {
+			t.Fatalf("the phase is %s before the cancel", s.op.Phase)
+		}
 		d := s.do(operation.CancelAsked{Actor: "x"})
-		if d.CancelOnAgent != s.latest().ID || s.op.WaitReason != operation.WaitCancelling {
-			t.Fatalf("told to cancel %q, waits for %q", d.CancelOnAgent, s.op.WaitReason)
+		if d.CancelOnAgent != s.latest().ID || s.op.WaitReason != operation.WaitCancelling || s.op.Phase != operation.Running {
+			t.Fatalf("told to cancel %q, waits for %q, %s", d.CancelOnAgent, s.op.WaitReason, s.op.Phase)
 		}
 		s.result(s.latest(), outcome, map[string]string{evidence.ConfigDigest: "sha256:1"})
-		if s.op.Phase != want {
-			t.Errorf("%s after a cancel: %s, want %s", outcome, s.op.Phase, want)
+		if s.op.Phase != want || s.op.FinishedAt.IsZero() {
+			t.Errorf("%s after a cancel: %s at %v, want %s", outcome, s.op.Phase, s.op.FinishedAt, want)
 		}
 	}
 }
