@@ -101,7 +101,9 @@ func (f *finder) negate(e ast.Expr) {
 
 func (f *finder) binary(e *ast.BinaryExpr) {
 	opposite := func(edits ...edit) {
-		f.add(change{of: e, from: e.OpPos, to: e.OpPos + token.Pos(len(e.Op.String())), now: negated[e.Op]}, edits...)
+		unsure := e.Op == token.LAND || e.Op == token.LOR
+		f.add(change{of: e, from: e.OpPos, to: e.OpPos + token.Pos(len(e.Op.String())), now: negated[e.Op], unsure: unsure},
+			edits...)
 	}
 	switch e.Op {
 	case token.EQL, token.NEQ:

@@ -18,7 +18,7 @@ const (
 	noGoTest   = "it names no Go test"
 	notBuilt   = "its tests need a build tag"
 	notRunHere = "its tests fail or are skipped on this machine without a break"
-	noProduct  = "its tests execute no statement of the product"
+	noProduct  = "its tests execute nothing of the product that the tests beside them do not"
 )
 
 // spares is how many mutants are drawn for each break that is wanted, as some turn out to be none.
@@ -43,7 +43,7 @@ func (w *wholeTree) measure(ctx context.Context, r requirement, o lineOptions) (
 			out.unmeasured = noProduct
 		}
 	}
-	drawn := drawBreaks(r, reached, w.mutants, o.seed, spares*o.breaks)
+	drawn := drawBreaks(r, reached, w.vocabulary, o.seed, spares*o.breaks)
 	for len(drawn) > 0 && len(out.breaks) < o.breaks {
 		batch := make([]tried, min(len(drawn), o.breaks-len(out.breaks)))
 		err := each(ctx, o.jobs, len(batch), func(ctx context.Context, i int) error {
@@ -59,6 +59,8 @@ func (w *wholeTree) measure(ctx context.Context, r requirement, o lineOptions) (
 	}
 	if len(out.breaks) > 0 {
 		out.unmeasured = ""
+	} else if len(reached) > 0 {
+		out.unmeasured = noProduct
 	}
 	return out, nil
 }
@@ -101,10 +103,14 @@ func (w *wholeTree) reachOf(
 	others := slices.DeleteFunc(shuffled(bin.list, seed, func(name string) string { return name }),
 		func(name string) bool { return slices.Contains(named, namedTest{t.dir, name}) })
 	for _, name := range others[:min(len(others), compared)] {
-		ids, _, err := bin.executes(ctx, name)
+		ids, ok, err := bin.executes(ctx, name)
 		if err != nil {
 			return x, "", err
 		}
+		if !ok {
+			continue
+		}
+		x.compared++
 		for id := range ids {
 			x.others[id]++
 		}

@@ -22,6 +22,8 @@ type mutant struct {
 	// fine marks a change of a limit, of a number by one, of one part of a condition, or of what is done at the end.
 	// Most inputs do not show it.
 	fine bool
+	// unsure marks a change that can be executed and change no value: another case of a switch, && in the place of ||.
+	unsure bool
 
 	edits []edit
 }

@@ -137,7 +137,7 @@ func (f *finder) constantCase(s *ast.SwitchStmt, e ast.Expr) {
 	if _, unnamed := tag.(*types.Basic); unnamed {
 		function += "[" + b.Name() + "]" // of an untyped constant another type is inferred
 	}
-	f.add(change{of: e, from: e.Pos(), to: e.End(), now: "(no such case)"}, f.around(e, function+"(%d, ", ")")...)
+	f.add(change{of: e, from: e.Pos(), to: e.End(), now: "(no such case)", unsure: true}, f.around(e, function+"(%d, ", ")")...)
 }
 
 // convertible reports whether a function that is given the expression infers the type that is wanted.

@@ -43,8 +43,8 @@ func isAid(dir string) bool {
 // wholeTree is a copy of the product's packages in which each statement can be broken: one build for all lines.
 type wholeTree struct {
 	bench *bench
-	// mutants are all that the copy holds, by their numbers.
-	mutants map[int]*mutant
+	// vocabulary are the mutants that the copy holds, by their numbers.
+	vocabulary
 	// programs are the packages of what is delivered, programDir where they are built for tests that start them.
 	programs   []string
 	programDir string
@@ -62,10 +62,10 @@ func newWholeTree(ctx context.Context, o lineOptions, tmp string) (*wholeTree, e
 		return nil, err
 	}
 	w := &wholeTree{
-		bench:   &bench{options: o.options, tmp: tmp, overlay: filepath.Join(tmp, "overlay.json")},
-		mutants: map[int]*mutant{}, programs: o.programs, programDir: filepath.Join(tmp, "programs"), binaries: map[string]*binary{},
+		bench:    &bench{options: o.options, tmp: tmp, overlay: filepath.Join(tmp, "overlay.json")},
+		programs: o.programs, programDir: filepath.Join(tmp, "programs"), binaries: map[string]*binary{},
 	}
-	replace, highest := map[string]string{}, 0
+	replace, mutants, highest := map[string]string{}, map[int]*mutant{}, 0
 	for i := range units {
 		u := &units[i]
 		all, needs := find(u)
@@ -75,7 +75,7 @@ func newWholeTree(ctx context.Context, o lineOptions, tmp string) (*wholeTree, e
 		}
 		for _, m := range all {
 			m.id += highest
-			w.mutants[m.id] = m
+			mutants[m.id] = m
 		}
 		highest = all[len(all)-1].id
 		dir := filepath.Join(tmp, strings.ReplaceAll(u.dir, "/", "-"))
@@ -86,6 +86,7 @@ func newWholeTree(ctx context.Context, o lineOptions, tmp string) (*wholeTree, e
 			return nil, err
 		}
 	}
+	w.vocabulary = newVocabulary(mutants)
 	if err := writeOverlay(w.bench.overlay, replace); err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ func TestCallsThatChangeAMachineReturnAtOnce(t *testing.T) {
 		},
 		"WorkflowService/StartWorkflow": func(id string) (handle, error) {
 			return r.Workflows.StartWorkflow(ctx, &pb.StartWorkflowRequest{MachineId: id, RequestId: "q",
-				Kind: pb.Workflow_DECOMMISSION, Mode: pb.Workflow_SOFT_RESET})
+				Kind: pb.Workflow_ONBOARDING, Params: map[string]string{"image_ref": "u"}})
 		},
 	}
 	if got, want := slices.Sorted(maps.Keys(calls)), callsOnMachines(); !slices.Equal(got, want) {
