@@ -26,8 +26,8 @@ func (x reach) setUp(id int) bool { return x.compared >= 3 && x.others[id] == x.
 //   - Only statements in the places that the line's section names count, unless a test executes none of them.
 //   - Only changes that change a value wherever they are executed: a case that does not match is not broken.
 //   - What all compared tests of the package execute is set-up and does not count.
-//   - Of these the pool of a test are the statements that share the most words with the line; where they share as many,
-//     those that fewer compared tests execute. The seed draws from the pool.
+//   - Of these the pool of a test are the statements of the highest weight: words that are shared with the line raise it,
+//     each compared test that executes the statement lowers it. The seed draws from the pool.
 //   - The tests of the line take turns, so that a test of a whole system does not crowd out a small one.
 //   - One source line is broken once.
 func drawBreaks(r requirement, reached []reach, tree vocabulary, seed uint64, n int) []*mutant {
@@ -74,13 +74,13 @@ func pool(r requirement, x reach, tree vocabulary, seed uint64, n int) []*mutant
 	if len(here) == 0 {
 		here = elsewhere
 	}
-	of, shared := wordsOf(r.text), map[int]float64{}
+	of, weight := wordsOf(r.text), map[int]float64{}
 	for _, m := range here {
-		shared[m.id] = tree.shared(m, of)
+		weight[m.id] = (1 + tree.shared(m, of)) * (1 - float64(x.others[m.id])/float64(x.compared+1))
 	}
 	out := shuffled(here, seed, func(m *mutant) string { return r.number + " " + m.key })
 	slices.SortStableFunc(out, func(a, b *mutant) int {
-		return cmp.Or(cmp.Compare(shared[b.id], shared[a.id]), cmp.Compare(x.others[a.id], x.others[b.id]))
+		return cmp.Compare(weight[b.id], weight[a.id])
 	})
 	return shuffled(out[:min(n, len(out))], seed, func(m *mutant) string { return r.number + " " + m.key })
 }

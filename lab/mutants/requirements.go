@@ -23,7 +23,7 @@ const compared = 8
 type lineOptions struct {
 	options
 	lines, breaks int
-	match         string
+	match, within string
 	dir           string
 	// keep is the directory of the mutated copy, or empty for a temporary one.
 	keep string
@@ -38,6 +38,7 @@ func mainRequirements(args []string) {
 	f.IntVar(&o.lines, "lines", 100, "how many lines are measured; 0 for all")
 	f.IntVar(&o.breaks, "breaks", 5, "how many breaks are drawn for each line")
 	f.StringVar(&o.match, "match", ".", "only lines whose numbers match this, for instance '^F2\\.'")
+	f.StringVar(&o.within, "within", ".", "only lines all of whose tests match this, for instance '^controller/domain/'")
 	f.StringVar(&o.dir, "requirements", "docs/requirements", "the directory of the lines")
 	f.StringVar(&o.keep, "tree", "", "directory for the mutated copy, which a later run then builds faster")
 	f.IntVar(&o.jobs, "jobs", runtime.NumCPU(), "how many breaks are tried at once")
@@ -86,15 +87,13 @@ func breakRequirements(ctx context.Context, o lineOptions) (err error) {
 	if o.root, err = filepath.Abs(o.root); err != nil {
 		return err
 	}
-	match, err := regexp.Compile(o.match)
-	if err != nil {
-		return err
-	}
 	lines, err := readRequirements(o.dir)
 	if err != nil {
 		return err
 	}
-	lines = slices.DeleteFunc(lines, func(r requirement) bool { return !match.MatchString(r.number) })
+	if lines, err = selected(lines, o.match, o.within); err != nil {
+		return err
+	}
 	lines = shuffled(lines, o.seed, func(r requirement) string { return r.number })
 	dir, remove, err := keepDir(o.keep)
 	if err != nil {
@@ -111,6 +110,22 @@ func breakRequirements(ctx context.Context, o lineOptions) (err error) {
 		return err
 	}
 	return summary(all, o.least)
+}
+
+// selected returns the lines whose numbers match an expression, and all of whose tests match another.
+func selected(lines []requirement, numbers, tests string) ([]requirement, error) {
+	match, err := regexp.Compile(numbers)
+	if err != nil {
+		return nil, err
+	}
+	within, err := regexp.Compile(tests)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(lines, func(r requirement) bool {
+		return !match.MatchString(r.number) ||
+			slices.ContainsFunc(r.tests, func(t namedTest) bool { return !within.MatchString(t.String()) })
+	}), nil
 }
 
 // measureAll measures lines in their order until o.lines of them have a verdict, and prints each.

@@ -68,6 +68,11 @@ func TestBrokenLines(t *testing.T) {
 	if summary(all, 51) == nil || summary(all[2:], 0) == nil {
 		t.Error("too few lines are enough")
 	}
+	for within, want := range map[string]int{"^door": 5, "TestKnock": 2} { // one line names no test
+		if got, err := selected(slices.Clone(lines), "^A", within); err != nil || len(got) != want {
+			t.Errorf("%s selects %d lines, %v", within, len(got), err)
+		}
+	}
 	if _, err := os.Stat(filepath.Join(w.programDir, "app")); err != nil {
 		t.Error(err)
 	}
@@ -106,7 +111,7 @@ func TestDrawBreaks(t *testing.T) {
 	if got := drawn(2, reach{ids: ids[:10]}, reach{ids: ids[17:18]}); !slices.Contains(got, 18) {
 		t.Errorf("drawn %v: the second test has no turn", got)
 	}
-	mutants[9].key = "a/b Fleet.InCluster: x => y"
+	mutants[9].key, others[9] = "a/b Fleet.InCluster: x => y", 3
 	r.text = "Condition `InClusters`"
 	if got := drawn(1, reach{ids: ids, compared: 8, others: others}); !slices.Equal(got, []int{9}) {
 		t.Errorf("drawn %v: what shares words with the line comes first", got)

@@ -105,7 +105,7 @@ func follow(t *testing.T, steps []step, edits []edit, without int) (string, erro
 func run(ctx context.Context, dir, command string) (string, error) {
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false -tags=grpcnotrace")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false -vet=off -tags=grpcnotrace")
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
