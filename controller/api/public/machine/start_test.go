@@ -198,6 +198,10 @@ func TestCallsThatChangeAMachineReturnAtOnce(t *testing.T) {
 			op.GetPhase() != pb.Operation_PENDING || op.GetStartedAt() != nil {
 			t.Errorf("%s returned %v, stored is %v, %v", name, got, op, err)
 		}
+		m, err := r.Machines.GetMachine(ctx, &pb.GetMachineRequest{MachineId: id})
+		if err != nil || m.GetStatus().GetActiveOperationId() != op.GetOperationId() {
+			t.Errorf("after %s the machine is %v, %v", name, m.GetStatus(), err)
+		}
 	}
 }
 
