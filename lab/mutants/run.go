@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -94,13 +95,21 @@ func writeMutants(
 			}
 		}
 		replace[src.path] = filepath.Join(tmp, filepath.Base(src.path))
-		if err := os.WriteFile(replace[src.path], rewrite(src.text, edits), 0o600); err != nil {
+		if err := writeChanged(replace[src.path], rewrite(src.text, edits)); err != nil {
 			return err
 		}
 	}
 	helper := filepath.Join(tmp, "mutant_switches.go")
 	replace[filepath.Join(root, u.dir, "mutant_switches.go")] = helper
-	return os.WriteFile(helper, []byte(switches(u.name, lowest, highest)), 0o600)
+	return writeChanged(helper, []byte(switches(u.name, lowest, highest)))
+}
+
+// writeChanged writes a file unless it has these bytes already: a build that reads it meanwhile is not disturbed.
+func writeChanged(path string, data []byte) error {
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
+		return nil
+	}
+	return os.WriteFile(path, data, 0o600)
 }
 
 // writeOverlay writes what the go command's -overlay reads: the files to be replaced, each with its replacement.
@@ -109,7 +118,7 @@ func writeOverlay(path string, replace map[string]string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, overlay, 0o600)
+	return writeChanged(path, overlay)
 }
 
 // build makes the test binary of a package. Without test files there is none: nil.
