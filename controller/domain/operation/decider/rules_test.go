@@ -666,15 +666,15 @@ func TestMaintenanceMovesThePhaseAndNothingElse(t *testing.T) {
 		want map[fleet.ConditionType]bool // of what was true before
 	}{
 		{fleet.EnterMaintenance, fleet.Maintenance, map[fleet.ConditionType]bool{fleet.InCustomerCluster: true,
-			fleet.Reachable: true, fleet.NeedsIntervention: true}},
+			fleet.NeedsIntervention: true}},
 		// What was drained for the maintenance is used again after it.
 		{fleet.ExitMaintenance, fleet.Ready, map[fleet.ConditionType]bool{fleet.InCustomerCluster: true,
-			fleet.Reachable: true, fleet.NeedsIntervention: true}},
+			fleet.NeedsIntervention: true}},
 	} {
 		s := newStored(t, setPhase(c.to))
 		s.op.Type = c.typ
 		s.raise(fleet.CauseRecord, "")
-		s.conditions[fleet.InCustomerCluster], s.conditions[fleet.Reachable] = true, true
+		s.conditions[fleet.InCustomerCluster], s.conditions[fleet.Reachable] = true, false
 		s.conditions[fleet.OperationCanceled] = true // until the next success
 		s.conditions[fleet.Drained] = c.typ == fleet.ExitMaintenance
 		s.look()
