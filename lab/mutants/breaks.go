@@ -26,8 +26,8 @@ func (x reach) setUp(id int) bool { return x.compared >= 3 && x.others[id] == x.
 //   - Only statements in the places that the line's section names count, unless a test executes none of them.
 //   - Only changes that change a value wherever they are executed: a case that does not match is not broken.
 //   - What all compared tests of the package execute is set-up and does not count.
-//   - Of these the pool of a test are the statements of the highest weight: words that are shared with the line raise it,
-//     each compared test that executes the statement lowers it. The seed draws from the pool.
+//   - Of these the pool of a test are the statements of the highest weight: words that are shared with the line raise
+//     it, each compared test that executes the statement lowers it. The seed draws from the pool.
 //   - The tests of the line take turns, so that a test of a whole system does not crowd out a small one.
 //   - One source line is broken once.
 func drawBreaks(r requirement, reached []reach, tree vocabulary, seed uint64, n int) []*mutant {

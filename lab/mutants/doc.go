@@ -29,9 +29,9 @@
 //
 // A break is a mutant in a statement that the named tests execute. No break is chosen by hand, and none is explained
 // away: an equivalent one counts against its line, which the majority tolerates. drawBreaks has the rules of the draw.
-// Not every mutant is a break: moved limits, numbers one higher, parts of conditions, cases that do not match and clean-up
-// are left to the sample above, since most inputs do not show them. A return without which a function ends in a panic
-// is replaced by the next draw, as any test notices a panic.
+// Not every mutant is a break: moved limits, numbers one higher, parts of conditions, cases that do not match and
+// clean-up are left to the sample above, since most inputs do not show them. A return without which a function ends in
+// a panic is replaced by the next draw, as any test notices a panic.
 //
 // All breaks of the product's packages are written into one copy of the tree, behind switches, and the programs that
 // tests start are built from it too: the statements of other processes are broken and traced like those of the test.

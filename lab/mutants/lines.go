@@ -35,8 +35,11 @@ var (
 // readRequirements returns the lines of the files of dir whose last cell does not begin with an exception.
 func readRequirements(dir string) ([]requirement, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.md"))
-	if err != nil || len(paths) == 0 {
-		return nil, fmt.Errorf("no requirements in %s (%v)", dir, err)
+	if err != nil {
+		return nil, err
+	}
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("no requirements in %s", dir)
 	}
 	var out []requirement
 	for _, path := range paths {

@@ -24,7 +24,7 @@ const (
 // spares is how many mutants are drawn for each break that is wanted, as some turn out to be none.
 const spares = 4
 
-// noBreak is the verdict of a mutant after which a function does not return: that a test runs at all notices it, so that
+// noBreak is the verdict of a mutant after which a function does not return: any test that runs notices it, so that
 // another is drawn.
 const noBreak verdict = "no break"
 
@@ -84,7 +84,7 @@ func (w *wholeTree) binary(ctx context.Context, dir string) (*binary, error) {
 	return bin, nil
 }
 
-// reachOf runs a named test and some others of its package, and returns what they execute, or why it cannot be measured.
+// reachOf runs a named test and some others of its package. It returns what they execute, or why it cannot be measured.
 func (w *wholeTree) reachOf(
 	ctx context.Context, t namedTest, named []namedTest, seed uint64,
 ) (x reach, reason string, err error) {

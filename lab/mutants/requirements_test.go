@@ -37,7 +37,8 @@ func TestBrokenLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(lines) != 5 || !slices.Equal(lines[0].places, []string{"door"}) || lines[0].tests[0].String() != "door.TestKnock" {
+	if len(lines) != 5 || !slices.Equal(lines[0].places, []string{"door"}) ||
+		lines[0].tests[0].String() != "door.TestKnock" {
 		t.Fatalf("read %+v", lines)
 	}
 	o := lineOptions{

@@ -13,7 +13,8 @@ func (f *finder) statements(n ast.Node) {
 	// The outermost change comes first.
 	if s, ok := n.(ast.Stmt); ok && f.removable(s) {
 		_, isCleanup := s.(*ast.DeferStmt)
-		f.add(change{of: s, from: s.Pos(), to: s.End(), now: "", fine: isCleanup}, f.around(s, "if !mutantOn(%d) { ", " }")...)
+		f.add(change{of: s, from: s.Pos(), to: s.End(), now: "", fine: isCleanup},
+			f.around(s, "if !mutantOn(%d) { ", " }")...)
 	}
 	switch n := n.(type) {
 	case *ast.FuncDecl:
@@ -137,7 +138,8 @@ func (f *finder) constantCase(s *ast.SwitchStmt, e ast.Expr) {
 	if _, unnamed := tag.(*types.Basic); unnamed {
 		function += "[" + b.Name() + "]" // of an untyped constant another type is inferred
 	}
-	f.add(change{of: e, from: e.Pos(), to: e.End(), now: "(no such case)", unsure: true}, f.around(e, function+"(%d, ", ")")...)
+	f.add(change{of: e, from: e.Pos(), to: e.End(), now: "(no such case)", unsure: true},
+		f.around(e, function+"(%d, ", ")")...)
 }
 
 // convertible reports whether a function that is given the expression infers the type that is wanted.

@@ -37,7 +37,8 @@ func product(ctx context.Context, root string, programs []string) ([]target, err
 // isAid reports whether a package of the programs does nothing for their users: it is generated, or injects faults.
 func isAid(dir string) bool {
 	top, _, _ := strings.Cut(dir, "/")
-	return top == "api" || top == "migrations" || top == "vendor" || dir == "internal/failpoint" || dir == "internal/planted"
+	return top == "api" || top == "migrations" || top == "vendor" || dir == "internal/failpoint" ||
+		dir == "internal/planted"
 }
 
 // wholeTree is a copy of the product's packages in which each statement can be broken: one build for all lines.

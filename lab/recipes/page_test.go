@@ -69,9 +69,6 @@ func (s step) hasFiles() bool {
 	})
 }
 
-// byHand reports whether a step is a command of the program, for a user.
-func (s step) byHand() bool { return strings.Contains(s.text, "`ingot ") }
-
 // commands returns the commands that a step's text names. The examples add something named trial.
 func (s step) commands() (out []string) {
 	for _, m := range inTicks.FindAllStringSubmatch(s.text, -1) {
@@ -90,7 +87,8 @@ func (s step) namesWhatIsMissing() bool {
 
 func TestStepsAreRead(t *testing.T) {
 	got := recipes(t, "# C\n\n## Add a door\n\n1. `a/door.go`: the door.\n   Then `make generate docs`.\n"+
-		"2. Optional, `b/NAME/NAME.go`: paint.\n\n`go test ./a` names each of these steps that is missing.\n\n## Rules\n\n1. x\n")
+		"2. Optional, `b/NAME/NAME.go`: paint.\n\n`go test ./a` names each of these steps that is missing.\n\n"+
+		"## Rules\n\n1. x\n")
 	steps := got["Add a door"]
 	if len(got) != 1 || len(steps) != 3 || !steps[1].optional || steps[0].optional || !steps[2].namesWhatIsMissing() {
 		t.Fatalf("read %+v", got)

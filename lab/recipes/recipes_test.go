@@ -58,6 +58,9 @@ func TestRecipes(t *testing.T) {
 	}
 }
 
+// byHand reports whether a step is a command of the program, for a user.
+func (s step) byHand() bool { return strings.Contains(s.text, "`ingot ") }
+
 // holdsEdits holds that each step has an edit or a command, and that it names the files which its edits change.
 func holdsEdits(t *testing.T, steps []step, edits []edit) {
 	t.Helper()

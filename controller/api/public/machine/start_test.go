@@ -142,8 +142,8 @@ type handle interface {
 	GetMachineId() string
 }
 
-// TestCallsThatChangeAMachineReturnAtOnce makes each call of the machines' services that takes a request_id. No agent is
-// there, so that nothing can be done: the answer is an operation that has not begun, which others can read.
+// TestCallsThatChangeAMachineReturnAtOnce makes each call of the machines' services that takes a request_id. No agent
+// is there, so that nothing can be done: the answer is an operation that has not begun, which others can read.
 func TestCallsThatChangeAMachineReturnAtOnce(t *testing.T) {
 	r := publictest.NewRig(t)
 	ctx := t.Context()

@@ -94,7 +94,8 @@ func TestCancelThenResult(t *testing.T) {
 			t.Fatalf("the phase is %s before the cancel", s.op.Phase)
 		}
 		d := s.do(operation.CancelAsked{Actor: "x"})
-		if d.CancelOnAgent != s.latest().ID || s.op.WaitReason != operation.WaitCancelling || s.op.Phase != operation.Running {
+		if d.CancelOnAgent != s.latest().ID || s.op.WaitReason != operation.WaitCancelling ||
+			s.op.Phase != operation.Running {
 			t.Fatalf("told to cancel %q, waits for %q, %s", d.CancelOnAgent, s.op.WaitReason, s.op.Phase)
 		}
 		s.result(s.latest(), outcome, map[string]string{evidence.ConfigDigest: "sha256:1"})
