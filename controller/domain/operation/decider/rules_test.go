@@ -290,7 +290,7 @@ func TestRetriesWithBackoff(t *testing.T) {
 }
 
 func TestRetriesEnd(t *testing.T) {
-	s := granted(t, operation.Step{Kind: operation.KindReconfig, Name: "apply", MaxRetries: 1})
+	s := granted(t, operation.Step{Kind: operation.KindReconfig, Name: "apply", MaxRetries: 1}, reboot())
 	for try, want := range []struct {
 		phase operation.Phase
 		notes []string
@@ -318,7 +318,7 @@ func TestRetriesEnd(t *testing.T) {
 	}
 	s.ended(operation.Failed, "CONFIG_ROLLED_BACK")
 	if len(s.commands) != 2 || s.op.Steps[0].RetryCount != 1 || s.op.Steps[0].FinishedAt.IsZero() ||
-		s.op.Error.Message != "the host has lost its way back" {
+		s.op.Steps[1].State != operation.StepWaiting || s.op.Error.Message != "the host has lost its way back" {
 		t.Errorf("%d commands, step %+v, error %+v", len(s.commands), s.op.Steps[0], s.op.Error)
 	}
 }
