@@ -170,6 +170,15 @@ mutants: deps ## Change the code that carries the promise 1,000 times, and count
 	go build -o dist/mutants ./lab/mutants
 	$(TESTPG) nice dist/mutants $(MUTANTS_FLAGS)
 
+.PHONY: requirements-break
+requirements-break: deps ## Break the code under 100 lines of the requirements, and count which breaks the tests that the line names notice (REQUIREMENTS_FLAGS='--seed 7 --lines 20')
+	go build -o dist/mutants ./lab/mutants
+	$(TESTPG) nice dist/mutants requirements --tree dist/requirements $(REQUIREMENTS_FLAGS)
+
+.PHONY: test-recipes
+test-recipes: deps $(GENERATORS) ## Execute the recipes of CONTRIBUTING.md in copies of the tree, and each again with every step left out (an hour)
+	CGO_ENABLED=0 go test -tags recipes,$(GOTAGS) -trimpath -buildvcs=false -timeout 120m -count 1 -v -run TestRecipes $(TEST_FLAGS) ./lab/recipes
+
 DISKS_FLAGS ?= -runs 500
 DISKS_ENDED ?= $(CURDIR)/bin/test-disks.ended
 .PHONY: test-disks
@@ -437,7 +446,7 @@ first-rack: deps build deb ## Follow docs/tutorial/first-rack.md on a fresh Debi
 RELEASE_CHECKS ?= console-test test-offers test-rolling test-jobs test-standby test-haproxy test-upgrade test-clients test-ansible \
 	test-netbox test-opentofu test-bucket test-registry test-oci test-clusters test-cluster-api test-provision test-rollouts \
 	test-maas test-disks attack test-storm test-units test-setup test-package-upgrade test-metal lab-debian lab-stock lab-mirror \
-	test-previews first-rack test-network mutants test-chaos-planted chaos
+	test-previews first-rack test-network test-recipes mutants requirements-break test-chaos-planted chaos
 
 .PHONY: release-check
 release-check: ## Run every check that is too long for CI, and write its result, commit and date into the reference (a day; RELEASE_CHECKS='attack test-maas' for some)

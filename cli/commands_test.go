@@ -3,11 +3,13 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/proto"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
@@ -82,17 +84,31 @@ func TestSettle(t *testing.T) {
 	}
 }
 
+// TestWatchFleet: each event is one line with its time, machine, operation, type and phase, from PENDING over RUNNING to
+// SUCCEEDED, and none is lost or repeated with the connection.
 func TestWatchFleet(t *testing.T) {
 	f := reimaging(pb.Operation_SUCCEEDED, nil)
+	in := func(phase pb.Operation_Phase) *pb.Operation {
+		op := proto.CloneOf(f.op)
+		op.Phase = phase
+		return op
+	}
 	f.watches = append(f.watches[:0],
-		events(lostConnection, event(f.op, 1, "created", "", "")),
-		events(refuse(7, pb.Reason_SCOPE_TOO_SMALL, "revoked", nil), event(f.op, 1, "created", "", ""),
-			event(f.op, 2, "started", "", "go")),
+		events(lostConnection, event(in(pb.Operation_PENDING), 1, "created", "", "")),
+		events(refuse(7, pb.Reason_SCOPE_TOO_SMALL, "revoked", nil),
+			event(in(pb.Operation_PENDING), 1, "created", "", ""),
+			event(in(pb.Operation_RUNNING), 2, "started", "", "go"),
+			event(in(pb.Operation_SUCCEEDED), 3, "succeeded", "", "")),
 	)
 	got := f.run(t, "watch", "machine-1")
-	if got.code != 7 || strings.Count(got.out, "REIMAGE") != 2 ||
+	want := []string{
+		"[12:00:01Z] machine-1   op-1  REIMAGE            PENDING",
+		"[12:00:02Z] machine-1   op-1  REIMAGE            RUNNING    go",
+		"[12:00:03Z] machine-1   op-1  REIMAGE            SUCCEEDED",
+	}
+	if lines := strings.Split(strings.TrimSpace(got.out), "\n"); got.code != 7 || !slices.Equal(lines, want) ||
 		strings.Count(got.err, "connection lost, retrying…") != 1 {
-		t.Errorf("%+v", got)
+		t.Errorf("%+v, want %q", got, want)
 	}
 	if f.watchReqs[0].GetFilter() != "machine_id=machine-1" || f.watchReqs[1].GetCursor() != "c1" {
 		t.Errorf("requests %v", f.watchReqs)

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +75,18 @@ func TestReimagePlain(t *testing.T) {
 	logsSeen := inOrder(got.out, "│ [netboot] Configuring PXE\n", "│ [netboot] DHCP updated\n", "✓ SUCCEEDED")
 	if !eventsSeen || !logsSeen {
 		t.Errorf("events in order: %v, logs before the result: %v\n%s", eventsSeen, logsSeen, got.out)
+	}
+	// Events and logs come over two streams in either order, and each line once.
+	lines := strings.Split(strings.TrimSpace(got.out), "\n")
+	slices.Sort(lines)
+	want := []string{
+		"  ActiveOperationId: (cleared)", "  Conditions: Reachable=✓, Provisioned=✓ (newly set)",
+		"  EffectiveState: MAINTENANCE (was BUSY)", "  Phase: MAINTENANCE (unchanged)", "Duration: 32s",
+		"Machine state after operation:", "Operation: op-1 (PENDING)", "→ Setting netboot…",
+		"│ [netboot] Configuring PXE", "│ [netboot] DHCP updated", "✓ Netboot configured", "✓ SUCCEEDED",
+	}
+	if !slices.Equal(lines, want) {
+		t.Errorf("the lines are %q", lines)
 	}
 }
 

@@ -19,4 +19,23 @@
 // survivors.txt explains mutants that live. "equivalent" is a change that no caller can notice: it is left out of the
 // count. "accepted" is one that could be noticed and is not: it counts as alive. An explanation whose mutant is gone,
 // or is killed, fails the run.
+//
+// # Lines of requirements
+//
+// `mutants requirements` draws lines of docs/requirements by seed, breaks the code under each, and runs only the tests
+// that the line names. A line is noticed if these tests fail for more than half of its breaks, five by default. The run
+// fails if fewer than 95 % of the lines are noticed. It also prints the lines of which at least one break was noticed,
+// and the share of all breaks.
+//
+// A break is a mutant in a statement that the named tests execute. No break is chosen by hand, and none is explained
+// away: an equivalent one counts against its line, which the majority tolerates. drawBreaks has the rules of the draw.
+// Not every mutant is a break: moved limits, numbers one higher, parts of conditions, cases that do not match and
+// clean-up are left to the sample above, since most inputs do not show them. A return without which a function ends in
+// a panic is replaced by the next draw, as any test notices a panic.
+//
+// All breaks of the product's packages are written into one copy of the tree, behind switches, and the programs that
+// tests start are built from it too: the statements of other processes are broken and traced like those of the test.
+//
+// A line is not measured if it names no Go test, if its tests need a build tag, fail or are skipped without a break, or
+// execute nothing that the tests beside them do not. Such lines are printed with the reason, and count neither way.
 package main

@@ -74,9 +74,11 @@ func (f *finder) operand(e ast.Expr) {
 		return // what is in it comes next
 	}
 	if p.Op == token.LAND {
-		f.add(change{of: p, from: e.Pos(), to: e.End(), now: "true"}, f.around(e, "((", ") || mutantOn(%d))")...)
+		f.add(change{of: p, from: e.Pos(), to: e.End(), now: "true", fine: true},
+			f.around(e, "((", ") || mutantOn(%d))")...)
 	} else {
-		f.add(change{of: p, from: e.Pos(), to: e.End(), now: "false"}, f.around(e, "((", ") && !mutantOn(%d))")...)
+		f.add(change{of: p, from: e.Pos(), to: e.End(), now: "false", fine: true},
+			f.around(e, "((", ") && !mutantOn(%d))")...)
 	}
 }
 
@@ -99,7 +101,9 @@ func (f *finder) negate(e ast.Expr) {
 
 func (f *finder) binary(e *ast.BinaryExpr) {
 	opposite := func(edits ...edit) {
-		f.add(change{of: e, from: e.OpPos, to: e.OpPos + token.Pos(len(e.Op.String())), now: negated[e.Op]}, edits...)
+		unsure := e.Op == token.LAND || e.Op == token.LOR
+		f.add(change{of: e, from: e.OpPos, to: e.OpPos + token.Pos(len(e.Op.String())), now: negated[e.Op], unsure: unsure},
+			edits...)
 	}
 	switch e.Op {
 	case token.EQL, token.NEQ:
@@ -138,7 +142,8 @@ func (f *finder) called(e *ast.BinaryExpr, m [2]string) {
 	end := e.OpPos + token.Pos(len(e.Op.String()))
 	edits := f.around(e, function+"(%d, ", ")")
 	edits = append(edits, edit{at: f.at(e.OpPos), kind: replacing, text: ",", cut: len(e.Op.String())})
-	f.add(change{of: e, from: e.OpPos, to: end, now: now}, edits...)
+	_, isLimit := moved[e.Op]
+	f.add(change{of: e, from: e.OpPos, to: end, now: now, fine: isLimit}, edits...)
 }
 
 // literal changes a number by one, or a truth value.
@@ -159,11 +164,11 @@ func (f *finder) literal(e ast.Expr) {
 		isLimit = isLimit && limit.Y == e
 		// What moves a limit by one is a mutant of its comparison already.
 		if !isLimit || limit.Op != token.LSS && limit.Op != token.GEQ {
-			f.addIn(change{of: e, from: e.Pos(), to: e.End(), now: "(" + e.Value + "+1)"},
+			f.addIn(change{of: e, from: e.Pos(), to: e.End(), now: "(" + e.Value + "+1)", fine: true},
 				f.around(e, "mutantUp["+name+"](%d, ", ")")...)
 		}
 		if e.Value != "0" && (!isLimit || limit.Op != token.GTR && limit.Op != token.LEQ) {
-			f.addIn(change{of: e, from: e.Pos(), to: e.End(), now: "(" + e.Value + "-1)"},
+			f.addIn(change{of: e, from: e.Pos(), to: e.End(), now: "(" + e.Value + "-1)", fine: true},
 				f.around(e, "mutantDown["+name+"](%d, ", ")")...)
 		}
 	}

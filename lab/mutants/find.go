@@ -187,6 +187,8 @@ type change struct {
 	// from and to are the bytes that are replaced, now what stands there instead.
 	from, to token.Pos
 	now      string
+	// fine and unsure are those of the mutant.
+	fine, unsure bool
 }
 
 // add notes a mutant. The edits get the number of its switch by "%d".
@@ -200,7 +202,7 @@ func (f *finder) add(c change, edits ...edit) {
 	m := &mutant{
 		dir: f.u.dir, file: filepath.Base(f.src.path), line: f.u.fset.Position(c.from).Line,
 		key:   fmt.Sprintf("%s %s: %s => %s", f.u.dir, f.function(), collapse(before), collapse(after)),
-		edits: edits,
+		edits: edits, fine: c.fine, unsure: c.unsure,
 	}
 	m.removed, m.added = f.lines(c)
 	f.found = append(f.found, m)

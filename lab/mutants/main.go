@@ -33,6 +33,10 @@ type options struct {
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "requirements" {
+		mainRequirements(os.Args[2:])
+		return
+	}
 	var o options
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the sample")
 	flag.IntVar(&o.sample, "sample", 1000, "how many mutants are drawn; 0 for all")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"fmt"
 	"go/token"
 	"slices"
@@ -20,6 +19,11 @@ type mutant struct {
 	key string
 	// removed and added are the first changed line before and after.
 	removed, added string
+	// fine marks a change of a limit, of a number by one, of one part of a condition, or of what is done at the end.
+	// Most inputs do not show it.
+	fine bool
+	// unsure marks a change that can be executed and change no value: another case of a switch, && in the place of ||.
+	unsure bool
 
 	edits []edit
 }
@@ -93,11 +97,7 @@ func draw(all []*mutant, seed uint64, n int) []*mutant {
 	if n <= 0 || n >= len(all) {
 		return all
 	}
-	place := func(m *mutant) string {
-		sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", seed, m.key))
-		return string(sum[:])
-	}
-	order := slices.SortedFunc(slices.Values(all), func(a, b *mutant) int { return strings.Compare(place(a), place(b)) })
+	order := shuffled(all, seed, func(m *mutant) string { return m.key })
 	elsewhere := func(m *mutant) bool { return !strings.HasPrefix(m.dir, storeDir) }
 	stored := slices.DeleteFunc(slices.Clone(order), elsewhere)
 	drawn := slices.Clone(stored[:min(len(stored), (n+storeShare-1)/storeShare)])

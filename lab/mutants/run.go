@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -24,6 +25,8 @@ const (
 	buildTags = "grpcnotrace"
 	// memory bounds what a mutant may take of the address space, in KiB: a loop that never ends may append.
 	memory = 8 << 20
+	// testLimit bounds one test without a mutant.
+	testLimit = 5 * time.Minute
 )
 
 // verdict is what came of a mutant.
@@ -44,6 +47,11 @@ type binary struct {
 	// reached says for each mutant which tests execute it, took how long each test takes.
 	reached map[int][]string
 	took    map[string]time.Duration
+	// list are all tests, executed the mutants that a test executes, nil if it does not pass. For lines of requirements.
+	list     []string
+	executed map[string]map[int]bool
+	// env is added to the environment of each run.
+	env []string
 }
 
 // bench builds and runs the test binaries of one unit.
@@ -56,11 +64,26 @@ type bench struct {
 
 // newBench writes the mutants into copies of the unit's files.
 func newBench(o options, tmp string, u *unit, mutants []*mutant, needs map[string][]edit) (*bench, error) {
-	replace, highest := map[string]string{}, 0
+	replace := map[string]string{}
+	if err := writeMutants(o.root, tmp, u, mutants, needs, replace); err != nil {
+		return nil, err
+	}
+	b := &bench{options: o, tmp: tmp, overlay: filepath.Join(tmp, "overlay.json"), u: u}
+	return b, writeOverlay(b.overlay, replace)
+}
+
+// writeMutants writes copies of a unit's files with its mutants into tmp, and adds them to the files to be replaced.
+func writeMutants(
+	root, tmp string, u *unit, mutants []*mutant, needs map[string][]edit, replace map[string]string,
+) error {
+	lowest, highest := 0, 0
+	if len(mutants) > 0 {
+		lowest, highest = mutants[0].id, mutants[0].id
+	}
 	for _, src := range u.files {
 		edits := append([]edit{}, needs[src.path]...)
 		for _, m := range mutants {
-			highest = max(highest, m.id)
+			lowest, highest = min(lowest, m.id), max(highest, m.id)
 			if m.file != filepath.Base(src.path) {
 				continue
 			}
@@ -72,21 +95,30 @@ func newBench(o options, tmp string, u *unit, mutants []*mutant, needs map[strin
 			}
 		}
 		replace[src.path] = filepath.Join(tmp, filepath.Base(src.path))
-		if err := os.WriteFile(replace[src.path], rewrite(src.text, edits), 0o600); err != nil {
-			return nil, err
+		if err := writeChanged(replace[src.path], rewrite(src.text, edits)); err != nil {
+			return err
 		}
 	}
 	helper := filepath.Join(tmp, "mutant_switches.go")
-	replace[filepath.Join(o.root, u.dir, "mutant_switches.go")] = helper
-	if err := os.WriteFile(helper, []byte(switches(u.name, highest)), 0o600); err != nil {
-		return nil, err
+	replace[filepath.Join(root, u.dir, "mutant_switches.go")] = helper
+	return writeChanged(helper, []byte(switches(u.name, lowest, highest)))
+}
+
+// writeChanged writes a file unless it has these bytes already: a build that reads it meanwhile is not disturbed.
+func writeChanged(path string, data []byte) error {
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
+		return nil
 	}
+	return os.WriteFile(path, data, 0o600)
+}
+
+// writeOverlay writes what the go command's -overlay reads: the files to be replaced, each with its replacement.
+func writeOverlay(path string, replace map[string]string) error {
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	b := &bench{options: o, tmp: tmp, u: u, overlay: filepath.Join(tmp, "overlay.json")}
-	return b, os.WriteFile(b.overlay, overlay, 0o600)
+	return writeChanged(path, overlay)
 }
 
 // build makes the test binary of a package. Without test files there is none: nil.
@@ -103,7 +135,7 @@ func (b *bench) build(ctx context.Context, dir string) (*binary, error) {
 		return nil, nil
 	}
 	bin := &binary{path: out, dir: filepath.Join(b.root, dir), reached: map[int][]string{},
-		took: map[string]time.Duration{}}
+		took: map[string]time.Duration{}, executed: map[string]map[int]bool{}}
 	files, err := filepath.Glob(filepath.Join(bin.dir, "*_test.go"))
 	if err != nil {
 		return nil, err
@@ -127,7 +159,7 @@ func (bin *binary) run(ctx context.Context, limit time.Duration, env []string, a
 	defer cancel()
 	script := fmt.Sprintf(`ulimit -v %d; exec "$0" "$@"`, memory)
 	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", script, bin.path}, append(args, bin.flags...)...)...)
-	cmd.Dir, cmd.Env = bin.dir, append(os.Environ(), env...)
+	cmd.Dir, cmd.Env = bin.dir, slices.Concat(os.Environ(), bin.env, env)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
@@ -138,12 +170,11 @@ func (bin *binary) run(ctx context.Context, limit time.Duration, env []string, a
 	return out, err
 }
 
-// look runs every test once by itself and notes which mutants it reaches.
-// Of another package a test that fails even so is left out, which is printed.
-func (bin *binary) look(ctx context.Context, jobs int, match string, own bool) error {
+// names returns the tests whose names match an expression, as in go test -run.
+func (bin *binary) names(ctx context.Context, match string) ([]string, error) {
 	out, err := bin.run(ctx, time.Minute, nil, "-test.list", match)
 	if err != nil {
-		return fmt.Errorf("list the tests of %s: %w\n%s", bin.dir, err, out)
+		return nil, fmt.Errorf("list the tests of %s: %w\n%s", bin.dir, err, out)
 	}
 	var names []string
 	for _, name := range strings.Fields(string(out)) {
@@ -151,15 +182,37 @@ func (bin *binary) look(ctx context.Context, jobs int, match string, own bool) e
 			names = append(names, name)
 		}
 	}
-	type seen struct {
-		took time.Duration
-		ids  []int
+	return names, nil
+}
+
+// seen is one run of a test without a mutant: how long it took, which mutants it reached, and what it printed.
+type seen struct {
+	took time.Duration
+	ids  []int
+	out  []byte
+}
+
+// trace runs one test by itself without a mutant.
+func (bin *binary) trace(ctx context.Context, name string) (s seen, err error) {
+	path := bin.path + "." + name
+	start := time.Now()
+	s.out, err = bin.run(ctx, testLimit, []string{traceVariable + "=" + path}, "-test.v", "-test.run", "^"+name+"$")
+	s.took = time.Since(start)
+	ids, readErr := readTrace(path)
+	s.ids = ids
+	return s, errors.Join(err, readErr)
+}
+
+// look runs every test once by itself and notes which mutants it reaches.
+// Of another package a test that fails even so is left out, which is printed.
+func (bin *binary) look(ctx context.Context, jobs int, match string, own bool) error {
+	names, err := bin.names(ctx, match)
+	if err != nil {
+		return err
 	}
 	all := make([]seen, len(names))
 	err = each(ctx, jobs, len(names), func(ctx context.Context, i int) error {
-		trace := fmt.Sprintf("%s.%d", bin.path, i)
-		start := time.Now()
-		out, err := bin.run(ctx, 5*time.Minute, []string{traceVariable + "=" + trace}, "-test.run", "^"+names[i]+"$")
+		s, err := bin.trace(ctx, names[i])
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -167,11 +220,10 @@ func (bin *binary) look(ctx context.Context, jobs int, match string, own bool) e
 			fmt.Printf("%s of %s fails without a mutant and is left out: %v\n", names[i], bin.dir, err)
 			return nil
 		case err != nil:
-			return fmt.Errorf("%s of %s fails without a mutant: %w\n%s", names[i], bin.dir, err, out)
+			return fmt.Errorf("%s of %s fails without a mutant: %w\n%s", names[i], bin.dir, err, s.out)
 		}
-		all[i].took = time.Since(start)
-		all[i].ids, err = readTrace(trace)
-		return err
+		all[i] = s
+		return nil
 	})
 	for i, s := range all {
 		bin.took[names[i]] = s.took
@@ -259,6 +311,14 @@ func (bin *binary) batches(names []string) [][]string {
 }
 
 func (bin *binary) tryBatch(ctx context.Context, m *mutant, patience time.Duration, names []string) (verdict, error) {
+	v, _, err := bin.tryTests(ctx, m, patience, names)
+	return v, err
+}
+
+// tryTests runs tests with a mutant switched on, and returns the verdict and what they printed.
+func (bin *binary) tryTests(
+	ctx context.Context, m *mutant, patience time.Duration, names []string,
+) (verdict, []byte, error) {
 	var usual time.Duration
 	quoted := make([]string, len(names))
 	for i, name := range names {
@@ -270,15 +330,15 @@ func (bin *binary) tryBatch(ctx context.Context, m *mutant, patience time.Durati
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
-		return "", context.Cause(ctx)
+		return "", out, context.Cause(ctx)
 	case errors.Is(err, context.DeadlineExceeded):
-		return timedOut, nil
+		return timedOut, out, nil
 	case errors.As(err, &exit):
-		return killed, nil
+		return killed, out, nil
 	case err != nil:
-		return "", fmt.Errorf("run %s: %w\n%s", bin.path, err, out)
+		return "", out, fmt.Errorf("run %s: %w\n%s", bin.path, err, out)
 	}
-	return survived, nil
+	return survived, out, nil
 }
 
 // each calls fn for 0 to n-1, so many at a time.

@@ -12,7 +12,9 @@ import (
 func (f *finder) statements(n ast.Node) {
 	// The outermost change comes first.
 	if s, ok := n.(ast.Stmt); ok && f.removable(s) {
-		f.add(change{of: s, from: s.Pos(), to: s.End(), now: ""}, f.around(s, "if !mutantOn(%d) { ", " }")...)
+		_, isCleanup := s.(*ast.DeferStmt)
+		f.add(change{of: s, from: s.Pos(), to: s.End(), now: "", fine: isCleanup},
+			f.around(s, "if !mutantOn(%d) { ", " }")...)
 	}
 	switch n := n.(type) {
 	case *ast.FuncDecl:
@@ -34,11 +36,14 @@ func (f *finder) statements(n ast.Node) {
 	}
 }
 
+// endOfFunction is the panic of a function whose return a mutant has left out.
+const endOfFunction = "the end of a mutated function"
+
 // ends lets a function compile whose last return is left out.
 func (f *finder) ends(t *ast.FuncType, body *ast.BlockStmt) {
 	if t.Results != nil && len(t.Results.List) > 0 {
 		f.needs = append(f.needs, edit{at: f.at(body.Rbrace), kind: opening,
-			text: `; panic("the end of a mutated function") `})
+			text: `; panic("` + endOfFunction + `") `})
 	}
 }
 
@@ -130,7 +135,11 @@ func (f *finder) constantCase(s *ast.SwitchStmt, e ast.Expr) {
 	} else if b.Info()&types.IsInteger == 0 {
 		return
 	}
-	f.add(change{of: e, from: e.Pos(), to: e.End(), now: "(no such case)"}, f.around(e, function+"(%d, ", ")")...)
+	if _, unnamed := tag.(*types.Basic); unnamed {
+		function += "[" + b.Name() + "]" // of an untyped constant another type is inferred
+	}
+	f.add(change{of: e, from: e.Pos(), to: e.End(), now: "(no such case)", unsure: true},
+		f.around(e, function+"(%d, ", ")")...)
 }
 
 // convertible reports whether a function that is given the expression infers the type that is wanted.

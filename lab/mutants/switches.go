@@ -16,8 +16,8 @@ const (
 //go:embed switches.tmpl
 var switchesFile string
 
-// switches is the file that each mutated package is given.
-func switches(name string, highest int) string {
-	return strings.NewReplacer("PACKAGE", name, "HIGHEST", fmt.Sprint(highest), "VARIABLE", variable, "TRACE",
-		traceVariable).Replace(switchesFile)
+// switches returns the file that is added to each mutated package. Its mutants have numbers from lowest to highest.
+func switches(name string, lowest, highest int) string {
+	return strings.NewReplacer("PACKAGE", name, "LOWEST", fmt.Sprint(lowest), "HIGHEST", fmt.Sprint(highest),
+		"VARIABLE", variable, "TRACE", traceVariable).Replace(switchesFile)
 }

@@ -418,6 +418,11 @@ func TestDatasourceRetry(t *testing.T) {
 			t.Errorf("class %q", got)
 		}
 		out := r.do("recover_deploy", nil)
+		if again := out.Evidence[evidence.Redeployed]; (again == "true") != (failures == 1) ||
+			failures == 2 && (out.Reason != baremetalv1.Reason_MAAS_FAILED ||
+				!strings.HasPrefix(out.Message, "MAAS says Failed deployment")) {
+			t.Errorf("%d failures: redeployed %q, %s %q", failures, again, out.Reason, out.Message)
+		}
 		if out.Outcome != want || r.region.Acted("POST deploy") != 2 || r.region.Acted("POST release") != 1 {
 			t.Errorf("%d failures: %v %q after %d deployments", failures, out.Outcome, out.Message,
 				r.region.Acted("POST deploy"))

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/encoding/protojson"
+
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/publictest"
 )
@@ -46,24 +48,42 @@ func TestEffectiveStatesSayWhatToDo(t *testing.T) {
 	advises(pb.MachineStatus_BLOCKED, "ingot flag m-1 RMA --off")
 }
 
-// TestMailPolicyIsStoredAndAudited: it is part of the configuration that an operation keeps, and who asked for it is on
-// record.
+// TestMailPolicyIsStoredAndAudited: the stored operation holds the policy as it was asked for, allowed or not, and the
+// audit log names who asked for it, by which request and as which operation.
 func TestMailPolicyIsStoredAndAudited(t *testing.T) {
-	r := publictest.NewRig(t)
-	r.Register(&pb.Machine{MachineId: "m-1"})
-	r.Maintenance("m-1")
-	op, err := r.Machines.ReconfigureMachine(t.Context(), &pb.ReconfigureMachineRequest{
-		MachineId: "m-1", RequestId: "mail", Config: &pb.NetReconfig{Firewall: &pb.FirewallPolicy{SmtpEgressAllowed: true}},
-	})
-	if err != nil || !strings.Contains(op.GetParams()["config"], `"smtp_egress_allowed":true`) {
-		t.Errorf("started %v, %v", op, err)
-	}
-	log, err := r.Admin.ListAuditLog(t.Context(), &pb.ListAuditLogRequest{TargetId: "m-1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	i := slices.IndexFunc(log.GetEntries(), func(e *pb.AuditEntry) bool { return e.GetVerb() == "RECONFIGURE" })
-	if i < 0 || log.GetEntries()[i].GetActor() != "tester" || log.GetEntries()[i].GetOperationId() != op.GetOperationId() {
-		t.Errorf("the audit log has %v", log.GetEntries())
+	for machine, allowed := range map[string]bool{"m-open": true, "m-shut": false} {
+		r := publictest.NewRig(t)
+		r.Register(&pb.Machine{MachineId: machine})
+		r.Maintenance(machine)
+		op, err := r.Machines.ReconfigureMachine(t.Context(), &pb.ReconfigureMachineRequest{
+			MachineId: machine, RequestId: "mail",
+			Config: &pb.NetReconfig{Hostname: "web-1", Firewall: &pb.FirewallPolicy{SmtpEgressAllowed: allowed}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored, err := r.Operations.GetOperation(t.Context(), &pb.GetOperationRequest{OperationId: op.GetOperationId()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var config pb.NetReconfig
+		if err := protojson.Unmarshal([]byte(stored.GetParams()["config"]), &config); err != nil ||
+			config.GetFirewall().GetSmtpEgressAllowed() != allowed || config.GetHostname() != "web-1" {
+			t.Errorf("stored %v, %v", stored, err)
+		}
+		log, err := r.Admin.ListAuditLog(t.Context(), &pb.ListAuditLogRequest{TargetId: machine})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var entries []*pb.AuditEntry
+		for _, e := range log.GetEntries() {
+			if e.GetVerb() == "RECONFIGURE" {
+				entries = append(entries, e)
+			}
+		}
+		if len(entries) != 1 || entries[0].GetActor() != "tester" || entries[0].GetRequestId() != "mail" ||
+			entries[0].GetOperationId() != op.GetOperationId() {
+			t.Errorf("the audit log has %v", log.GetEntries())
+		}
 	}
 }

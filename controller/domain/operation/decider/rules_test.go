@@ -1,6 +1,9 @@
 package decider_test
 
 import (
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,13 +90,17 @@ func TestCancelThenResult(t *testing.T) {
 		operation.OutcomeFailed:    operation.Canceled,
 	} {
 		s := granted(t, reconfig())
+		if s.op.Phase != operation.Running {
+			t.Fatalf("the phase is %s before the cancel", s.op.Phase)
+		}
 		d := s.do(operation.CancelAsked{Actor: "x"})
-		if d.CancelOnAgent != s.latest().ID || s.op.WaitReason != operation.WaitCancelling {
-			t.Fatalf("told to cancel %q, waits for %q", d.CancelOnAgent, s.op.WaitReason)
+		if d.CancelOnAgent != s.latest().ID || s.op.WaitReason != operation.WaitCancelling ||
+			s.op.Phase != operation.Running {
+			t.Fatalf("told to cancel %q, waits for %q, %s", d.CancelOnAgent, s.op.WaitReason, s.op.Phase)
 		}
 		s.result(s.latest(), outcome, map[string]string{evidence.ConfigDigest: "sha256:1"})
-		if s.op.Phase != want {
-			t.Errorf("%s after a cancel: %s, want %s", outcome, s.op.Phase, want)
+		if s.op.Phase != want || s.op.FinishedAt.IsZero() {
+			t.Errorf("%s after a cancel: %s at %v, want %s", outcome, s.op.Phase, s.op.FinishedAt, want)
 		}
 	}
 }
@@ -283,17 +290,37 @@ func TestRetriesWithBackoff(t *testing.T) {
 }
 
 func TestRetriesEnd(t *testing.T) {
-	s := granted(t, operation.Step{Kind: operation.KindReconfig, MaxRetries: 1})
-	for range 2 {
-		s.do(operation.Resulted{CommandID: s.latest().ID, AgentID: hostID, Outcome: operation.OutcomeFailed,
-			Reason: "CONFIG_ROLLED_BACK", Retryable: true})
+	s := granted(t, operation.Step{Kind: operation.KindReconfig, Name: "apply", MaxRetries: 1}, reboot())
+	for try, want := range []struct {
+		phase operation.Phase
+		notes []string
+	}{
+		{operation.Running, []string{"step_retrying", "waiting"}}, // one retry is left
+		{operation.Failed, []string{"step_failed", "failed"}},
+	} {
+		d := s.do(operation.Resulted{CommandID: s.latest().ID, AgentID: hostID, Outcome: operation.OutcomeFailed,
+			Reason: "CONFIG_ROLLED_BACK", Message: "the host has lost its way back", Retryable: true})
+		var notes []string
+		for _, n := range d.Notes {
+			notes = append(notes, n.Kind)
+			if n.Step != "apply" || n.Kind != "waiting" && !strings.Contains(n.Message, "lost its way") {
+				t.Errorf("try %d: a note %+v", try, n)
+			}
+		}
+		if s.op.Phase != want.phase || !slices.Equal(notes, want.notes) || s.op.FinishedAt.IsZero() != (try == 0) {
+			t.Errorf("after try %d: %s with %q, finished %v", try, s.op.Phase, notes, s.op.FinishedAt)
+		}
 		s.now = s.now.Add(time.Minute)
 		s.look()
-		if len(s.commands) == 2 {
+		if try == 0 {
 			s.ask(s.latest(), "boot-1")
 		}
 	}
 	s.ended(operation.Failed, "CONFIG_ROLLED_BACK")
+	if len(s.commands) != 2 || s.op.Steps[0].RetryCount != 1 || s.op.Steps[0].FinishedAt.IsZero() ||
+		s.op.Steps[1].State != operation.StepWaiting || s.op.Error.Message != "the host has lost its way back" {
+		t.Errorf("%d commands, step %+v, error %+v", len(s.commands), s.op.Steps[0], s.op.Error)
+	}
 }
 
 func TestBackoffGrowsToItsBound(t *testing.T) {
@@ -634,15 +661,29 @@ func TestRepaveLeavesItsMarks(t *testing.T) {
 }
 
 func TestMaintenanceMovesThePhaseAndNothingElse(t *testing.T) {
-	s := newStored(t, setPhase(fleet.Ready))
-	s.op.Type = fleet.ExitMaintenance
-	s.raise(fleet.CauseRecord, "")
-	s.conditions[fleet.Drained] = true
-	s.look()
-	s.ended(operation.Succeeded, "")
-	if s.phase != fleet.Ready || s.conditions[fleet.Drained] || !s.conditions[fleet.NeedsIntervention] ||
-		len(s.commands) != 0 {
-		t.Errorf("phase %s, conditions %v, %d commands", s.phase, s.conditions, len(s.commands))
+	for _, c := range []struct {
+		typ  fleet.OperationType
+		to   fleet.Phase
+		want map[fleet.ConditionType]bool // of what was true before
+	}{
+		{fleet.EnterMaintenance, fleet.Maintenance, map[fleet.ConditionType]bool{fleet.InCustomerCluster: true,
+			fleet.NeedsIntervention: true}},
+		// What was drained for the maintenance is used again after it.
+		{fleet.ExitMaintenance, fleet.Ready, map[fleet.ConditionType]bool{fleet.InCustomerCluster: true,
+			fleet.NeedsIntervention: true}},
+	} {
+		s := newStored(t, setPhase(c.to))
+		s.op.Type = c.typ
+		s.raise(fleet.CauseRecord, "")
+		s.conditions[fleet.InCustomerCluster], s.conditions[fleet.Reachable] = true, false
+		s.conditions[fleet.OperationCanceled] = true // until the next success
+		s.conditions[fleet.Drained] = c.typ == fleet.ExitMaintenance
+		s.look()
+		s.ended(operation.Succeeded, "")
+		maps.DeleteFunc(s.conditions, func(_ fleet.ConditionType, is bool) bool { return !is })
+		if s.phase != c.to || !maps.Equal(s.conditions, c.want) || len(s.commands) != 0 {
+			t.Errorf("%s: phase %s, conditions %v, %d commands", c.typ, s.phase, s.conditions, len(s.commands))
+		}
 	}
 }
 
