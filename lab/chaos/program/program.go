@@ -104,6 +104,15 @@ func (p *Program) Kill() error {
 	return proc.Kill()
 }
 
+// Stop asks it to end by SIGTERM, kills it after the limit, and keeps it down until Start.
+func (p *Program) Stop(limit time.Duration) error {
+	p.mu.Lock()
+	p.held = true
+	proc := p.current
+	p.mu.Unlock()
+	return proc.Stop(limit)
+}
+
 // armed says that failpoints are set in the running process.
 func (p *Program) armed() bool {
 	p.mu.Lock()
