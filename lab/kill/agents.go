@@ -11,6 +11,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/lab/chaos/program"
+	"github.com/ingot-metal/ingot/lab/kill/judge"
 	"github.com/ingot-metal/ingot/lab/relay"
 )
 
@@ -26,7 +27,7 @@ type agentProgram struct {
 func (f *fleet) newSite(ctx context.Context) (*agentProgram, error) {
 	a := &agentProgram{f: f}
 	return a, a.start(ctx, "site", "site", "site-machine", time.Millisecond, &baremetalv1.IssueBootstrapTokenRequest{
-		Role: baremetalv1.AgentRole_AGENT_ROLE_SITE, Site: siteName})
+		Role: baremetalv1.AgentRole_AGENT_ROLE_SITE, Site: judge.Site})
 }
 
 // rebootTimes differ, so that faults strike short and long reboots.

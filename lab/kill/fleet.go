@@ -19,9 +19,6 @@ import (
 	"github.com/ingot-metal/ingot/lab/process"
 )
 
-// siteName is the site of the machines without an agent of their own.
-const siteName = "dallas"
-
 // fleet is the whole system under test.
 type fleet struct {
 	o         options
@@ -105,7 +102,7 @@ func (f *fleet) populate(ctx context.Context) (err error) {
 	}
 	for i := range f.o.machines {
 		id := fmt.Sprintf("m-%03d", i+1)
-		spec := &baremetalv1.MachineSpec{Provider: "fake", Site: siteName}
+		spec := &baremetalv1.MachineSpec{Provider: "fake", Site: judge.Site}
 		if err := f.register(ctx, id, spec); err != nil {
 			return err
 		}

@@ -9,6 +9,9 @@ import (
 	"github.com/ingot-metal/ingot/lab/chaos/check"
 )
 
+// Site is the site whose agent is under test.
+const Site = "dallas"
+
 // siteProgram is the name of the site agent's program.
 const siteProgram = "site"
 
@@ -60,7 +63,7 @@ func (j *judge) reaching(machine string) []string {
 		if name := j.Agents[m.GetStatus().GetAgentId()]; name != "" {
 			out = append(out, name)
 		}
-		if m.GetSpec().GetSite() != "" {
+		if m.GetSpec().GetSite() == Site {
 			out = append(out, siteProgram)
 		}
 	}

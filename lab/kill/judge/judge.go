@@ -48,11 +48,14 @@ type judge struct {
 	effects map[string][]sim.EffectRecord
 	world   map[string]World
 	found   []check.Violation
+	// told are claims that were found wrong already: the same one is read again and again while it stands.
+	told map[string]bool
 }
 
 func newJudge(r Record) *judge {
 	j := &judge{Record: r, operations: map[string]*baremetalv1.Operation{}, commands: map[string]*baremetalv1.Command{},
-		byOperation: map[string][]*baremetalv1.Command{}, effects: map[string][]sim.EffectRecord{}, world: map[string]World{}}
+		byOperation: map[string][]*baremetalv1.Command{}, effects: map[string][]sim.EffectRecord{}, world: map[string]World{},
+		told: map[string]bool{}}
 	for _, o := range r.Operations {
 		j.operations[o.GetOperationId()] = o
 	}
@@ -74,7 +77,10 @@ func newJudge(r Record) *judge {
 	return j
 }
 
-// attention: every machine that needs a person in the end was explained, by a rule that names a cause.
+// calm are the rules by which nothing is wrong.
+var calm = []string{"", "idle", "new", "maintenance", "succeeded"}
+
+// attention: every machine that needs a person in the end was explained, by a rule of something that is wrong.
 func (j *judge) attention() {
 	explained := map[string]*baremetalv1.ExplainMachineResponse{}
 	for _, e := range j.Explanations {
@@ -86,9 +92,9 @@ func (j *judge) attention() {
 		if m.GetStatus().GetEffectiveState() != baremetalv1.MachineStatus_ATTENTION {
 			continue
 		}
-		if a := explained[m.GetMachineId()]; a.GetReason() == "" || a.GetCause() == "" {
+		if a := explained[m.GetMachineId()]; slices.Contains(calm, a.GetRule()) || a.GetSummary() == "" {
 			j.found = append(j.found, check.Violation{Rule: RuleWhy, Subject: m.GetMachineId(),
-				What: fmt.Sprintf("it needs a person (%s), and its explanation names no cause: %v",
+				What: fmt.Sprintf("it needs a person (%s), and its explanation names nothing that is wrong: %v",
 					m.GetStatus().GetAttentionReason(), a)})
 		}
 	}
@@ -140,6 +146,11 @@ func (j *judge) shared(e Explanation) {
 }
 
 func (c *claim) add(rule, format string, args ...any) {
+	key := fmt.Sprint(rule, c.a.GetMachineId(), c.a.GetRule(), c.a.GetOperationId(), format)
+	if c.told[key] {
+		return
+	}
+	c.told[key] = true
 	when := "in the end"
 	if c.e.Live {
 		when = "at " + c.e.At.Round(time.Second).String()

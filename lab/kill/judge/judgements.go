@@ -16,7 +16,7 @@ var judgements = map[string]func(*claim){
 	"not-observed": (*claim).siteSilent, "agent-silent": (*claim).agentSilent,
 	"new":         inPhase(baremetalv1.MachineStatus_FACTORY_READY),
 	"maintenance": inPhase(baremetalv1.MachineStatus_MAINTENANCE), "idle": inPhase(baremetalv1.MachineStatus_READY),
-	"never-enrolled": (*claim).neverEnrolled,
+	"never-enrolled": (*claim).neverEnrolled, "life": (*claim).life,
 	// While an operation is active: never in the end, and otherwise true by what the claim names.
 	"cancelling": (*claim).cancelling, "nobody-looks": (*claim).ownTrouble, "not-started": (*claim).ownTrouble,
 	"retry": (*claim).active, "evidence": (*claim).active, "executing": (*claim).active,
@@ -28,7 +28,7 @@ var judgements = map[string]func(*claim){
 	"frozen": never, "frozen-fleet": never, "budget": never, "reported-install": never, "replacement": never, "site": never,
 	"installer": never, "booting": never, "executor-locked": never, "workflow": never, "health-checks": never,
 	"unowned": never, "provider-drift": never, "probe-silent": never, "drift": never, "bmc-trouble": never,
-	"hardware-fault": never, "raid-degraded": never, "provider-trouble": never, "rollout": never, "life": never,
+	"hardware-fault": never, "raid-degraded": never, "provider-trouble": never, "rollout": never,
 }
 
 // never: nothing in the run has brought this about.
@@ -203,12 +203,7 @@ func (c *claim) installFailed() {
 
 // finished returns the machine's operations of a type that have ended, in the order of their ends.
 func (c *claim) finished(t baremetalv1.Operation_OperationType) []*baremetalv1.Operation {
-	var out []*baremetalv1.Operation
-	for _, o := range c.Operations {
-		if o.GetMachineId() == c.a.GetMachineId() && o.GetType() == t && o.GetFinishedAt() != nil {
-			out = append(out, o)
-		}
-	}
+	out := slices.DeleteFunc(c.asked(t), func(o *baremetalv1.Operation) bool { return o.GetFinishedAt() == nil })
 	slices.SortStableFunc(out, func(a, b *baremetalv1.Operation) int {
 		return a.GetFinishedAt().AsTime().Compare(b.GetFinishedAt().AsTime())
 	})
@@ -231,4 +226,32 @@ func (c *claim) unusable() {
 	default:
 		c.unjudged("attention %q", r)
 	}
+}
+
+// life: nobody approves a node here, and what approves it is a request to install it.
+func (c *claim) life() {
+	state := c.e.Machine.GetStatus().GetNodeState()
+	switch text := c.a.GetSummary(); {
+	case strings.Contains(text, "nobody has approved it yet"):
+		if state != baremetalv1.NodeState_NODE_STATE_DISCOVERED {
+			c.lie("the node is %s", state)
+		}
+	case strings.Contains(text, "is approved, and waits to be installed"):
+		if state != baremetalv1.NodeState_NODE_STATE_PENDING || len(c.asked(baremetalv1.Operation_REIMAGE)) == 0 {
+			c.lie("the node is %s, and nothing has approved it", state)
+		}
+	case strings.Contains(text, "is installed, and waits to be verified"):
+		if state != baremetalv1.NodeState_NODE_STATE_INSTALLED || !c.e.Live && c.world[c.a.GetMachineId()].Image == "" {
+			c.lie("the node is %s, and its disk holds %q", state, c.world[c.a.GetMachineId()].Image)
+		}
+	default:
+		c.unjudged("a node that is %s", state)
+	}
+}
+
+// asked returns the machine's operations of a type.
+func (c *claim) asked(t baremetalv1.Operation_OperationType) []*baremetalv1.Operation {
+	return slices.DeleteFunc(slices.Clone(c.Operations), func(o *baremetalv1.Operation) bool {
+		return o.GetMachineId() != c.a.GetMachineId() || o.GetType() != t
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/lab/chaos/check"
 )
 
 // reasons are what must have been true for each reason that a cause names, besides what its rule asks for.
@@ -17,6 +18,7 @@ var reasons = map[string]func(*claim){
 	"NOBODY_REACHES_MACHINE": (*claim).unreached, "SITE_AGENT_SILENT": (*claim).unreached,
 	"AGENT_UNAVAILABLE": (*claim).unreached, "SESSION_SUPERSEDED": (*claim).refused, "GRANT_REFUSED": (*claim).refused,
 	"COMMAND_EXPIRED":       (*claim).refused,
+	"CAPABILITY_MISSING":    (*claim).withoutBMC,
 	"EXECUTION_FAILED":      (*claim).interrupted,
 	"STEP_TIMEOUT":          (*claim).interrupted,
 	"CONFIG_ROLLED_BACK":    (*claim).interrupted,
@@ -40,7 +42,7 @@ func (c *claim) reason() {
 // accusations are reasons that no fault of this run brings about.
 var accusations = []string{
 	"AGENT_STATE_ROLLED_BACK", "AGENT_MEMORY_LOST", "CLONE_DETECTED", "AGENT_STORAGE_FULL", "AGENT_LOCKED",
-	"CAPABILITY_MISSING", "EXECUTOR_PANICKED", "FLEET_FROZEN", "MACHINE_QUARANTINED", "MACHINE_BLOCKED", "BUDGET_REQUIRED",
+	"EXECUTOR_PANICKED", "FLEET_FROZEN", "MACHINE_QUARANTINED", "MACHINE_BLOCKED", "BUDGET_REQUIRED",
 	"ENROLMENT_CONTESTED", "CERTIFICATE_REVOKED", "HARDWARE_FAULT", "DISK_WRITE_ERROR", "BMC_UNREACHABLE",
 	"BMC_AUTH_FAILED", "BMC_NO_EFFECT", "IMAGE_NOT_FOUND", "IMAGE_DIGEST_MISMATCH", "WRONG_SYSTEM_BOOTED",
 	"INSTALLER_MISSING", "INSTALLER_SILENT", "NO_BOOT_PATH", "INVALID_FIELD", "SETTLED_BY_OPERATOR",
@@ -75,10 +77,10 @@ func (c *claim) evidenceMissing() {
 	}
 }
 
-// unreached: nothing was started, and a fault struck an agent of the machine or the system while it was under way.
+// unreached: nothing was started, and a fault struck an agent of the machine or the system while it was under way. Where
+// no operation is meant, the rule judges the silence.
 func (c *claim) unreached() {
 	if c.op == nil {
-		c.lie("it names no operation")
 		return
 	}
 	if cmd := c.lastOf(); cmd != nil && !c.e.Live && cmd.GetGrantedAt() != nil && cmd.GetState() == "DONE" {
@@ -105,4 +107,14 @@ func (c *claim) interrupted() {
 		return
 	}
 	c.unknownFor(cmd)
+}
+
+// withoutBMC: the client asked for a power cycle through a BMC, and simulated machines have none. Nothing was done.
+func (c *claim) withoutBMC() {
+	c.refused()
+	if c.op == nil || !slices.ContainsFunc(c.Calls, func(x check.Call) bool {
+		return x.Method == check.Start && x.Request == c.op.GetRequestId() && x.Kind == "reboot-bmc"
+	}) {
+		c.lie("the agents can do all that the clients ask for but power cycles")
+	}
 }
