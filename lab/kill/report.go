@@ -99,10 +99,9 @@ func report(w io.Writer, o options, h judge.Record, found []check.Violation) {
 	fmt.Fprintf(w, "effects      %d records; histories verified %d; explanations judged %d\n", len(h.Effects),
 		len(h.Verdicts), len(h.Explanations))
 	byRule := counts{}
-	const shown = 40
-	for i, v := range found {
-		byRule[v.Rule]++
-		if i < shown {
+	const shown = 15 // of each rule
+	for _, v := range found {
+		if byRule[v.Rule]++; byRule[v.Rule] <= shown {
 			fmt.Fprintln(w, v)
 		}
 	}

@@ -39,6 +39,10 @@ var facts = []fact{
 		x := c.commands[m[1]]
 		return x != nil && (x.GetSettledBy() != "" || c.e.Live)
 	}},
+	{regexp.MustCompile(`^its result has come since: it has succeeded$`), func(c *claim, _ []string) bool {
+		x := c.named()
+		return c.e.Live || x != nil && x.GetOutcome() == "SUCCEEDED" && x.GetSettledBy() != "" && c.done(x)
+	}},
 	{regexp.MustCompile(`^it was tried (\d+) times$`), func(c *claim, m []string) bool {
 		n := 0
 		for _, x := range c.byOperation[c.a.GetOperationId()] {

@@ -206,3 +206,8 @@ func (j *judge) touched(c *baremetalv1.Command) bool { return len(j.effects[c.Ge
 func (j *judge) happened(c *baremetalv1.Command) bool {
 	return slices.ContainsFunc(j.effects[c.GetCommandId()], func(e sim.EffectRecord) bool { return e.Stage == sim.StageEffect })
 }
+
+// done reports whether the world shows the work of a command. Of kinds that it does not record nothing is known.
+func (j *judge) done(c *baremetalv1.Command) bool {
+	return !slices.Contains([]string{"reboot", "repave"}, c.GetKind()) || j.happened(c)
+}
