@@ -450,6 +450,10 @@ func TestWhatIsAllowed(t *testing.T) {
 			failed(h, "OUTCOME_UNKNOWN")
 			h.Commands[0].Outcome, h.Commands[0].SettledBy = "UNKNOWN", "new_boot"
 		},
+		"an unknown reboot whose result came late": func(h *check.History) {
+			failed(h, "OUTCOME_UNKNOWN")
+			h.Commands[0].Outcome, h.Commands[0].SettledBy = "SUCCEEDED", "late_result"
+		},
 		"an operation that a cancel ended": func(h *check.History) {
 			o := h.Operations[0]
 			o.Phase, o.Error, o.Evidence = baremetalv1.Operation_CANCELED, &baremetalv1.ErrorStatus{Code: "CANCELED_BY_REQUEST"},

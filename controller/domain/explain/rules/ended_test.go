@@ -39,3 +39,18 @@ func TestCommandThatWasNotGranted(t *testing.T) {
 		}
 	}
 }
+
+// TestAConnectedAgentKeepsNothingBack: once the machine's own agent is back, nothing is named as what keeps the work from
+// being done, and no BMC is asked for.
+func TestAConnectedAgentKeepsNothingBack(t *testing.T) {
+	l := newLab(t).host().withoutSiteOnly().reboot().look()
+	l.gone(hostID)
+	l.after(time.Hour)
+	if said := everything(l.explain()); !strings.Contains(said, "at this moment: ") {
+		t.Errorf("the agent is gone, and nothing is seen of it:\n%s", said)
+	}
+	l.find(hostID).Live = true
+	if said := everything(l.explain()); strings.Contains(said, "at this moment: ") || strings.Contains(said, "BMC") {
+		t.Errorf("the agent is back, and something is in its way:\n%s", said)
+	}
+}
