@@ -104,10 +104,14 @@ func (j *judge) expiry() {
 		}
 	}
 	for _, c := range j.h.Commands {
-		early := strings.Contains(c.GetMessage(), "expired at") && c.GetFinishedAt().AsTime().Before(c.GetDeadline().AsTime())
-		if early && c.GetOutcome() == "REFUSED" && !slept[c.GetMachineId()] {
-			j.add(RuleTimes, c.GetMachineId(), "command %s was refused as expired %v before its deadline",
-				c.GetCommandId(), c.GetDeadline().AsTime().Sub(c.GetFinishedAt().AsTime()))
+		_, text, _ := strings.Cut(c.GetMessage(), "expired at ")
+		expiry, err := time.Parse(time.RFC3339, text)
+		// A grant moves the deadline in the database; the agent reads the expiry that came with the command. A late result
+		// carries the time at which its operation ended.
+		if err == nil && c.GetFinishedAt().AsTime().Before(expiry) && c.GetSettledBy() == "" &&
+			c.GetOutcome() == "REFUSED" && !slept[c.GetMachineId()] {
+			j.add(RuleTimes, c.GetMachineId(), "command %s was refused as expired %v before its expiry",
+				c.GetCommandId(), expiry.Sub(c.GetFinishedAt().AsTime()))
 		}
 	}
 }

@@ -2,10 +2,12 @@ package judge
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/lab/chaos/check"
 )
 
 // fact is a form that a fact may have, and what must have been true for it. The matches are those of the form.
@@ -57,10 +59,24 @@ var facts = []fact{
 		return c.struckNow()
 	}},
 	{regexp.MustCompile(`^nothing is known to be wrong with the machine: it was observed last at `), always},
-	{regexp.MustCompile(`^the cause lies with `), always},                 // the reason's judgement says whether it does
+	{regexp.MustCompile(`^the cause lies with agent (\S+)$`), func(c *claim, m []string) bool {
+		return c.a.GetReason() == "CAPABILITY_MISSING" || c.atFault(c.Agents[m[1]])
+	}},
+	{regexp.MustCompile(`^the cause lies with a limit$`), always},         // blames no one
 	{regexp.MustCompile(`^needs intervention for (\S+), until `), always}, // the product's own record
 	{regexp.MustCompile(`^it may have acted, and may still act`), always}, // excludes nothing
 	{regexp.MustCompile(`^(\S+) was cancelled at step `), func(c *claim, _ []string) bool { return c.canceledLast() }},
+}
+
+// atFault reports whether a fault struck the program itself, and not its connection, while the operation was under way.
+func (c *claim) atFault(name string) bool {
+	if c.op == nil {
+		return false
+	}
+	from, to := c.during(c.op)
+	return slices.ContainsFunc(c.Faults, func(f check.Fault) bool {
+		return f.Target == name && !strings.HasPrefix(f.Kind, "cut-") && f.Begin <= to && f.End+recovery >= from
+	})
 }
 
 func always(*claim, []string) bool { return true }

@@ -151,6 +151,12 @@ func TestALieIsFound(t *testing.T) {
 		"a silence while the agent is connected": {func(r *Record) {
 			why(r, 0).Rule, why(r, 0).Reason = "not-observed", "NOT_OBSERVED"
 		}, RuleWhy},
+		"a clock is blamed that no fault has stepped": {func(r *Record) {
+			why(r, 2).Reason, why(r, 2).Cause = "COMMAND_EXPIRED", "nothing was done: its clock is far off"
+		}, RuleWhy},
+		"an agent is blamed whose connection was cut": {func(r *Record) {
+			why(r, 2).Facts = append(why(r, 2).Facts, "the cause lies with agent a-3")
+		}, RuleWhy},
 		"a wrong fact": {func(r *Record) {
 			why(r, 2).Facts[0] = "command cmd-3 (reboot, attempt 2) is EXPIRED with a-3"
 		}, RuleWhy},

@@ -2,7 +2,9 @@ package judge
 
 import (
 	"slices"
+	"strings"
 
+	"github.com/ingot-metal/ingot/agent/host/sim"
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/lab/chaos/check"
 )
@@ -17,7 +19,7 @@ var reasons = map[string]func(*claim){
 	"EVIDENCE_MISSING":       (*claim).evidenceMissing,
 	"NOBODY_REACHES_MACHINE": (*claim).unreached, "SITE_AGENT_SILENT": (*claim).unreached,
 	"AGENT_UNAVAILABLE": (*claim).unreached, "SESSION_SUPERSEDED": (*claim).refused, "GRANT_REFUSED": (*claim).refused,
-	"COMMAND_EXPIRED":       (*claim).refused,
+	"COMMAND_EXPIRED":       (*claim).expired,
 	"CAPABILITY_MISSING":    (*claim).withoutBMC,
 	"EXECUTION_FAILED":      (*claim).interrupted,
 	"STEP_TIMEOUT":          (*claim).interrupted,
@@ -99,9 +101,25 @@ func (c *claim) refused() {
 	}
 }
 
-// interrupted: the executor began, and a fault interrupted it. Nothing in these worlds fails by itself.
+// expired is refused, and a text that blames the agent's clock is true only where that was stepped.
+func (c *claim) expired() {
+	c.refused()
+	stepped := c.command != nil && slices.ContainsFunc(c.Faults, func(f check.Fault) bool {
+		return f.Target == c.executor(c.command) && strings.HasPrefix(f.Kind, "step-")
+	})
+	if strings.Contains(c.a.GetCause(), "clock") && !stepped {
+		c.lie("no fault has stepped the agent's clock")
+	}
+}
+
+// interrupted: the executor began, and a fault interrupted it, or the machine was off. Nothing in these worlds fails by
+// itself.
 func (c *claim) interrupted() {
 	cmd := c.lastOf()
+	if strings.Contains(c.a.GetCause(), "the simulated machine is down") && c.switchedOff() {
+		c.refused()
+		return
+	}
 	if cmd == nil || cmd.GetGrantedAt() == nil {
 		c.lie("no command of the operation was granted")
 		return
@@ -117,4 +135,11 @@ func (c *claim) withoutBMC() {
 	}) {
 		c.lie("the agents can do all that the clients ask for but power cycles")
 	}
+}
+
+// switchedOff reports whether the machine was switched off in the run.
+func (c *claim) switchedOff() bool {
+	return slices.ContainsFunc(c.Effects, func(e sim.EffectRecord) bool {
+		return e.MachineID == c.a.GetMachineId() && e.Kind == sim.KindPowerOff && e.Stage == sim.StageEffect
+	})
 }

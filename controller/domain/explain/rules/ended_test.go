@@ -40,6 +40,18 @@ func TestCommandThatWasNotGranted(t *testing.T) {
 	}
 }
 
+// TestAnExpiredCommandBlamesNoAgent: a command expires on the way too, so nothing names the agent or its clock as the
+// cause.
+func TestAnExpiredCommandBlamesNoAgent(t *testing.T) {
+	l := newLab(t).host().reboot().look().says(operation.OutcomeRefused, "COMMAND_EXPIRED", "expired at 12:00", false)
+	said := everything(l.explain())
+	for _, accusation := range []string{"lies with agent", "clock", "busy"} {
+		if strings.Contains(said, accusation) {
+			t.Errorf("%q is blamed:\n%s", accusation, said)
+		}
+	}
+}
+
 // TestAConnectedAgentKeepsNothingBack: once the machine's own agent is back, nothing is named as what keeps the work from
 // being done, and no BMC is asked for.
 func TestAConnectedAgentKeepsNothingBack(t *testing.T) {
