@@ -69,9 +69,7 @@ func (s *scene) signs() []sign {
 func (s *scene) asOfNow(code string) verdict {
 	switch {
 	case s.step == nil:
-	case code == "AGENT_UNAVAILABLE" && s.ownAgentCan():
-		return verdict{} // the step would be started now
-	case code == "AGENT_UNAVAILABLE":
+	case code == "AGENT_UNAVAILABLE" && !s.ownAgentCan():
 		return s.whoIsMissing()
 	case code == "SITE_AGENT_SILENT" && s.siteGone(s.Now):
 		return s.siteWithoutBMC(s.SiteAgents())
