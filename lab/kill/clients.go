@@ -101,7 +101,7 @@ const (
 var (
 	onHosts = []string{reboot, reboot, reboot, force, reimage, reimage, netboot, reconfigure, enter, enter, leave}
 	onSite  = []string{reboot, reboot, reboot, force, throughBMC, reimage, reimage, reimage, netboot, reconfigure, enter,
-		enter, enter, leave, leave, powerOff, powerOn, powerOn}
+		enter, leave, leave, powerOff, powerOn, powerOn}
 )
 
 func (c *apiClient) kind(machine string) string {

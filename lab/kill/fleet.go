@@ -118,7 +118,11 @@ func (f *fleet) populate(ctx context.Context) (err error) {
 		defer f.background.Done()
 		f.watchOperations(watching)
 	})
-	return program.Until(ctx, f.o.rest, "the agents to connect", func() bool { return f.allConnected(ctx) })
+	if err := program.Until(ctx, f.o.rest, "the agents to connect",
+		func() bool { return f.allConnected(ctx) }); err != nil {
+		return err
+	}
+	return f.takeIn(ctx)
 }
 
 // path returns the path of a file of the system.

@@ -62,7 +62,6 @@ var facts = []fact{
 	{regexp.MustCompile(`^the cause lies with agent (\S+)$`), func(c *claim, m []string) bool {
 		return c.a.GetReason() == "CAPABILITY_MISSING" || c.atFault(c.Agents[m[1]])
 	}},
-	{regexp.MustCompile(`^the cause lies with a limit$`), always},         // blames no one
 	{regexp.MustCompile(`^needs intervention for (\S+), until `), always}, // the product's own record
 	{regexp.MustCompile(`^it may have acted, and may still act`), always}, // excludes nothing
 	{regexp.MustCompile(`^(\S+) was cancelled at step `), func(c *claim, _ []string) bool { return c.canceledLast() }},

@@ -40,14 +40,17 @@ func TestCommandThatWasNotGranted(t *testing.T) {
 	}
 }
 
-// TestAnExpiredCommandBlamesNoAgent: a command expires on the way too, so nothing names the agent or its clock as the
-// cause.
+// TestAnExpiredCommandBlamesNoAgent: a command expires on the way too, and an agent is not reached while its controller
+// or the network is away. So nothing names the agent or its clock as the cause.
 func TestAnExpiredCommandBlamesNoAgent(t *testing.T) {
 	l := newLab(t).host().reboot().look().says(operation.OutcomeRefused, "COMMAND_EXPIRED", "expired at 12:00", false)
-	said := everything(l.explain())
-	for _, accusation := range []string{"lies with agent", "clock", "busy"} {
-		if strings.Contains(said, accusation) {
-			t.Errorf("%q is blamed:\n%s", accusation, said)
+	unreached := newLab(t).host().reboot()
+	unreached.gone(hostID).look().after(time.Hour)
+	for _, said := range []string{everything(l.explain()), everything(unreached.explain())} {
+		for _, accusation := range []string{"lies with", "clock", "busy"} {
+			if strings.Contains(said, accusation) {
+				t.Errorf("%q is blamed:\n%s", accusation, said)
+			}
 		}
 	}
 }
