@@ -121,7 +121,7 @@ func (c *apiClient) start(ctx context.Context, machine, kind, request string) st
 		}
 		x := check.Call{Client: c.n, Method: check.Start, Kind: kind, Machine: machine, Request: request}
 		c.call(ctx, &x, func(ctx context.Context, p *controllerProgram) (*baremetalv1.Operation, error) {
-			return begin(ctx, p, kind, machine, request)
+			return begin(ctx, p, kind, machine, request, tryLimit)
 		})
 		switch x.Outcome {
 		case check.OK:
@@ -211,19 +211,21 @@ func (c *apiClient) watch(ctx context.Context, id string) {
 	}
 }
 
-// begin makes the call that starts an operation of a kind.
-func begin(ctx context.Context, p *controllerProgram, kind, machine, request string) (*baremetalv1.Operation, error) {
+// begin makes the call that starts an operation of a kind, whose attempts may take limit seconds.
+func begin(
+	ctx context.Context, p *controllerProgram, kind, machine, request string, limit int32,
+) (*baremetalv1.Operation, error) {
 	switch kind {
 	case reimage:
 		return p.machines().ReimageMachine(ctx, &baremetalv1.ReimageMachineRequest{
-			MachineId: machine, RequestId: request, ImageRef: "ubuntu-2204", TimeoutSeconds: tryLimit})
+			MachineId: machine, RequestId: request, ImageRef: "ubuntu-2204", TimeoutSeconds: limit})
 	case netboot:
 		return p.machines().NetbootMachine(ctx, &baremetalv1.NetbootMachineRequest{
-			MachineId: machine, RequestId: request, Mode: "PXE", Reboot: true, TimeoutSeconds: tryLimit})
+			MachineId: machine, RequestId: request, Mode: "PXE", Reboot: true, TimeoutSeconds: limit})
 	case reconfigure:
 		return p.machines().ReconfigureMachine(ctx, &baremetalv1.ReconfigureMachineRequest{
 			MachineId: machine, RequestId: request, Config: &baremetalv1.NetReconfig{Hostname: request},
-			TimeoutSeconds: tryLimit})
+			TimeoutSeconds: limit})
 	case enter:
 		return p.machines().EnterMaintenance(ctx, &baremetalv1.EnterMaintenanceRequest{
 			MachineId: machine, RequestId: request})
@@ -238,5 +240,5 @@ func begin(ctx context.Context, p *controllerProgram, kind, machine, request str
 	}
 	mode := map[string]string{reboot: "graceful", force: "force", throughBMC: "bmc"}[kind]
 	return p.machines().RebootMachine(ctx, &baremetalv1.RebootMachineRequest{
-		MachineId: machine, RequestId: request, Mode: mode, TimeoutSeconds: tryLimit})
+		MachineId: machine, RequestId: request, Mode: mode, TimeoutSeconds: limit})
 }

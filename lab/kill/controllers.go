@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -26,7 +27,7 @@ type controllerProgram struct {
 	program.Program
 	f    *fleet
 	dir  string
-	http string
+	http atomic.Value // the address of its HTTP listener, a string
 
 	database, front, enrolment *relay.Relay
 	fleet                      []*relay.Relay // one for each agent, the site's first
@@ -137,7 +138,7 @@ func (p *controllerProgram) ready(ctx context.Context) error {
 	if err != nil || a.Frontpage == "" {
 		return err
 	}
-	p.http = a.HTTP
+	p.http.Store(a.HTTP)
 	p.front.Point("tcp", a.Frontpage)
 	p.enrolment.Point("tcp", a.Enrolment)
 	for _, r := range p.fleet {
@@ -146,7 +147,10 @@ func (p *controllerProgram) ready(ctx context.Context) error {
 	return nil
 }
 
-func (p *controllerProgram) serves(ctx context.Context) bool { return process.Ready(ctx, p.http) }
+func (p *controllerProgram) serves(ctx context.Context) bool {
+	address, known := p.http.Load().(string)
+	return known && process.Ready(ctx, address)
+}
 
 // dial opens the connection that all clients share. Calls fail at once while the controller is away.
 func (p *controllerProgram) dial() (err error) {

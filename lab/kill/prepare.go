@@ -39,7 +39,7 @@ func (f *fleet) takeIn(ctx context.Context) error {
 // complete starts an operation and waits until it has succeeded.
 func (f *fleet) complete(ctx context.Context, machine, kind string) error {
 	p := f.controllers[0]
-	o, err := begin(ctx, p, kind, machine, "prepare-"+kind)
+	o, err := begin(ctx, p, kind, machine, "prepare-"+kind, int32(f.o.rest/time.Second))
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", kind, machine, err)
 	}

@@ -44,7 +44,25 @@ func findings(h judge.Record) []check.Violation {
 			found = append(found, check.Violation{Rule: "something-happened", Subject: "the run", What: "there is no " + name})
 		}
 	}
+	for kind, n := range idle(h) {
+		found = append(found, check.Violation{Rule: "something-happened", Subject: "the run",
+			What: fmt.Sprintf("%s was tried %d times, and has changed nothing", kind, n)})
+	}
 	return found
+}
+
+// idle returns the kinds of faults that were tried several times and were never seen to change anything.
+func idle(h judge.Record) counts {
+	const several = 3
+	_, took := tally(h)
+	tried := counts{}
+	for _, f := range h.Faults {
+		if h.Header.Steppable || !strings.HasPrefix(f.Kind, "step-") {
+			tried[f.Kind]++
+		}
+	}
+	maps.DeleteFunc(tried, func(kind string, n int) bool { return n < several || took[kind] > 0 })
+	return tried
 }
 
 func tally(h judge.Record) (operations, faults counts) {

@@ -50,12 +50,9 @@ var accusations = []string{
 	"INSTALLER_MISSING", "INSTALLER_SILENT", "NO_BOOT_PATH", "INVALID_FIELD", "SETTLED_BY_OPERATOR",
 }
 
-// lastOf returns the command that the claim is about: the last of its operation.
-func (c *claim) lastOf() *baremetalv1.Command { return c.command }
-
 // outcomeUnknown: a command of the operation was granted, and a fault kept its result away.
 func (c *claim) outcomeUnknown() {
-	cmd := c.lastOf()
+	cmd := c.command
 	if cmd == nil || cmd.GetGrantedAt() == nil {
 		c.lie("no command of the operation was granted")
 		return
@@ -65,7 +62,7 @@ func (c *claim) outcomeUnknown() {
 
 // evidenceMissing: the executor claimed success, and no new boot was seen. In the end the world's boot has been seen.
 func (c *claim) evidenceMissing() {
-	cmd := c.lastOf()
+	cmd := c.command
 	if cmd == nil {
 		c.lie("the operation has no command")
 		return
@@ -85,7 +82,7 @@ func (c *claim) unreached() {
 	if c.op == nil {
 		return
 	}
-	if cmd := c.lastOf(); cmd != nil && !c.e.Live && cmd.GetGrantedAt() != nil && cmd.GetState() == "DONE" {
+	if cmd := c.command; cmd != nil && !c.e.Live && cmd.GetGrantedAt() != nil && cmd.GetState() == "DONE" {
 		c.lie("command %s was granted", cmd.GetCommandId())
 	}
 	from, to := c.during(c.op)
@@ -96,7 +93,7 @@ func (c *claim) unreached() {
 
 // refused: the executor never touched the machine.
 func (c *claim) refused() {
-	if cmd := c.lastOf(); cmd != nil && c.touched(cmd) && (!c.e.Live || cmd.GetOutcome() == "REFUSED") {
+	if cmd := c.command; cmd != nil && c.touched(cmd) && (!c.e.Live || cmd.GetOutcome() == "REFUSED") {
 		c.lie("command %s reached the world: %v", cmd.GetCommandId(), c.effects[cmd.GetCommandId()][0])
 	}
 }
@@ -115,7 +112,7 @@ func (c *claim) expired() {
 // interrupted: the executor began, and a fault interrupted it, or the machine was off. Nothing in these worlds fails by
 // itself.
 func (c *claim) interrupted() {
-	cmd := c.lastOf()
+	cmd := c.command
 	if strings.Contains(c.a.GetCause(), "the simulated machine is down") && c.switchedOff() {
 		c.refused()
 		return
