@@ -64,8 +64,12 @@ func (f *fleet) watchOperations(ctx context.Context) {
 	}
 }
 
-// askEvery is how often the explanations of the machines in ATTENTION are read while faults strike.
-const askEvery = 2 * time.Second
+const (
+	// askEvery is how often the explanations of the machines in ATTENTION are read while faults strike.
+	askEvery = 2 * time.Second
+	// askLimit is how long that may take.
+	askLimit = 15 * time.Second
+)
 
 // askWhile reads why machines need a person while faults strike.
 func (f *fleet) askWhile(ctx context.Context) {
@@ -76,7 +80,7 @@ func (f *fleet) askWhile(ctx context.Context) {
 }
 
 func (f *fleet) ask(ctx context.Context, p *controllerProgram) {
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	r, err := p.machines().ExplainMachines(ctx, &baremetalv1.ExplainMachinesRequest{})
 	if err != nil {

@@ -54,6 +54,9 @@ var facts = []fact{
 		}
 		return c.e.Live || strconv.Itoa(n) == m[1]
 	}},
+	{regexp.MustCompile(`^no agent has ever been enrolled on the machine itself`), func(c *claim, _ []string) bool {
+		return !slices.ContainsFunc(c.reaching(c.a.GetMachineId()), func(name string) bool { return name != siteProgram })
+	}},
 	{regexp.MustCompile(`^at this moment: `), func(c *claim, _ []string) bool { return c.struckNow() }},
 	{regexp.MustCompile(`^every agent that could act on this machine is silent`), func(c *claim, _ []string) bool {
 		return c.struckNow()
