@@ -41,8 +41,8 @@ func newClient(f *fleet, n int) *apiClient {
 // work starts operations, asks for them again, follows and cancels them, until ctx ends.
 func (c *apiClient) work(ctx context.Context) {
 	for ctx.Err() == nil {
-		machine, kind := c.machine(), ""
-		kind = c.kind(machine)
+		machine := c.machine()
+		kind := c.kind(machine)
 		c.requests++
 		request := fmt.Sprintf("c%02d-%04d", c.n, c.requests)
 		id := c.start(ctx, machine, kind, request)

@@ -111,8 +111,8 @@ agents: {heartbeat_interval: %ds}
 lease: 6s
 workers: 32
 log: {level: info, format: json}
-`, p.f.path("controllers"), urlBy(p.database.Address()), p.fleet[0].Address(), p.enrolment.Address(), p.f.path("tokens"),
-		heartbeat)
+`, p.f.path("controllers"), urlBy(p.database.Address()), p.fleet[0].Address(), p.enrolment.Address(),
+		p.f.path("tokens"), heartbeat)
 	return os.WriteFile(filepath.Join(p.dir, "controller.yaml"), []byte(text), 0o600)
 }
 

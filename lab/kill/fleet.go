@@ -187,15 +187,6 @@ func (f *fleet) programs() []*program.Program {
 	return out
 }
 
-// machineIDs returns all machines of the system.
-func (f *fleet) machineIDs() []string {
-	out := []string{sentinel}
-	for _, a := range f.hosts {
-		out = append(out, a.machine)
-	}
-	return append(out, f.machines...)
-}
-
 func (f *fleet) newClock(name string) (*program.SteppedClock, error) {
 	if !f.o.steppable {
 		return nil, nil

@@ -1,4 +1,4 @@
-// Package judge decides whether what Ingot reports of a system that was broken is true: the explanations of its machines
+// Package judge decides whether Ingot's reports of a system that was broken are true: the explanations of its machines
 // and operations, read against the record of effects, the record of faults and the world as it was in the end. It is
 // pure: an old record can be judged again by a newer judge.
 //

@@ -34,7 +34,10 @@ var facts = []fact{
 	{regexp.MustCompile(`(?s)^the executor says: (.*)$`), func(c *claim, m []string) bool {
 		return c.e.Live || c.named() == nil || c.named().GetMessage() == m[1]
 	}},
-	{regexp.MustCompile(`^command (\S+) to agent (\S+) was acknowledged at .*, and no leave to start it was given$`), untaken},
+	{
+		regexp.MustCompile(`^command (\S+) to agent (\S+) was acknowledged at .*, and no leave to start it was given$`),
+		untaken,
+	},
 	{regexp.MustCompile(`^command (\S+) to agent (\S+) was sent at .*, and no acknowledgement of it is stored$`), untaken},
 	{regexp.MustCompile(`^command (\S+) to agent (\S+) was never sent$`), untaken},
 	{regexp.MustCompile(`^the result of command (\S+) came after its time was up`), func(c *claim, m []string) bool {

@@ -171,8 +171,9 @@ func (c *claim) unjudged(format string, args ...any) {
 // times: an explanation names only moments of the run, whatever clocks were stepped.
 func (c *claim) times() {
 	const slack = 3 * time.Second
+	from, to := c.Header.Begun.Add(-slack), c.Header.Begun.Add(c.e.At+slack)
 	check := func(what string, at stamped) {
-		if t := at.AsTime(); t.Unix() > 0 && (t.Before(c.Header.Begun.Add(-slack)) || t.After(c.Header.Begun.Add(c.e.At+slack))) {
+		if t := at.AsTime(); t.Unix() > 0 && (t.Before(from) || t.After(to)) {
 			c.lie("%s is %v, outside the run", what, t.Sub(c.Header.Begun))
 		}
 	}
@@ -204,7 +205,10 @@ func (j *judge) touched(c *baremetalv1.Command) bool { return len(j.effects[c.Ge
 
 // happened reports whether a command had an effect.
 func (j *judge) happened(c *baremetalv1.Command) bool {
-	return slices.ContainsFunc(j.effects[c.GetCommandId()], func(e sim.EffectRecord) bool { return e.Stage == sim.StageEffect })
+	return slices.ContainsFunc(
+		j.effects[c.GetCommandId()],
+		func(e sim.EffectRecord) bool { return e.Stage == sim.StageEffect },
+	)
 }
 
 // done reports whether the world shows the work of a command. Of kinds that it does not record nothing is known.

@@ -11,24 +11,61 @@ import (
 // judgements are what must have been true for each rule of docs/reference/why-rules.md.
 var judgements = map[string]func(*claim){
 	// At rest.
-	"fenced": (*claim).fenced, "failed": (*claim).failed, "canceled": (*claim).canceled, "succeeded": (*claim).succeeded,
-	"intervention": (*claim).intervention, "install-failed": (*claim).installFailed, "unusable": (*claim).unusable,
-	"not-observed": (*claim).siteSilent, "agent-silent": (*claim).agentSilent,
-	"new":         inPhase(baremetalv1.MachineStatus_FACTORY_READY),
-	"maintenance": inPhase(baremetalv1.MachineStatus_MAINTENANCE), "idle": inPhase(baremetalv1.MachineStatus_READY),
-	"never-enrolled": (*claim).neverEnrolled, "life": (*claim).life,
+	"fenced":         (*claim).fenced,
+	"failed":         (*claim).failed,
+	"canceled":       (*claim).canceled,
+	"succeeded":      (*claim).succeeded,
+	"intervention":   (*claim).intervention,
+	"install-failed": (*claim).installFailed,
+	"unusable":       (*claim).unusable,
+	"not-observed":   (*claim).siteSilent,
+	"agent-silent":   (*claim).agentSilent,
+	"new":            inPhase(baremetalv1.MachineStatus_FACTORY_READY),
+	"maintenance":    inPhase(baremetalv1.MachineStatus_MAINTENANCE),
+	"idle":           inPhase(baremetalv1.MachineStatus_READY),
+	"never-enrolled": (*claim).neverEnrolled,
+	"life":           (*claim).life,
 	// While an operation is active: never in the end, and otherwise true by what the claim names.
-	"cancelling": (*claim).cancelling, "nobody-looks": (*claim).ownTrouble, "not-started": (*claim).ownTrouble,
-	"retry": (*claim).active, "evidence": (*claim).active, "executing": (*claim).active,
-	"granted-and-silent": (*claim).executorSilent, "nobody": (*claim).executorSilent, "agent": (*claim).executorSilent,
-	"executor-gone": (*claim).executorSilent, "not-acknowledged": (*claim).active, "grant": (*claim).active,
-	"pending": (*claim).active, "between-steps": (*claim).active,
+	"cancelling":         (*claim).cancelling,
+	"nobody-looks":       (*claim).ownTrouble,
+	"not-started":        (*claim).ownTrouble,
+	"retry":              (*claim).active,
+	"evidence":           (*claim).active,
+	"executing":          (*claim).active,
+	"granted-and-silent": (*claim).executorSilent,
+	"nobody":             (*claim).executorSilent,
+	"agent":              (*claim).executorSilent,
+	"executor-gone":      (*claim).executorSilent,
+	"not-acknowledged":   (*claim).active,
+	"grant":              (*claim).active,
+	"pending":            (*claim).active,
+	"between-steps":      (*claim).active,
 	// No client and no fault brings these about.
-	"deleted": never, "quarantined": never, "quarantined-under-way": never, "blocked": never, "blocked-under-way": never,
-	"frozen": never, "frozen-fleet": never, "budget": never, "reported-install": never, "replacement": never, "site": never,
-	"installer": never, "booting": never, "executor-locked": never, "workflow": never, "health-checks": never,
-	"unowned": never, "provider-drift": never, "probe-silent": never, "drift": never, "bmc-trouble": never,
-	"hardware-fault": never, "raid-degraded": never, "provider-trouble": never, "rollout": never,
+	"deleted":               never,
+	"quarantined":           never,
+	"quarantined-under-way": never,
+	"blocked":               never,
+	"blocked-under-way":     never,
+	"frozen":                never,
+	"frozen-fleet":          never,
+	"budget":                never,
+	"reported-install":      never,
+	"replacement":           never,
+	"site":                  never,
+	"installer":             never,
+	"booting":               never,
+	"executor-locked":       never,
+	"workflow":              never,
+	"health-checks":         never,
+	"unowned":               never,
+	"provider-drift":        never,
+	"probe-silent":          never,
+	"drift":                 never,
+	"bmc-trouble":           never,
+	"hardware-fault":        never,
+	"raid-degraded":         never,
+	"provider-trouble":      never,
+	"rollout":               never,
 }
 
 // never: nothing in the run has brought this about.
@@ -86,7 +123,8 @@ func (c *claim) unknownFor(cmd *baremetalv1.Command) {
 	}
 }
 
-// silencedNow reports whether an agent is silent because of a fault at the moment of the question. In the end no agent is.
+// silencedNow reports whether an agent is silent because of a fault at the moment of the question. In the end no agent
+// is.
 func (c *claim) silencedNow(name string) bool { return c.e.Live && c.silenced(name, c.e.At) }
 
 // failed: the operation has failed, and its error is judged by its reason.

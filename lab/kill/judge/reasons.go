@@ -76,8 +76,8 @@ func (c *claim) evidenceMissing() {
 	}
 }
 
-// unreached: nothing was started, and a fault struck an agent of the machine or the system while it was under way. Where
-// no operation is meant, the rule judges the silence.
+// unreached: nothing was started, and a fault struck an agent of the machine, or the system, while it was under way.
+// Where no operation is meant, the rule judges the silence.
 func (c *claim) unreached() {
 	if c.op == nil {
 		return
