@@ -91,7 +91,11 @@ func report(w io.Writer, o options, h judge.Record, found []check.Violation) {
 			errs[x.GetError().GetCode()]++
 		}
 	}
+	live := 0
 	for _, e := range h.Explanations {
+		if e.Live {
+			live++
+		}
 		if e.Answer != nil {
 			rules[e.Answer.GetRule()]++
 		} else {
@@ -114,8 +118,8 @@ func report(w io.Writer, o options, h judge.Record, found []check.Violation) {
 	} {
 		fmt.Fprintf(w, "%-12s %v\n", line.name, line.counts)
 	}
-	fmt.Fprintf(w, "effects      %d records; histories verified %d; explanations judged %d\n", len(h.Effects),
-		len(h.Verdicts), len(h.Explanations))
+	fmt.Fprintf(w, "effects      %d records; histories verified %d; explanations judged %d, %d of them asked while faults "+
+		"struck\n", len(h.Effects), len(h.Verdicts), len(h.Explanations), live)
 	byRule := counts{}
 	const shown = 15 // of each rule
 	for _, v := range found {

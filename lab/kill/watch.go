@@ -66,25 +66,28 @@ func (f *fleet) watchOperations(ctx context.Context) {
 
 const (
 	// askEvery is how often the explanations of the machines in ATTENTION are read while faults strike.
-	askEvery = 2 * time.Second
-	// askLimit is how long that may take.
+	askEvery = time.Second
+	// askLimit is how long that may take, and askFor how many machines are explained at once: each costs many queries.
 	askLimit = 15 * time.Second
+	askFor   = 10
 )
 
 // askWhile reads why machines need a person while faults strike.
 func (f *fleet) askWhile(ctx context.Context) {
+	token := ""
 	for i := 0; ctx.Err() == nil; i++ {
 		program.Rest(ctx, askEvery)
-		f.ask(ctx, f.controllers[i%len(f.controllers)])
+		token = f.ask(ctx, f.controllers[i%len(f.controllers)], token)
 	}
 }
 
-func (f *fleet) ask(ctx context.Context, p *controllerProgram) {
+// ask reads a page of explanations and returns the token of the next; empty for the first.
+func (f *fleet) ask(ctx context.Context, p *controllerProgram, token string) string {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	r, err := p.machines().ExplainMachines(ctx, &baremetalv1.ExplainMachinesRequest{})
+	r, err := p.machines().ExplainMachines(ctx, &baremetalv1.ExplainMachinesRequest{PageSize: askFor, PageToken: token})
 	if err != nil {
-		return // nothing was claimed
+		return "" // nothing was claimed
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,4 +98,5 @@ func (f *fleet) ask(ctx context.Context, p *controllerProgram) {
 	for _, c := range r.GetSharedCauses() {
 		f.asked = append(f.asked, judge.Explanation{At: at, Live: true, Shared: c})
 	}
+	return r.GetNextPageToken()
 }
