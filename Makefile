@@ -134,6 +134,7 @@ cover: deps bin/tools/gotestsum ## Measure test coverage into dist/coverage.html
 	@go tool cover -func=dist/coverage.txt | tail -1
 
 CHAOS_FLAGS ?= --runs 2000
+KILL_FLAGS ?=
 
 .PHONY: chaos
 chaos: deps build dist/chaos/harness ## Break whole systems 2,000 times, and judge what they did (CHAOS_FLAGS=--help for less, for one seed again, or to --resume)
@@ -142,6 +143,13 @@ chaos: deps build dist/chaos/harness ## Break whole systems 2,000 times, and jud
 	@# One controller of some wide worlds is an older one, where the history has one that can be built.
 	old=$$(scripts/build-old-controller dist/old $(OLD)) || old=; \
 		dist/chaos/harness --bin bin --stepped dist/chaos/stepped $${old:+--old $$old} --runs 2000 $(CHAOS_FLAGS)
+
+.PHONY: test-kill
+test-kill: deps dist/chaos/harness ## Break one system of 300 machines, 20 agents and 64 clients for 5 minutes, and judge every answer of why (KILL_FLAGS=--help for less, or one seed again)
+	$(GOBUILD) -overlay dist/chaos/overlay/overlay.json -o dist/chaos/stepped/ ./cmd/ingot-controller ./cmd/ingot-agent
+	@mkdir -p dist/kill
+	go build -o dist/kill/harness ./lab/kill
+	dist/kill/harness --bin dist/chaos/stepped $(KILL_FLAGS)
 
 .PHONY: dist/chaos/harness
 dist/chaos/harness:
@@ -446,7 +454,7 @@ first-rack: deps build deb ## Follow docs/tutorial/first-rack.md on a fresh Debi
 RELEASE_CHECKS ?= console-test test-offers test-rolling test-jobs test-standby test-haproxy test-upgrade test-clients test-ansible \
 	test-netbox test-opentofu test-bucket test-registry test-oci test-clusters test-cluster-api test-provision test-rollouts \
 	test-maas test-disks attack test-storm test-units test-setup test-package-upgrade test-metal lab-debian lab-stock lab-mirror \
-	test-previews first-rack test-network test-recipes mutants requirements-break test-chaos-planted chaos
+	test-previews first-rack test-network test-recipes mutants requirements-break test-kill test-chaos-planted chaos
 
 .PHONY: release-check
 release-check: ## Run every check that is too long for CI, and write its result, commit and date into the reference (a day; RELEASE_CHECKS='attack test-maas' for some)

@@ -22,7 +22,7 @@ var (
 	// testCommand is how a recipe runs tests: by Go, by a script for tests, or by a judge of whole systems.
 	testCommand = regexp.MustCompile(
 		`go (-C \S+ )?test|\$\(GOTESTSUM\)|\$\(UNRACED_TEST\)|scripts/test-|scripts/first-rack|scripts/smoke/|` +
-			`dist/chaos/harness --bin|dist/mutants (requirements|\$)`,
+			`dist/(chaos|kill)/harness --bin|dist/mutants (requirements|\$)`,
 	)
 	tagFlag  = regexp.MustCompile(`-tags ([a-z,]+)`)
 	runFlag  = regexp.MustCompile(`-run '?([^' ]+)'?`)

@@ -20,6 +20,9 @@ func at(ms int) time.Time { return begin.Add(time.Duration(ms) * time.Millisecon
 
 func stamp(ms int) *timestamppb.Timestamp { return timestamppb.New(at(ms)) }
 
+// expiredAt is the message of an agent that refuses a command whose expiry it takes to be over.
+func expiredAt(ms int) string { return "expired at " + at(ms).Format(time.RFC3339) }
+
 func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
 // good is a history in which nothing is wrong: a reboot that succeeded, and a second that was refused while it ran.
@@ -264,7 +267,7 @@ var bad = []struct {
 	{"an end in the future", check.RuleTimes, func(h *check.History) { h.Operations[0].FinishedAt = stamp(3600_000) }},
 	{"a grant in the past", check.RuleTimes, func(h *check.History) { h.Commands[0].GrantedAt = stamp(-3600_000) }},
 	{"a command that expired too early", check.RuleTimes, func(h *check.History) {
-		h.Commands[0].Outcome, h.Commands[0].Message, h.Commands[0].Deadline = "REFUSED", "expired at 2026-03-01T13:00:00Z",
+		h.Commands[0].Outcome, h.Commands[0].Message, h.Commands[0].Deadline = "REFUSED", expiredAt(5000),
 			stamp(5000)
 	}},
 	{"an effect on a grant that was slept over", check.RuleWindow, sleptOver},
@@ -425,7 +428,7 @@ func TestWhatIsAllowed(t *testing.T) {
 			h.Faults[0].Asleep = 29 * time.Second
 		},
 		"a command that expired while its machine slept": func(h *check.History) {
-			h.Commands[0].Outcome, h.Commands[0].Message, h.Commands[0].Deadline = "REFUSED", "expired at 2026-03-01T13:00:00Z",
+			h.Commands[0].Outcome, h.Commands[0].Message, h.Commands[0].Deadline = "REFUSED", expiredAt(5000),
 				stamp(5000)
 			h.Commands[0].GrantedAt, h.Effects, h.Logs = nil, nil, nil
 			h.Operations[0].Phase, h.Operations[0].Error = baremetalv1.Operation_FAILED,
@@ -462,6 +465,17 @@ func TestWhatIsAllowed(t *testing.T) {
 		"an unknown reboot that a new boot proved": func(h *check.History) {
 			failed(h, "OUTCOME_UNKNOWN")
 			h.Commands[0].Outcome, h.Commands[0].SettledBy = "UNKNOWN", "new_boot"
+		},
+		"an unknown reboot whose result came late": func(h *check.History) {
+			failed(h, "OUTCOME_UNKNOWN")
+			h.Commands[0].Outcome, h.Commands[0].SettledBy = "SUCCEEDED", "late_result"
+		},
+		"a command that came after its expiry, and whose grant had moved the deadline": func(h *check.History) {
+			h.Commands[0].Outcome, h.Commands[0].Message, h.Commands[0].Deadline = "REFUSED", expiredAt(-5000), stamp(5000)
+			h.Effects, h.Logs = nil, nil
+			h.Operations[0].Phase, h.Operations[0].Error = baremetalv1.Operation_FAILED,
+				&baremetalv1.ErrorStatus{Code: "COMMAND_EXPIRED"}
+			h.Events[2].Phase, h.Calls[5].Phase = "FAILED", "FAILED"
 		},
 		"an operation that a cancel ended": func(h *check.History) {
 			o := h.Operations[0]

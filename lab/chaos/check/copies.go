@@ -1,7 +1,7 @@
 package check
 
 import (
-	"regexp"
+	"strings"
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -94,10 +94,6 @@ func (j *judge) windows() {
 	}
 }
 
-// expired finds the time at which an agent took a command for expired. A grant moves the deadline of the record, and
-// not that of the command.
-var expired = regexp.MustCompile(`expired at (\S+)`)
-
 // expiry: no agent takes a command for expired before it is, whatever its own clock shows. The clock of a machine that
 // slept is right.
 func (j *judge) expiry() {
@@ -108,14 +104,14 @@ func (j *judge) expiry() {
 		}
 	}
 	for _, c := range j.h.Commands {
-		m := expired.FindStringSubmatch(c.GetMessage())
-		if m == nil || c.GetOutcome() != "REFUSED" || slept[c.GetMachineId()] {
-			continue
-		}
-		deadline, err := time.Parse(time.RFC3339, m[1]) // rounded down to seconds
-		if err != nil || c.GetFinishedAt().AsTime().Before(deadline) {
-			j.add(RuleTimes, c.GetMachineId(), "command %s was refused at %s: %s", c.GetCommandId(),
-				c.GetFinishedAt().AsTime().Format(time.RFC3339Nano), c.GetMessage())
+		_, text, _ := strings.Cut(c.GetMessage(), "expired at ")
+		expiry, err := time.Parse(time.RFC3339, text)
+		// A grant moves the deadline in the database; the agent reads the expiry that came with the command. A late result
+		// carries the time at which its operation ended.
+		if err == nil && c.GetFinishedAt().AsTime().Before(expiry) && c.GetSettledBy() == "" &&
+			c.GetOutcome() == "REFUSED" && !slept[c.GetMachineId()] {
+			j.add(RuleTimes, c.GetMachineId(), "command %s was refused as expired %v before its expiry",
+				c.GetCommandId(), expiry.Sub(c.GetFinishedAt().AsTime()))
 		}
 	}
 }

@@ -89,8 +89,10 @@ func (p *problems) attempts() {
 		if o.GetError().GetCode() == "OUTCOME_UNKNOWN" && !unresolved[id] {
 			p.add(RuleNotDone, "operation %s ended unknown, and none of its commands was unresolved", id)
 		}
+		// One that ended unknown stays so where its result comes late.
+		known := o.GetError().GetCode() != "OUTCOME_UNKNOWN"
 		if o.GetType() == baremetalv1.Operation_REBOOT && Ended(o) && o.GetPhase() != baremetalv1.Operation_SUCCEEDED &&
-			succeeded[id] != "" {
+			known && succeeded[id] != "" {
 			p.add(RuleNotDone, "operation %s is %s, and its reboot is done by %s", id, o.GetPhase(), succeeded[id])
 		}
 	}

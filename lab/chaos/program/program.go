@@ -104,25 +104,13 @@ func (p *Program) Kill() error {
 	return proc.Kill()
 }
 
-// stopLimit is how long a process may take to end in peace.
-const stopLimit = 5 * time.Second
-
-// Stop ends the process in peace, or by force once the time for that is over, and keeps it down until start.
-func (p *Program) Stop(ctx context.Context) error {
+// Stop asks it to end by SIGTERM, kills it after the limit, and keeps it down until Start.
+func (p *Program) Stop(limit time.Duration) error {
 	p.mu.Lock()
 	p.held = true
 	proc := p.current
 	p.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, stopLimit)
-	defer cancel()
-	if err := proc.Signal(syscall.SIGTERM); err == nil {
-		select {
-		case <-proc.Gone():
-			return nil
-		case <-ctx.Done():
-		}
-	}
-	return proc.Kill()
+	return proc.Stop(limit)
 }
 
 // armed says that failpoints are set in the running process.

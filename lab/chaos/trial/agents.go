@@ -168,15 +168,18 @@ func (a *agentProgram) ballast() string { return filepath.Join(a.dir, "ballast")
 // roomLeft is the least room that an agent begins with where its disk is about to be full: enough for a few writes.
 const roomLeft = 96 << 10
 
+// stopLimit is how long an agent may take to end by itself.
+const stopLimit = 5 * time.Second
+
 // fill leaves the agent no room. In half of the strikes the agent has just begun, with a log of its database that must
 // grow: an older log has room of its own. The disk is full then after some more writes.
-func (a *agentProgram) fill(ctx context.Context, s plan.Strike) error {
+func (a *agentProgram) fill(s plan.Strike) error {
 	if !s.Stays {
 		return program.Fill(a.ballast())
 	}
 	a.Busy.Lock()
 	defer a.Busy.Unlock()
-	if err := a.Stop(ctx); err != nil {
+	if err := a.Stop(stopLimit); err != nil {
 		return err
 	}
 	room := int64(roomLeft + s.Target*(4<<10))

@@ -278,7 +278,7 @@ func (a *agentProgram) strike(ctx context.Context, what string, s plan.Strike) (
 		if !a.mounted {
 			return false, nil
 		}
-		err := a.fill(ctx, s)
+		err := a.fill(s)
 		program.Rest(ctx, s.Length)
 		return err == nil, errors.Join(err, program.Empty(a.ballast()))
 	case "restore":

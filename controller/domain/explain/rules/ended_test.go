@@ -39,3 +39,33 @@ func TestCommandThatWasNotGranted(t *testing.T) {
 		}
 	}
 }
+
+// TestAnExpiredCommandBlamesNoAgent: a command expires on the way too, and an agent is not reached while its controller
+// or the network is away. So nothing names the agent or its clock as the cause.
+func TestAnExpiredCommandBlamesNoAgent(t *testing.T) {
+	l := newLab(t).host().reboot().look().says(operation.OutcomeRefused, "COMMAND_EXPIRED", "expired at 12:00", false)
+	unreached := newLab(t).host().reboot()
+	unreached.gone(hostID).look().after(time.Hour)
+	for _, said := range []string{everything(l.explain()), everything(unreached.explain())} {
+		for _, accusation := range []string{"lies with", "clock", "busy"} {
+			if strings.Contains(said, accusation) {
+				t.Errorf("%q is blamed:\n%s", accusation, said)
+			}
+		}
+	}
+}
+
+// TestAConnectedAgentKeepsNothingBack: once the machine's own agent is back, nothing is named as what keeps the work from
+// being done, and no BMC is asked for.
+func TestAConnectedAgentKeepsNothingBack(t *testing.T) {
+	l := newLab(t).host().withoutSiteOnly().reboot().look()
+	l.gone(hostID)
+	l.after(time.Hour)
+	if said := everything(l.explain()); !strings.Contains(said, "at this moment: ") {
+		t.Errorf("the agent is gone, and nothing is seen of it:\n%s", said)
+	}
+	l.find(hostID).Live = true
+	if said := everything(l.explain()); strings.Contains(said, "at this moment: ") || strings.Contains(said, "BMC") {
+		t.Errorf("the agent is back, and something is in its way:\n%s", said)
+	}
+}

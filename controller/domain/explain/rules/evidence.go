@@ -2,9 +2,10 @@ package rules
 
 import (
 	"fmt"
-	"github.com/ingot-metal/ingot/controller/domain/explain"
+	"slices"
 	"time"
 
+	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 )
 
@@ -68,7 +69,7 @@ func (s *scene) signs() []sign {
 func (s *scene) asOfNow(code string) verdict {
 	switch {
 	case s.step == nil:
-	case code == "AGENT_UNAVAILABLE":
+	case code == "AGENT_UNAVAILABLE" && !s.ownAgentCan():
 		return s.whoIsMissing()
 	case code == "SITE_AGENT_SILENT" && s.siteGone(s.Now):
 		return s.siteWithoutBMC(s.SiteAgents())
@@ -76,6 +77,12 @@ func (s *scene) asOfNow(code string) verdict {
 		return s.bootNow()
 	}
 	return verdict{}
+}
+
+// ownAgentCan reports whether the machine's own agent is connected and takes a step like the current one.
+func (s *scene) ownAgentCan() bool {
+	return s.host != nil && s.host.Live && !s.host.Locked && s.step.Kind != operation.KindStage && !s.siteOnly() &&
+		slices.Contains(s.host.Capabilities, string(s.step.Kind))
 }
 
 // addNow adds what is seen now to the explanation of something that has ended.

@@ -95,7 +95,7 @@ var remedies = map[string]remedy{
 		"a command was given leave to start, and no result has come: it may have acted", does((*scene).Console)},
 	"NOBODY_REACHES_MACHINE": {explain.OnOperator, "nothing can reach the machine; nothing was started",
 		does(agents, doctorOf)},
-	"AGENT_UNAVAILABLE": {explain.OnAgent,
+	"AGENT_UNAVAILABLE": {explain.OnOperator,
 		"leave to start the step was not given before its time was up; nothing was started", does(agents, doctorOf)},
 	"CAPABILITY_MISSING": {explain.OnAgent, "the agent cannot do this on this machine", does(agents, doctorOf)},
 	"AGENT_LOCKED":       {explain.OnOperator, "the agent was locked by somebody at the machine", does(unlockOf)},
@@ -115,8 +115,7 @@ var remedies = map[string]remedy{
 		"this host cannot be given interfaces: systemd-networkd, NetworkManager or ifupdown must run its network",
 		does(starting(explain.StartReconfigure, onMachine("ingot reconfigure ", " …   (without interfaces)",
 			"applies the rest of the configuration")))},
-	"COMMAND_EXPIRED": {explain.OnAgent,
-		"the command's time was up before the agent started it; nothing was done: it was busy, or its clock is far off",
+	"COMMAND_EXPIRED": {explain.OnOperator, "the command's time was up before the agent started it; nothing was done",
 		does(doctorOf)},
 	"GRANT_REFUSED":     {explain.OnOperator, "the controller gave no leave to start", none},
 	"AGENT_MEMORY_LOST": {explain.OnAgent, "the agent lost its memory; nothing was started", does(doctorOf)},
@@ -370,7 +369,6 @@ var refinements = map[string]func(*scene, *verdict, string){
 	"AGENT_UNAVAILABLE": func(s *scene, v *verdict, message string) {
 		if s.cmd != nil && s.cmd.State == operation.Expired && !strings.Contains(message, "stopped by itself") {
 			v.Text = s.Untaken(s.cmd) + "; its time was up " + s.Ago(s.cmd.Deadline) + ", and nothing was started"
-			v.on, v.who = explain.OnOperator, "an operator" // whose fault it was is not stored
 		}
 	},
 	"INSTALL_ATTEMPTS_EXHAUSTED": func(s *scene, v *verdict, _ string) {

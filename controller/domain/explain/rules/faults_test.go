@@ -357,7 +357,7 @@ var faultsOfAgents = []fault{
 	{"command expired on the agent", func(l *lab) {
 		l.host().reboot().look().says(operation.OutcomeRefused, "COMMAND_EXPIRED", "expired at 12:00", false)
 	},
-		"COMMAND_EXPIRED", explain.OnOperator, []string{"its clock is far off"}, "", "ingot-agent doctor"},
+		"COMMAND_EXPIRED", explain.OnOperator, []string{"time was up before the agent started it"}, "", "ingot-agent doctor"},
 	{"agent does not acknowledge", func(l *lab) { l.host().reboot().look().after(50 * time.Second) },
 		"AGENT_UNAVAILABLE", explain.OnAgent, []string{"cmd-1 was sent 50 s ago", "no acknowledgement of it has arrived"},
 		"AGENT_UNAVAILABLE", "ingot-agent doctor"},

@@ -206,16 +206,14 @@ func (s *scene) sayFenced(e *explain.Explanation) {
 	}
 	what := fmt.Sprintf("command %s (%s) was given leave at %s", c.ID, c.Kind, s.At(c.GrantedAt))
 	if c.GrantedAt.IsZero() {
-		what = fmt.Sprintf(
-			"command %s (%s) was never given leave that this database knows of, and its executor says that it acted", c.ID,
-			c.Kind)
+		const none = "command %s (%s) was never given leave that this database knows of, and its executor says that it acted"
+		what = fmt.Sprintf(none, c.ID, c.Kind)
 	}
 	e.Cause.Text = what + ", and its outcome is UNKNOWN: " + s.whyUnknown(c, exec)
-	acts := "it may have acted, and may still act; "
+	e.Cause.Facts = []string{"it may have acted, and may still act; other work is refused with COMMAND_UNRESOLVED"}
 	if operation.Repeatable(c) {
-		acts = "its executor has ended it, so that the same may be asked for again; "
+		e.Cause.Facts[0] = "it has ended, and may be asked for again; other work is refused with COMMAND_UNRESOLVED"
 	}
-	e.Cause.Facts = []string{acts + "other work on the machine is refused with COMMAND_UNRESOLVED"}
 	if c.Message != "" {
 		e.Cause.Facts = append(e.Cause.Facts, c.Message)
 	}
