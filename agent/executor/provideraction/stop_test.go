@@ -91,8 +91,17 @@ func TestAWaitIsToldOnce(t *testing.T) {
 	job := r.job(s, ctx)
 	var told []string
 	job.Progress = func(_ int, what string) { told = append(told, what) }
-	timer := time.AfterFunc(time.Second, func() { cancel(executor.ErrTimeout) })
-	defer timer.Stop()
+	const looks = 20 // at the region, of which each wait takes one or two
+	go func() {
+		tick := time.NewTicker(2 * time.Millisecond)
+		defer tick.Stop()
+		for range tick.C {
+			if len(r.region.Requests("")) >= looks {
+				cancel(executor.ErrTimeout)
+				return
+			}
+		}
+	}()
 	out, err := r.exec.Execute(ctx, job)
 	if err != nil || len(told) != 1 || !strings.Contains(out.Message, "waiting for "+told[0]+" when") {
 		t.Errorf("%+v, %v; told %q", out, err, told)
