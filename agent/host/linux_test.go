@@ -156,7 +156,8 @@ func TestADeclinedReboot(t *testing.T) {
 				return []byte("Call to Reboot failed: Access denied"), failed
 			}
 			err := h.Reboot(t.Context(), effect.Cause{}, boot.RebootGraceful)
-			if err == nil || errors.Is(err, effect.ErrDeclined) != tc.declined || !strings.Contains(err.Error(), "Access denied") {
+			if err == nil || errors.Is(err, effect.ErrDeclined) != tc.declined ||
+				!strings.Contains(err.Error(), "Access denied") {
 				t.Errorf("%v", err)
 			}
 		})

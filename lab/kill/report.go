@@ -118,8 +118,15 @@ func report(w io.Writer, o options, h judge.Record, found []check.Violation) {
 	} {
 		fmt.Fprintf(w, "%-12s %v\n", line.name, line.counts)
 	}
-	fmt.Fprintf(w, "effects      %d records; histories verified %d; explanations judged %d, %d of them asked while faults "+
-		"struck\n", len(h.Effects), len(h.Verdicts), len(h.Explanations), live)
+	fmt.Fprintf(
+		w,
+		"effects      %d records; histories verified %d; explanations judged %d, %d of them asked while faults "+
+			"struck\n",
+		len(h.Effects),
+		len(h.Verdicts),
+		len(h.Explanations),
+		live,
+	)
 	byRule := counts{}
 	const shown = 15 // of each rule
 	for _, v := range found {

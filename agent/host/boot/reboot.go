@@ -68,7 +68,8 @@ func (b *Control) goesOn(ctx context.Context) bool {
 	}
 	// list-jobs prints one line a job, and a line that there is none.
 	jobs, err := b.Kernel.Run(ctx, "systemctl", "list-jobs", "--no-legend", "--plain")
-	return err == nil && !strings.Contains(string(jobs), "reboot.target") && !strings.Contains(string(jobs), "shutdown.target")
+	return err == nil && !strings.Contains(string(jobs), "reboot.target") &&
+		!strings.Contains(string(jobs), "shutdown.target")
 }
 
 // restartKernel returns only where the kernel has declined: reboot(2) returns nothing else.

@@ -1,7 +1,6 @@
 // Package effect names the commands that change a machine, and the refusals of machines that they cannot change.
 //
-// A Refusal, whose kind is one of this package's errors ErrUnsupported, ErrNotWired, ErrInvalid, ErrDeclined and ErrDrift,
-// means that nothing was changed. Any other error leaves the outcome open, and the caller reads the world.
+// A Refusal means that nothing was changed. Any other error leaves the outcome open, and the caller reads the world.
 package effect
 
 // Cause names the command that causes an effect, so that the world can be asked afterwards who did what, and

@@ -128,8 +128,11 @@ func (f Facts) unresolved() *Refusal {
 	settle := "settle it with `ingot settle " + f.id() + " " + f.UnresolvedCommand +
 		" --verdict happened`, or did-not-happen"
 	if f.Repeatable != "" {
-		return &Refusal{"COMMAND_UNRESOLVED", "command " + f.UnresolvedCommand + " has ended, and its evidence is missing; ask " +
-			"for " + string(f.Repeatable) + " again, or " + settle}
+		return &Refusal{
+			"COMMAND_UNRESOLVED",
+			"command " + f.UnresolvedCommand + " has ended, and its evidence is missing; ask " +
+				"for " + string(f.Repeatable) + " again, or " + settle,
+		}
 	}
 	return &Refusal{"COMMAND_UNRESOLVED", "command " + f.UnresolvedCommand +
 		" may still be acting on the machine; wait for its result, or " + settle}

@@ -1,6 +1,7 @@
 package decider
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -280,9 +281,8 @@ func (d *decider) unknown(code, message string) {
 	}
 	d.setCommand(operation.Unknown)
 	d.cmd.Outcome = operation.OutcomeUnknown
-	if d.cmd.Reason == "" {
-		d.cmd.Reason = code
-	}
+	d.cmd.Reason = cmp.Or(d.cmd.Reason, code)
+	d.settleRepeated()
 	if !planted.Fence {
 		d.out.Machine.Fence = d.cmd.ID
 	}
@@ -300,13 +300,17 @@ func (d *decider) testUnfinished(why string) {
 	d.fail("HARDWARE_TEST_UNFINISHED", "the tests have no result, and have changed nothing: "+why, true)
 }
 
-func (d *decider) finishSucceeded() {
-	d.cure(proven(d.op))
+// settleRepeated settles the command of an earlier operation of which this one is the repeat.
+func (d *decider) settleRepeated() {
 	if id := d.w.Machine.UnresolvedCommand; id != "" && !fleet.Housekeeping(d.op.Type) {
-		// It began as the repeat of that command's work, and has read back what was missing.
 		d.out.Machine.Unfence, d.out.Machine.Repeated = id, id
 		d.settledBy(id)
 	}
+}
+
+func (d *decider) finishSucceeded() {
+	d.cure(proven(d.op))
+	d.settleRepeated()
 	d.reachedBySite(true, "SiteAgent")
 	d.condition(fleet.OperationCanceled, false, "OperationSucceeded", "")
 	if d.op.Type == fleet.ExitMaintenance {

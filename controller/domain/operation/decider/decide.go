@@ -128,8 +128,7 @@ func (d *decider) wait(reason string, until time.Time) {
 	d.op.WaitReason, d.op.WakeAt = reason, until
 }
 
-// past reports whether a deadline is over. None is while agents have time to come back after their controllers were
-// away: they could not act on what they had done.
+// past reports whether a deadline is over. None is while agents come back after their controllers were away.
 func (d *decider) past(deadline time.Time) bool {
 	return !d.now.Before(deadline) && !d.now.Before(d.w.CaughtUpAt)
 }

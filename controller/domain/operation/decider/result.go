@@ -72,14 +72,12 @@ func (d *decider) lateResult(e operation.Resulted) {
 	}
 }
 
-// provesNothing reports whether an executor says that it got no leave for a command that was granted before. A copy of
-// it may have been given that leave, and have begun.
+// provesNothing reports a refusal after a grant: a copy of the agent may have been granted the command, and have begun.
 func (d *decider) provesNothing(e operation.Resulted) bool {
 	return e.Outcome == operation.OutcomeRefused && e.Reason == "GRANT_REFUSED" && !d.cmd.GrantedAt.IsZero()
 }
 
-// deniedByBoot reports whether an agent says that it has rebooted its machine, in a session of the boot that was to
-// end.
+// deniedByBoot reports whether an agent reports a reboot of its machine in a session of the boot that was to end.
 func (d *decider) deniedByBoot(e operation.Resulted) bool {
 	own := operation.ProvenByBoot(d.cmd.Kind) && d.cmd.ExecutorRole == "host" && e.SessionBootID != ""
 	return own && !operation.ProvesReboot(d.cmd.BootIDBefore, e.SessionBootID)
