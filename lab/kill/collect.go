@@ -9,6 +9,9 @@ import (
 	"os"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/lab/chaos/check"
@@ -110,9 +113,10 @@ func (f *fleet) collectExplanations(ctx context.Context, h *judge.Record) error 
 		}
 	}
 	for i, r := range asks {
-		call, cancel := context.WithTimeout(ctx, calmLimit)
-		e, err := f.controllers[i%len(f.controllers)].machines().ExplainMachine(call, r)
-		cancel()
+		e, err := f.explain(ctx, i, r)
+		if status.Code(err) == codes.Unavailable {
+			e, err = f.explain(ctx, i+1, r) // as a client does: a connection may end at any time
+		}
 		if err != nil {
 			return fmt.Errorf("explain %v: %w", r, err)
 		}
@@ -120,6 +124,15 @@ func (f *fleet) collectExplanations(ctx context.Context, h *judge.Record) error 
 			Machine: machines[r.GetMachineId()], Answer: e})
 	}
 	return nil
+}
+
+// explain asks one of the controllers.
+func (f *fleet) explain(
+	ctx context.Context, i int, r *baremetalv1.ExplainMachineRequest,
+) (*baremetalv1.ExplainMachineResponse, error) {
+	call, cancel := context.WithTimeout(ctx, calmLimit)
+	defer cancel()
+	return f.controllers[i%len(f.controllers)].machines().ExplainMachine(call, r)
 }
 
 // collectVerdicts does what "ingot audit verify" does.
