@@ -68,6 +68,17 @@ var facts = []fact{
 	{regexp.MustCompile(`^the cause lies with agent (\S+)$`), func(c *claim, m []string) bool {
 		return c.a.GetReason() == "CAPABILITY_MISSING" || c.atFault(c.Agents[m[1]])
 	}},
+	{
+		regexp.MustCompile(`(?s)^each failed attempt is one for the counter; the last one ended with `),
+		func(c *claim, _ []string) bool {
+			return slices.ContainsFunc(c.byOperation[c.a.GetOperationId()], func(x *baremetalv1.Command) bool {
+				return c.e.Live || x.GetState() == "EXPIRED" || x.GetState() == "DONE" && x.GetOutcome() != "SUCCEEDED"
+			})
+		},
+	},
+	{regexp.MustCompile(`^the cause lies with a limit$`), func(c *claim, _ []string) bool {
+		return c.a.GetReason() == "STEP_TIMEOUT"
+	}},
 	{regexp.MustCompile(`^needs intervention for (\S+), until `), always}, // the product's own record
 	{regexp.MustCompile(`^it may have acted, and may still act`), always}, // excludes nothing
 	{regexp.MustCompile(`^it has ended, and may be asked for again`), func(c *claim, _ []string) bool {

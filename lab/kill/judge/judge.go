@@ -119,6 +119,9 @@ func (j *judge) explanation(e Explanation) {
 	if c.op != nil {
 		if all := j.byOperation[c.op.GetOperationId()]; len(all) > 0 {
 			c.command = all[len(all)-1]
+			if n := c.named(); e.Live && n != nil {
+				c.command = n // later ones had not been made
+			}
 		}
 	} else if e.Answer.GetOperationId() != "" {
 		c.lie("it names operation %s, which does not exist", e.Answer.GetOperationId())
