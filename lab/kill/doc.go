@@ -1,4 +1,4 @@
-// Command kill breaks one large Ingot system for minutes while many clients work, and judges what is left.
+// Command kill breaks one large Ingot system for minutes while many clients work, and judges its history.
 //
 // # Overview
 //
@@ -7,7 +7,7 @@
 // stopped, paused or cut off, whose clock is stepped, and when PostgreSQL is stopped in mode immediate. Then everything
 // is healed and the system must come to rest.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // Effects on machines are written down by a recorder, a process that no fault strikes, and every fault by this one.
 // Package lab/chaos/check judges the operations, and package judge every explanation of a machine, against those two.

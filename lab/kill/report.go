@@ -78,7 +78,7 @@ func tally(h judge.Record) (operations, faults counts) {
 	return operations, faults
 }
 
-// report prints what was done, what struck, what was explained, and what is wrong.
+// report prints the work, the faults, the explanations and the violations of a run.
 func report(w io.Writer, o options, h judge.Record, found []check.Violation) {
 	operations, faults := tally(h)
 	calls, types, errs, rules, attention := counts{}, counts{}, counts{}, counts{}, counts{}

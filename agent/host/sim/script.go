@@ -54,7 +54,7 @@ type Mode string
 const (
 	// FailBefore answers with an error; nothing happens.
 	FailBefore Mode = "fail-before"
-	// Decline refuses as a system does that says no at once; nothing happens.
+	// Decline answers with a refusal at once, as the kernel or systemd does; nothing happens.
 	Decline Mode = "decline"
 	// FailAfter lets the effect happen and answers with an error.
 	FailAfter Mode = "fail-after"

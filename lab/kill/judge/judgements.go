@@ -269,7 +269,7 @@ func (c *claim) unusable() {
 	}
 }
 
-// life: nobody approves a node here, and what approves it is a request to install it.
+// life: a node of these worlds is approved by a request to install it, and by no person.
 func (c *claim) life() {
 	state := c.e.Machine.GetStatus().GetNodeState()
 	switch text := c.a.GetSummary(); {
