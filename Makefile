@@ -218,7 +218,7 @@ test-offers: deps ## Bring about every state of a machine, and take each action 
 
 .PHONY: test-previews
 test-previews: deps ## Compare 2,000 previews with their calls, on random fleets with agents that do as asked (6 minutes)
-	$(TESTPG) go test -timeout 60m -count 1 -v -run TestAPreviewAndTheWorkAgree $(TEST_FLAGS) ./lab/previews -args \
+	$(TESTPG) go test -timeout 60m -count 1 -v -run 'TestAPreviewAndTheWorkAgree|TestValidateOnly' $(TEST_FLAGS) ./lab/previews -args \
 		-previews 2000
 
 .PHONY: test-rolling
@@ -479,6 +479,10 @@ deb: installer ## Build the Debian packages into dist/
 apt-repo: deb ## Make a signed apt repository of the packages in dist/apt
 	scripts/install-deps apt
 	scripts/build-apt-repo dist dist/apt
+
+.PHONY: apt-renew
+apt-renew: ## Sign the apt repository in dist/apt for another 30 days
+	scripts/build-apt-repo --renew dist/apt
 
 bin/tools/ociimage: $(wildcard tools/ociimage/*.go) tools/ociimage/go.mod tools/ociimage/go.sum
 	@mkdir -p bin/tools

@@ -85,7 +85,8 @@ func (a *Agent) newLife(ctx context.Context, h host.Host, store *state.Store) (*
 	l.runner = session.New(session.Config{
 		Store: store, Dir: state.Dir(a.cfg.StateDir), Dispatcher: l.dispatcher, Addresses: l.addresses, Dial: a.cfg.Dial,
 		Hello: l.hello, Heartbeat: l.heartbeat, Reenroll: l.reenroll, Welcomed: l.welcomed, Ended: l.a.cfg.Disconnected,
-		Discover: l.discoverBMCs, BuildTime: a.cfg.BuildTime, Clock: a.cfg.Clock, Log: log,
+		OneCertificate: l.who.Role == RoleInstaller, Discover: l.discoverBMCs, BuildTime: a.cfg.BuildTime,
+		Clock: a.cfg.Clock, Log: log,
 	})
 	if l.isSite() {
 		return l, l.setUpSite(log)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -20,6 +19,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/provider/ssh"
 	"github.com/ingot-metal/ingot/agent/session"
 	"github.com/ingot-metal/ingot/agent/site"
+	"github.com/ingot-metal/ingot/internal/safetext"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -220,7 +220,7 @@ const reported = 1024
 
 // hardwareReport takes what firmware says: no byte of it may spoil the report of the whole site.
 func hardwareReport(r provider.Reading) *fleetv1.HardwareReading {
-	text := func(s string) string { return strings.ToValidUTF8(s, "?") }
+	text := safetext.Line
 	out := &fleetv1.HardwareReading{MachineId: r.MachineID, Endpoint: r.Endpoint, ReadAt: timestamppb.New(r.ReadAt),
 		IdentifyLight: string(r.Light)}
 	for _, n := range r.NotRead {

@@ -221,6 +221,37 @@ func (f *fakeServer) DeleteBudget(_ context.Context, r *pb.DeleteBudgetRequest) 
 	return rackBudget, nil
 }
 
+func (f *fakeServer) SetApprovalPolicy(
+	_ context.Context, r *pb.SetApprovalPolicyRequest,
+) (*pb.ApprovalPolicy, error) {
+	p := r.GetPolicy()
+	if p.GetMachines() < 0 {
+		return nil, refuse(codes.InvalidArgument, pb.Reason_INVALID_FIELD, "policy.machines: 0 to 1000000", nil)
+	}
+	p.SetBy, p.UpdatedAt, p.Version = "ada", at(60), 1
+	return p, nil
+}
+
+func (f *fakeServer) ListApprovalPolicies(
+	context.Context, *pb.ListApprovalPoliciesRequest,
+) (*pb.ListApprovalPoliciesResponse, error) {
+	return &pb.ListApprovalPoliciesResponse{Policies: []*pb.ApprovalPolicy{
+		{Name: "everything", Harm: pb.ApprovalPolicy_DESTROYS, Machines: 50, SetBy: "ada", UpdatedAt: at(0), Version: 1},
+		{Name: "prod", Harm: pb.ApprovalPolicy_DESTROYS, Selection: "labels.env=prod", SetBy: "bob", UpdatedAt: at(0),
+			Version: 3},
+	}}, nil
+}
+
+func (f *fakeServer) DeleteApprovalPolicy(
+	_ context.Context, r *pb.DeleteApprovalPolicyRequest,
+) (*pb.ApprovalPolicy, error) {
+	if r.GetName() != "prod" {
+		return nil, refuse(codes.NotFound, pb.Reason_APPROVAL_POLICY_NOT_FOUND,
+			"there is no approval policy \""+r.GetName()+"\"", nil)
+	}
+	return &pb.ApprovalPolicy{Name: "prod", Harm: pb.ApprovalPolicy_DESTROYS}, nil
+}
+
 // ListBudgetSlots gives one slot a page.
 func (f *fakeServer) ListBudgetSlots(
 	_ context.Context, r *pb.ListBudgetSlotsRequest,

@@ -77,6 +77,8 @@ type fakeServer struct {
 	asked []string
 	// looks is how often the CA was looked at.
 	looks int32
+	// hostile is appended to every string of every answer.
+	hostile string
 	// certificate is the erasure certificate of every operation.
 	certificate string
 	// pinged is what becomes of a webhook's delivery that was pending; delivered when nil.

@@ -42,6 +42,9 @@ func (f *fakeServer) record(
 	delete(f.lose, method)
 	f.mu.Unlock()
 	resp, err := f.intercept(ctx, req, info, h)
+	if m, ok := resp.(proto.Message); ok && err == nil && f.hostile != "" {
+		resp = f.spoiled(m)
+	}
 	if lost != nil && err == nil {
 		return nil, lost // it has happened, and nobody hears of it
 	}

@@ -4,10 +4,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/command"
 )
 
 // Verbs that are no operations take several machines too: each is sent once, after one question, and a field that is
@@ -83,4 +85,68 @@ func machineOf(m proto.Message) string {
 		}
 	}
 	return ""
+}
+
+// validating are the arguments that a command needs besides a machine and --validate-only.
+var validating = map[string]string{
+	"ingot decommission": "--mode soft-reset", "ingot reconfigure": "--hostname web-1", "ingot run start": "--plan p",
+	"ingot provision": "--image debian-13",
+}
+
+// starters are the calls that start work.
+var starters = []string{"RebootMachine", "NetbootMachine", "ReimageMachine", "ReconfigureMachine", "TestMachine",
+	"EnterMaintenance", "ExitMaintenance", "StartRun", "StartWorkflow", "CreateRollout"}
+
+// TestValidateOnlyStartsNothing: each command with the flag sends it with whatever starts work, for one machine and for
+// several.
+func TestValidateOnlyStartsNothing(t *testing.T) {
+	commands := 0
+	var walk func(*cobra.Command)
+	walk = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+		if c.Flags().Lookup("validate-only") == nil {
+			return
+		}
+		commands++
+		path := c.CommandPath()
+		for _, machines := range []string{"machine-1", "machine-[1-3]"} {
+			line := strings.TrimPrefix(path, "ingot ") + " " + machines + " --validate-only " + validating[path]
+			f := threeMachines()
+			f.run(t, strings.Fields(line)...)
+			started := 0
+			for _, call := range f.asked {
+				method, request, _ := strings.Cut(call, " ")
+				method = method[strings.LastIndex(method, "/")+1:]
+				for _, s := range starters {
+					if method != s {
+						continue
+					}
+					started++
+					if !strings.Contains(strings.ReplaceAll(request, " ", ""), `"validate_only":true`) {
+						t.Errorf("%s starts work: %s", line, call)
+					}
+				}
+			}
+			if started != 1 {
+				t.Errorf("%s asks %d times: %v", line, started, f.asked)
+			}
+		}
+	}
+	walk(newRoot(&command.App{}))
+	if commands < 10 {
+		t.Errorf("%d commands take the flag", commands)
+	}
+}
+
+// TestValidateOnlyPrintsHowToBegin for one machine.
+func TestValidateOnlyPrintsHowToBegin(t *testing.T) {
+	f := reimaging(pb.Operation_SUCCEEDED, nil)
+	got := f.run(t, "reimage", "machine-1", "--image", "debian-13", "--validate-only", "--request-id", "r-1")
+	for _, want := range []string{"nothing was begun", "ingot reimage machine-1 --image=debian-13 --request-id=r-1"} {
+		if got.code != 0 || !strings.Contains(got.out, want) {
+			t.Errorf("it does not print %q: %+v", want, got)
+		}
+	}
 }

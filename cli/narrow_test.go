@@ -18,7 +18,7 @@ import (
 func TestShortListsAreNarrowed(t *testing.T) {
 	lists := shortLists()
 	for _, line := range []string{
-		"bmc certificates", "bmc credentials list", "budget list", "budget slots", "cluster list", "controllers",
+		"approval-policy list", "bmc certificates", "bmc credentials list", "budget list", "budget slots", "cluster list", "controllers",
 		"image list", "maas list", "node group list", "plan list", "role list", "script list", "session list",
 		"site discovered", "site leases berlin", "site list", "ssh credentials list", "token list --enrolment",
 		"view list", "webhook list",

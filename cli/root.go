@@ -29,7 +29,8 @@ const (
 
 // Run runs one command and returns the exit code.
 func Run(ctx context.Context, cfg command.Config) int {
-	a := &command.App{Config: cfg}
+	cfg, raw := command.Guarded(cfg)
+	a := &command.App{Config: cfg, RawOut: raw}
 	defer a.Close()
 	root := newRoot(a)
 	root.SetArgs(cfg.Args)

@@ -107,6 +107,19 @@ func TestBudgetCommands(t *testing.T) {
 	)
 }
 
+func TestApprovalPolicyCommands(t *testing.T) {
+	golden(t, "approval-policy", fleet,
+		"approval-policy list",
+		"approval-policy list -o name",
+		"approval-policy set prod --select labels.env=prod --machines 5",
+		"approval-policy set everything -o yaml",
+		"approval-policy set few --machines -1",
+		"approval-policy set",
+		"approval-policy delete prod",
+		"approval-policy delete nobody",
+	)
+}
+
 // TestSeveralMachines: more than one machine are one rollout over a selection, asked for once.
 func TestSeveralMachines(t *testing.T) {
 	golden(t, "several", fleet,

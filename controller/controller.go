@@ -186,7 +186,8 @@ func (c *Controller) openStore(ctx context.Context) (err error) {
 	c.store, err = store.New(ctx, store.Config{
 		URL: c.cfg.Database.URL, PoolSize: int32(c.cfg.Database.PoolSize), StepDefaults: c.cfg.StepDefaults(), Logger: c.log,
 		InstallerCmdline: c.cfg.InstallerCmdline, DefaultImage: c.cfg.DefaultImage, Now: c.clock.Now,
-		Traceparent: c.traces.Traceparent, OpenSeed: c.secrets.OpenSeed,
+		Traceparent: c.traces.Traceparent, OpenSeed: c.secrets.OpenSeed, OpenArgument: c.secrets.OpenArgument,
+		FileTokens: c.tokens.OfFile,
 	})
 	return err
 }
@@ -223,7 +224,7 @@ func (c *Controller) openEngine(context.Context) (err error) {
 	c.engine, err = engine.New(engine.Config{
 		Hostname: hostname, Marks: position.File(filepath.Join(c.cfg.DataDir, "database-position")), Store: c.store,
 		Sessions: c.sessions, Clock: c.clock, Monotonic: c.ticks, Logger: c.log, ControllerID: c.id, Version: c.version,
-		GrantKey: c.ca.GrantKey(), Workers: c.cfg.Workers, Lease: c.cfg.Lease.Duration,
+		GrantKey: c.ca.GrantKey(), OpenArgument: c.secrets.OpenArgument, Workers: c.cfg.Workers, Lease: c.cfg.Lease.Duration,
 		Heartbeat: c.cfg.Agents.HeartbeatInterval.Duration, MissedBeats: c.cfg.Agents.MissedHeartbeats,
 		Admission: c.cfg.Agents.Admission.Limits(), Serving: func() bool { return c.draining.Err() == nil },
 		Observer: observer{c.metrics}, Webhooks: hooks, Traces: c.traces,

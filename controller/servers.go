@@ -95,13 +95,13 @@ func (c *Controller) openServers(context.Context) error {
 
 // behindDoor bounds what clients may ask, by gRPC and by REST together, holds them to their machines, and traces it.
 func (c *Controller) behindDoor() []grpc.ServerOption {
-	held := access.Interceptor{Machines: c.store}
-	unary := []grpc.UnaryServerInterceptor{c.door.Unary(), held.Unary()}
+	held, out := access.Interceptor{Machines: c.store}, newAnswers()
+	unary := []grpc.UnaryServerInterceptor{c.door.Unary(), held.Unary(), out.unary}
 	if c.traces != nil {
 		unary = append([]grpc.UnaryServerInterceptor{c.traces.Unary(c.clock, codeOf)}, unary...)
 	}
 	return []grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(unary...), grpc.ChainStreamInterceptor(c.door.Stream(), held.Stream()),
+		grpc.ChainUnaryInterceptor(unary...), grpc.ChainStreamInterceptor(c.door.Stream(), held.Stream(), out.stream),
 	}
 }
 
@@ -146,11 +146,12 @@ func (c *Controller) server(
 	guard := auth.NewGuard(g)
 	calls := obs.CallLog{Logger: c.log, Observe: c.metrics.ObserveCall}
 	errs := failure.Interceptor{Logger: c.log}
+	texts := textsOf(g.Listener)
 	return grpc.NewServer(append([]grpc.ServerOption{
 		grpc.Creds(t),
 		grpc.MaxRecvMsgSize(c.cfg.MaxMessageBytes),
-		grpc.ChainUnaryInterceptor(calls.Unary(), errs.Unary(), guard.Unary(), c.gateUnary),
-		grpc.ChainStreamInterceptor(calls.Stream(), errs.Stream(), guard.Stream(), c.gateStream),
+		grpc.ChainUnaryInterceptor(calls.Unary(), errs.Unary(), guard.Unary(), c.gateUnary, texts.unary),
+		grpc.ChainStreamInterceptor(calls.Stream(), errs.Stream(), guard.Stream(), c.gateStream, texts.stream),
 		// What a connection costs before it is known whose it is: no buffers of its own, and no windows that grow.
 		grpc.ConnectionTimeout(prefaceTime), grpc.ReadBufferSize(0), grpc.MaxHeaderListSize(headerBytes),
 		grpc.StaticStreamWindowSize(windowBytes), grpc.StaticConnWindowSize(windowBytes),

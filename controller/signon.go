@@ -37,6 +37,6 @@ func (c *Controller) openSignOn(context.Context) error {
 		Client: &http.Client{Transport: transport, Timeout: signOnTime}, CAPEM: pem, Store: c.store, Clock: c.clock,
 		Logger: c.log,
 	})
-	c.tokens.SignOn(c.signOn)
+	c.tokens.SignOn(c.signOn, s.LastSignOn.Duration)
 	return nil
 }

@@ -185,3 +185,68 @@ func timeUse(n ast.Node) string {
 	}
 	return ""
 }
+
+// fieldWrite matches a statement that writes what rights, budgets and identity levels read of a machine.
+var fieldWrite = regexp.MustCompile(`(?is)INSERT\s+INTO\s+(machines|machine_macs)\b|DELETE\s+FROM\s+machine_macs\b` +
+	`|UPDATE\s+machines\b.*\b(labels|spec)\s*=`)
+
+// fieldWriters are the generated functions of such statements, with the places that may call them. InsertMachine and
+// SetFields of the machine store decide who may; bury takes a record out of the inventory.
+var fieldWriters = map[string][]string{
+	"InsertMachine":     {"controller/store/machine/machines.go"},
+	"UpdateMachineSpec": {"controller/store/machine/machines.go"},
+	"InsertMachineMacs": {"controller/store/machine/macs.go"},
+	"DeleteMachineMacs": {"controller/store/machine/macs.go", "controller/store/nodestate/move.go"},
+}
+
+// A second writer of a machine's fields would forget to ask who may write them.
+func TestFieldsOfMachinesHaveOneWriter(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, "controller/store/queries", "*.sql"))
+	if err != nil || len(files) < 3 {
+		t.Fatalf("found %d query files (%v)", len(files), err)
+	}
+	found := 0
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, query := range strings.Split(string(text), "-- name: ")[1:] {
+			name := strings.Fields(query)[0]
+			if !fieldWrite.MatchString(query) {
+				continue
+			}
+			found++
+			if fieldWriters[name] == nil {
+				t.Errorf("%s: %s writes fields of machines: use SetFields of the machine store", relative(path), name)
+			}
+		}
+	}
+	if found != len(fieldWriters) {
+		t.Errorf("%d statements write fields, want %d", found, len(fieldWriters))
+	}
+	for name, allowed := range fieldWriters {
+		for _, f := range handWritten(t) {
+			if slices.Contains(allowed, f.path) {
+				continue
+			}
+			ast.Inspect(f.syntax, func(n ast.Node) bool {
+				if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == name && isQueries(s.X) {
+					t.Errorf("%s calls %s: use SetFields of the machine store", position(n), name)
+				}
+				return true
+			})
+		}
+	}
+}
+
+// isQueries reports whether an expression has the names that generated queries have in this tree: q, or a field Q.
+func isQueries(x ast.Expr) bool {
+	switch x := x.(type) {
+	case *ast.Ident:
+		return x.Name == "q"
+	case *ast.SelectorExpr:
+		return x.Sel.Name == "Q"
+	}
+	return false
+}

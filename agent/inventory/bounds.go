@@ -8,11 +8,10 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/ingot-metal/ingot/agent/inventory/lldp"
+	"github.com/ingot-metal/ingot/internal/safetext"
 )
 
 const (
@@ -125,12 +124,7 @@ func tidy(v reflect.Value) {
 
 // clean leaves out control characters, which databases refuse and terminals obey, and the end of a long text.
 func clean(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
+	s = safetext.Line(s)
 	for len(s) > mostText {
 		_, size := utf8.DecodeLastRuneInString(s)
 		s = s[:len(s)-size]

@@ -43,6 +43,8 @@ type Config struct {
 	Heartbeat func() *fleetv1.Heartbeat
 	// Reenroll replaces an expired certificate.
 	Reenroll func(ctx context.Context) error
+	// OneCertificate keeps the first certificate to its end. An installer's is for one operation and is never renewed.
+	OneCertificate bool
 	// Welcomed is called after every Welcome; it may be nil.
 	Welcomed func(*fleetv1.Welcome)
 	// Discover looks for BMCs, with a context of the session, and sends what it has found; nil where the agent does not.

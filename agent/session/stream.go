@@ -68,7 +68,9 @@ func (s *session) run(ctx context.Context) error {
 	group.Go("send", func(ctx context.Context) error { return s.ended(ctx, s.link.pump(ctx, stream.Send)) })
 	group.Go("receive", func(ctx context.Context) error { return s.receive(ctx, group, stream) })
 	group.Go("events", func(ctx context.Context) error { return s.ended(ctx, s.events(ctx, group, client)) })
-	group.Go("rotate", func(ctx context.Context) error { return s.rotate(ctx, client) })
+	if !s.r.cfg.OneCertificate {
+		group.Go("rotate", func(ctx context.Context) error { return s.rotate(ctx, client) })
+	}
 	group.Go("moved", s.awaitReconnect)
 	return group.Wait()
 }

@@ -87,6 +87,7 @@ func (a commands) auditPages(cmd *cobra.Command, target string, f auditFlags) (a
 
 // exportAudit writes page after page and holds one at a time. A file appears under its name when it is whole.
 func (a commands) exportAudit(path string, read auditReader) (err error) {
+	a.Exact = true
 	out := a.Config.Out
 	if path != "-" {
 		f, err := os.OpenFile(path+".part", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)

@@ -11,16 +11,21 @@ import (
 func (a commands) budgetCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "budget",
-		Short: "Limit how many machines may be lost at a time",
-		Long: `A budget limits work that destroys data: how many machines of the fleet, of each site or of
-each rack may be under it at a time, in an hour and in a day. Work over it stays PENDING with
-WAITING_FOR_BUDGET and begins in the order of creation.
+		Short: "Limit how many machines may be lost, or out of service, at a time",
+		Long: `A budget limits work that destroys data, or work that takes machines out of service: how many
+machines of the fleet, of each site or of each rack may be under it at a time, in an hour and in a
+day. Work over it stays PENDING with WAITING_FOR_BUDGET and begins in the order of creation.
+
+With --harm interrupts it counts machines that leave service: reboots, ENTER_MAINTENANCE, drains. A
+machine holds that slot until it is in service again, in maintenance too. Machines that are out of
+service already take none.
 
 A machine holds its slot until an operation on it has succeeded. One that an operation has left
 behind FAILED or CANCELED holds it until it is reimaged well, or until an administrator has looked:
 ingot budget release. So a bad image stops after as many machines as the budget has slots.`,
 		Example: `  ingot budget set fleet --domain fleet --at-once 50 --per-hour 200
   ingot budget set racks --domain label:rack --percent 10
+  ingot budget set service --harm interrupts --percent 5
   ingot budget slots`,
 	}
 	cmd.AddCommand(a.budgetSetCmd(), a.budgetListCmd(), a.budgetDeleteCmd(), a.budgetSlotsCmd(), a.budgetReleaseCmd())
@@ -35,6 +40,7 @@ func (a commands) printBudget(b *pb.Budget, verb string) error {
 
 func (a commands) budgetSetCmd() *cobra.Command {
 	b := &pb.Budget{}
+	var harm string
 	cmd := &cobra.Command{
 		Use:   "set NAME",
 		Short: "Make a budget or replace it",
@@ -46,6 +52,14 @@ own. Work that has begun goes on; a lower limit holds for whoever comes next.`,
 		Args: cobra.ExactArgs(1),
 		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			b.Name = args[0]
+			switch harm {
+			case "destroys":
+				b.Harm = pb.Budget_DESTROYS
+			case "interrupts":
+				b.Harm = pb.Budget_INTERRUPTS
+			default:
+				return command.Usagef("--harm is destroys or interrupts, not %q", harm)
+			}
 			set, err := svc.Budgets.SetBudget(cmd.Context(), &pb.SetBudgetRequest{Budget: b})
 			if err != nil {
 				return err
@@ -55,6 +69,7 @@ own. Work that has begun goes on; a lower limit holds for whoever comes next.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&b.Domain, "domain", "fleet", "what is counted by: fleet, site, or label:KEY such as label:rack")
+	f.StringVar(&harm, "harm", "destroys", "the work that is limited: destroys (data are lost) or interrupts (service)")
 	f.StringVar(&b.Value, "value", "", "one site or one value of the label (default: each by itself)")
 	f.Int32Var(&b.AtOnce, "at-once", 0, "machines at a time")
 	f.Int32Var(&b.Percent, "percent", 0, "percent of the domain's machines at a time, rounded down, one at least")

@@ -11,7 +11,8 @@ func Commands(app *command.App) []*cobra.Command {
 	a := commands{app}
 	return []*cobra.Command{
 		a.tokenCmd(), a.agentCmd(), a.controllersCmd(), a.siteCmd(), a.identityCmd(), a.bmcCmd(),
-		a.sshCmd(), a.maasCmd(), a.webhookCmd(), a.budgetCmd(), a.settleCmd(), a.clearCmd(), a.flagCmd(), a.commandsCmd(),
+		a.sshCmd(), a.maasCmd(), a.webhookCmd(), a.budgetCmd(), a.approvalCmd(), a.settleCmd(), a.clearCmd(),
+		a.flagCmd(), a.commandsCmd(),
 		a.auditCmd(), a.serverCmd(), a.consoleCmd(),
 	}
 }

@@ -98,7 +98,7 @@ func (a commands) issueToken(cmd *cobra.Command, f *tokenFlags) error {
 }
 
 func (a commands) tokenCreateCmd() *cobra.Command {
-	var scope string
+	var scope, selection string
 	var lifetime time.Duration
 	var bare bool
 	cmd := &cobra.Command{
@@ -106,14 +106,19 @@ func (a commands) tokenCreateCmd() *cobra.Command {
 		Short: "Make a bearer token for the API",
 		Long: `Make a bearer token. Its name is the actor in the audit log. Its secret is printed once and
 stored hashed; every controller knows it within 2 s. A token of the controller's file keeps working
-beside it.`,
+beside it.
+
+A selection narrows it to machines, such as site=berlin; a token of scope report needs one that names
+a machine_id or a site. A token that a person makes is worth what that person's roles are, as of the
+last sign-on. One that a token makes ends with that token.`,
 		Example: `  ingot token create ci --scope operate --lifetime 720h
+  ingot token create berlin --scope operate --selection site=berlin
   ingot token create backup --scope read --bare >backup.token`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			r, err := svc.Admin.CreateAPIToken(cmd.Context(), &pb.CreateAPITokenRequest{
-				Name: args[0], Scope: scope, Lifetime: durationpb.New(lifetime),
+				Name: args[0], Scope: scope, Lifetime: durationpb.New(lifetime), Selection: selection,
 			})
 			if err != nil {
 				return err
@@ -123,17 +128,26 @@ beside it.`,
 			}
 			return a.Print(r, func() string {
 				t := r.GetToken()
-				return "Token " + t.GetTokenId() + " of " + t.GetName() + ", scope " + t.GetScope() + ", until " +
-					view.Time(t.GetExpiresAt()) +
+				return "Token " + t.GetTokenId() + " of " + t.GetName() + ", scope " + t.GetScope() + of(t.GetSelection()) +
+					", until " + view.Time(t.GetExpiresAt()) +
 					". Shown only now:\n\n    " + r.GetSecret() + "\n"
 			}, r.GetToken().GetTokenId())
 		}),
 	}
 	cmd.Flags().StringVar(&scope, "scope", "read", "read, operate, report or admin")
+	cmd.Flags().StringVar(&selection, "selection", "", "machines that it is good for, such as site=berlin (default all)")
 	cmd.Flags().DurationVar(&lifetime, "lifetime", 0, "how long it may be used (default 2160h, 90 days; at most 87600h)")
 	cmd.Flags().BoolVar(&bare, "bare", false, "print the secret and nothing else")
 	command.Fixed(cmd, "scope", "read", "operate", "report", "admin")
 	return cmd
+}
+
+// of returns what a token is good for beside its scope.
+func of(selection string) string {
+	if selection == "" {
+		return ""
+	}
+	return " on " + selection
 }
 
 func (a commands) tokenListCmd() *cobra.Command {
@@ -205,8 +219,8 @@ func (a commands) tokenRevokeCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke TOKEN",
 		Short: "End a bearer token, or an enrolment token that has not been used",
-		Long: `End a bearer token (tk-…): calls with it are refused and its streams end within 2 s, on
-every controller. Or end an enrolment token (t-…) that has not been used; one that has been used is
+		Long: `End a bearer token (tk-…), and the tokens that were made with it: calls are refused and streams end
+within 2 s, on every controller. Or end an enrolment token (t-…) that has not been used; one that has been used is
 ended by revoking its agent. Tokens of the controller's file are removed there: take the line out
 and reload (systemctl reload ingot-controller).`,
 		Example:           "  ingot token revoke tk-01k\n  ingot token revoke t-01k",

@@ -176,7 +176,7 @@ always, by the root that is trusted now.`,
 			if err != nil {
 				return err
 			}
-			return a.Write(string(got.GetTrustBundlePem()))
+			return a.WriteFile(got.GetTrustBundlePem())
 		},
 	}
 }

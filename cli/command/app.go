@@ -42,11 +42,15 @@ type Config struct {
 
 // App is one run of the command line.
 type App struct {
-	Config  Config
+	Config Config
+	// RawOut is Out without the escapes, for bytes of files and for programs that draw the whole screen.
+	RawOut  io.Writer
 	Flags   globalFlags
 	conn    *grpc.ClientConn
 	cancel  context.CancelFunc
 	Subject Subject
+	// Exact keeps the strings of answers as they are, for records that are exported.
+	Exact bool
 	// Anonymous connects without a token, until Reconnect.
 	Anonymous bool
 }
@@ -164,7 +168,7 @@ func (a *App) connect() (*grpc.ClientConn, error) {
 		Clock: a.Config.Clock, For: a.Flags.RetryFor, Attempt: perTry,
 		OnRetry: func(error) { a.Note("cannot reach %s, retrying…", target.Server) },
 	})
-	a.conn, err = a.Config.Connect(target, grpc.WithUnaryInterceptor(retry))
+	a.conn, err = a.Config.Connect(target, append(a.cleaned(), grpc.WithUnaryInterceptor(retry))...)
 	return a.conn, err
 }
 

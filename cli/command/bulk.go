@@ -20,6 +20,8 @@ type Bulk struct {
 	maxFailures int32
 	// Dry begins nothing; Yes asks for nothing.
 	Dry, Yes bool
+	// ValidateOnly asks the call itself, as though the machines were in maintenance, and begins nothing.
+	ValidateOnly bool
 	// Comment goes into the audit log.
 	Comment string
 	// FailedPercent stops the rollout where no flag says when; 0 stops it at the first failure.
@@ -32,7 +34,8 @@ type Bulk struct {
 func (b *Bulk) Register(a *App, cmd *cobra.Command) {
 	b.Targets.Register(a, cmd)
 	f := cmd.Flags()
-	f.Int32Var(&b.maxInFlight, "max-in-flight", 0, "machines under work at a time (default: all that budgets let through)")
+	f.Int32Var(&b.maxInFlight, "max-in-flight", 0, "machines under work at a time (default: what budgets admit; "+
+		"without one, a tenth of those in service)")
 	f.Int32Var(&b.maxFailures, "max-failures", 0, "pause when so many machines have failed (default: "+b.gateText()+")")
 	if f.Lookup("yes") == nil {
 		f.BoolVar(&b.Yes, "yes", false, "do not ask before several machines are worked on")
@@ -40,6 +43,8 @@ func (b *Bulk) Register(a *App, cmd *cobra.Command) {
 	if f.Lookup("dry-run") == nil {
 		f.BoolVar(&b.Dry, "dry-run", false, "begin nothing, and say what would happen on which machines")
 	}
+	f.BoolVar(&b.ValidateOnly, "validate-only", false,
+		"begin nothing, and check the call as though the machines were in maintenance")
 }
 
 func (b *Bulk) gateText() string {
@@ -67,6 +72,9 @@ func (a *App) WorkOn(
 	cmd *cobra.Command, args []string, b *Bulk, w *WorkFlags, spec *pb.RolloutSpec, call StartOn,
 ) error {
 	if machine, ok := b.Single(args); ok {
+		if b.ValidateOnly {
+			return a.validate(cmd, args, machine, w, call)
+		}
 		return a.Work(
 			cmd,
 			machine,
@@ -120,6 +128,10 @@ func (a *App) Roll(cmd *cobra.Command, b *Bulk, w *WorkFlags, args []string, spe
 		spec.TotalGate = &pb.RolloutGate{Failures: b.maxFailures}
 	case b.FailedPercent > 0:
 		spec.TotalGate = &pb.RolloutGate{Percent: b.FailedPercent}
+	}
+	if b.ValidateOnly {
+		return a.validateRollout(cmd, args, svc,
+			&pb.CreateRolloutRequest{RequestId: id, Spec: spec, Comment: b.Comment, ValidateOnly: true})
 	}
 	p, err := svc.Rollouts.PreviewRollout(ctx, &pb.PreviewRolloutRequest{Spec: spec})
 	if err != nil {
@@ -187,6 +199,9 @@ func (a *App) noteRefused(p *pb.RolloutPreview) {
 	for _, u := range p.GetBudgets() {
 		a.Note("budget %s allows %d %s; %d would be used at once: the rest waits", u.GetName(), u.GetLimit(), u.GetKind(),
 			u.GetWanted())
+	}
+	for _, name := range p.GetApprovalPolicies() {
+		a.Note("approval policy %s: the rollout waits for ingot rollout approve by another person", view.Clean(name))
 	}
 }
 

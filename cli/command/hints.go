@@ -32,6 +32,7 @@ var hints = map[pb.Reason]string{
 	pb.Reason_ROLES_CHANGED:          "ingot whoami shows the roles; call again",
 	pb.Reason_NO_ROLE:                "ingot whoami shows the groups; ask an admin for: ingot role grant",
 	pb.Reason_OUTSIDE_SELECTION:      "ingot whoami shows which machines the roles are for",
+	pb.Reason_FIELD_IN_USE:           "ask an admin to change it; ingot budget list and ingot whoami show its uses",
 	pb.Reason_SELECTION_TOO_NARROW:   "ingot whoami shows which machines the roles are for",
 	pb.Reason_ROLE_BINDING_NOT_FOUND: "ingot role list shows the role bindings that there are",
 	pb.Reason_SESSION_NOT_FOUND:      "ingot session list shows the sessions that there are",
@@ -60,6 +61,10 @@ var hints = map[pb.Reason]string{
 	pb.Reason_ROLLOUT_NOT_APPROVED:  "another administrator must: ingot rollout approve ROLLOUT --digest DIGEST",
 	pb.Reason_ROLLOUT_SELF_APPROVAL: "have another administrator look at it and approve it",
 	pb.Reason_ROLLOUT_STOPPED:       "wait for its end: ingot rollout watch; then create another one for what is left",
+
+	pb.Reason_APPROVAL_REQUIRED: "ingot rollout preview --filter machine_id={machine} with the same work, then ingot " +
+		"rollout create; another approver begins it",
+	pb.Reason_APPROVAL_POLICY_NOT_FOUND: "ingot approval-policy list shows the policies that there are",
 
 	pb.Reason_BUDGET_SLOT_IN_USE: "ingot why MACHINE shows what it does; ingot cancel OPERATION stops it",
 	pb.Reason_FLEET_FROZEN:       "ingot server thaw lifts it, once what the message names has been looked into",

@@ -131,7 +131,7 @@ func (a *App) PrintLog(ctx context.Context, raw bool, cfg follow.LogConfig) erro
 	cfg.Lost = func() { a.Note("! connection lost, retrying…") }
 	return follow.Log(ctx, cfg, func(c *pb.LogChunk) error {
 		if raw {
-			return a.Write(string(c.GetData()))
+			return a.WriteFile(c.GetData())
 		}
 		return a.Stream(c, func() string { return a.logLines(c) }, c.GetOperationId())
 	})

@@ -8,6 +8,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/encode"
+	"github.com/ingot-metal/ingot/internal/safetext"
 )
 
 // Stream writes one message of a stream: a line of JSON, a YAML document, a name, or text.
@@ -26,7 +27,7 @@ func (a *App) Stream(m proto.Message, text func() string, name string) error {
 		}
 		return a.Write("---\n" + string(doc))
 	case "name":
-		return a.Write(name + "\n")
+		return a.Write(safetext.Line(name) + "\n")
 	}
 	return a.Write(text())
 }
@@ -42,7 +43,7 @@ func (a *App) Print(m proto.Message, table func() string, names ...string) error
 		out, err = encode.YAML(m)
 	case "name":
 		for _, n := range names {
-			out = append(out, n+"\n"...)
+			out = append(out, safetext.Line(n)+"\n"...)
 		}
 	default:
 		out = []byte(table())

@@ -11,7 +11,7 @@ import (
 )
 
 // notReal are the flags that request a preview, or choose its format.
-var notReal = map[string]bool{"dry-run": true, "output": true}
+var notReal = map[string]bool{"dry-run": true, "validate-only": true, "output": true}
 
 // Line returns the command line that does what a dry run of the command has shown, with its machines and flags.
 func Line(cmd *cobra.Command, args []string) string {

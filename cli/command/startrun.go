@@ -68,6 +68,9 @@ func (a *App) showRun(ctx context.Context, svc *Services, id string, before *pb.
 func (a *App) RunOn(cmd *cobra.Command, args []string, b *Bulk, w *WorkFlags, req *pb.StartRunRequest) error {
 	if machine, ok := b.Single(args); ok {
 		req.MachineId = machine
+		if b.ValidateOnly {
+			return a.validateRun(cmd, args, w, req)
+		}
 		return a.StartRun(cmd, w, req)
 	}
 	return a.Roll(cmd, b, w, args,

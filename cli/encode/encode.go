@@ -7,17 +7,22 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
-	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/apijson"
+	"github.com/ingot-metal/ingot/internal/safetext"
 )
 
-// Line is the message as JSON on one line without its newline.
-func Line(m proto.Message) ([]byte, error) { return apijson.Marshal(m) }
+// Line is the message as JSON on one line without its newline. Unsafe characters of strings are escaped.
+func Line(m proto.Message) ([]byte, error) {
+	line, err := apijson.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return safetext.Quoted(line), nil
+}
 
 // JSON is the message as indented JSON with a newline: protojson with the names of the .proto files and
 // RFC 3339 times. The effective state MAINTENANCE_IDLE is written MAINTENANCE. Bytes that are documented as
@@ -33,37 +38,6 @@ func JSON(m proto.Message) ([]byte, error) {
 	}
 	b.WriteByte('\n')
 	return b.Bytes(), nil
-}
-
-// YAML is the same document as JSON gives, in YAML.
-func YAML(m proto.Message) ([]byte, error) {
-	line, err := Decoded(m)
-	if err != nil {
-		return nil, err
-	}
-	// JSON is YAML; going through nodes keeps the order of the fields.
-	var node yaml.Node
-	if err := yaml.Unmarshal(line, &node); err != nil {
-		return nil, fmt.Errorf("read back JSON: %w", err)
-	}
-	blockStyle(&node)
-	out, err := yaml.Marshal(&node)
-	if err != nil {
-		return nil, fmt.Errorf("write YAML: %w", err)
-	}
-	return out, nil
-}
-
-// oldBooleans are the words that YAML 1.1 readers take for booleans; as strings they stay quoted.
-var oldBooleans = []string{"y", "n", "yes", "no", "on", "off"}
-
-func blockStyle(n *yaml.Node) {
-	if n.Kind != yaml.ScalarNode || !slices.Contains(oldBooleans, strings.ToLower(n.Value)) {
-		n.Style = 0
-	}
-	for _, child := range n.Content {
-		blockStyle(child)
-	}
 }
 
 // Decoded is Line with JSON and text that the message carries as bytes written out.
@@ -97,7 +71,7 @@ func decodeBytes(line []byte, field string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write JSON: %w", err)
 	}
-	return out, nil
+	return safetext.Quoted(out), nil
 }
 
 func replaceBytes(tree any, field string) any {

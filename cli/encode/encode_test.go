@@ -27,7 +27,7 @@ func TestYAMLKeepsStringsStrings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{`rack: "42"`, `serial: "yes"`, "  - 52:54:00:12:34:56"} {
+	for _, line := range []string{`rack: "42"`, `serial: "yes"`, `  - "52:54:00:12:34:56"`} {
 		if !strings.Contains(string(raw), line) {
 			t.Errorf("%s is missing in:\n%s", line, raw)
 		}

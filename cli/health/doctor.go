@@ -334,8 +334,14 @@ func (x *examination) checkCertificates(ctx context.Context) error {
 }
 
 func (x *examination) checkTokens(ctx context.Context) error {
-	r, err := x.svc.Admin.ListAPITokens(ctx, &pb.ListAPITokensRequest{PageSize: 500})
-	for _, t := range r.GetTokens() {
+	all, err := command.Pages(0, func(size int32, page string) ([]*pb.APIToken, string, error) {
+		r, err := x.svc.Admin.ListAPITokens(ctx, &pb.ListAPITokensRequest{PageSize: size, PageToken: page})
+		return r.GetTokens(), r.GetNextPageToken(), err
+	})
+	for _, t := range all {
+		if t.GetScope() == "report" && t.GetSelection() == "" {
+			x.warn("tokens", t.GetName()+" reports about every machine", unbound(t))
+		}
 		if end := t.GetExpiresAt(); end != nil && t.GetRevokedAt() == nil && end.AsTime().After(x.a.Now()) &&
 			end.AsTime().Before(x.a.Now().Add(tokenSoon)) {
 			x.warn("tokens", t.GetName()+" ends on "+view.Time(end),
@@ -343,6 +349,14 @@ func (x *examination) checkTokens(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// unbound returns how to bind a token that reports to a machine or a site.
+func unbound(t *pb.APIToken) string {
+	if t.GetTokenId() == "" {
+		return "in the token file, end its line with a selection such as site=berlin or machine_id=m-1"
+	}
+	return "ingot token create NAME --scope report --selection site=SITE, then ingot token revoke " + t.GetTokenId()
 }
 
 func (x *examination) checkWebhooks(ctx context.Context) error {

@@ -32,7 +32,8 @@ func (o *install) checkDatabase(ctx context.Context) (string, []change, error) {
 	if wanted != "" && wanted != localURL {
 		return o.checkRemote(ctx, wanted)
 	}
-	running := o.databases(ctx) != nil
+	names, err := o.databases(ctx)
+	running := err == nil
 	if !running && !o.files.exists("lib/systemd/system/postgresql.service") {
 		return "", nil, errors.New("PostgreSQL is not installed: apt install postgresql, or name one elsewhere with " +
 			"--database-url")
@@ -41,18 +42,24 @@ func (o *install) checkDatabase(ctx context.Context) (string, []change, error) {
 	if !running {
 		missing = append(missing, change{"start PostgreSQL", o.startPostgres})
 	}
-	if !o.hasRole(ctx) {
+	has := false
+	if running {
+		if has, err = o.hasRole(ctx); err != nil {
+			return "", nil, err
+		}
+	}
+	if !has {
 		missing = append(missing, change{"make the role " + role, func(ctx context.Context) error {
-			if o.hasRole(ctx) { // PostgreSQL did not run when it was asked
-				return nil
+			if has, err := o.hasRole(ctx); err != nil || has { // PostgreSQL may not have run when it was asked
+				return err
 			}
 			return o.asSuperuser(ctx, "createuser", role)
 		}})
 	}
-	if !slices.Contains(o.databases(ctx), role) {
+	if !slices.Contains(names, role) {
 		missing = append(missing, change{"make the database " + role, func(ctx context.Context) error {
-			if slices.Contains(o.databases(ctx), role) {
-				return nil
+			if names, err := o.databases(ctx); err != nil || slices.Contains(names, role) {
+				return err
 			}
 			// Whatever language the machine was installed in.
 			return o.asSuperuser(ctx, "createdb", "--owner="+role, "--encoding=UTF8", "--locale=C.UTF-8",
@@ -77,8 +84,8 @@ func (o *install) startPostgres(ctx context.Context) error {
 		return err
 	}
 	return until(ctx, postgresTime, func() error {
-		if o.databases(ctx) == nil {
-			return errors.New("PostgreSQL does not answer: journalctl -u 'postgresql*'")
+		if _, err := o.databases(ctx); err != nil {
+			return fmt.Errorf("PostgreSQL does not answer: journalctl -u 'postgresql*': %w", err)
 		}
 		return nil
 	})
@@ -89,29 +96,28 @@ func (o *install) asSuperuser(ctx context.Context, name string, args ...string) 
 	return err
 }
 
-// databases returns the names of the databases; nil when PostgreSQL does not answer.
-func (o *install) databases(ctx context.Context) []string {
-	return o.psql(ctx, "--list")
-}
+// databases returns the names of the databases, or the error of a PostgreSQL that does not answer.
+func (o *install) databases(ctx context.Context) ([]string, error) { return o.psql(ctx, "--list") }
 
 // hasRole reports whether the controller's role is there.
-func (o *install) hasRole(ctx context.Context) bool {
-	return slices.Contains(o.psql(ctx, "--command", `\du `+role), role)
+func (o *install) hasRole(ctx context.Context) (bool, error) {
+	names, err := o.psql(ctx, "--command", `\du `+role)
+	return slices.Contains(names, role), err
 }
 
 // psql returns the first column of what a command of psql shows.
-func (o *install) psql(ctx context.Context, args ...string) []string {
+func (o *install) psql(ctx context.Context, args ...string) ([]string, error) {
 	out, err := o.run(ctx, program{name: "psql", args: append([]string{"--no-psqlrc", "--no-align", "--tuples-only"},
 		append(args, "postgres")...), user: "postgres"})
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	names := []string{}
 	for line := range strings.Lines(out) {
 		name, _, _ := strings.Cut(strings.TrimSpace(line), "|")
 		names = append(names, name)
 	}
-	return names
+	return names, nil
 }
 
 func (o *install) active(ctx context.Context, unit string) bool {

@@ -64,7 +64,7 @@ func run(ctx context.Context, app *command.App, q query, every time.Duration) er
 		return err // a wrong address, token or filter
 	}
 	m.s.take(*first)
-	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithInput(app.Config.In), tea.WithOutput(app.Config.Out)}
+	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithInput(app.Config.In), tea.WithOutput(app.RawOut)}
 	if _, err := tea.NewProgram(m, options...).Run(); err != nil {
 		return fmt.Errorf("show the fleet: %w", err)
 	}

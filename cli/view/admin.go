@@ -87,7 +87,8 @@ func (s Style) Tokens(tokens []*pb.BootstrapToken, now time.Time) *Table {
 
 // APITokens is the table of `ingot token list`.
 func (s Style) APITokens(tokens []*pb.APIToken, now time.Time) *Table {
-	t := &Table{Header: []string{"TOKEN_ID", "NAME", "SCOPE", "SOURCE", "STATE", "EXPIRES", "LAST_USED", "CREATED_BY"}}
+	t := &Table{Header: []string{"TOKEN_ID", "NAME", "SCOPE", "SELECTION", "SOURCE", "STATE", "EXPIRES",
+		"LAST_USED", "CREATED_BY"}}
 	for _, tok := range tokens {
 		state := "in force"
 		switch {
@@ -96,7 +97,8 @@ func (s Style) APITokens(tokens []*pb.APIToken, now time.Time) *Table {
 		case tok.GetRevokedAt() != nil:
 			state = "revoked"
 		}
-		t.Add(tok.GetTokenId(), Clean(tok.GetName()), tok.GetScope(), tok.GetSource(), state, Time(tok.GetExpiresAt()),
+		t.Add(tok.GetTokenId(), Clean(tok.GetName()), tok.GetScope(), Clean(tok.GetSelection()), tok.GetSource(), state,
+			Time(tok.GetExpiresAt()),
 			Time(tok.GetLastUsedAt()),
 			Clean(tok.GetCreatedBy()))
 	}

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"fmt"
 	"strings"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -113,4 +114,35 @@ func activeChange(after *pb.Machine) string {
 		return id + " (a later operation)"
 	}
 	return "(cleared)"
+}
+
+// work is an operation or a run.
+type work interface {
+	GetMachineId() string
+	GetPlanId() string
+	GetParams() map[string]string
+}
+
+// Validated returns what a call that only validates would start. id is the work that the same request has started
+// before; begin is the command that starts it.
+func Validated(w work, id, begin string) string {
+	f := &Fields{}
+	f.Add("Machine", w.GetMachineId())
+	f.Add("Accepted", "yes; nothing was begun")
+	f.Add("Begun before", id)
+	f.Add("Plan", Clean(w.GetPlanId()))
+	for sentence := range strings.SplitSeq(w.GetParams()["not_asked"], "\n") {
+		f.Add("Not known", Clean(sentence))
+	}
+	f.Add("To begin", Clean(begin))
+	return f.String()
+}
+
+// ValidatedRollout returns how many machines a rollout that is only validated would work on.
+func ValidatedRollout(ro *pb.Rollout, begin string) string {
+	f := &Fields{}
+	f.Add("Accepted", fmt.Sprintf("%d of %d machines; nothing was begun", ro.GetTally().GetPending(),
+		ro.GetTally().GetMachines()))
+	f.Add("To begin", Clean(begin))
+	return f.String()
 }

@@ -41,6 +41,13 @@ func (s Style) RolloutPreview(p *pb.RolloutPreview, all bool, begin string) stri
 		b.WriteString(s.Warn("No machine can be worked on.") + "\n")
 	}
 	b.WriteString(s.careOf(p.GetSpec()))
+	if n := p.GetDefaultInFlight(); n > 0 {
+		text := fmt.Sprintf("At most %d at a time", n)
+		if p.GetDefaultPerRack() > 0 {
+			text += fmt.Sprintf(" and %d in each rack", p.GetDefaultPerRack())
+		}
+		b.WriteString(s.Warn(text+": no budget limits interruptions. Set one, or --max-in-flight.") + "\n")
+	}
 	s.refused(&b, p)
 	for _, u := range p.GetBudgets() {
 		where := u.GetDomain()
@@ -50,6 +57,7 @@ func (s Style) RolloutPreview(p *pb.RolloutPreview, all bool, begin string) stri
 		b.WriteString(s.Warn(fmt.Sprintf("Budget %s (%s) has room for %d %s, the rollout would use %d: it will wait.",
 			u.GetName(), Clean(where), u.GetLimit(), u.GetKind(), u.GetWanted())) + "\n")
 	}
+	b.WriteString(s.approvals(p.GetApprovalPolicies()))
 	if p.GetDestructive() {
 		b.WriteString(s.Bad("Data on these machines is lost.") + "\n")
 	}

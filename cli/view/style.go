@@ -3,6 +3,8 @@ package view
 import (
 	"strings"
 	"unicode"
+
+	"github.com/ingot-metal/ingot/internal/safetext"
 )
 
 // Style says whether text may carry colours. The zero value does not.
@@ -69,15 +71,7 @@ func runeWidth(r rune) int {
 	return 1
 }
 
-// Clean takes out what could steer a terminal: text that comes from a machine is shown, never obeyed.
+// Clean returns text as safetext.Clean does, on one line: text of a machine is shown, and steers no terminal.
 func Clean(text string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\t', r == '\n':
-			return ' '
-		case unicode.IsControl(r), r == '\u202e', r == '\u2066', r == '\u2067':
-			return -1
-		}
-		return r
-	}, text)
+	return safetext.Clean(strings.NewReplacer("\t", " ", "\n", " ").Replace(text))
 }

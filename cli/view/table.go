@@ -8,8 +8,15 @@ type Table struct {
 	Rows   [][]string
 }
 
-// Add appends a row.
-func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
+// Add appends a row. A cell is one line, whatever a machine reported.
+func (t *Table) Add(cells ...string) {
+	for i := range cells {
+		cells[i] = flat.Replace(cells[i])
+	}
+	t.Rows = append(t.Rows, cells)
+}
+
+var flat = strings.NewReplacer("\n", " ", "\t", " ")
 
 // String aligns the columns with two spaces between them and ends each line with a newline. Empty cells are
 // shown as "-".
@@ -72,7 +79,9 @@ func (f *Fields) String() string {
 	}
 	var b strings.Builder
 	for _, r := range f.rows {
-		b.WriteString(r[0] + strings.Repeat(" ", width-Width(r[0])+2) + r[1] + "\n")
+		// Further lines of a value stand below its first: they are no fields of their own.
+		value := strings.ReplaceAll(r[1], "\n", "\n"+strings.Repeat(" ", width+2))
+		b.WriteString(r[0] + strings.Repeat(" ", width-Width(r[0])+2) + value + "\n")
 	}
 	return b.String()
 }

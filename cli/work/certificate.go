@@ -77,7 +77,7 @@ func (a commands) certificate(ctx context.Context, machine, operation, out strin
 		}
 	}
 	if out == "" {
-		return a.Write(content)
+		return a.WriteFile([]byte(content))
 	}
 	f, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {

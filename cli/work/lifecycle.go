@@ -138,9 +138,12 @@ func (l *lifeFlags) modeValue() (pb.Workflow_Mode, error) {
 	return mode, nil
 }
 
+// begunNothing reports whether the command only asks.
+func (l *lifeFlags) begunNothing() bool { return l.dry || l.bulk.ValidateOnly }
+
 // losesData says that the machine's disks are written.
 func (l *lifeFlags) losesData() bool {
-	return !l.dry && l.path != "adopt" && command.EnumName(l.mode) != "SOFT_RESET"
+	return !l.begunNothing() && l.path != "adopt" && command.EnumName(l.mode) != "SOFT_RESET"
 }
 
 // runLife starts a workflow on the one machine that is named, or a rollout of it over several.
@@ -171,8 +174,9 @@ func (a commands) runLife(cmd *cobra.Command, args []string, l *lifeFlags) error
 	}
 	r := &pb.StartWorkflowRequest{
 		MachineId: machine, Kind: l.kind, Mode: mode, EnterMaintenance: l.maintenance, DryRun: l.dry, Params: params,
+		ValidateOnly: l.bulk.ValidateOnly,
 	}
-	if l.dry {
+	if l.begunNothing() {
 		return a.foretell(cmd, args, l, r)
 	}
 	return a.Work(

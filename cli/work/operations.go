@@ -32,7 +32,8 @@ boot id, not when it was told to reboot.` + command.TargetsHelp + command.WaitHe
 				func(ctx context.Context, svc *command.Services, machine, id string, secs int32) (*pb.Operation,
 					error) {
 					return svc.Machines.RebootMachine(ctx, &pb.RebootMachineRequest{
-						MachineId: machine, RequestId: id, Mode: mode, PlanId: plan, TimeoutSeconds: secs,
+						ValidateOnly: b.ValidateOnly,
+						MachineId:    machine, RequestId: id, Mode: mode, PlanId: plan, TimeoutSeconds: secs,
 					})
 				},
 			)
@@ -87,7 +88,8 @@ phones home to the site's agent when the system is up, and only that proves it.`
 				func(ctx context.Context, svc *command.Services, machine, id string, secs int32) (*pb.Operation,
 					error) {
 					return svc.Machines.ReimageMachine(ctx, &pb.ReimageMachineRequest{
-						MachineId: machine, RequestId: id, ImageRef: image, PlanId: plan, Path: path, TimeoutSeconds: secs,
+						ValidateOnly: b.ValidateOnly,
+						MachineId:    machine, RequestId: id, ImageRef: image, PlanId: plan, Path: path, TimeoutSeconds: secs,
 						Seed: given, Agentless: agentless,
 					})
 				},
@@ -130,7 +132,8 @@ DISK back to its disk, and with --reboot boot it now.` + command.TargetsHelp + c
 				func(ctx context.Context, svc *command.Services, machine, id string, secs int32) (*pb.Operation,
 					error) {
 					return svc.Machines.NetbootMachine(ctx, &pb.NetbootMachineRequest{
-						MachineId: machine, RequestId: id, Mode: mode, Reboot: reboot, TimeoutSeconds: secs,
+						ValidateOnly: b.ValidateOnly,
+						MachineId:    machine, RequestId: id, Mode: mode, Reboot: reboot, TimeoutSeconds: secs,
 					})
 				},
 			)
@@ -165,7 +168,8 @@ exit-maintenance change the phase.` + command.TargetsHelp + command.WaitHelp,
 				spec,
 				func(ctx context.Context, svc *command.Services, machine, id string, _ int32) (*pb.Operation, error) {
 					return svc.Machines.EnterMaintenance(ctx, &pb.EnterMaintenanceRequest{MachineId: machine, RequestId: id,
-						Comment: comment})
+						ValidateOnly: b.ValidateOnly,
+						Comment:      comment})
 				},
 			)
 		},
@@ -196,7 +200,8 @@ func (a commands) exitCmd() *cobra.Command {
 				spec,
 				func(ctx context.Context, svc *command.Services, machine, id string, _ int32) (*pb.Operation, error) {
 					return svc.Machines.ExitMaintenance(ctx, &pb.ExitMaintenanceRequest{MachineId: machine, RequestId: id,
-						Comment: comment})
+						ValidateOnly: b.ValidateOnly,
+						Comment:      comment})
 				},
 			)
 		},

@@ -79,7 +79,7 @@ difference and its digest. --accept-drift DIGEST overwrites that difference and 
 				func(ctx context.Context, svc *command.Services, machine, id string, secs int32) (*pb.Operation,
 					error) {
 					return svc.Machines.ReconfigureMachine(ctx, &pb.ReconfigureMachineRequest{
-						MachineId: machine, RequestId: id, Config: config, TimeoutSeconds: secs,
+						MachineId: machine, RequestId: id, ValidateOnly: b.ValidateOnly, Config: config, TimeoutSeconds: secs,
 					})
 				},
 			)

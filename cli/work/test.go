@@ -46,7 +46,8 @@ how it compares with other machines of the model, shows: ingot machine tests MAC
 				spec,
 				func(ctx context.Context, svc *command.Services, machine, id string, secs int32) (*pb.Operation, error) {
 					return svc.Machines.TestMachine(ctx, &pb.TestMachineRequest{
-						MachineId: machine, RequestId: id, Tests: tests, DurationSeconds: seconds, MemoryPercent: memory,
+						ValidateOnly: b.ValidateOnly,
+						MachineId:    machine, RequestId: id, Tests: tests, DurationSeconds: seconds, MemoryPercent: memory,
 						DiskBytes: diskMiB << 20, TimeoutSeconds: secs,
 					})
 				},

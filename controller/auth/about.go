@@ -12,9 +12,10 @@ const (
 	AboutNothing
 	// AboutNamed: about what its request names, and nothing else: machines, nodes, operations, runs, workflows.
 	AboutNamed
-	// AboutFilter: a list or a stream whose filter may name a machine, an operation or a run. Then it is AboutNamed.
+	// AboutFilter: a list or a stream of work on the machines of the selections, whose handler keeps to them. Its filter
+	// may name a machine, an operation or a run; then it is AboutNamed as well.
 	AboutFilter
-	// AboutList: a list of machines, of which it gives those of the selections.
+	// AboutList: a list or a stream of machines, whose handler keeps to the selections.
 	AboutList
 )
 
@@ -37,6 +38,7 @@ var about = func() map[string]About {
 			baremetalv1.MachineService_ExplainMachines_FullMethodName,
 			baremetalv1.MachineService_ListMachines_FullMethodName,
 			baremetalv1.MachineService_MapMachines_FullMethodName,
+			baremetalv1.MachineService_WatchMachines_FullMethodName,
 			baremetalv1.NodeService_ListNodes_FullMethodName,
 		},
 		AboutFilter: {
@@ -76,6 +78,7 @@ var about = func() map[string]About {
 			baremetalv1.NodeService_GetNode_FullMethodName,
 			baremetalv1.NodeService_GetNodeHistory_FullMethodName,
 			baremetalv1.NodeService_UpdateNode_FullMethodName,
+			baremetalv1.NodeService_ReportNode_FullMethodName,
 			baremetalv1.NodeService_TransitionNode_FullMethodName,
 			baremetalv1.WorkflowService_StartWorkflow_FullMethodName,
 			baremetalv1.WorkflowService_GetWorkflow_FullMethodName,

@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"crypto/x509"
+	"time"
 )
 
 // Caller is who holds the bearer token of a call. Name is the actor in the audit log.
@@ -13,17 +14,20 @@ type Caller struct {
 	TokenID string
 	// Address is the IP address that the call came from; empty for work of the controller's own.
 	Address string
-	// Person has signed on; nil for a token. Grants are the person's roles.
+	// Person has signed on; nil for a token. Grants are the roles of a person, or of a token that is not good for all
+	// that its scope opens.
 	Person *Person
 	Grants []Grant
+	// TokenEnds is when a token of the database expires.
+	TokenEnds time.Time
 
-	// owner is the identity of the person who made a token; need is what the call asks for.
+	// owner is the identity of who made a token; need is what the call asks for.
 	owner string
 	need  Scope
 }
 
-// Identity tells callers apart, whatever they are called: two people of one name are two, and a token that a person has
-// made is that person.
+// Identity tells callers apart, whatever they are called: two people of one name are two, and a token is who has made
+// it, through any number of tokens.
 func (c Caller) Identity() string {
 	switch {
 	case c.Person != nil:
@@ -43,19 +47,14 @@ func (c Caller) Client() string {
 }
 
 // Identity tells people apart.
-func (p Person) Identity() string { return "person " + p.Issuer + " " + p.Subject }
+func (p Person) Identity() string { return personPrefix + p.Issuer + " " + p.Subject }
+
+// personPrefix begins the identity of a person, and of no token.
+const personPrefix = "person "
 
 // IdentityFrom gives the identity of a call's caller; empty where there is none.
 func IdentityFrom(ctx context.Context) string {
 	if c, ok := CallerFrom(ctx); ok {
-		return c.Identity()
-	}
-	return ""
-}
-
-// Owner is the identity that a token has which the caller makes; empty where a token is nobody's.
-func Owner(ctx context.Context) string {
-	if c, ok := CallerFrom(ctx); ok && (c.Person != nil || c.owner != "") {
 		return c.Identity()
 	}
 	return ""

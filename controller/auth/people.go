@@ -36,6 +36,8 @@ type PeopleSource interface {
 	RoleBindings(ctx context.Context, now time.Time) ([]RoleBinding, error)
 	// RevokedSessions gives when sessions were revoked, by id.
 	RevokedSessions(ctx context.Context, now time.Time) (map[string]time.Time, error)
+	// TokenMakers returns the people who have made tokens in force, by identity, as their newest sign-on has them.
+	TokenMakers(ctx context.Context, now time.Time) (map[string]Person, error)
 	// RecordSessions records who was here. Those that nobody has recorded go to the audit log as sign-ons.
 	RecordSessions(ctx context.Context, all []Seen) error
 }
@@ -48,16 +50,30 @@ type people struct {
 	verifier Verifier
 	known    map[tokenHash]Person
 	// read says that roles and revocations were read since the start.
-	read     bool
-	bindings []RoleBinding
-	revoked  map[string]time.Time
+	read bool
+	peopleRead
+	// lastSignOn bounds the age of a person's sign-on by which the person's tokens are worth something.
+	lastSignOn time.Duration
 	// seen are sessions that are to be recorded, recorded those that were, with their end.
 	seen     map[string]Seen
 	recorded map[string]time.Time
 }
 
-// SignOn has tokens of a provider count. It is called before the first call.
-func (t *Tokens) SignOn(v Verifier) { t.people.verifier = v }
+// peopleRead is what was read last of people's roles.
+type peopleRead struct {
+	bindings []RoleBinding
+	revoked  map[string]time.Time
+	makers   map[string]Person
+}
+
+// DefaultLastSignOn is the age of a sign-on by which the tokens of its person are worth something.
+const DefaultLastSignOn = 24 * time.Hour
+
+// SignOn has tokens of a provider count. It is called before the first call. lastSignOn is the greatest age of a
+// person's sign-on by which that person's own tokens are worth something.
+func (t *Tokens) SignOn(v Verifier, lastSignOn time.Duration) {
+	t.people.verifier, t.people.lastSignOn = v, lastSignOn
+}
 
 // meet has the token of a person checked that is seen for the first time. All other tokens pass.
 func (t *Tokens) meet(ctx context.Context, secret string, wait bool) error {
@@ -185,17 +201,16 @@ func (t *Tokens) flushSeen(ctx context.Context, src PeopleSource, all bool) {
 	}
 }
 
-// readPeople reads roles and revocations anew.
-func readPeople(
-	ctx context.Context,
-	src PeopleSource,
-	now time.Time,
-) (b []RoleBinding, r map[string]time.Time, err error) {
-	if b, err = src.RoleBindings(ctx, now); err != nil {
-		return nil, nil, err
+// readPeople reads roles, revocations and the makers of tokens anew.
+func readPeople(ctx context.Context, src PeopleSource, now time.Time) (r peopleRead, err error) {
+	if r.bindings, err = src.RoleBindings(ctx, now); err != nil {
+		return r, err
 	}
-	r, err = src.RevokedSessions(ctx, now)
-	return b, r, err
+	if r.revoked, err = src.RevokedSessions(ctx, now); err != nil {
+		return r, err
+	}
+	r.makers, err = src.TokenMakers(ctx, now)
+	return r, err
 }
 
 // unknown is the actor of refusals of whom nobody knows.

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,12 +21,48 @@ const (
 	Admin    Role = "admin"
 )
 
-// Roles are all roles.
+// Reporter is the role of a token that reports installations. People have other roles.
+const Reporter Role = "reporter"
+
+// Roles are the roles of people.
 func Roles() []Role { return []Role{Viewer, Operator, Approver, Admin} }
 
 // Scope is that of a token which may do the same, but for approvals.
 func (r Role) Scope() Scope {
-	return map[Role]Scope{Viewer: ScopeRead, Operator: ScopeOperate, Approver: ScopeRead, Admin: ScopeAdmin}[r]
+	return map[Role]Scope{Viewer: ScopeRead, Operator: ScopeOperate, Approver: ScopeRead, Admin: ScopeAdmin,
+		Reporter: ScopeReport}[r]
+}
+
+// Role returns the role with the rights of a scope.
+func (s Scope) Role() Role {
+	return map[Scope]Role{ScopeRead: Viewer, ScopeOperate: Operator, ScopeAdmin: Admin, ScopeReport: Reporter}[s]
+}
+
+// narrower returns the role with the rights that both roles have; empty where they share none.
+func narrower(a, b Role) Role {
+	switch {
+	case a == b || b == Admin:
+		return a
+	case a == Admin:
+		return b
+	case a == Reporter || b == Reporter:
+		if a == Operator || b == Operator {
+			return Reporter
+		}
+		return ""
+	}
+	return Viewer // of Viewer, Operator and Approver, any two share reading alone
+}
+
+// both returns the selection of the machines that are in two selections.
+func both(a, b string) string {
+	switch {
+	case a == "" || a == b:
+		return b
+	case b == "":
+		return a
+	}
+	return a + ", " + b
 }
 
 // Covers says that the role opens what needs the scope.
@@ -79,20 +116,34 @@ func grantsOf(p Person, bindings []RoleBinding, now time.Time) []Grant {
 // PersonCaller is the caller with the roles of a person, if they are good for need. The caller is known even where they
 // are not.
 func PersonCaller(p Person, grants []Grant, need Scope) (Caller, error) {
-	c := Caller{Name: p.Name, Person: &p, Grants: grants, need: need}
+	c := Caller{Name: p.Name, Person: &p}
+	if need != ScopeCaller && len(grants) == 0 {
+		c.need = need
+		return c, failure.Denied(ReasonNoRole, "%s has no role here; groups: %s", p.Name, list(p.Groups))
+	}
+	return c.with(grants, need)
+}
+
+// with returns the caller with roles, if they are good for need.
+func (c Caller) with(grants []Grant, need Scope) (Caller, error) {
+	c.Scope, c.Grants, c.need = 0, grants, need
+	reports := len(grants) > 0
 	for _, g := range grants {
+		reports = reports && g.Role == Reporter
 		if g.Selection == "" {
 			c.Scope = max(c.Scope, g.Role.Scope())
 		}
 	}
-	switch {
-	case need == ScopeCaller:
+	if need == ScopeCaller && !reports {
 		return c, nil
-	case len(grants) == 0:
-		return c, failure.Denied(ReasonNoRole, "%s has no role here; groups: %s", p.Name, list(p.Groups))
-	case len(c.covering()) == 0:
-		return c, failure.Denied(ReasonScopeTooSmall, "this needs a role with scope %s; %s has %s", need, p.Name,
+	}
+	if len(c.covering()) == 0 {
+		return c, failure.Denied(ReasonScopeTooSmall, "this needs a role with scope %s; %s has %s", need, c.Name,
 			list(roleNames(grants))).WithMeta("scope", c.Highest().String()).WithMeta("required_scope", need.String())
+	}
+	if reports {
+		c.Scope = ScopeReport
+		return c, nil
 	}
 	// A role for some machines reads; what else it opens is known once it is known which machine a call is about.
 	c.Scope = max(c.Scope, ScopeRead)
@@ -127,9 +178,6 @@ func (c Caller) covering() (out []Grant) {
 // Within gives the selections of machines, each once, that the call may be about. Where the caller is not restricted
 // there are none.
 func (c Caller) Within() (selections []string, restricted bool) {
-	if c.Person == nil {
-		return nil, false
-	}
 	for _, g := range c.covering() {
 		if g.Selection == "" {
 			return nil, false
@@ -162,12 +210,17 @@ func (c Caller) Highest() Scope {
 
 // rights says what opens the call, so that a stream can be ended when that is no longer the same.
 func (c Caller) rights() string {
-	if c.Person == nil {
-		return ""
-	}
 	var b strings.Builder
 	for _, g := range c.covering() {
 		fmt.Fprintf(&b, "%s %s %q\n", g.Binding, g.Role, g.Selection)
 	}
 	return b.String()
+}
+
+// OutsideSelection is the refusal of a call about a machine that none of the caller's roles is for. A machine that does
+// not exist gets the same, so that callers do not learn which machines exist.
+func OutsideSelection(ctx context.Context) error {
+	c, _ := CallerFrom(ctx) // there is one: work of the controller's own is not refused
+	return failure.Denied("OUTSIDE_SELECTION",
+		"the machine is not one of those that the roles of %s are for; ingot whoami shows them", c.Name)
 }

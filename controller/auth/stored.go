@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ingot-metal/ingot/internal/clock"
@@ -17,8 +18,39 @@ type StoredToken struct {
 	Scope     Scope
 	Hash      [32]byte
 	ExpiresAt time.Time
-	// Owner is the identity of the person who made it; empty where no person did.
+	// Owner is the identity of who made it; empty for one of before makers were stored.
 	Owner string
+	// Selection is the filter of the machines that it is good for. Empty stands for all.
+	Selection string
+}
+
+// worth returns the roles of a token: its own, and no more than its maker has now where that is a person. They are nil
+// where its scope alone counts.
+func (p *people) worth(tok StoredToken, now time.Time) ([]Grant, error) {
+	own := Grant{Role: tok.Scope.Role(), Selection: tok.Selection}
+	if !strings.HasPrefix(tok.Owner, personPrefix) {
+		if tok.Selection == "" {
+			return nil, nil
+		}
+		return []Grant{own}, nil
+	}
+	maker, known := p.makers[tok.Owner]
+	if !known || now.Sub(maker.IssuedAt) > p.lastSignOn {
+		return nil, failure.Unauthenticated(ReasonSignOnExpired,
+			"the person who made the token has not signed on for %s: the token is good again once that person signs on",
+			p.lastSignOn)
+	}
+	var out []Grant
+	for _, g := range grantsOf(maker, p.bindings, now) {
+		if role := narrower(own.Role, g.Role); role != "" {
+			out = append(out, Grant{Role: role, Selection: both(g.Selection, own.Selection), Binding: g.Binding,
+				ExpiresAt: g.ExpiresAt})
+		}
+	}
+	if len(out) == 0 {
+		return nil, failure.Denied(ReasonNoRole, "%s, who made the token, has no role that it could use", maker.Name)
+	}
+	return out, nil
 }
 
 // FileChange is what a reading of the token file has changed, by the names of its tokens. A token whose scope or secret
@@ -100,10 +132,9 @@ func (t *Tokens) step(ctx context.Context, src Source) {
 	known, now := t.version, t.now()
 	t.mu.Unlock()
 	stored, version, err := src.APITokens(ctx, known, now)
-	var bindings []RoleBinding
-	var revoked map[string]time.Time
+	var read peopleRead
 	if err == nil && version != known {
-		bindings, revoked, err = readPeople(ctx, src, now)
+		read, err = readPeople(ctx, src, now)
 	}
 	if err != nil && ctx.Err() == nil {
 		t.logger.Warn("bearer tokens of the database not read; those that were read stay in force", "error", err.Error())
@@ -116,7 +147,7 @@ func (t *Tokens) step(ctx context.Context, src Source) {
 		for _, s := range stored {
 			t.stored[s.Hash] = s
 		}
-		t.people.bindings, t.people.revoked, t.people.read = bindings, revoked, true
+		t.people.peopleRead, t.people.read = read, true
 	}
 	// Also where nothing has changed: tokens expire.
 	t.endStreams()
@@ -215,8 +246,9 @@ func (t *Tokens) noteChange(before, after tokenSet, start bool) {
 
 // FileToken is a token of the file, without its hash.
 type FileToken struct {
-	Name  string
-	Scope Scope
+	Name      string
+	Scope     Scope
+	Selection string
 }
 
 // OfFile gives the tokens of the file, in its order.
@@ -225,7 +257,7 @@ func (t *Tokens) OfFile() []FileToken {
 	defer t.mu.Unlock()
 	out := make([]FileToken, 0, len(t.set))
 	for _, tok := range t.set {
-		out = append(out, FileToken{Name: tok.name, Scope: tok.scope})
+		out = append(out, FileToken{Name: tok.name, Scope: tok.scope, Selection: tok.selection})
 	}
 	return out
 }

@@ -35,6 +35,7 @@ type memory struct {
 	lose     int
 	bindings []RoleBinding
 	revoked  map[string]time.Time
+	makers   map[string]Person
 	sessions []Seen
 }
 
@@ -108,6 +109,12 @@ func (m *memory) CountRefusals(_ context.Context, b RefusalBatch) error {
 		return errAway
 	}
 	return nil
+}
+
+func (m *memory) TokenMakers(context.Context, time.Time) (map[string]Person, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.makers), nil
 }
 
 func (m *memory) ChainRefusals(context.Context) error { return nil }

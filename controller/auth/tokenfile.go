@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/ingot-metal/ingot/internal/filter"
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/internal/pki"
 )
@@ -27,6 +28,8 @@ type token struct {
 	name  string
 	scope Scope
 	hash  tokenHash
+	// selection is the filter of the machines that it is good for. Empty stands for all.
+	selection string
 }
 
 // NewToken makes a token of 256 random bits and the hash that goes into the file.
@@ -93,8 +96,8 @@ func parseTokens(file []byte) (tokenSet, error) {
 }
 
 func parseToken(fields []string) (token, error) {
-	if len(fields) != 3 {
-		return token{}, fmt.Errorf("has %d fields, want 3: name scope sha256", len(fields))
+	if len(fields) < 3 {
+		return token{}, fmt.Errorf("has %d fields, want 3 and a selection: name scope sha256 [selection]", len(fields))
 	}
 	if !namePattern.MatchString(fields[0]) {
 		return token{}, fmt.Errorf("the name must match %s", namePattern)
@@ -109,6 +112,11 @@ func parseToken(fields []string) (token, error) {
 		return token{}, errors.New("the third field is not a SHA-256 in 64 lower-case hexadecimal digits")
 	}
 	copy(t.hash[:], hash)
+	terms, err := filter.Parse(strings.Join(fields[3:], " "))
+	if err != nil {
+		return token{}, fmt.Errorf("the selection: %w", err)
+	}
+	t.selection = filter.Format(terms)
 	return t, nil
 }
 

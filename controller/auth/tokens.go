@@ -126,9 +126,12 @@ func (t *Tokens) check(h tokenHash, need Scope) (Caller, error) {
 	if caller, found, err := t.people.find(h, need, t.now()); found {
 		return caller, err
 	}
-	caller, err := t.find(h)
-	if err != nil {
-		return Caller{}, err
+	caller, grants, err := t.find(h)
+	switch {
+	case err != nil:
+		return caller, err
+	case grants != nil:
+		return caller.with(grants, need)
 	}
 	if !caller.Scope.Covers(need) {
 		return caller, failure.Denied(ReasonScopeTooSmall, "this needs scope %s, the token has %s", need, caller.Scope).
@@ -137,21 +140,31 @@ func (t *Tokens) check(h tokenHash, need Scope) (Caller, error) {
 	return caller, nil
 }
 
-// find looks among the tokens of the file, then among those of the database. It needs t.mu.
-func (t *Tokens) find(h tokenHash) (Caller, error) {
+// find looks among the tokens of the file, then among those of the database. The roles are nil where the scope counts.
+// It needs t.mu.
+func (t *Tokens) find(h tokenHash) (Caller, []Grant, error) {
 	if tok, ok := t.set.find(h); ok {
-		return Caller{Name: tok.name, Scope: tok.scope}, nil
+		c := Caller{Name: tok.name, Scope: tok.scope}
+		if tok.selection == "" {
+			return c, nil, nil
+		}
+		return c, []Grant{{Role: tok.scope.Role(), Selection: tok.selection}}, nil
 	}
 	tok, ok := t.stored[h]
 	if !ok {
-		return Caller{}, failure.Unauthenticated(ReasonBearerInvalid, "the token is not known, or was revoked")
+		return Caller{}, nil, failure.Unauthenticated(ReasonBearerInvalid, "the token is not known, or was revoked")
 	}
 	now := t.now()
 	if !tok.ExpiresAt.IsZero() && !now.Before(tok.ExpiresAt) {
-		return Caller{}, failure.Unauthenticated(ReasonBearerInvalid, "the token has expired; ask an admin for a new one")
+		return Caller{}, nil, failure.Unauthenticated(
+			ReasonBearerInvalid,
+			"the token has expired; ask an admin for a new one",
+		)
 	}
 	t.used[tok.ID] = now
-	return Caller{Name: tok.Name, Scope: tok.Scope, TokenID: tok.ID, owner: tok.Owner}, nil
+	c := Caller{Name: tok.Name, Scope: tok.Scope, TokenID: tok.ID, TokenEnds: tok.ExpiresAt, owner: tok.Owner}
+	grants, err := t.people.worth(tok, now)
+	return c, grants, err
 }
 
 func (t *Tokens) now() time.Time { return t.clock.Now() }

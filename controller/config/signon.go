@@ -20,6 +20,9 @@ type SignOn struct {
 	ClientID         string `yaml:"client_id"`
 	ClientSecretFile string `yaml:"client_secret_file"`
 	CLIClientID      string `yaml:"cli_client_id"`
+	// ConsoleURL is where browsers reach the console, such as https://ingot.example:8443: the provider sends people back
+	// there. Empty: to the host that they came to, where tls.names has it.
+	ConsoleURL string `yaml:"console_url"`
 	// Audiences are further clients whose ID tokens count.
 	Audiences []string `yaml:"audiences"`
 	// Scopes are asked for beside openid. Empty: profile, email, groups and offline_access, where the provider has them.
@@ -29,17 +32,22 @@ type SignOn struct {
 	NameClaim   string `yaml:"name_claim"`
 	// TokenLife bounds how long an ID token counts, whatever it says itself.
 	TokenLife Duration `yaml:"token_life"`
+	// LastSignOn bounds the age of a person's last sign-on, or renewal of one, by which that person's own tokens are worth
+	// what the person's roles are. After it they are worth nothing.
+	LastSignOn Duration `yaml:"last_sign_on"`
 	// CAFile holds more authorities than those of the system, in PEM.
 	CAFile string `yaml:"ca_file"`
 }
 
 func defaultSignOn() SignOn {
-	return SignOn{GroupsClaim: "groups", NameClaim: "preferred_username", TokenLife: Duration{time.Hour}}
+	return SignOn{GroupsClaim: "groups", NameClaim: "preferred_username", TokenLife: Duration{time.Hour},
+		LastSignOn: Duration{day}}
 }
 
 func (c *Config) checkSignOn(k *checker) {
 	s := c.SignOn
 	duration(k, "sign_on.token_life", s.TokenLife, time.Minute, day)
+	duration(k, "sign_on.last_sign_on", s.LastSignOn, time.Minute, 90*day)
 	for _, f := range []struct{ key, path string }{
 		{"sign_on.client_secret_file", s.ClientSecretFile}, {"sign_on.ca_file", s.CAFile},
 	} {

@@ -13,8 +13,8 @@ const (
 	// codeTime is how long a code for signing on is good.
 	codeTime  = time.Minute
 	codeBytes = 32
-	// mostCodes are waiting at a time.
-	mostCodes = 1000
+	// mostCodes are waiting at a time; of one caller and of one address there are fewer, so that no one uses up all.
+	mostCodes, mostOfCaller, mostOfAddress = 1000, 10, 50
 )
 
 // codes are one-time codes for sign-on, each bound to the bearer token of the caller that asked for it. Only the
@@ -24,14 +24,21 @@ type codes struct {
 	waiting map[[sha256.Size]byte]waiting
 }
 
+// asker is who asks for a code: an identity, and the IP address that it comes from.
+type asker struct{ identity, address string }
+
 type waiting struct {
+	asker   asker
 	token   string
 	expires time.Time
 }
 
-var errTooManyCodes = errors.New("too many people are signing on; try again in a minute")
+var (
+	errTooManyCodes = errors.New("too many people are signing on; try again in a minute")
+	errTooManyOfOne = errors.New("too many codes of this caller or address wait to be used; try again in a minute")
+)
 
-func (c *codes) add(token string, now time.Time) (code string, expires time.Time, err error) {
+func (c *codes) add(by asker, token string, now time.Time) (code string, expires time.Time, err error) {
 	raw := make([]byte, codeBytes)
 	rand.Read(raw) //nolint:errcheck // crypto/rand.Read never fails since Go 1.24
 	code = base64.RawURLEncoding.EncodeToString(raw)
@@ -40,16 +47,27 @@ func (c *codes) add(token string, now time.Time) (code string, expires time.Time
 	if c.waiting == nil {
 		c.waiting = map[[sha256.Size]byte]waiting{}
 	}
+	ofCaller, ofAddress := 0, 0
 	for hash, w := range c.waiting {
-		if !now.Before(w.expires) {
+		switch {
+		case !now.Before(w.expires):
 			delete(c.waiting, hash)
+			continue
+		case w.asker.identity == by.identity:
+			ofCaller++
 		}
+		if w.asker.address == by.address {
+			ofAddress++
+		}
+	}
+	if ofCaller >= mostOfCaller || ofAddress >= mostOfAddress {
+		return "", time.Time{}, errTooManyOfOne
 	}
 	if len(c.waiting) >= mostCodes {
 		return "", time.Time{}, errTooManyCodes
 	}
 	expires = now.Add(codeTime)
-	c.waiting[sha256.Sum256([]byte(code))] = waiting{token: token, expires: expires}
+	c.waiting[sha256.Sum256([]byte(code))] = waiting{asker: by, token: token, expires: expires}
 	return code, expires, nil
 }
 

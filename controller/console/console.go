@@ -28,6 +28,12 @@ type Sealer interface {
 	Open(name string, sealed []byte) ([]byte, error)
 }
 
+// SignOuts keeps the sessions that people have signed out of.
+type SignOuts interface {
+	SignOut(ctx context.Context, sessionID string, expires time.Time) error
+	SignedOut(ctx context.Context, sessionID string) (bool, error)
+}
+
 // Config is what the console works with. Required are Identify, Ready, Sealer, Clock and Logger.
 type Config struct {
 	// Identify says who holds a bearer token, if it may read.
@@ -40,8 +46,14 @@ type Config struct {
 	// Ready refuses while it cannot be said who holds a token.
 	Ready  func() error
 	Sealer Sealer
-	Clock  clock.Clock
-	Logger *slog.Logger
+	// SignOuts keeps which sessions have ended, for all controllers and after a restart; nil keeps them in memory alone.
+	SignOuts SignOuts
+	// PublicURL is where browsers reach the console, such as https://ingot.example:8443. Where it is empty, people sign on
+	// at one of Names; the provider sends them back there.
+	PublicURL string
+	Names     []string
+	Clock     clock.Clock
+	Logger    *slog.Logger
 	// Requested, Known and Refused are told of a request, of one by somebody who is known, and of a refused sign-on.
 	Requested, Known, Refused func(ctx context.Context)
 }
@@ -77,6 +89,7 @@ func New(c Config) (*Console, error) {
 // bearer token.
 func (c *Console) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Strict-Transport-Security", transportSecurity)
 		switch {
 		case c.signOnPages(w, r):
 		case r.URL.Path == "/" && wantsPage(r), r.URL.Path == strings.TrimSuffix(Path, "/"):
@@ -108,7 +121,7 @@ func (c *Console) enter(w http.ResponseWriter, r *http.Request) (http.ResponseWr
 	if r.Header.Get(Header) == "" {
 		return w, func() {}
 	}
-	if s, ok := c.open(r); ok {
+	if s, ok := c.current(r); ok {
 		r.Header.Set("Authorization", "Bearer "+c.fresh(w, r, s).Token)
 	}
 	return compressed(w, r)
@@ -140,5 +153,8 @@ var headers = map[string]string{
 	"Referrer-Policy":              "no-referrer",
 	"X-Content-Type-Options":       "nosniff",
 }
+
+// transportSecurity has browsers come by TLS alone for a year (RFC 6797). Other hosts of the domain are not concerned.
+const transportSecurity = "max-age=31536000"
 
 func wantsPage(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }

@@ -69,7 +69,7 @@ func (c *Console) session(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *Console) show(w http.ResponseWriter, r *http.Request) {
-	s, ok := c.open(r)
+	s, ok := c.current(r)
 	if !ok {
 		refuse(w, http.StatusUnauthorized, "there is no session; sign on")
 		return
@@ -164,9 +164,17 @@ func hostOf(r *http.Request) string {
 	return host
 }
 
-// signOut takes the cookie away, and refuses copies of it here.
+// signOut takes the cookie away, and refuses copies of it on every controller. It keeps the cookie where that cannot be
+// stored: the person can try again.
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 	if s, ok := c.open(r); ok {
+		if c.cfg.SignOuts != nil {
+			if err := c.cfg.SignOuts.SignOut(r.Context(), s.ID, s.Expires); err != nil {
+				c.cfg.Logger.Warn("console sign-out not stored", "error", err.Error())
+				refuse(w, http.StatusServiceUnavailable, "the sign-out cannot be stored now; try again")
+				return
+			}
+		}
 		c.ended.add(s, c.cfg.Clock.Now())
 	}
 	http.SetCookie(w, newCookie("", -1))
@@ -196,10 +204,54 @@ func (c *Console) open(r *http.Request) (s session, ok bool) {
 	return s, now.Before(s.Expires) && !c.ended.has(s.ID, now)
 }
 
-// ended are the sessions that were signed out of here, until their cookies would have expired anyway.
+// inForceFor is how long the answer that a session is in force is used again: a sign-out on another controller counts
+// here after that time.
+const inForceFor = 2 * time.Second
+
+// current returns the session of a request that has not been signed out of, on any controller. Where that cannot be
+// read there is none: the cookie stays, and counts again later.
+func (c *Console) current(r *http.Request) (session, bool) {
+	s, ok := c.open(r)
+	now := c.cfg.Clock.Now()
+	if !ok || c.cfg.SignOuts == nil || c.ended.inForce(s.ID, now) {
+		return s, ok
+	}
+	out, err := c.cfg.SignOuts.SignedOut(r.Context(), s.ID)
+	switch {
+	case err != nil:
+		c.cfg.Logger.Warn("console session not read", "error", err.Error())
+		return session{}, false
+	case out:
+		c.ended.add(s, now)
+		return session{}, false
+	}
+	c.ended.keep(s.ID, now.Add(inForceFor))
+	return s, true
+}
+
+// ended are the sessions that are known to have ended, until their cookies would have expired anyway, and those that
+// were in force a moment ago.
 type ended struct {
-	mu  sync.Mutex
-	ids map[string]time.Time
+	mu    sync.Mutex
+	ids   map[string]time.Time
+	valid map[string]time.Time
+}
+
+// inForce reports whether a session was found in force a moment ago.
+func (e *ended) inForce(id string, now time.Time) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return now.Before(e.valid[id])
+}
+
+// keep notes that a session is in force until a time.
+func (e *ended) keep(id string, until time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.valid == nil || len(e.valid) >= mostEnded {
+		e.valid = map[string]time.Time{}
+	}
+	e.valid[id] = until
 }
 
 // mostEnded bounds them: a cookie beyond is still taken away from its own browser.
@@ -216,6 +268,7 @@ func (e *ended) add(s session, now time.Time) {
 			delete(e.ids, id)
 		}
 	}
+	delete(e.valid, s.ID)
 	if len(e.ids) < mostEnded {
 		e.ids[s.ID] = s.Expires
 	}
@@ -238,8 +291,9 @@ func (c *Console) loginCode(w http.ResponseWriter, r *http.Request) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	token = strings.TrimSpace(token)
 	err := error(failure.Unauthenticated(auth.ReasonBearerMissing, "send the header Authorization: Bearer <token>"))
+	var caller auth.Caller
 	if strings.EqualFold(scheme, "bearer") {
-		_, err = c.cfg.Identify(r.Context(), token)
+		caller, err = c.cfg.Identify(r.Context(), token)
 	}
 	if err != nil {
 		c.cfg.Refused(r.Context())
@@ -247,7 +301,7 @@ func (c *Console) loginCode(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.cfg.Known(r.Context())
-	code, expires, err := c.codes.add(token, c.cfg.Clock.Now())
+	code, expires, err := c.codes.add(asker{caller.Identity(), hostOf(r)}, token, c.cfg.Clock.Now())
 	if err != nil {
 		refuse(w, http.StatusTooManyRequests, err.Error())
 		return

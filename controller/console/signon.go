@@ -6,8 +6,11 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/json"
+	"net"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -84,8 +87,15 @@ func (c *Console) beginSignOn(w http.ResponseWriter, r *http.Request) {
 		c.refuseSignOn(w, r, "", failure.From(err).Reason)
 		return
 	}
+	origin, ok := c.origin(r.Host)
+	if !ok {
+		c.cfg.Logger.Info("console sign-on at a name of no configuration", "host", r.Host, "address", r.RemoteAddr)
+		refuse(w, http.StatusMisdirectedRequest,
+			"sign on at sign_on.console_url or at one of tls.names, as in the controller's configuration")
+		return
+	}
 	a := attempt{Expires: c.cfg.Clock.Now().Add(attemptTime), Attempt: signon.Attempt{
-		State: random(), Nonce: random(), Verifier: random(), Redirect: "https://" + r.Host + CallbackPath,
+		State: random(), Nonce: random(), Verifier: random(), Redirect: origin + CallbackPath,
 	}}
 	to, err := c.cfg.Provider.Begin(r.Context(), a.Attempt)
 	if err != nil {
@@ -100,6 +110,20 @@ func (c *Console) beginSignOn(w http.ResponseWriter, r *http.Request) {
 	kept.Name, kept.SameSite = attemptCookie, http.SameSiteLaxMode
 	http.SetCookie(w, kept)
 	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// origin returns where the provider sends the browser back. It comes from the configuration: a host that a request
+// names counts only where the configuration names it, too.
+func (c *Console) origin(host string) (string, bool) {
+	if c.cfg.PublicURL != "" {
+		return strings.TrimSuffix(c.cfg.PublicURL, "/"), true
+	}
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.Trim(name, "[]")
+	return "https://" + host, slices.ContainsFunc(c.cfg.Names, func(n string) bool { return strings.EqualFold(n, name) })
 }
 
 // random are 256 bits that nobody guesses.

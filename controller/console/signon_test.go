@@ -77,7 +77,7 @@ func withProvider(t *testing.T) (*rig, *provider, *audit) {
 	t.Helper()
 	p, a := &provider{renew: "next"}, &audit{}
 	r := newRig(t, func(c *console.Config) {
-		c.Provider = p
+		c.Provider, c.Names = p, []string{"127.0.0.1"}
 		c.SignedOn = func(who auth.Caller, address string) { a.add("on", who.Name, address) }
 		c.RefusedSignOn = func(name, address, reason string) { a.add("refused", name, address, reason) }
 	})

@@ -37,6 +37,8 @@ type Config struct {
 	// Hostname is of the machine that it runs on, for operators.
 	Hostname string
 	GrantKey ed25519.PrivateKey
+	// OpenArgument opens a secret argument of a script; nil opens none.
+	OpenArgument func(sealed string) (string, error)
 	// Workers bounds the jobs that run at once; 0 means 64. Evaluations that run together are stored together.
 	Workers int
 	// Lease is how long the controller counts as alive after a renewal; 0 means 15 s.
@@ -112,6 +114,7 @@ type Engine struct {
 	// outbox holds what other controllers should send, inbox what they have asked us to.
 	outbox, inbox outbox
 	rounds        sessionScan
+	first         *firstRuns
 
 	mu      sync.Mutex
 	changed chan struct{}
@@ -149,13 +152,13 @@ func New(c Config) (*Engine, error) {
 		spans:   spans.New(c.Traces, c.ControllerID, c.Clock),
 		lease:   lease{length: c.Lease, clock: c.Monotonic},
 		signals: newSignals(), outbox: outbox{waiting: newSignal()},
-		inbox: outbox{waiting: newSignal()},
+		inbox: outbox{waiting: newSignal()}, first: newFirstRuns(),
 	}
 	var err error
 	if e.river, err = newRiver(e); err != nil {
 		return nil, err
 	}
-	c.Store.OnCreated(e.enqueueCreated)
+	c.Store.OnCreated(e.enqueueCreated, e.takeCreated)
 	c.Store.OnApplied(func(a *operationstore.Applied) { e.applied(context.Background(), a, time.Time{}) })
 	c.Store.OnRoom(e.signals.room.fire)
 	c.Store.OnDoubt(e.signals.position.fire)
@@ -225,14 +228,8 @@ func (e *Engine) RevokeAgent(ctx context.Context, agentID, fingerprint, actor, w
 	if err != nil {
 		return err
 	}
-	n := e.cfg.Sessions.CloseFingerprints(gone, session.ErrRevoked)
-	if e.peers.Load() > 0 {
-		if err := e.announce(ctx, announceRevoked); err != nil {
-			e.log.Warn("revocation not announced; other controllers find it within a second", "agent_id", agentID, "error",
-				err.Error())
-		}
-	}
-	e.log.Info("certificates revoked", "agent_id", agentID, "certificates", len(gone), "sessions_ended", n)
+	e.log.Info("agent revoked", "agent_id", agentID)
+	e.revoked(ctx, gone)
 	return nil
 }
 
@@ -251,6 +248,21 @@ func (e *Engine) Handle(ctx context.Context, operationID string, ev operation.Ev
 func (e *Engine) applied(ctx context.Context, a *operationstore.Applied, began time.Time) {
 	e.spans.Applied(ctx, a, began)
 	e.afterApply(a)
+	e.revoked(ctx, a.Revoked)
+}
+
+// revoked ends the sessions of certificates that were revoked, here and on the other controllers.
+func (e *Engine) revoked(ctx context.Context, fingerprints []string) {
+	if len(fingerprints) == 0 {
+		return
+	}
+	n := e.cfg.Sessions.CloseFingerprints(fingerprints, session.ErrRevoked)
+	if e.peers.Load() > 0 {
+		if err := e.announce(ctx, announceRevoked); err != nil {
+			e.log.Warn("revocation not announced; other controllers find it within a second", "error", err.Error())
+		}
+	}
+	e.log.Info("certificates revoked", "certificates", len(fingerprints), "sessions_ended", n)
 }
 
 // afterApply tells agents, watchers and metrics what has been committed.
@@ -298,7 +310,7 @@ func reasonOf(op operation.Operation) string {
 // SendCommand sends a command that has been committed as sent, if its executor is connected here, or hands it over to
 // the controller where it is. If it is connected nowhere, the executor gets it with its next session.
 func (e *Engine) SendCommand(o operationstore.Outgoing) {
-	if !e.sendHere(o.ExecutorID, commandMessage(o)) {
+	if !e.sendHere(o.ExecutorID, e.commandMessage(o)) {
 		e.forward(o.ExecutorID, handSend+o.CommandID)
 	}
 }

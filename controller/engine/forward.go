@@ -9,6 +9,7 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/store/commandspec"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 )
@@ -130,7 +131,7 @@ func (e *Engine) forwarded(ctx context.Context, payload string) error {
 		case cancels[c.CommandID]:
 			e.sendHere(c.ExecutorID, cancelMessage(c.CommandID))
 		case c.State == operation.Sent:
-			e.sendHere(c.ExecutorID, commandMessage(c.Outgoing))
+			e.sendHere(c.ExecutorID, e.commandMessage(c.Outgoing))
 		}
 	}
 	return nil
@@ -157,7 +158,7 @@ func (e *Engine) resendUnanswered(ctx context.Context) error {
 		if u.Cancel {
 			e.sendHere(u.ExecutorID, cancelMessage(u.CommandID))
 		} else {
-			e.sendHere(u.ExecutorID, commandMessage(u.Outgoing))
+			e.sendHere(u.ExecutorID, e.commandMessage(u.Outgoing))
 		}
 	}
 	return nil
@@ -169,7 +170,17 @@ func dueAgain(age, every time.Duration) bool {
 	return age >= every && bits.OnesCount64(uint64(age/every)) == 1
 }
 
-func commandMessage(o operationstore.Outgoing) *fleetv1.ControllerMessage {
+// commandMessage returns a command as its executor takes it. One whose secret arguments cannot be opened here goes
+// without a digest: its executor refuses it, and runs nothing.
+func (e *Engine) commandMessage(o operationstore.Outgoing) *fleetv1.ControllerMessage {
+	spec, err := commandspec.Sent(o.Spec, e.cfg.OpenArgument)
+	if err != nil {
+		e.cfg.Logger.Warn("command cannot be opened; its executor refuses it", "command_id", o.CommandID,
+			"error", err.Error())
+		o.Digest = nil
+	} else {
+		o.Spec = spec
+	}
 	return &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Command{
 		Command: &fleetv1.Command{CommandId: o.CommandID, Spec: o.Spec, Digest: o.Digest},
 	}}

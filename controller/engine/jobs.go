@@ -16,6 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/engine/uniquejob"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/operationquery"
+	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 )
 
@@ -68,11 +69,16 @@ func (w *operationWorker) NextRetry(job *river.Job[operationArgs]) time.Time {
 // Work evaluates the operation if it is due; it implements river.Worker. Another run of it, or one that ends anywhere,
 // changes nothing more.
 func (w *operationWorker) Work(ctx context.Context, job *river.Job[operationArgs]) error {
+	return w.e.evaluate(ctx, job.Args.OperationID, job.Attempt)
+}
+
+// evaluate brings an operation's time to it, for the attempt-th run of its job.
+func (e *Engine) evaluate(ctx context.Context, operationID string, attempt int) error {
 	if err := fpInJob.HitCtx(ctx); err != nil {
 		return err
 	}
-	ctx, ended := w.e.spans.Job(ctx, job.Args.OperationID, job.Attempt)
-	_, err := w.e.Handle(ctx, job.Args.OperationID, operation.Due{})
+	ctx, ended := e.spans.Job(ctx, operationID, attempt)
+	_, err := e.Handle(ctx, operationID, operation.Due{})
 	ended(err)
 	return err
 }
@@ -115,14 +121,6 @@ func newRiver(e *Engine) (*river.Client[pgx.Tx], error) {
 	return c, nil
 }
 
-// enqueueCreated inserts the jobs of new operations in the transaction that creates them.
-func (e *Engine) enqueueCreated(ctx context.Context, tx pgx.Tx, keys []operationstore.JobKey) error {
-	if _, err := e.river.InsertManyTx(ctx, tx, operationJobs(keys)); err != nil {
-		return fmt.Errorf("enqueue operations: %w", err)
-	}
-	return nil
-}
-
 func operationJobs(keys []operationstore.JobKey) []river.InsertManyParams {
 	jobs := make([]river.InsertManyParams, 0, len(keys))
 	for _, k := range keys {
@@ -155,7 +153,11 @@ func (e *Engine) rescueJobs(ctx context.Context) (int64, error) {
 		e.cfg.Observer.Rescued(int(n))
 		e.log.Info("jobs of controllers that are gone are available again", "jobs", n)
 	}
-	return n, err
+	left, leftErr := e.store.ReleaseScheduledJobs(ctx, operationquery.JobKind, firstRunTime)
+	if left > 0 {
+		e.log.Info("jobs of operations that their creators did not evaluate are available", "jobs", left)
+	}
+	return n + left, errors.Join(err, leftErr)
 }
 
 // tidyJobsEvery is how often jobs are looked at that nobody would work on.
@@ -191,4 +193,63 @@ func (e *Engine) keepJobLease(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, jobLease)
 	defer cancel()
 	return e.store.RenewJobLease(limited, e.cfg.ControllerID, jobLease)
+}
+
+// Every time of a job is the database's. What River would take from this machine's wall clock is set here: the time to
+// which a job is put off, the time of a retry, and which jobs count as hung or as old.
+
+// databaseTime has the database write when a job was made available. River's driver would write the time of this
+// machine, whose clock may be ahead of the database's: no controller would fetch the job until then.
+type databaseTime struct{ river.HookDefaults }
+
+var _ rivertype.HookInsertBegin = (*databaseTime)(nil)
+
+// InsertBegin implements rivertype.HookInsertBegin. The driver's statements read the zero time as now().
+func (*databaseTime) InsertBegin(_ context.Context, job *rivertype.JobInsertParams) error {
+	job.CreatedAt = &time.Time{}
+	if job.State == rivertype.JobStateAvailable || job.Kind == operationquery.JobKind {
+		job.ScheduledAt = &time.Time{}
+	}
+	return nil
+}
+
+// leftToCreator are the options of a job that the controller which created its operation works on first. Any time makes
+// the job scheduled; the database writes its own.
+func leftToCreator() *river.InsertOpts { return &river.InsertOpts{ScheduledAt: time.Unix(1, 0)} }
+
+// jobClock is the controller's clock, which follows the database's, as River asks for it.
+type jobClock struct{ clock.Clock }
+
+// NowOrNil implements rivertype.TimeGenerator: statements use the database's own time.
+func (jobClock) NowOrNil() *time.Time { return nil }
+
+const (
+	// notByRiver is further back than any job: River's own search for hung jobs uses this machine's wall clock.
+	notByRiver = 100 * 365 * 24 * time.Hour
+	// hungAfter is how long after its time a job still counts as worked on.
+	hungAfter = 20 * time.Second
+	// keepJobs is how long finished jobs stay in their table.
+	keepJobs = 15 * time.Second
+)
+
+// jobTimes are how long the jobs of a kind may run. A kind without an entry has jobTime.
+func (e *Engine) jobTimes() map[string]time.Duration {
+	out := map[string]time.Duration{rolloutArgs{}.Kind(): rolloutTime, retentionArgs{}.Kind(): retentionEvery}
+	if e.webhooks != nil {
+		out[delivery.JobKind] = e.webhooks.JobTime()
+	}
+	return out
+}
+
+// removeJobs bounds how many finished jobs are kept, and frees those that hang.
+func (e *Engine) removeJobs(ctx context.Context) error {
+	if _, err := e.store.RemoveFinishedJobs(ctx, keepJobs); err != nil {
+		return err
+	}
+	hung, err := e.store.RescueHungJobs(ctx, e.jobTimes(), jobTime, hungAfter)
+	if hung > 0 {
+		e.cfg.Observer.Rescued(int(hung))
+		e.log.Warn("jobs that ran for longer than their time are available again", "jobs", hung)
+	}
+	return err
 }

@@ -243,11 +243,11 @@ func TestARetryDoesNotWaitForAClockThatWasAhead(t *testing.T) {
 func TestTheDatabaseSaysWhenAJobIsAvailable(t *testing.T) {
 	s := storetest.New(t)
 	e := engineOver(t, s, "ctl", clock.Real())
-	for name, keys := range map[string][]operationstore.JobKey{
-		"one": {{OperationID: "op-1", MachineID: "m-1", RequestID: "r"}},
-		"several": {{OperationID: "op-2", MachineID: "m-2", RequestID: "r"},
-			{OperationID: "op-3", MachineID: "m-3", RequestID: "r"}},
-	} {
+	of := func(n int) *operationstore.NewJob {
+		return &operationstore.NewJob{JobKey: operationstore.JobKey{OperationID: fmt.Sprint("op-", n),
+			MachineID: fmt.Sprint("m-", n), RequestID: "r"}}
+	}
+	for name, keys := range map[string][]*operationstore.NewJob{"one": {of(1)}, "several": {of(2), of(3)}} {
 		err := pgx.BeginFunc(t.Context(), s.Pool(), func(tx pgx.Tx) error {
 			if _, err := tx.Exec(t.Context(), "SELECT pg_sleep(0.01)"); err != nil {
 				return err

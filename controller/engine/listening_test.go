@@ -95,7 +95,7 @@ func (r *outageRig) start() *outageController {
 		r.t.Fatal(err)
 	}
 	c.engine = e
-	r.store.OnCreated(nil)
+	r.store.OnCreated(nil, nil)
 	if err := e.RenewLease(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}

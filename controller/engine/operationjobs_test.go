@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -95,7 +96,11 @@ func TestEveryOperationHasOneJobOfItsKey(t *testing.T) {
 	again := func(keys ...operationstore.JobKey) {
 		t.Helper()
 		if err := pgx.BeginFunc(t.Context(), s.Pool(), func(tx pgx.Tx) error {
-			return e.enqueueCreated(t.Context(), tx, keys)
+			jobs := make([]*operationstore.NewJob, len(keys))
+			for i, k := range keys {
+				jobs[i] = &operationstore.NewJob{JobKey: k}
+			}
+			return e.enqueueCreated(t.Context(), tx, jobs)
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -136,5 +141,66 @@ func TestJobOfAnEndedOperationChangesNothing(t *testing.T) {
 	}, "the job is not completed")
 	if storetest.Everything(t, s, storetest.Decided...) != before {
 		t.Error("the job has changed something")
+	}
+}
+
+// A new operation moves without River, and its job is deleted.
+func TestItsCreatorEvaluatesANewOperation(t *testing.T) {
+	s := storetest.New(t)
+	e := engineOver(t, s, "ctl", clock.Real())
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- e.runFirst(ctx) }()
+	testkit.Eventually(t, 30*time.Second, e.first.running.Load, "the workers to start")
+	id := startOn(t, s, "m-1", fleet.EnterMaintenance, time.Now())
+	testkit.Eventually(t, 30*time.Second, func() bool {
+		op, err := s.GetOperation(t.Context(), id)
+		n, _ := jobs(t, s, "scheduled")
+		return err == nil && op.GetPhase() == baremetalv1.Operation_SUCCEEDED && n == 0
+	}, "the operation to end, and its job to go")
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// A creator that is killed after its commit leaves the job of its operation. No worker fetches the job at once; soon
+// after, any controller does.
+func TestTheJobOfAnOperationThatItsCreatorLeft(t *testing.T) {
+	s := storetest.New(t)
+	alive := engineOver(t, s, "ctl-2", clock.Real())
+	killed := engineOver(t, s, "ctl-1", clock.Real()) // the store calls this one
+	killed.first.running.Store(true)                  // and no worker takes what is handed to it
+	id := startOn(t, s, "m-1", fleet.EnterMaintenance, time.Now())
+	if all, scheduled := jobs(t, s, "scheduled"); all != 1 || scheduled != 1 {
+		t.Fatalf("%d jobs, of which %d are scheduled", all, scheduled)
+	}
+	for _, f := range []func(context.Context) error{alive.RenewLease, alive.keepJobLease, alive.river.Start} {
+		if err := f(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer func() { _ = alive.river.StopAndCancel(t.Context()) }() // nothing is under way by then
+	testkit.Eventually(t, 30*time.Second, func() bool {
+		if err := alive.keepJobLease(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := alive.rescueJobs(t.Context()); err != nil {
+			t.Error(err)
+		}
+		op, err := s.GetOperation(t.Context(), id)
+		return err == nil && op.GetPhase() == baremetalv1.Operation_SUCCEEDED
+	}, "the operation to move")
+}
+
+// Operations beyond the room for first evaluations are not waited for: their jobs stay.
+func TestCreationDoesNotWaitForRoom(t *testing.T) {
+	s := storetest.New(t)
+	e := engineOver(t, s, "ctl", clock.Real())
+	e.first.running.Store(true)
+	e.first.waiting = nil // as full as it gets
+	startOn(t, s, "m-1", fleet.EnterMaintenance, time.Now())
+	if all, scheduled := jobs(t, s, "scheduled"); all != 1 || scheduled != 1 {
+		t.Errorf("%d jobs, of which %d are scheduled", all, scheduled)
 	}
 }

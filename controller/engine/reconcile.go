@@ -74,6 +74,7 @@ func (e *Engine) reconcilers() []reconciler {
 		{"look for other controllers", e.cfg.Lease / 3, e.signals.peers, e.findPeers},
 		{"forget controllers that are gone", forgetEvery, newSignal(), e.forgetControllers},
 		{"tidy jobs", tidyJobsEvery, newSignal(), e.tidyJobs},
+		{"end rescue assignments", time.Second, newSignal(), e.endRescues},
 	}
 }
 

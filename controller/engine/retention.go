@@ -78,6 +78,12 @@ func (e *Engine) tidy(ctx context.Context) error {
 	if err := e.store.Tidy(ctx, now); err != nil {
 		return err
 	}
+	if err := e.store.ForgetDepartures(ctx, now); err != nil {
+		return err
+	}
+	if err := e.store.ForgetUnapprovedWork(ctx, now); err != nil {
+		return err
+	}
 	if e.cfg.Retention.States != 0 {
 		if err := e.store.ForgetStates(ctx, now.Add(-e.cfg.Retention.States)); err != nil {
 			return err

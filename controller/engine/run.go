@@ -23,6 +23,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.startPosition(ctx)
 	g, ctx := task.New(ctx)
 	g.Go("river", e.runRiver)
+	g.Go("new operations", e.runFirst)
 	g.Go("lease of jobs", func(ctx context.Context) error {
 		return e.every(ctx, jobLeaseEvery, "renew the lease of jobs", e.keepJobLease)
 	})

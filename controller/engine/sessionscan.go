@@ -150,6 +150,21 @@ func (e *Engine) revocations(ctx context.Context) error {
 	return nil
 }
 
+// claimContestable is how long a rescue system that nothing but its place on the network proves can be contested. It is
+// longer than slow firmware takes from power-on to the network.
+const claimContestable = 10 * time.Minute
+
+// endRescues ends the assignments of rescue systems that have done their work.
+func (e *Engine) endRescues(ctx context.Context) error {
+	now := e.clock.Now()
+	gone, err := e.store.EndRescues(ctx, now.Add(-claimContestable), now)
+	if err != nil {
+		return err
+	}
+	e.revoked(ctx, gone)
+	return nil
+}
+
 // revocationsAtOnce is about how many sessions are looked at each time where nobody has announced a revocation.
 const revocationsAtOnce = 2000
 

@@ -25,7 +25,7 @@ func TestFindStuck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.OnCreated(nil)
+	s.OnCreated(nil, nil)
 	_, err = s.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-1",
 		Spec: &baremetalv1.MachineSpec{Provider: "fake"}}, "tester", time.Now())
 	if err != nil {

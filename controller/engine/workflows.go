@@ -31,7 +31,7 @@ func (e *Engine) ActOnWorkflow(ctx context.Context, r workflowstore.WorkflowAct)
 	if a.Applied != nil {
 		e.applied(ctx, a.Applied, began)
 	}
-	if !r.DryRun {
+	if !r.DryRun && !r.ValidateOnly {
 		e.log.Info("workflow acted on", "workflow_id", r.WorkflowID, "action", string(r.Action), "operation_id",
 			a.Operation.GetOperationId(), "effect", a.Text)
 		e.publish()

@@ -98,6 +98,6 @@ func (p *Provider) tokens(ctx context.Context, got *oauth2.Token, nonce string) 
 	if id == "" {
 		return Tokens{}, invalid("the provider has given no ID token")
 	}
-	who, err := p.verify(ctx, id, nonce, true)
+	who, err := p.verify(ctx, id, expected{nonce, p.cfg.ClientID}, true)
 	return Tokens{ID: id, Renew: got.RefreshToken, Person: who}, err
 }

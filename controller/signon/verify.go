@@ -10,13 +10,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/safetext"
 )
 
 // algorithms are signatures by a key that the provider alone has.
@@ -34,11 +34,14 @@ const (
 
 // Verify implements auth.Verifier.
 func (p *Provider) Verify(ctx context.Context, token string, wait bool) (auth.Person, error) {
-	return p.verify(ctx, token, "", wait)
+	return p.verify(ctx, token, expected{}, wait)
 }
 
-// verify checks an ID token, and its nonce where that is not empty.
-func (p *Provider) verify(ctx context.Context, token, nonce string, wait bool) (who auth.Person, err error) {
+// expected is what an ID token must hold beyond what each must: the nonce of a sign-on, and its one client.
+type expected struct{ nonce, client string }
+
+// verify checks an ID token.
+func (p *Provider) verify(ctx context.Context, token string, want expected, wait bool) (who auth.Person, err error) {
 	if len(token) > maxToken {
 		return who, invalid("it is too long")
 	}
@@ -47,8 +50,10 @@ func (p *Provider) verify(ctx context.Context, token, nonce string, wait bool) (
 		return who, invalid("it is no signed token")
 	}
 	header := signed.Signatures[0].Header
-	if kind, _ := header.ExtraHeaders[jose.HeaderType].(string); strings.EqualFold(kind, "at+jwt") {
-		return who, invalid("it is an access token, and should be an ID token")
+	// Other tokens of the provider name their type: at+jwt (RFC 9068), logout+jwt, secevent+jwt and others.
+	kind, _ := header.ExtraHeaders[jose.HeaderType].(string)
+	if kind != "" && !strings.EqualFold(strings.TrimPrefix(strings.ToLower(kind), "application/"), "jwt") {
+		return who, invalid("it is a token of type " + plain(kind) + ", and should be an ID token")
 	}
 	w, err := p.wordWith(ctx, header.KeyID, wait)
 	if err != nil {
@@ -64,7 +69,7 @@ func (p *Provider) verify(ctx context.Context, token, nonce string, wait bool) (
 		return who, signOnExpired()
 	case err != nil:
 		return who, invalid("its signature, issuer or times do not hold").Wrap(err)
-	case nonce != "" && id.Nonce != nonce:
+	case want.nonce != "" && id.Nonce != want.nonce:
 		return who, invalid("it is the answer to another sign-on")
 	case id.IssuedAt.After(p.cfg.Clock.Now().Add(skew)):
 		return who, invalid("it is from the future; compare the clocks of the provider and the controllers")
@@ -73,7 +78,10 @@ func (p *Provider) verify(ctx context.Context, token, nonce string, wait bool) (
 	if err := id.Claims(&claims); err != nil {
 		return who, invalid("its claims cannot be read").Wrap(err)
 	}
-	if !p.forUs(id.Audience, text(claims["azp"])) {
+	if err := idTokenAlone(claims); err != nil {
+		return who, err
+	}
+	if !p.forUs(id.Audience, text(claims["azp"])) || want.client != "" && !slices.Contains(id.Audience, want.client) {
 		return who, invalid("it is for " + strings.Join(id.Audience, ", ") + ", which is none of this controller's clients")
 	}
 	who = p.person(id, claims)
@@ -81,6 +89,20 @@ func (p *Provider) verify(ctx context.Context, token, nonce string, wait bool) (
 		return auth.Person{}, signOnExpired()
 	}
 	return who, nil
+}
+
+// idTokenAlone refuses tokens that providers sign with the same key and that are no ID tokens: those whose typ claim
+// names another type, those with the scopes of an access token, and those of events, such as a logout.
+func idTokenAlone(claims map[string]json.RawMessage) error {
+	switch kind := text(claims["typ"]); {
+	case kind != "" && !strings.EqualFold(kind, "ID"):
+		return invalid("it is a token of type " + plain(kind) + ", and should be an ID token")
+	case claims["events"] != nil:
+		return invalid("it is the token of an event, and should be an ID token")
+	case claims["token_use"] != nil && text(claims["token_use"]) != "id", claims["scope"] != nil || claims["scp"] != nil:
+		return invalid("it is an access token, and should be an ID token")
+	}
+	return nil
 }
 
 func signOnExpired() *failure.Error {
@@ -147,7 +169,9 @@ func (p *Provider) forUs(audience []string, party string) bool {
 		return client != "" && (client == p.cfg.ClientID || client == p.cfg.CLIClientID ||
 			slices.Contains(p.cfg.Audiences, client))
 	}
-	return slices.ContainsFunc(audience, ours) && (party == "" || ours(party))
+	others := slices.ContainsFunc(audience, func(client string) bool { return !ours(client) })
+	// A token for others too must say that one of our clients has asked for it.
+	return slices.ContainsFunc(audience, ours) && (party == "" && !others || ours(party))
 }
 
 // person reads who it is. What has no name there is called by its subject.
@@ -200,7 +224,7 @@ func text(raw json.RawMessage) string {
 
 // plain makes a name that can stand in a line of a log.
 func plain(name string) string {
-	name = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(name, ""), unicode.IsControl), " ")
+	name = safetext.Line(name)
 	for len(name) > maxName {
 		runes := []rune(name)
 		name = string(runes[:len(runes)-1])

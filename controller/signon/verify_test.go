@@ -18,6 +18,7 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/coreos/go-oidc/v3/oidc/oidctest"
+	"github.com/go-jose/go-jose/v4"
 
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/internal/clock"
@@ -123,6 +124,43 @@ func (r *rig) token(changes ...string) string {
 	return oidctest.SignIDToken(r.key, "one", oidc.ES256, r.claims(changes...))
 }
 
+// typed is a good token whose header names a type.
+func (r *rig) typed(kind string) string {
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: r.key, KeyID: "one"}},
+		(&jose.SignerOptions{}).WithType(jose.ContentType(kind)))
+	if err != nil {
+		panic(err)
+	}
+	signed, err := signer.Sign([]byte(r.claims()))
+	if err != nil {
+		panic(err)
+	}
+	text, err := signed.CompactSerialize()
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+// TestASignOnTakesTokensOfItsClientAlone: a token of another client of ours counts as a bearer token, and ends no sign-on.
+func TestASignOnTakesTokensOfItsClientAlone(t *testing.T) {
+	r := newRig(t)
+	want := expected{nonce: "n", client: "console"}
+	for _, c := range []struct {
+		token string
+		good  bool
+	}{
+		{r.token("nonce", `"n"`), true}, {r.token("nonce", `"n"`, "aud", `"cli"`), false}, {r.token(), false},
+	} {
+		if _, err := r.verify(t.Context(), c.token, want, true); (err == nil) != c.good {
+			t.Errorf("good %v: %v", c.good, err)
+		}
+	}
+	if _, err := r.Verify(t.Context(), r.typed("JWT"), true); err != nil {
+		t.Errorf("of the header JWT: %v", err)
+	}
+}
+
 func TestATokenThatCounts(t *testing.T) {
 	r := newRig(t)
 	who, err := r.Verify(t.Context(), r.token(), true)
@@ -135,12 +173,12 @@ func TestATokenThatCounts(t *testing.T) {
 		good    func(auth.Person) bool
 	}{
 		"for the command line":  {[]string{"aud", `"cli"`}, nil},
-		"for a further client":  {[]string{"aud", `["x","robot"]`}, nil},
+		"for a further client":  {[]string{"aud", `["x","robot"]`, "azp", `"robot"`}, nil},
 		"one group as a string": {[]string{"groups", `"ops"`}, func(p auth.Person) bool { return len(p.Groups) == 1 }},
 		"no groups":             {[]string{"groups", ""}, func(p auth.Person) bool { return len(p.Groups) == 0 }},
 		"no name":               {[]string{"preferred_username", ""}, func(p auth.Person) bool { return p.Name == "7" }},
 		"a name for logs": {[]string{"preferred_username", `"a\nb\u001b[1m"`},
-			func(p auth.Person) bool { return p.Name == "a b [1m" }},
+			func(p auth.Person) bool { return p.Name == "a b[1m" }},
 		"a long life": {[]string{"exp", fmt.Sprint(r.clock.Now().Add(24 * time.Hour).Unix())},
 			func(p auth.Person) bool { return p.ExpiresAt.Equal(r.clock.Now().Add(time.Hour)) }},
 		"no session": {[]string{"auth_time", ""}, func(p auth.Person) bool { return !p.Lasting }},
@@ -164,24 +202,32 @@ func TestTokensThatDoNotCount(t *testing.T) {
 	none := encode([]byte(`{"alg":"none"}`)) + "." + encode([]byte(r.claims())) + "."
 	good := strings.Split(r.token(), ".")
 	for name, c := range map[string]struct{ token, reason string }{
-		"another client":    {r.token("aud", `"shop"`), "BEARER_INVALID"},
-		"another party":     {r.token("azp", `"shop"`), "BEARER_INVALID"},
-		"another issuer":    {r.token("iss", `"https://evil.test"`), "BEARER_INVALID"},
-		"another key":       {oidctest.SignIDToken(newKey(t), "one", oidc.ES256, r.claims()), "BEARER_INVALID"},
-		"an unknown key":    {oidctest.SignIDToken(newKey(t), "two", oidc.ES256, r.claims()), "BEARER_INVALID"},
-		"ended":             {r.token("exp", fmt.Sprint(r.clock.Now().Unix()-1)), "SIGN_ON_EXPIRED"},
-		"ended by us":       {r.token("iat", fmt.Sprint(r.clock.Now().Unix()-3601)), "SIGN_ON_EXPIRED"},
-		"from the future":   {r.token("iat", fmt.Sprint(r.clock.Now().Unix()+900)), "BEARER_INVALID"},
-		"no signature":      {none, "BEARER_INVALID"},
-		"changed":           {good[0] + "." + encode([]byte(r.claims("sub", `"1"`))) + "." + good[2], "BEARER_INVALID"},
-		"no token":          {"a.b.c", "BEARER_INVALID"},
-		"too long":          {r.token("x", `"`+strings.Repeat("x", maxToken)+`"`), "BEARER_INVALID"},
-		"the nonce's other": {r.token("nonce", `"a"`), "BEARER_INVALID"},
+		"another client":           {r.token("aud", `"shop"`), "BEARER_INVALID"},
+		"another party":            {r.token("azp", `"shop"`), "BEARER_INVALID"},
+		"another issuer":           {r.token("iss", `"https://evil.test"`), "BEARER_INVALID"},
+		"another key":              {oidctest.SignIDToken(newKey(t), "one", oidc.ES256, r.claims()), "BEARER_INVALID"},
+		"an unknown key":           {oidctest.SignIDToken(newKey(t), "two", oidc.ES256, r.claims()), "BEARER_INVALID"},
+		"ended":                    {r.token("exp", fmt.Sprint(r.clock.Now().Unix()-1)), "SIGN_ON_EXPIRED"},
+		"ended by us":              {r.token("iat", fmt.Sprint(r.clock.Now().Unix()-3601)), "SIGN_ON_EXPIRED"},
+		"from the future":          {r.token("iat", fmt.Sprint(r.clock.Now().Unix()+900)), "BEARER_INVALID"},
+		"no signature":             {none, "BEARER_INVALID"},
+		"changed":                  {good[0] + "." + encode([]byte(r.claims("sub", `"1"`))) + "." + good[2], "BEARER_INVALID"},
+		"no token":                 {"a.b.c", "BEARER_INVALID"},
+		"too long":                 {r.token("x", `"`+strings.Repeat("x", maxToken)+`"`), "BEARER_INVALID"},
+		"of the claim Bearer":      {r.token("typ", `"Bearer"`), "BEARER_INVALID"},
+		"of the claim Refresh":     {r.token("typ", `"Refresh"`), "BEARER_INVALID"},
+		"with scopes":              {r.token("scope", `"openid fleet"`), "BEARER_INVALID"},
+		"of token_use access":      {r.token("token_use", `"access"`), "BEARER_INVALID"},
+		"of a logout":              {r.token("events", `{"http://x":{}}`), "BEARER_INVALID"},
+		"for others, by no client": {r.token("aud", `["console","shop"]`), "BEARER_INVALID"},
+		"of the header logout+jwt": {r.typed("logout+jwt"), "BEARER_INVALID"},
+		"of the header at+JWT":     {r.typed("application/at+JWT"), "BEARER_INVALID"},
+		"the nonce's other":        {r.token("nonce", `"a"`), "BEARER_INVALID"},
 	} {
 		verify := r.Verify
 		if strings.HasPrefix(name, "the nonce") {
 			verify = func(ctx context.Context, token string, wait bool) (auth.Person, error) {
-				return r.verify(ctx, token, "b", wait)
+				return r.verify(ctx, token, expected{nonce: "b"}, wait)
 			}
 		}
 		if who, err := verify(t.Context(), c.token, true); failure.ReasonOf(err) != c.reason || who.Subject != "" {

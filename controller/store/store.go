@@ -10,6 +10,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/auth"
 	accessstore "github.com/ingot-metal/ingot/controller/store/access"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
+	approvalstore "github.com/ingot-metal/ingot/controller/store/approval"
 	authoritystore "github.com/ingot-metal/ingot/controller/store/authority"
 	budgetstore "github.com/ingot-metal/ingot/controller/store/budget"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
@@ -55,7 +56,11 @@ type Config struct {
 	Traceparent func(operationID, commandID string) string
 	// OpenSeed opens a sealed seed by its id; nil: none is opened.
 	OpenSeed func(id string, sealed []byte) ([]byte, error)
-	Logger   *slog.Logger
+	// OpenArgument opens a secret argument of a script; nil: none is opened.
+	OpenArgument func(sealed string) (string, error)
+	// FileTokens returns the tokens of the token file; nil: there are none.
+	FileTokens func() []auth.FileToken
+	Logger     *slog.Logger
 	// Now is the time for what has no time of its own; nil means time.Now.
 	Now func() time.Time
 	// Tracer watches what is sent to the database; nil for none.
@@ -66,6 +71,7 @@ type Config struct {
 type (
 	accesses       = accessstore.Store
 	agents         = agentstore.Store
+	approvals      = approvalstore.Store
 	authorities    = authoritystore.Store
 	budgets        = budgetstore.Store
 	catalog        = catalogstore.Store
@@ -99,6 +105,7 @@ type Store struct {
 	*pgtx.DB
 	*accesses
 	*agents
+	*approvals
 	*authorities
 	*budgets
 	*catalog
@@ -142,12 +149,13 @@ func New(ctx context.Context, c Config) (*Store, error) {
 		accesses:       accessstore.New(db),
 		agents:         agentstore.New(db),
 		authorities:    authoritystore.New(db),
+		approvals:      approvalstore.New(db),
 		budgets:        budgetstore.New(db),
 		credentials:    credentialstore.New(db),
 		histories:      history.New(db),
 		incarnations:   incarnation.New(db),
 		logs:           operationlog.New(db),
-		machines:       machinestore.New(db),
+		machines:       machinestore.New(db, c.FileTokens),
 		maps:           machinemap.New(db),
 		migrations:     schema.New(db),
 		sessions:       sessionstore.New(db),
@@ -160,13 +168,13 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	}
 	s.catalog = catalogstore.New(db, catalogstore.Config{
 		StepDefaults: c.StepDefaults, InstallerCmdline: c.InstallerCmdline, DefaultImage: c.DefaultImage,
-		Traceparent: c.Traceparent, OpenSeed: c.OpenSeed,
+		Traceparent: c.Traceparent, OpenSeed: c.OpenSeed, OpenArgument: c.OpenArgument,
 	})
 	s.identities = identitystore.New(db, s.machines)
 	s.nodestates = nodestate.New(db, s.machines)
 	s.operations = operationstore.New(db, s.machines, s.incarnations, s.budgets, s.catalog)
 	s.sites = sitestore.New(db, s.catalog)
-	s.workflows = workflowstore.New(db, s.operations)
+	s.workflows = workflowstore.New(db, s.operations, s.budgets)
 	s.nodes = nodestore.New(db, s.machines, s.catalog, s.operations, s.workflows)
 	s.rollouts = rolloutstore.New(db, s.machines, s.budgets, s.operations, s.workflows)
 	s.explains = explainstore.New(db, s.budgets, s.operations, s.workflows, s.nodes)

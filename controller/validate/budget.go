@@ -16,6 +16,9 @@ func Budget(b *baremetalv1.Budget) error {
 	if !refForm.MatchString(b.GetName()) {
 		f.add("budget.name", refRule)
 	}
+	if _, known := baremetalv1.Budget_Harm_name[int32(b.GetHarm())]; !known {
+		f.add("budget.harm", "DESTROYS or INTERRUPTS")
+	}
 	key, label := strings.CutPrefix(b.GetDomain(), budget.LabelPrefix)
 	switch {
 	case label && !validLabelKey(key):

@@ -4,8 +4,13 @@ package validate
 
 import (
 	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/safetext"
 )
 
 // faults collects what is wrong with one request.
@@ -36,4 +41,36 @@ func Fault(path, format string, args ...any) error {
 	var f faults
 	f.add(path, fmt.Sprintf(format, args...))
 	return f.err()
+}
+
+// opaque are fields whose text is handed on as it is and shown nowhere: any character but NUL may be part of it.
+var opaque = map[protoreflect.FullName]bool{
+	"baremetal.v1.SystemSeed.user_data":              true,
+	"baremetal.v1.SystemSeed.network_config":         true,
+	"baremetal.v1.SetBMCCredentialsRequest.password": true,
+}
+
+// Texts refuses a request with a character in any string that steers a terminal, reorders a line or breaks a parser,
+// and with NUL, which Postgres does not store.
+func Texts(m proto.Message) error {
+	at := safetext.Find(m, func(field protoreflect.FullName, text string) bool {
+		if opaque[field] {
+			return strings.ContainsRune(text, 0)
+		}
+		return strings.ContainsFunc(text, safetext.Unsafe)
+	})
+	if at != "" {
+		return Fault(at, "holds a control character, a bidirectional control or U+FEFF")
+	}
+	return nil
+}
+
+// ReportedTexts refuses NUL, and cleans the strings of a report: they repeat what a program printed.
+func ReportedTexts(m proto.Message) error {
+	at := safetext.Find(m, func(_ protoreflect.FullName, text string) bool { return strings.ContainsRune(text, 0) })
+	if at != "" {
+		return Fault(at, "holds NUL")
+	}
+	safetext.Message(m)
+	return nil
 }

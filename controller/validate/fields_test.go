@@ -5,10 +5,15 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
 // fields are the paths that err names.
@@ -177,6 +182,57 @@ func TestParams(t *testing.T) {
 		}
 		if c.kind == fleet.Reboot && err == nil && (in.RebootMode != "force" || in.TimeoutSeconds != 60) {
 			t.Errorf("inputs %+v", in)
+		}
+	}
+}
+
+// TestEveryTextOfEveryCallIsChecked walks the requests of all methods of the public API.
+func TestEveryTextOfEveryCallIsChecked(t *testing.T) {
+	t.Parallel()
+	texts := 0
+	protoregistry.GlobalFiles.RangeFilesByPackage("baremetal.v1", func(f protoreflect.FileDescriptor) bool {
+		for i := range f.Services().Len() {
+			methods := f.Services().Get(i).Methods()
+			for j := range methods.Len() {
+				in := methods.Get(j).Input()
+				for at, m := range testkit.EachText(in, "a\x00b") {
+					texts++
+					for name, check := range map[string]func(proto.Message) error{
+						"Texts": validate.Texts, "ReportedTexts": validate.ReportedTexts} {
+						err := check(m)
+						field := at[:strings.IndexAny(at+".", ".[")]
+						if failure.From(err).Kind != failure.KindInvalid || !strings.Contains(err.Error(), field) {
+							t.Errorf("%s of %s.%s with NUL: %v", name, in.FullName(), at, err)
+						}
+					}
+				}
+				for at, m := range testkit.EachText(in, "a b\n\tc Zürich 東京") {
+					if err := validate.Texts(m); err != nil {
+						t.Errorf("%s.%s: %v", in.FullName(), at, err)
+					}
+				}
+			}
+		}
+		return true
+	})
+	if texts < 500 {
+		t.Errorf("%d texts were tried", texts)
+	}
+}
+
+func TestOpaqueTextsKeepWhatTheyHold(t *testing.T) {
+	t.Parallel()
+	seed := &pb.SystemSeed{UserData: "#!/bin/sh\r\nprintf '\x1b[0m'\n"}
+	if err := validate.Texts(seed); err != nil {
+		t.Error(err)
+	}
+	for _, text := range []string{"\x1b[31m", "\u202e", "\ufeff", "\u0085", "\r"} {
+		if validate.Texts(&pb.GetMachineRequest{MachineId: "m" + text}) == nil {
+			t.Errorf("%q is taken", text)
+		}
+		report := &pb.GetMachineRequest{MachineId: "m" + text}
+		if err := validate.ReportedTexts(report); err != nil || strings.Contains(report.GetMachineId(), text) {
+			t.Errorf("%q of a report became %q (%v)", text, report.GetMachineId(), err)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/fieldmask"
+	"github.com/ingot-metal/ingot/internal/bmcaddr"
 )
 
 const maxMACs = 64
@@ -86,6 +88,9 @@ func spec(f *faults, path string, s *baremetalv1.MachineSpec) {
 
 // bmcEndpoint is an endpoint that may say how the BMC is spoken to.
 func bmcEndpoint(s string) string {
+	if _, err := bmcaddr.Parse(s); errors.Is(err, bmcaddr.ErrMetadata) {
+		return "can't be the endpoint of a BMC: " + err.Error()
+	}
 	for _, scheme := range []string{"redfish://", "redfish+http://", "ipmi://"} {
 		if rest, ok := strings.CutPrefix(s, scheme); ok && rest != "" {
 			if wrong := endpoint(rest); wrong != "" {

@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -157,4 +158,28 @@ func filledRollout(s *baremetalv1.RolloutSpec) *baremetalv1.RolloutSpec {
 		}
 	}
 	return out
+}
+
+// maxApproval bounds the machines of an approval policy.
+const maxApproval = 1_000_000
+
+// ApprovalPolicy checks a policy but for its selection. It returns INVALID_FIELD for all fields at once.
+func ApprovalPolicy(p *baremetalv1.ApprovalPolicy) error {
+	if p == nil {
+		return Fault("policy", "required")
+	}
+	var f faults
+	if !refForm.MatchString(p.GetName()) {
+		f.add("policy.name", refRule)
+	}
+	if p.GetHarm() != baremetalv1.ApprovalPolicy_DESTROYS {
+		f.add("policy.harm", "DESTROYS")
+	}
+	if p.GetMachines() < 0 || p.GetMachines() > maxApproval {
+		f.add("policy.machines", "0 to "+strconv.Itoa(maxApproval))
+	}
+	if p.GetSetBy() != "" {
+		f.add("policy.set_by", "set by the server")
+	}
+	return f.err()
 }

@@ -11,13 +11,16 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/ingot-metal/ingot/internal/cloudmeta"
 )
 
 // Policy says which addresses may be called. Public ones always may.
 type Policy struct {
 	// AllowLoopback allows 127.0.0.0/8 and ::1, and http there.
 	AllowLoopback bool
-	// AllowLinkLocal allows 169.254.0.0/16 and fe80::/10, where clouds keep their metadata services.
+	// AllowLinkLocal allows 169.254.0.0/16 and fe80::/10, where clouds keep their metadata services. Those elsewhere are
+	// never called, unless Allow names them.
 	AllowLinkLocal bool
 	// DenyPrivate refuses the private networks (RFC 1918, RFC 4193, RFC 6598), where machines usually are.
 	DenyPrivate bool
@@ -75,15 +78,13 @@ var (
 		netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"),
 		netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("2001::/32"), netip.MustParsePrefix("::/96"),
 	}
-	// metadataV6 is where a cloud keeps its metadata service in the middle of private space.
-	metadataV6 = netip.MustParseAddr("fd00:ec2::254")
 )
 
 // CheckAddr refuses an address that may not be called. It is asked after names have been resolved, for the address that
 // is about to be dialled.
 func (p Policy) CheckAddr(addr netip.Addr) error {
 	a := addr.Unmap().WithZone("")
-	if slices.ContainsFunc(p.Allow, func(n netip.Prefix) bool { return n.Contains(a) }) {
+	if p.allows(a) {
 		return nil
 	}
 	switch {
@@ -91,17 +92,23 @@ func (p Policy) CheckAddr(addr netip.Addr) error {
 		return refuse(p.AllowLoopback, a, "loopback")
 	case a.IsUnspecified(), a.IsMulticast(), a.IsInterfaceLocalMulticast():
 		return refuse(false, a, "unspecified or multicast")
-	case a.IsLinkLocalUnicast(), a == metadataV6:
+	case a.IsLinkLocalUnicast():
 		return refuse(p.AllowLinkLocal, a, "link-local")
+	case slices.ContainsFunc(reserved, func(r netip.Prefix) bool { return r.Contains(a) }):
+		return refuse(false, a, "reserved")
+	case cloudmeta.Serves(a):
+		return refuse(false, a, "metadata")
 	case a.IsPrivate(), sharedSpace.Contains(a):
 		return refuse(!p.DenyPrivate, a, "private")
 	}
-	for _, r := range reserved {
-		if r.Contains(a) {
-			return refuse(false, a, "reserved")
-		}
-	}
 	return nil
+}
+
+// allows reports whether an admin has listed the address. A network does not list the metadata service in the middle of
+// it.
+func (p Policy) allows(a netip.Addr) bool {
+	alone := cloudmeta.Serves(a) && !a.IsLinkLocalUnicast()
+	return slices.ContainsFunc(p.Allow, func(n netip.Prefix) bool { return n.Contains(a) && (!alone || n.IsSingleIP()) })
 }
 
 func refuse(allowed bool, a netip.Addr, kind string) error {

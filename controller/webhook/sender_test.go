@@ -134,12 +134,20 @@ func TestCertificates(t *testing.T) {
 func TestNamesAreJudgedByWhatTheyResolveTo(t *testing.T) {
 	ca := newAuthority(t)
 	known := map[string][]string{
-		"loopback.example.org": {"127.0.0.1"}, "loopback6.example.org": {"::1"}, "metadata.example.org": {"169.254.169.254"},
-		"metadata6.example.org": {"fd00:ec2::254"}, "local6.example.org": {"fe80::1"},
-		"private.example.org": {"10.255.255.1"}, "shared.example.org": {"100.64.0.1"},
-		"any.example.org": {"0.0.0.0"}, "nat64.example.org": {"64:ff9b::a9fe:a9fe"},
-		"mapped.example.org": {"::ffff:127.0.0.1"},
-		"mixed.example.org":  {"169.254.169.254", "127.0.0.1"},
+		"loopback.example.org":  {"127.0.0.1"},
+		"loopback6.example.org": {"::1"},
+		"metadata.example.org":  {"169.254.169.254"},
+		"metadata6.example.org": {"fd00:ec2::254"},
+		"local6.example.org":    {"fe80::1"},
+		"private.example.org": {
+			"10.255.255.1",
+		},
+		"alibaba.example.org": {"100.100.100.200"},
+		"shared.example.org":  {"100.64.0.1"},
+		"any.example.org":     {"0.0.0.0"},
+		"nat64.example.org":   {"64:ff9b::a9fe:a9fe"},
+		"mapped.example.org":  {"::ffff:127.0.0.1"},
+		"mixed.example.org":   {"169.254.169.254", "127.0.0.1"},
 	}
 	rec := newReceiver(t, &tls.Config{Certificates: []tls.Certificate{ca.issue(t, "*.example.org")}}, nil)
 	resolver := names(t, known)
@@ -156,8 +164,10 @@ func TestNamesAreJudgedByWhatTheyResolveTo(t *testing.T) {
 		"loopback where it is allowed": {"loopback.example.org", webhook.Policy{AllowLoopback: true}, ""},
 		"metadata": {"metadata.example.org", webhook.Policy{AllowLoopback: true},
 			"refused: 169.254.169.254 is a link-local address"},
+		"metadata in shared space": {"alibaba.example.org", webhook.Policy{},
+			"refused: 100.100.100.200 is a metadata address"},
 		"metadata, IPv6": {"metadata6.example.org", webhook.Policy{},
-			"refused: fd00:ec2::254 is a link-local address"},
+			"refused: fd00:ec2::254 is a metadata address"},
 		"link-local": {"local6.example.org", webhook.Policy{},
 			"refused: fe80::1 is a link-local address"},
 		"private where it is refused": {"private.example.org", webhook.Policy{DenyPrivate: true},

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ingot-metal/ingot/internal/cloudmeta"
 )
 
 // Address is where a BMC is.
@@ -37,7 +39,10 @@ var (
 	ErrRest     = errors.New("after the scheme there must be a host and nothing else but a port")
 	ErrHost     = errors.New("it has no host")
 	ErrPort     = errors.New("its port is none")
-	ErrSystem   = errors.New(
+	ErrMetadata = errors.New(
+		"it is the address of a cloud's metadata service, or link-local (169.254.0.0/16), and no BMC's",
+	)
+	ErrSystem = errors.New(
 		"its path is not that of a system, such as /redfish/v1/Systems/System_0, of a Redfish service")
 )
 
@@ -69,7 +74,7 @@ func Parse(s string) (Address, error) {
 	}
 	if isIP(rest) {
 		a.Host = rest
-		return a, nil
+		return a, notMetadata(rest)
 	}
 	u := url.URL{Host: rest}
 	a.Host, a.Port = lower(u.Hostname()), u.Port()
@@ -86,7 +91,17 @@ func Parse(s string) (Address, error) {
 			return Address{}, ErrPort
 		}
 	}
-	return a, nil
+	return a, notMetadata(a.Host)
+}
+
+// notMetadata refuses the address of a metadata service, whose answers hold credentials of the calling host. A name is
+// judged when it is dialled.
+func notMetadata(host string) error {
+	addr, err := netip.ParseAddr(host)
+	if err == nil && cloudmeta.Serves(addr) {
+		return ErrMetadata
+	}
+	return nil
 }
 
 // zone is the name or the number of a network interface (IFNAMSIZ of Linux: 15 bytes).

@@ -125,3 +125,22 @@ func TestParseTakesThePathOfASystem(t *testing.T) {
 		}
 	}
 }
+
+func TestMetadataServicesAreNoBMCs(t *testing.T) {
+	for _, in := range []string{
+		"169.254.169.254", "redfish+http://169.254.169.254:80", "ipmi://100.100.100.200", "[::ffff:169.254.169.254]:443",
+		"redfish://[64:ff9b::a9fe:a9fe]", "fd00:ec2::254", "[fe80::a9fe:a9fe%eth0]", "169.254.3.1",
+	} {
+		if a, err := bmcaddr.Parse(in); !errors.Is(err, bmcaddr.ErrMetadata) {
+			t.Errorf("%s: %+v, %v", in, a, err)
+		}
+	}
+	if got, err := bmcaddr.Expand([]string{"100.100.100.200/30"}); err != nil || len(got) != 2 {
+		t.Errorf("expanded: %v, %v", got, err)
+	}
+	for _, in := range []string{"169.254.169.254", "100.100.100.200", "169.254.169.0/24"} {
+		if got, err := bmcaddr.Expand([]string{in}); !errors.Is(err, bmcaddr.ErrMetadata) {
+			t.Errorf("%s: %v, %v", in, got, err)
+		}
+	}
+}

@@ -72,5 +72,9 @@ func hostsOf(p netip.Prefix) ([]netip.Addr, error) {
 		out = slices.Delete(out, 0, 1)
 		out = out[:len(out)-1]
 	}
+	out = slices.DeleteFunc(out, func(a netip.Addr) bool { return notMetadata(a.String()) != nil })
+	if len(out) == 0 {
+		return nil, ErrMetadata
+	}
 	return out, nil
 }

@@ -54,8 +54,8 @@ func (c *Cluster) Restart(ctx context.Context) error {
 	}
 }
 
-// findOrStart says again when the answer is worth another look: an old server is still stopping, or parts of a
-// killed one still hold its shared memory.
+// findOrStart reports again when the answer is worth another look: an old server is still stopping, or parts of a
+// killed one still hold its shared memory or are on the way out.
 func (c *Cluster) findOrStart(ctx context.Context) (again bool, err error) {
 	pm, running, err := findPostmaster(c.data())
 	if err != nil {
@@ -74,7 +74,8 @@ func (c *Cluster) findOrStart(ctx context.Context) (again bool, err error) {
 		return false, nil
 	}
 	died := running && !c.Alive() // a server that we found, and that ended just then
-	return died || strings.Contains(err.Error(), "shared memory block"), err
+	return died || strings.Contains(err.Error(), "shared memory block") ||
+		strings.Contains(err.Error(), ".lock\" already exists"), err
 }
 
 func (c *Cluster) launch() (*server, error) {

@@ -39,29 +39,50 @@ var ErrGoexit = errors.New("task ended by runtime.Goexit")
 type Group struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	wg     sync.WaitGroup
 	once   sync.Once
 	err    error
+
+	mu      sync.Mutex
+	running int
+	// over reports that Wait has seen no task running; ended is signaled when the last one ends.
+	over  bool
+	ended *sync.Cond
 }
 
 // New makes a Group and the context its tasks run under. The context ends when ctx does, when a task fails,
 // or when Wait returns; context.Cause tells which.
 func New(ctx context.Context) (*Group, context.Context) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	return &Group{ctx: ctx, cancel: cancel}, ctx
+	g := &Group{ctx: ctx, cancel: cancel}
+	g.ended = sync.NewCond(&g.mu)
+	return g, ctx
 }
 
-// Go starts fn. It may be called from inside a task of the same group, but not after Wait has returned.
+// Go starts fn. It may be called from anywhere, while another goroutine waits too. Once Wait has returned, it does
+// nothing.
 func (g *Group) Go(name string, fn func(context.Context) error) {
-	g.wg.Add(1)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.over {
+		return
+	}
+	g.running++
 	go func() {
-		defer g.wg.Done()
+		defer g.done()
 		// The error is recorded in a deferred call, so that runtime.Goexit in fn (t.FailNow does that) still
 		// ends the group.
 		err := fmt.Errorf("task %s: %w", name, ErrGoexit)
 		defer func() { g.settle(err) }()
 		err = Run(g.ctx, name, fn)
 	}()
+}
+
+func (g *Group) done() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.running--; g.running == 0 {
+		g.ended.Broadcast()
+	}
 }
 
 func (g *Group) settle(err error) {
@@ -83,7 +104,12 @@ func (g *Group) isEcho(err error) bool {
 // Wait returns when every task has, with the first error. A task that ends with context.Canceled after the
 // group's context was cancelled has ended well.
 func (g *Group) Wait() error {
-	g.wg.Wait()
+	g.mu.Lock()
+	for g.running > 0 {
+		g.ended.Wait()
+	}
+	g.over = true
+	g.mu.Unlock()
 	g.cancel(nil)
 	return g.err
 }

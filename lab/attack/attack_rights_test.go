@@ -93,6 +93,7 @@ func (r *Rig) plant(ctx context.Context) (secrets map[string][]byte, values map[
 	}
 	text := func(kind string) string { return kind + strings.TrimPrefix(ids.New("x"), "x-") }
 	bmc, region, cloud, bearer := text("bmc"), "a:b:"+text("maas"), text("cloud"), text("bearer")
+	argument := text("argument")
 	key, _ := sshtest.Key(r.T)
 	hook, err := r.C.Admin().CreateWebhook(ctx,
 		&baremetalv1.CreateWebhookRequest{Webhook: &baremetalv1.Webhook{WebhookId: "h-1", Url: "https://192.0.2.1/x"}})
@@ -115,10 +116,11 @@ func (r *Rig) plant(ctx context.Context) (secrets map[string][]byte, values map[
 		"ClusterService/SetCluster": `{"cluster_ref": "k8s", "server": "https://192.0.2.1:6443", "ca_pem": "` + ca +
 			`", "bearer_token": "` + bearer + `"}`,
 		"MachineService/EnterMaintenance": `{"machine_id": "` + values["host"] + `", "request_id": "p-1"}`,
-		"PlanService/CreatePlan":          `{"plan": {"plan_id": "p-1", "steps": [{"name": "one", "reboot": {}}]}}`,
-		"NodeService/SetNodeGroup":        `{"group": "g-1", "health_checks": ["none"]}`,
-		"BudgetService/SetBudget":         `{"budget": {"name": "b-1", "domain": "fleet", "at_once": 3}}`,
-		"ScriptService/AddScript":         `{"script": {"script_ref": "x-1"}, "content": "ZWNobwo="}`,
+		"PlanService/CreatePlan": `{"plan": {"plan_id": "p-1", "steps": [{"name": "one", "ssh": {"command": "x-1", "args":
+			["--key", "` + argument + `"], "secret_args": [1]}}]}}`,
+		"NodeService/SetNodeGroup": `{"group": "g-1", "health_checks": ["none"]}`,
+		"BudgetService/SetBudget":  `{"budget": {"name": "b-1", "domain": "fleet", "at_once": 3}}`,
+		"ScriptService/AddScript":  `{"script": {"script_ref": "x-1"}, "content": "ZWNobwo="}`,
 		"MachineService/RegisterMachine": `{"machine": {"machine_id": "` + r.Machine +
 			`", "spec": {"bmc_credentials_ref": "rack", "bmc_endpoint": "10.0.0.1"}}}`,
 	} {
@@ -149,7 +151,7 @@ func (r *Rig) plant(ctx context.Context) (secrets map[string][]byte, values map[
 	return map[string][]byte{
 		"password of a BMC": []byte(bmc), "key for SSH": key, "key of MAAS": []byte(region), "user data": []byte(cloud),
 		"token of a cluster": []byte(bearer), "secret of a webhook": []byte(hook.GetSecret()),
-		"bearer token":    []byte(token.GetSecret()),
+		"argument of a script": []byte(argument), "bearer token": []byte(token.GetSecret()),
 		"bootstrap token": []byte(bundle),
 	}, values, nil
 }

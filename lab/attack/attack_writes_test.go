@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -121,6 +122,9 @@ func writes() []write {
 		{"AdminService/RevokeAPIToken", `{"token_id": "$apitoken"}`, nil},
 		{"BudgetService/SetBudget", `{"budget": {"name": "b-w", "domain": "fleet", "at_once": 3}}`, nil},
 		{"BudgetService/DeleteBudget", `{"name": "b-w"}`, nil},
+		{"RolloutService/SetApprovalPolicy",
+			`{"policy": {"name": "ap-w", "harm": "DESTROYS", "selection": "site=nowhere", "machines": 3}}`, nil},
+		{"RolloutService/DeleteApprovalPolicy", `{"name": "ap-w"}`, nil},
 		{"BudgetService/FreezeFleet", `{"comment": "smoke"}`, nil},
 		{"AdminService/ThawFleet", `{"comment": "toast"}`, nil},
 		{"ScriptService/AddScript", `{"script": {"script_ref": "x-w"}, "content": "ZWNobwo="}`, nil},
@@ -294,7 +298,15 @@ func (r *Rig) write(ctx context.Context, w write, text string, values map[string
 		return err
 	}
 	var out proto.Message
-	if err := call(ctx, r.C.Client, service+w.method, in, func(m proto.Message) { out = m }); err != nil {
+	again := func() error {
+		return call(ctx, r.C.Client, service+w.method, in, func(m proto.Message) { out = m })
+	}
+	err = again()
+	for harness.HasReason(err, "MACHINE_BUSY") && ctx.Err() == nil { // what was canceled before ends in its own time
+		hold(ctx, 50*time.Millisecond)
+		err = again()
+	}
+	if err != nil {
 		return err
 	}
 	for name, path := range w.keep {

@@ -83,7 +83,9 @@ type Attempt struct {
 	Party   Party
 	Attempt string
 	// Rule is the number of the rule that the attempt is about: 1 credentials, 2 identity, 3 listeners, 4 reports, 5
-	// growth, 6 downloads, 7 audit log, 8 tokens, 9 sign-on, 10 dependencies.
+	// growth, 6 downloads, 7 audit log, 8 tokens, 9 sign-on, 10 dependencies, 11 ends of certificates, 12 fields that
+	// rights depend on, 13 identity, 14 selections of tokens, 15 machines
+	// out of service, 18 tools of ours.
 	Rule int
 	// Run makes the attempt. An error says that it could not be made.
 	Run func(ctx context.Context, r *Rig) (Outcome, error)
@@ -121,6 +123,17 @@ func attempts() []Attempt {
 		rightsAttempts(),
 		siteAttempts(),
 		identityAttempts(),
+		tokenAttempts(),
+		installerAttempts(),
+		addressAttempts(),
+		packageAttempts(),
+		stringAttempts(),
+		toolAttempts(),
+		selectionAttempts(),
+		approvalAttempts(),
+		fieldAttempts(),
+		serviceAttempts(),
+		doorAttempts(),
 	)
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/internal/label"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/clusters/kubetest"
 	"github.com/ingot-metal/ingot/lab/harness"
@@ -414,6 +415,7 @@ func (g *management) testRefused() {
 	g.ready("refused-format", "BootstrapFormatUnsupported")
 	g.deleted("refused-format")
 	g.idleNew("refused-m0", pool)
+	g.testProduction(pool)
 
 	g.machine("refused", "refused-paused", func(_, infra, _ object) {
 		infra["metadata"].(object)["annotations"] = object{"cluster.x-k8s.io/paused": "true"}
@@ -436,6 +438,30 @@ func (g *management) testRefused() {
 	if code != http.StatusUnprocessableEntity || !strings.Contains(fmt.Sprint(out), "make another template") {
 		g.t.Errorf("another image: %d %v", code, out)
 	}
+}
+
+// testProduction: a machine in production that matches the selector, idle and labelled by others, is never taken; one
+// that is offered stays in service where its image is mistyped.
+func (g *management) testProduction(pool map[string]*harness.Machine) {
+	const id = "refused-m0"
+	g.label(id, label.Owner, "payments")
+	g.machine("refused", "refused-owned", nil)
+	g.ready("refused-owned", "NoFreeMachine")
+	g.label(id, label.Owner, "")
+	g.label(id, label.Offered, "")
+	g.ready("refused-owned", "NoFreeMachine")
+	g.idleNew(id, pool)
+	g.deleted("refused-owned")
+	g.label(id, label.Offered, label.ClusterAPI)
+	g.machine("refused", "refused-image", func(_, infra, _ object) {
+		infra["spec"].(object)["agentless"] = true // a simulated machine has no installer that could
+	})
+	g.ready("refused-image", "CAPABILITY_MISSING")
+	if phase := g.c.Machine(id).GetStatus().GetPhase(); phase == baremetalv1.MachineStatus_MAINTENANCE ||
+		effects(pool[id], sim.KindRepave) != 0 {
+		g.t.Errorf("after a refusal the machine is in %s", phase)
+	}
+	g.deleted("refused-image")
 }
 
 // idleNew holds that a machine has seen nothing.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/internal/label"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/clusters/kubetest"
 	"github.com/ingot-metal/ingot/lab/e2e/rig"
@@ -287,6 +288,7 @@ func (g *management) pool(name string, n int, o harness.MachineOptions) map[stri
 	for id, m := range out {
 		m.WaitConnected()
 		g.label(id, "pool", name)
+		g.label(id, label.Offered, label.ClusterAPI)
 	}
 	return out
 }
@@ -294,6 +296,9 @@ func (g *management) pool(name string, n int, o harness.MachineOptions) map[stri
 func (g *management) label(id, key, value string) {
 	g.t.Helper()
 	spec := "--label=" + key + "=" + value
+	if value == "" {
+		spec = "--label=" + key + "-"
+	}
 	if code, out := g.c.Ingot("machine", "update", id, spec); code != 0 {
 		g.t.Fatalf("label %s: %s", id, out)
 	}

@@ -5,7 +5,9 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/internal/evidence"
 	"github.com/ingot-metal/ingot/internal/ids"
+	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -94,3 +96,21 @@ func makePlan(t testing.TB, c *harness.Client) {
 
 // endLimit is when an operation with short steps must have ended, with all its retries, on a loaded machine.
 const endLimit = 150 * time.Second
+
+// TestARebootByItsBMC switches a machine off and on through its provider, whose system then has another boot id.
+func TestARebootByItsBMC(t *testing.T) {
+	t.Parallel()
+	c := harness.New(t, harness.Options{})
+	m := c.NewMachine(t, harness.MachineOptions{Site: true})
+	rig.Maintenance(t, c.Client, m.ID)
+	op, err := rebootIn("bmc")(t, c.Client, m.ID, "r-1", rig.PatientTime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := c.Wait(op.GetOperationId(), 2*rig.Soon)
+	seen := got.GetEvidence()
+	if got.GetPhase() != rig.Succeeded || seen[evidence.PowerOffSeenAt] == "" || seen[evidence.PowerOnSeenAt] == "" ||
+		seen[evidence.BootIDAfter] == "" || seen[evidence.BootIDAfter] == seen[evidence.BootIDBefore] {
+		t.Errorf("%v", got)
+	}
+}

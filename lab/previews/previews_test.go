@@ -84,11 +84,12 @@ func (w *world) try(m *machine) string {
 func (w *world) record(machine string) string {
 	w.T.Helper()
 	m := storetest.Machine(w.T, w.Store, machine)
-	return fmt.Sprintf("%s %s %s; operations %d, workflows %d, moves %d", m.GetStatus().GetPhase(),
+	return fmt.Sprintf("%s %s %s; operations %d, workflows %d, moves %d, audited %d", m.GetStatus().GetPhase(),
 		m.GetStatus().GetNodeState(), m.GetStatus().GetActiveOperationId(),
 		storetest.Count(w.T, w.Store, "SELECT count(*) FROM operations"),
 		storetest.Count(w.T, w.Store, "SELECT count(*) FROM workflows"),
-		storetest.Count(w.T, w.Store, "SELECT count(*) FROM node_state_log"))
+		storetest.Count(w.T, w.Store, "SELECT count(*) FROM node_state_log"),
+		storetest.Count(w.T, w.Store, "SELECT count(*) FROM audit_log"))
 }
 
 // about describes a machine for a report.

@@ -13,10 +13,14 @@ import (
 // verb is one kind of call that has a preview.
 type verb struct {
 	name string
+	// entersMaintenance: the call is on a machine as it is.
+	entersMaintenance bool
 	// writes is the image that the work writes for certain, "" where it may write none.
 	writes string
 	// preview returns the reason why the call would be refused, "" where it would be taken.
 	preview func(machine string) string
+	// validate is preview by the call itself with validate_only, which judges the machine as in maintenance.
+	validate func(machine string) string
 	// call makes the call. It returns the operation that it has begun, "" where it was refused or began none.
 	call func(machine string) (operation, reason string)
 }
@@ -83,13 +87,24 @@ func (w *world) runVerb() verb {
 		plan = w.oneOf("erase", "power-on", "power-off", "netboot-now", "join", "drain", "leave", "uncordon", "no-such",
 			"repave-join", "repave-maas")
 	}
+	start := func(m, request string, validate bool) (*pb.Run, error) {
+		return w.Runs.StartRun(w.T.Context(), &pb.StartRunRequest{MachineId: m, RequestId: request, Type: kind, PlanId: plan,
+			Params: params, ValidateOnly: validate})
+	}
 	return verb{name: strings.TrimSpace(kind + " " + plan + " " + fmt.Sprint(params)), writes: params["image_ref"],
+		entersMaintenance: kind == "ENTER_MAINTENANCE",
+		validate: func(m string) string {
+			run, err := start(m, "call", true)
+			if run.GetRunId() != "" {
+				w.T.Errorf("%s on %s: validation started %s", kind, m, run.GetRunId())
+			}
+			return reasonOf(err)
+		},
 		preview: func(m string) string {
 			return w.previewed(&pb.RolloutSpec{Filter: "machine_id=" + m, Type: kind, PlanId: plan, Params: params})
 		},
 		call: func(m string) (string, string) {
-			run, err := w.Runs.StartRun(w.T.Context(), &pb.StartRunRequest{MachineId: m, RequestId: "call", Type: kind,
-				PlanId: plan, Params: params})
+			run, err := start(m, "call", false)
 			return run.GetRunId(), reasonOf(err)
 		}}
 }
@@ -124,28 +139,35 @@ func (w *world) workflowVerb() life {
 func (w *world) lifeVerb() verb {
 	l := w.workflowVerb()
 	action := pb.WorkflowAction(w.rand.IntN(len(pb.WorkflowAction_name)-1) + 1)
-	act := func(m, request string, dry bool) (*pb.Operation, bool, error) {
+	act := func(m, request string, dry, validate bool) (*pb.Operation, bool, error) {
 		all, err := w.Workflows.ListWorkflows(w.T.Context(), &pb.ListWorkflowsRequest{Filter: "machine_id=" + m})
 		if err != nil || len(all.GetWorkflows()) == 0 {
 			return nil, false, err
 		}
 		op, err := w.Workflows.ActOnWorkflow(w.T.Context(), &pb.ActOnWorkflowRequest{
-			WorkflowId: all.GetWorkflows()[0].GetWorkflowId(), RequestId: request, Action: action, DryRun: dry})
+			WorkflowId: all.GetWorkflows()[0].GetWorkflowId(), RequestId: request, Action: action, DryRun: dry,
+			ValidateOnly: validate})
 		return op, true, err
 	}
-	ask := func(m, request string, dry bool) (*pb.Operation, error) {
-		if op, has, err := act(m, request, dry); has || err != nil {
+	ask := func(m, request string, dry, validate bool) (*pb.Operation, error) {
+		if op, has, err := act(m, request, dry, validate); has || err != nil {
 			return op, err
 		}
-		return w.Workflows.StartWorkflow(w.T.Context(), l.start(m, request, dry))
+		r := l.start(m, request, dry)
+		r.ValidateOnly = validate
+		return w.Workflows.StartWorkflow(w.T.Context(), r)
 	}
 	return verb{name: fmt.Sprintf("workflow %s %s enter=%v %v, or %s", l.kind, l.mode, l.enter, l.params, action),
 		preview: func(m string) string {
-			_, err := ask(m, "dry", true)
+			_, err := ask(m, "dry", true, false)
+			return reasonOf(err)
+		},
+		validate: func(m string) string {
+			_, err := ask(m, "call", false, true)
 			return reasonOf(err)
 		},
 		call: func(m string) (string, string) {
-			op, err := ask(m, "call", false)
+			op, err := ask(m, "call", false, false)
 			return op.GetOperationId(), reasonOf(err)
 		}}
 }
@@ -158,17 +180,21 @@ func (w *world) moveVerb() verb {
 	if r.GetState() == node.Reprovision && w.chance(70) {
 		r.ImageRef = w.oneOf("tiny", "kernel-amd64", "no-such")
 	}
-	ask := func(m, request string, dry bool) (*pb.Operation, error) {
-		r.NodeId, r.RequestId, r.DryRun = m, request, dry
+	ask := func(m, request string, dry, validate bool) (*pb.Operation, error) {
+		r.NodeId, r.RequestId, r.DryRun, r.ValidateOnly = m, request, dry, validate
 		return w.Nodes.TransitionNode(w.T.Context(), r)
 	}
 	return verb{name: fmt.Sprintf("move to %s force=%v %s", r.GetState(), r.GetForce(), r.GetImageRef()),
 		preview: func(m string) string {
-			_, err := ask(m, "dry", true)
+			_, err := ask(m, "dry", true, false)
+			return reasonOf(err)
+		},
+		validate: func(m string) string {
+			_, err := ask(m, "call", false, true)
 			return reasonOf(err)
 		},
 		call: func(m string) (string, string) {
-			op, err := ask(m, "call", false)
+			op, err := ask(m, "call", false, false)
 			return op.GetOperationId(), reasonOf(err)
 		}}
 }
@@ -192,6 +218,15 @@ func (w *world) rolloutVerb() verb {
 		preview: func(m string) string {
 			spec.Filter = "machine_id=" + m
 			return w.previewed(spec)
+		},
+		validate: func(m string) string {
+			spec.Filter = "machine_id=" + m
+			ro, err := w.Rollouts.CreateRollout(w.T.Context(), &pb.CreateRolloutRequest{RequestId: "call-" + m, Spec: spec,
+				ValidateOnly: true})
+			if ro.GetRolloutId() != "" {
+				w.T.Errorf("%s on %s: validation began %s", spec.GetAction(), m, ro.GetRolloutId())
+			}
+			return reasonOf(err)
 		},
 		call: func(m string) (string, string) {
 			p, err := w.Rollouts.PreviewRollout(w.T.Context(), &pb.PreviewRolloutRequest{Spec: spec})

@@ -65,14 +65,16 @@ type intent struct {
 	Power *power.Intent `json:"power,omitempty"`
 }
 
-// blind gives the machine if all that can be had of it is its power.
-func (e *Executor) blind() (provider.Machine, bool) {
+// switchable returns the machine if it is rebooted by its power: its provider sees nothing else of it, or the mode
+// demands it.
+func (e *Executor) switchable(mode string) (provider.Machine, bool) {
 	m, ok := provider.MachineOf(e.cfg.Host)
-	return m, ok && m.Blind
+	return m, ok && (m.Blind || mode == "bmc")
 }
 
-// byPower is the intent of a power cycle: graceful asks the system first, and cuts the power when it doesn't go.
-func byPower(mode string) (any, *executor.Result, error) {
+// byPower returns the intent of a power cycle: graceful asks the system first, and cuts the power when it doesn't go.
+// The boot id is empty for a machine that only shows its power.
+func byPower(mode, bootID string) (any, *executor.Result, error) {
 	if mode == "bmc" {
 		mode = "force"
 	}
@@ -81,13 +83,21 @@ func byPower(mode string) (any, *executor.Result, error) {
 		return nil, refused, nil
 	}
 	order := power.Order{Off: true, On: true, Gently: m == boot.RebootGraceful}
-	return intent{Mode: m, Power: &power.Intent{Order: order}}, nil, nil
+	return intent{BootIDBefore: bootID, Mode: m, Power: &power.Intent{Order: order}}, nil, nil
 }
 
 // Prepare reads the boot id that must change.
 func (e *Executor) Prepare(ctx context.Context, spec *fleetv1.CommandSpec) (any, *executor.Result, error) {
-	if _, ok := e.blind(); ok {
-		return byPower(spec.GetReboot().GetMode())
+	if m, ok := e.switchable(spec.GetReboot().GetMode()); ok {
+		before := ""
+		if !m.Blind {
+			id, err := e.cfg.Host.Identity(ctx)
+			if err != nil {
+				return nil, nil, fmt.Errorf("read boot id: %w", err)
+			}
+			before = id.BootID
+		}
+		return byPower(spec.GetReboot().GetMode(), before)
 	}
 	mode, refused := modeOf(spec.GetReboot().GetMode())
 	if refused != nil {
@@ -124,12 +134,14 @@ func (e *Executor) Execute(ctx context.Context, job executor.Job) (executor.Resu
 	if errors.Is(context.Cause(ctx), executor.ErrCanceled) {
 		return executor.Canceled("canceled before the reboot was asked for"), nil
 	}
-	if m, ok := e.blind(); ok && in.Power != nil {
-		r, err := power.Run(ctx, job, m, *in.Power, func(p power.Intent) any { return intent{Mode: in.Mode, Power: &p} })
+	if m, ok := e.switchable(job.Spec.GetReboot().GetMode()); ok && in.Power != nil {
+		r, err := power.Run(ctx, job, m, *in.Power, func(p power.Intent) any {
+			return intent{BootIDBefore: in.BootIDBefore, Mode: in.Mode, Power: &p}
+		})
 		if err != nil {
 			return r, err
 		}
-		return e.probed(job, r)
+		return e.cycled(job, in, r)
 	}
 	job.Logf("rebooting (%s), boot id before: %s", in.Mode, in.BootIDBefore)
 	asked := e.cfg.Host.Reboot(ctx, job.Effect(), in.Mode)
@@ -155,12 +167,12 @@ func (e *Executor) Resume(ctx context.Context, job executor.Job) (executor.Verdi
 	if err := job.DecodeIntent(&in); err != nil {
 		return executor.Verdict{}, err
 	}
-	if m, ok := e.blind(); ok && in.Power != nil {
+	if m, ok := e.switchable(job.Spec.GetReboot().GetMode()); ok && in.Power != nil {
 		v := power.Resume(ctx, m, *in.Power, e.cfg.Clock.Now())
 		if v.Settled == nil {
 			return v, nil
 		}
-		r, err := e.probed(job, *v.Settled)
+		r, err := e.cycled(job, in, *v.Settled)
 		if err != nil {
 			return executor.Verdict{}, err
 		}
@@ -171,6 +183,23 @@ func (e *Executor) Resume(ctx context.Context, job executor.Job) (executor.Verdi
 		return executor.Verdict{}, err
 	}
 	return executor.Settle(r), nil
+}
+
+// cycled waits for the system of a machine that was switched off and on: for another boot id where one can be read, and
+// for its answer on the network where the command asks for that.
+func (e *Executor) cycled(job executor.Job, in intent, r executor.Result) (executor.Result, error) {
+	if r.Outcome != fleetv1.CommandResult_SUCCEEDED || in.BootIDBefore == "" {
+		return e.probed(job, r)
+	}
+	booted, err := e.await(job.Hard, in, e.cfg.Settle, nil)
+	if err != nil {
+		return executor.Result{}, err
+	}
+	maps.Copy(r.Evidence, booted.Evidence)
+	if booted.Outcome != fleetv1.CommandResult_SUCCEEDED {
+		return booted.WithEvidence(r.Evidence), nil
+	}
+	return e.probed(job, r)
 }
 
 // probed waits for the answer of a machine without an agent, once it was seen on. A result without it is a power cycle

@@ -8,6 +8,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/provider/bmc"
 	"github.com/ingot-metal/ingot/agent/provider/ssh"
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 )
 
 // chunk is how much of a stream goes into one piece of the log.
@@ -27,13 +28,34 @@ type stream struct {
 
 func newStream(job executor.Job, name string, told int64) *stream {
 	s := &stream{name: name, job: job, told: told}
+	hide := hider(job.Spec.GetScript())
 	s.scrub = bmc.NewRedactor(func(line string) {
-		s.text.WriteString(line + "\n")
+		s.text.WriteString(hide.Replace(line) + "\n")
 		if s.text.Len() >= chunk {
 			s.send()
 		}
 	})
 	return s
+}
+
+// leastHidden is the length in bytes from which a secret argument is taken out of lines: a shorter one would take out
+// parts of words.
+const leastHidden = 4
+
+// hider replaces the secret arguments of a script in the lines that it prints, each line of an argument by itself.
+func hider(a *fleetv1.ScriptAction) *strings.Replacer {
+	var pairs []string
+	for _, at := range a.GetSecretArgs() {
+		if at < 0 || int(at) >= len(a.GetArgs()) {
+			continue
+		}
+		for line := range strings.Lines(a.GetArgs()[at]) {
+			if line = strings.TrimSpace(line); len(line) >= leastHidden {
+				pairs = append(pairs, line, "(secret)")
+			}
+		}
+	}
+	return strings.NewReplacer(pairs...)
 }
 
 // read takes what the machine has kept up to size.

@@ -12,7 +12,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"unicode"
+
+	"github.com/ingot-metal/ingot/internal/safetext"
 )
 
 // EtherType is that of LLDP frames.
@@ -178,14 +179,5 @@ func text(b []byte) string {
 	if len(b) > mostText {
 		b = b[:mostText]
 	}
-	s := strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return ' '
-		case r == unicode.ReplacementChar || !unicode.IsPrint(r):
-			return -1
-		}
-		return r
-	}, string(b))
-	return strings.Trim(s, " ")
+	return strings.Trim(safetext.Line(string(b)), " ")
 }

@@ -19,6 +19,10 @@ const (
 	// BMCs say 401 while they start, and none counts failures over such a time.
 	againFirst = wrongWithin
 	againMost  = 24 * time.Hour
+	// secondTry after a 401, credentials that were accepted last are tried once more: GB200 and iLO answer so while they
+	// restart. A BMC that was silent just before is starting, and gets startingTry.
+	secondTry   = 30 * time.Second
+	startingTry = 2 * time.Minute
 	// forgetAfter silences in a row, a protocol that was found by probing is looked for again.
 	forgetAfter = 3
 )
@@ -43,6 +47,18 @@ type Again struct {
 	After time.Duration `json:"after"`
 }
 
+// second reports whether it is the second try of credentials that were accepted before.
+func (a Again) second() bool { return a.After < againFirst }
+
+// SecondTry returns when credentials that were accepted before their refusal are tried once more; zero where they are
+// not.
+func (b Budget) SecondTry(credentials string) time.Time {
+	if again, will := b.Again[credentials]; will && again.second() {
+		return again.At
+	}
+	return time.Time{}
+}
+
 // Permission is the answer of Budget.Ask.
 type Permission int
 
@@ -61,7 +77,10 @@ const (
 func (b Budget) Ask(now time.Time, credentials string) (leave Permission, until time.Time) {
 	if slices.Contains(b.Parked, credentials) {
 		again, will := b.Again[credentials]
-		if !will || now.Before(again.At) {
+		switch {
+		case will && now.Before(again.At) && again.second():
+			return BackoffLeave, again.At
+		case !will || now.Before(again.At):
 			return ParkedLeave, again.At
 		}
 	}
@@ -86,6 +105,7 @@ const (
 	Answered     Outcome = iota // well or not: it answered
 	Refused                     // it refused the credentials
 	Unauthorized                // it refused them with 401
+	Doubtful                    // it refused with 401 what it accepted last
 	Silent                      // it did not answer
 	Unanswered                  // it did not answer a log-in with credentials that it has not taken before
 )
@@ -99,7 +119,8 @@ func (b Budget) After(now time.Time, credentials string, o Outcome) Budget {
 		b.Parked = slices.DeleteFunc(slices.Clone(b.Parked), func(c string) bool { return c == credentials })
 		b.Again = maps.Clone(b.Again)
 		delete(b.Again, credentials)
-	case Refused, Unauthorized:
+	case Refused, Unauthorized, Doubtful:
+		silences := b.Silences
 		b.Silences, b.NotBefore = 0, time.Time{}
 		b.Wrong = append(b.Wrong, now)
 		if b.Parked = slices.Clone(b.Parked); !slices.Contains(b.Parked, credentials) {
@@ -108,9 +129,14 @@ func (b Budget) After(now time.Time, credentials string, o Outcome) Budget {
 		before, waited := b.Again[credentials]
 		b.Again = maps.Clone(b.Again)
 		delete(b.Again, credentials)
-		if o == Unauthorized {
+		if o != Refused {
 			after := againFirst
-			if waited {
+			switch {
+			case o == Doubtful && !waited && silences > 0:
+				after = startingTry
+			case o == Doubtful && !waited:
+				after = secondTry
+			case waited && !before.second():
 				after = min(2*before.After, againMost)
 			}
 			if b.Again == nil {

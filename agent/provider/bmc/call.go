@@ -62,7 +62,28 @@ func (p *Provider) use(
 	if err := p.settle(ctx, l, e, id, err); err != nil {
 		return err
 	}
-	return p.explain(ctx, l, err)
+	return p.explain(ctx, l, secondTryOf(l, id, err, p.cfg.Clock.Now()))
+}
+
+// secondTryOf turns the refusal of credentials that are tried once more into an error that waits for that.
+func secondTryOf(l *conn, id string, err error, now time.Time) error {
+	second := l.record.Budget.SecondTry(id)
+	if !errors.Is(err, provider.ErrCredentials) || second.IsZero() {
+		return err
+	}
+	return &startingError{key: l.key, at: second, after: second.Sub(now)}
+}
+
+// startingError reports a BMC that has refused credentials that it accepted before, as some do while they start.
+type startingError struct {
+	key   string
+	at    time.Time
+	after time.Duration
+}
+
+func (e *startingError) Error() string {
+	return fmt.Sprintf("BMC %s has refused credentials that it accepted before; it may be starting, and is "+
+		"asked once more at %s", e.key, e.at.UTC().Format(time.RFC3339))
 }
 
 // admit asks the budget, and gets the credentials that it is about. Nothing is sent to an endpoint that they are not
@@ -200,11 +221,27 @@ func (p *Provider) settle(ctx context.Context, l *conn, e Endpoint, id string, e
 	case errors.Is(err, provider.ErrCredentials):
 		l.drop()
 		outcome := Refused
-		if errors.Is(err, provider.ErrUnauthorized) {
+		switch {
+		case errors.Is(err, provider.ErrUnauthorized) && l.record.Taken == id && !l.account && !l.lent:
+			outcome = Doubtful
+		case errors.Is(err, provider.ErrUnauthorized):
 			outcome = Unauthorized
 		}
 		l.record.Budget = l.record.Budget.After(now, id, outcome)
 		l.record.Taken = ""
+		if second := l.record.Budget.SecondTry(id); !second.IsZero() {
+			p.cfg.Log.WarnContext(
+				ctx,
+				"BMC refused credentials that it accepted last; it may be starting, and is asked once more",
+				"bmc",
+				l.key,
+				"credentials",
+				id,
+				"at",
+				second,
+			)
+			break
+		}
 		p.cfg.Log.WarnContext(ctx, "BMC refused the credentials and is parked", "bmc", l.key, "credentials", id)
 	case errors.Is(err, provider.ErrCertificate):
 		l.drop()
@@ -258,9 +295,12 @@ func (p *Provider) save(l *conn, before Record) error {
 func (p *Provider) explain(ctx context.Context, l *conn, err error) error {
 	var refused *effect.Refusal
 	var e *failure.Error
+	var starting *startingError
 	switch {
 	case err == nil, errors.As(err, &refused):
 		return err
+	case errors.As(err, &starting):
+		e = failure.Unavailable("BMC_UNREACHABLE", "%v", err).WithRetry(starting.after)
 	case errors.Is(err, provider.ErrCredentials):
 		e = failure.Precondition("BMC_AUTH_FAILED", "BMC %s refuses the credentials", l.key)
 	case errors.Is(err, provider.ErrCertificate) && l.record.Offered != "":

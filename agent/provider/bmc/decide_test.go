@@ -82,6 +82,13 @@ func TestBudget(t *testing.T) {
 			{0, "a@1", Go, Unanswered}, {m - 1, "a@1", BackoffLeave, 0}, {1, "a@1", Go, Unanswered}, {m, "a@1", Go, Unanswered},
 			{m, "a@1", LockoutLeave, 0}, {26 * m, "a@2", LockoutLeave, 0}, {m, "a@1", Go, Answered}, {0, "a@1", Go, Answered},
 		},
+		"accepted before, it is tried once more": {
+			{0, "a@1", Go, Doubtful}, {29 * s, "a@1", BackoffLeave, 0}, {s, "a@1", Go, Answered}, {0, "a@1", Go, Doubtful},
+			{30 * s, "a@1", Go, Unauthorized}, {0, "a@2", LockoutLeave, 0},
+		},
+		"silent before, it is starting": {
+			{0, "a@1", Go, Silent}, {s, "a@1", Go, Doubtful}, {119 * s, "a@1", BackoffLeave, 0}, {s, "a@1", Go, Answered},
+		},
 		"refusal is an answer": {{0, "a@1", Go, Silent}, {s, "a@1", Go, Refused}, {0, "a@2", Go, Answered}},
 	} {
 		now, b := t0, Budget{}

@@ -18,10 +18,12 @@
 //
 // Refused credentials are tried once. Then the link is parked for them, until their version changes or Unpark is
 // called. Those refused with 401 are tried once more after half an hour, then after twice as long each time, up to a
-// day: a BMC that starts says 401 too. After three different refusals within half an hour nothing at all is tried for
-// half an hour, because a BMC may count failures by the address they come from. A BMC that is silent is asked less and
-// less often, up to once a minute. One that asks for a pause with 429 or 503 and Retry-After gets it, of a minute at
-// most. See Budget. Unpark forgets what was refused; changing the credentials does without.
+// day: a BMC answers 401 while it starts, too. Credentials that were accepted last are tried once more after half a
+// minute first, or after two minutes where the BMC was silent just before; until then the BMC counts as unreachable.
+// After three different refusals within half an hour nothing at all is tried for half an hour, because a BMC may count
+// failures by the address they come from. A BMC that is silent is asked less and less often, up to once a minute. One
+// that asks for a pause with 429 or 503 and Retry-After gets it, of a minute at most. See Budget. Unpark forgets what
+// was refused; changing the credentials does without.
 //
 // # Endpoints
 //

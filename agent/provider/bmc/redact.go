@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ingot-metal/ingot/internal/obs/redact"
+	"github.com/ingot-metal/ingot/internal/safetext"
 )
 
 // maxLine is the longest line that is kept together.
@@ -64,19 +65,11 @@ var (
 
 func (s *Redactor) line(raw string) {
 	for part := range strings.SplitSeq(movement.ReplaceAllString(raw, "\n"), "\n") {
-		text := strings.ToValidUTF8(escapes.ReplaceAllString(part, ""), "?")
-		text = strings.TrimRight(strings.Map(printable, text), " ")
+		text := strings.TrimRight(safetext.Clean(escapes.ReplaceAllString(part, "")), " ")
 		if text = s.redact(text); text != "" {
 			s.emit(text)
 		}
 	}
-}
-
-func printable(r rune) rune {
-	if r == '\t' || r >= ' ' && r != 0x7f && (r < 0x80 || r > 0x9f) {
-		return r
-	}
-	return -1
 }
 
 var (

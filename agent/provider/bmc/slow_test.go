@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -119,6 +120,56 @@ func TestOnlyA401IsTriedAgainByTime(t *testing.T) {
 		r.SetPassword(password)
 		if err := ask(); (err == nil) != again || err != nil && !failure.HasReason(err, "BMC_AUTH_FAILED") {
 			t.Errorf("%d: with the right password at last: %v", status, err)
+		}
+	}
+}
+
+// TestASecondTryOfAcceptedCredentials: a BMC that restarts answers 401 to credentials that it accepts. They are tried
+// once more after a short pause, which a restart of the agent does not begin anew. Then they count as wrong.
+func TestASecondTryOfAcceptedCredentials(t *testing.T) {
+	t.Parallel()
+	for _, restarted := range []bool{true, false} { // the BMC takes the password again, or it has another one
+		r := startRedfish(t, newChassis(true))
+		r.Misbehave(lab.Faults{LockAfter: 3})
+		clk := clock.NewFake(time.Now())
+		memory := bmc.FileMemory(filepath.Join(t.TempDir(), "bmcs.json"))
+		start := func() *bmc.Provider {
+			return newProvider(t, newSafe(password), func(cfg *bmc.Config) { cfg.Clock, cfg.Memory = clk, memory })
+		}
+		ask := func(p *bmc.Provider) error {
+			_, err := p.PowerState(t.Context(), target(r.Endpoint()))
+			return err
+		}
+		p := start()
+		if err := ask(p); err != nil {
+			t.Fatal(err)
+		}
+		r.SetPassword("not yet")
+		r.ForgetSessions()
+		for range 3 {
+			wantReason(t, "while it starts", ask(p), "BMC_UNREACHABLE", true)
+		}
+		p = start()
+		wantReason(t, "after a restart of the agent", ask(p), "BMC_UNREACHABLE", true)
+		if n := r.Counts(); n.WrongPasswords != 1 || n.Locked {
+			t.Errorf("%d wrong passwords before the second try, locked: %v", n.WrongPasswords, n.Locked)
+		}
+		clk.Advance(31 * time.Second)
+		if restarted {
+			r.SetPassword(password)
+			if err := ask(p); err != nil {
+				t.Errorf("the second try: %v", err)
+			}
+			continue
+		}
+		for range 40 {
+			wantReason(t, "another password", ask(p), "BMC_AUTH_FAILED", false)
+			if clk.Advance(40 * time.Second); clk.Now().Minute()%7 == 0 {
+				p = start()
+			}
+		}
+		if n := r.Counts(); n.WrongPasswords != 2 || n.Locked {
+			t.Errorf("%d wrong passwords, locked: %v", n.WrongPasswords, n.Locked)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/provider"
+	"github.com/ingot-metal/ingot/internal/cloudmeta"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
@@ -133,7 +134,7 @@ func (p *Provider) recheck(ctx context.Context, l *conn, e Endpoint) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeWithin)
 	defer cancel()
-	d := tls.Dialer{Config: p.trust(l, e.name(), Credentials{})}
+	d := tls.Dialer{Config: p.trust(l, e.name(), Credentials{}), NetDialer: &net.Dialer{Control: cloudmeta.Control}}
 	conn, err := d.DialContext(ctx, "tcp", e.tcp())
 	if err == nil {
 		return conn.Close()

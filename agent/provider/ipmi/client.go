@@ -15,6 +15,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
+	"github.com/ingot-metal/ingot/internal/cloudmeta"
 )
 
 // Config says which BMC and how.
@@ -81,6 +82,9 @@ func (c *Client) open(ctx context.Context, suite types.CipherSuiteID) error {
 	addr, port, err := net.SplitHostPort(c.cfg.Addr)
 	if err != nil {
 		return err
+	}
+	if addr, err = cloudmeta.Resolve(ctx, addr); err != nil {
+		return fmt.Errorf("%w: %w", provider.ErrSilent, err)
 	}
 	if strings.Contains(addr, ":") {
 		addr = "[" + addr + "]" // it is joined with a colon in there

@@ -16,6 +16,7 @@ import (
 	"github.com/stmcginnis/gofish/common"
 
 	"github.com/ingot-metal/ingot/agent/provider"
+	"github.com/ingot-metal/ingot/internal/cloudmeta"
 )
 
 // Config says which BMC and how.
@@ -135,7 +136,7 @@ func newClient(cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("redfish: bad URL %q", cfg.URL)
 	}
 	pool := &http.Transport{
-		DialContext:     (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+		DialContext:     (&net.Dialer{Timeout: 5 * time.Second, Control: cloudmeta.Control}).DialContext,
 		TLSClientConfig: cfg.TLS, TLSHandshakeTimeout: cfg.Timeout, IdleConnTimeout: time.Minute,
 		MaxIdleConnsPerHost: 1, MaxResponseHeaderBytes: 64 << 10,
 	}

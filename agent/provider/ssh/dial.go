@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/ingot-metal/ingot/internal/cloudmeta"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
@@ -98,7 +99,7 @@ func clientConfig(p pins, user string, signer ssh.Signer, algorithms []string, s
 func dial(ctx context.Context, endpoint string, cfg *ssh.ClientConfig) (*ssh.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	var d net.Dialer
+	d := net.Dialer{Control: cloudmeta.Control}
 	raw, err := d.DialContext(ctx, "tcp", endpoint)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)

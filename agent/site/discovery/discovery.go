@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/provider/bmc"
 	"github.com/ingot-metal/ingot/internal/bmcaddr"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/safetext"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -193,9 +193,5 @@ func (d *run) read(ctx context.Context, f *Found) {
 // brief keeps a message of others to a line.
 func brief(text string) string {
 	const most = 300
-	text = strings.Map(printable, strings.ToValidUTF8(text, "?"))
-	if r := []rune(text); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return text
+	return safetext.Bounded(text, most)
 }

@@ -5,7 +5,8 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"unicode"
+
+	"github.com/ingot-metal/ingot/internal/safetext"
 )
 
 const (
@@ -58,7 +59,7 @@ func (f *Found) clean() {
 		name string
 		text *string
 	}{{"vendor", &f.Vendor}, {"model", &f.Model}, {"serial number", &f.Serial}, {"UUID", &f.UUID}} {
-		text := strings.Map(printable, strings.ToValidUTF8(strings.TrimSpace(*field.text), "?"))
+		text := strings.TrimSpace(safetext.Line(*field.text))
 		if r := []rune(text); len(r) > mostText {
 			f.problem(fmt.Sprintf("its %s has %d characters", field.name, len(r)))
 			text = string(r[:mostText])
@@ -105,12 +106,4 @@ func (f *Found) claims() []string {
 		out = append(out, "the MAC address "+mac)
 	}
 	return out
-}
-
-// printable keeps what a terminal shows as it is.
-func printable(r rune) rune {
-	if !unicode.IsPrint(r) {
-		return -1
-	}
-	return r
 }

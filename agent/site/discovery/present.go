@@ -14,6 +14,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/provider/bmc"
 	"github.com/ingot-metal/ingot/agent/provider/ipmi"
 	"github.com/ingot-metal/ingot/agent/provider/redfish"
+	"github.com/ingot-metal/ingot/internal/cloudmeta"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -71,7 +72,7 @@ var errNobody = errors.New("nothing listens")
 // serviceRoot reads the service root, of whatever certificate: no password is sent. The log-in pins the one that it
 // meets.
 func serviceRoot(ctx context.Context, at string) (vendor string, err error) {
-	conn, err := (&net.Dialer{Timeout: connectWithin}).DialContext(ctx, "tcp", at)
+	conn, err := (&net.Dialer{Timeout: connectWithin, Control: cloudmeta.Control}).DialContext(ctx, "tcp", at)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", errNobody, err)
 	}

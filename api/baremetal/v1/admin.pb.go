@@ -6453,7 +6453,11 @@ type APIToken struct {
 	// To about a minute.
 	LastUsedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_used_at,json=lastUsedAt,proto3" json:"last_used_at,omitempty"`
 	// When it was revoked; unset otherwise.
-	RevokedAt     *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=revoked_at,json=revokedAt,proto3" json:"revoked_at,omitempty"`
+	RevokedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=revoked_at,json=revokedAt,proto3" json:"revoked_at,omitempty"`
+	// The filter of the machines that it is good for. Empty: all of them.
+	Selection string `protobuf:"bytes,10,opt,name=selection,proto3" json:"selection,omitempty"`
+	// The token that has made it, and is revoked with it. Empty: a person or a token of the file has made it.
+	ParentId      string `protobuf:"bytes,11,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6551,14 +6555,31 @@ func (x *APIToken) GetRevokedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *APIToken) GetSelection() string {
+	if x != nil {
+		return x.Selection
+	}
+	return ""
+}
+
+func (x *APIToken) GetParentId() string {
+	if x != nil {
+		return x.ParentId
+	}
+	return ""
+}
+
 type CreateAPITokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The actor in the audit log. 1 to 63 characters of [a-z0-9._-].
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// "read", "operate", "report" or "admin".
 	Scope string `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"`
-	// 0 means 90 days; at most 3650 days.
-	Lifetime      *durationpb.Duration `protobuf:"bytes,3,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
+	// 0 means 90 days; at most 3650 days. A token that a token has made ends with that one at the latest.
+	Lifetime *durationpb.Duration `protobuf:"bytes,3,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
+	// Which machines it is good for, as RoleBinding.selection. Empty: all of them. Scope "report" needs one that names a machine_id or
+	// a site.
+	Selection     string `protobuf:"bytes,4,opt,name=selection,proto3" json:"selection,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6612,6 +6633,13 @@ func (x *CreateAPITokenRequest) GetLifetime() *durationpb.Duration {
 		return x.Lifetime
 	}
 	return nil
+}
+
+func (x *CreateAPITokenRequest) GetSelection() string {
+	if x != nil {
+		return x.Selection
+	}
+	return ""
 }
 
 type CreateAPITokenResponse struct {
@@ -7756,7 +7784,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12\x18\n" +
-	"\acomment\x18\x03 \x01(\tR\acomment\"\xf5\x02\n" +
+	"\acomment\x18\x03 \x01(\tR\acomment\"\xb0\x03\n" +
 	"\bAPIToken\x12\x19\n" +
 	"\btoken_id\x18\x01 \x01(\tR\atokenId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -7771,11 +7799,15 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"\flast_used_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"lastUsedAt\x129\n" +
 	"\n" +
-	"revoked_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\trevokedAt\"x\n" +
+	"revoked_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\trevokedAt\x12\x1c\n" +
+	"\tselection\x18\n" +
+	" \x01(\tR\tselection\x12\x1b\n" +
+	"\tparent_id\x18\v \x01(\tR\bparentId\"\x96\x01\n" +
 	"\x15CreateAPITokenRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05scope\x18\x02 \x01(\tR\x05scope\x125\n" +
-	"\blifetime\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\blifetime\"^\n" +
+	"\blifetime\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\blifetime\x12\x1c\n" +
+	"\tselection\x18\x04 \x01(\tR\tselection\"^\n" +
 	"\x16CreateAPITokenResponse\x12,\n" +
 	"\x05token\x18\x01 \x01(\v2\x16.baremetal.v1.APITokenR\x05token\x12\x16\n" +
 	"\x06secret\x18\x02 \x01(\tR\x06secret\"d\n" +

@@ -22,6 +22,60 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Harm is what work does to a machine.
+type Budget_Harm int32
+
+const (
+	// The same as DESTROYS.
+	Budget_HARM_UNSPECIFIED Budget_Harm = 0
+	// Work that loses data or a record: REIMAGE, erasing, DECOMMISSION.
+	Budget_DESTROYS Budget_Harm = 1
+	// Work that takes a machine in service out of it: REBOOT, ENTER_MAINTENANCE, draining. The slot is held until the machine
+	// is in service again. Machines that are out of service when the work begins take none.
+	Budget_INTERRUPTS Budget_Harm = 2
+)
+
+// Enum value maps for Budget_Harm.
+var (
+	Budget_Harm_name = map[int32]string{
+		0: "HARM_UNSPECIFIED",
+		1: "DESTROYS",
+		2: "INTERRUPTS",
+	}
+	Budget_Harm_value = map[string]int32{
+		"HARM_UNSPECIFIED": 0,
+		"DESTROYS":         1,
+		"INTERRUPTS":       2,
+	}
+)
+
+func (x Budget_Harm) Enum() *Budget_Harm {
+	p := new(Budget_Harm)
+	*p = x
+	return p
+}
+
+func (x Budget_Harm) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Budget_Harm) Descriptor() protoreflect.EnumDescriptor {
+	return file_baremetal_v1_budget_proto_enumTypes[0].Descriptor()
+}
+
+func (Budget_Harm) Type() protoreflect.EnumType {
+	return &file_baremetal_v1_budget_proto_enumTypes[0]
+}
+
+func (x Budget_Harm) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Budget_Harm.Descriptor instead.
+func (Budget_Harm) EnumDescriptor() ([]byte, []int) {
+	return file_baremetal_v1_budget_proto_rawDescGZIP(), []int{0, 0}
+}
+
 // Budget limits one failure domain. Each number is a limit of its own, 0 is none, and at least one must be set.
 type Budget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -42,7 +96,9 @@ type Budget struct {
 	// When it was changed last.
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	// Grows with every change.
-	Version       int64 `protobuf:"varint,9,opt,name=version,proto3" json:"version,omitempty"`
+	Version int64 `protobuf:"varint,9,opt,name=version,proto3" json:"version,omitempty"`
+	// The harm that is limited; DESTROYS where it is not set.
+	Harm          Budget_Harm `protobuf:"varint,10,opt,name=harm,proto3,enum=baremetal.v1.Budget_Harm" json:"harm,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -138,6 +194,13 @@ func (x *Budget) GetVersion() int64 {
 		return x.Version
 	}
 	return 0
+}
+
+func (x *Budget) GetHarm() Budget_Harm {
+	if x != nil {
+		return x.Harm
+	}
+	return Budget_HARM_UNSPECIFIED
 }
 
 type SetBudgetRequest struct {
@@ -405,7 +468,9 @@ type BudgetSlot struct {
 	// Phase of the operation. FAILED and CANCELED wait for a success on the machine, or for ReleaseBudgetSlot.
 	OperationPhase string `protobuf:"bytes,4,opt,name=operation_phase,json=operationPhase,proto3" json:"operation_phase,omitempty"`
 	// Unset while it is held.
-	ReleasedAt    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=released_at,json=releasedAt,proto3" json:"released_at,omitempty"`
+	ReleasedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=released_at,json=releasedAt,proto3" json:"released_at,omitempty"`
+	// The harm that it is a slot of.
+	Harm          Budget_Harm `protobuf:"varint,6,opt,name=harm,proto3,enum=baremetal.v1.Budget_Harm" json:"harm,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -473,6 +538,13 @@ func (x *BudgetSlot) GetReleasedAt() *timestamppb.Timestamp {
 		return x.ReleasedAt
 	}
 	return nil
+}
+
+func (x *BudgetSlot) GetHarm() Budget_Harm {
+	if x != nil {
+		return x.Harm
+	}
+	return Budget_HARM_UNSPECIFIED
 }
 
 type ListBudgetSlotsRequest struct {
@@ -714,7 +786,7 @@ var File_baremetal_v1_budget_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_budget_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/budget.proto\x12\fbaremetal.v1\x1a\x18baremetal/v1/admin.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x86\x02\n" +
+	"\x19baremetal/v1/budget.proto\x12\fbaremetal.v1\x1a\x18baremetal/v1/admin.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf1\x02\n" +
 	"\x06Budget\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x14\n" +
@@ -725,7 +797,14 @@ const file_baremetal_v1_budget_proto_rawDesc = "" +
 	"\aper_day\x18\a \x01(\x05R\x06perDay\x129\n" +
 	"\n" +
 	"updated_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x18\n" +
-	"\aversion\x18\t \x01(\x03R\aversion\"\x8c\x01\n" +
+	"\aversion\x18\t \x01(\x03R\aversion\x12-\n" +
+	"\x04harm\x18\n" +
+	" \x01(\x0e2\x19.baremetal.v1.Budget.HarmR\x04harm\":\n" +
+	"\x04Harm\x12\x14\n" +
+	"\x10HARM_UNSPECIFIED\x10\x00\x12\f\n" +
+	"\bDESTROYS\x10\x01\x12\x0e\n" +
+	"\n" +
+	"INTERRUPTS\x10\x02\"\x8c\x01\n" +
 	"\x10SetBudgetRequest\x12,\n" +
 	"\x06budget\x18\x01 \x01(\v2\x14.baremetal.v1.BudgetR\x06budget\x12)\n" +
 	"\x10expected_version\x18\x02 \x01(\x03R\x0fexpectedVersion\x12\x1f\n" +
@@ -744,7 +823,7 @@ const file_baremetal_v1_budget_proto_rawDesc = "" +
 	"total_size\x18\x03 \x01(\x05R\ttotalSize\"T\n" +
 	"\x13DeleteBudgetRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12)\n" +
-	"\x10expected_version\x18\x02 \x01(\x03R\x0fexpectedVersion\"\xeb\x01\n" +
+	"\x10expected_version\x18\x02 \x01(\x03R\x0fexpectedVersion\"\x9a\x02\n" +
 	"\n" +
 	"BudgetSlot\x12!\n" +
 	"\foperation_id\x18\x01 \x01(\tR\voperationId\x12\x1d\n" +
@@ -753,7 +832,8 @@ const file_baremetal_v1_budget_proto_rawDesc = "" +
 	"\btaken_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\atakenAt\x12'\n" +
 	"\x0foperation_phase\x18\x04 \x01(\tR\x0eoperationPhase\x12;\n" +
 	"\vreleased_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"releasedAt\"\x87\x01\n" +
+	"releasedAt\x12-\n" +
+	"\x04harm\x18\x06 \x01(\x0e2\x19.baremetal.v1.Budget.HarmR\x04harm\"\x87\x01\n" +
 	"\x16ListBudgetSlotsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -791,45 +871,49 @@ func file_baremetal_v1_budget_proto_rawDescGZIP() []byte {
 	return file_baremetal_v1_budget_proto_rawDescData
 }
 
+var file_baremetal_v1_budget_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_baremetal_v1_budget_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_baremetal_v1_budget_proto_goTypes = []any{
-	(*Budget)(nil),                   // 0: baremetal.v1.Budget
-	(*SetBudgetRequest)(nil),         // 1: baremetal.v1.SetBudgetRequest
-	(*ListBudgetsRequest)(nil),       // 2: baremetal.v1.ListBudgetsRequest
-	(*ListBudgetsResponse)(nil),      // 3: baremetal.v1.ListBudgetsResponse
-	(*DeleteBudgetRequest)(nil),      // 4: baremetal.v1.DeleteBudgetRequest
-	(*BudgetSlot)(nil),               // 5: baremetal.v1.BudgetSlot
-	(*ListBudgetSlotsRequest)(nil),   // 6: baremetal.v1.ListBudgetSlotsRequest
-	(*ListBudgetSlotsResponse)(nil),  // 7: baremetal.v1.ListBudgetSlotsResponse
-	(*ReleaseBudgetSlotRequest)(nil), // 8: baremetal.v1.ReleaseBudgetSlotRequest
-	(*FreezeFleetRequest)(nil),       // 9: baremetal.v1.FreezeFleetRequest
-	(*timestamppb.Timestamp)(nil),    // 10: google.protobuf.Timestamp
-	(*ServerInfo)(nil),               // 11: baremetal.v1.ServerInfo
+	(Budget_Harm)(0),                 // 0: baremetal.v1.Budget.Harm
+	(*Budget)(nil),                   // 1: baremetal.v1.Budget
+	(*SetBudgetRequest)(nil),         // 2: baremetal.v1.SetBudgetRequest
+	(*ListBudgetsRequest)(nil),       // 3: baremetal.v1.ListBudgetsRequest
+	(*ListBudgetsResponse)(nil),      // 4: baremetal.v1.ListBudgetsResponse
+	(*DeleteBudgetRequest)(nil),      // 5: baremetal.v1.DeleteBudgetRequest
+	(*BudgetSlot)(nil),               // 6: baremetal.v1.BudgetSlot
+	(*ListBudgetSlotsRequest)(nil),   // 7: baremetal.v1.ListBudgetSlotsRequest
+	(*ListBudgetSlotsResponse)(nil),  // 8: baremetal.v1.ListBudgetSlotsResponse
+	(*ReleaseBudgetSlotRequest)(nil), // 9: baremetal.v1.ReleaseBudgetSlotRequest
+	(*FreezeFleetRequest)(nil),       // 10: baremetal.v1.FreezeFleetRequest
+	(*timestamppb.Timestamp)(nil),    // 11: google.protobuf.Timestamp
+	(*ServerInfo)(nil),               // 12: baremetal.v1.ServerInfo
 }
 var file_baremetal_v1_budget_proto_depIdxs = []int32{
-	10, // 0: baremetal.v1.Budget.updated_at:type_name -> google.protobuf.Timestamp
-	0,  // 1: baremetal.v1.SetBudgetRequest.budget:type_name -> baremetal.v1.Budget
-	0,  // 2: baremetal.v1.ListBudgetsResponse.budgets:type_name -> baremetal.v1.Budget
-	10, // 3: baremetal.v1.BudgetSlot.taken_at:type_name -> google.protobuf.Timestamp
-	10, // 4: baremetal.v1.BudgetSlot.released_at:type_name -> google.protobuf.Timestamp
-	5,  // 5: baremetal.v1.ListBudgetSlotsResponse.slots:type_name -> baremetal.v1.BudgetSlot
-	1,  // 6: baremetal.v1.BudgetService.SetBudget:input_type -> baremetal.v1.SetBudgetRequest
-	2,  // 7: baremetal.v1.BudgetService.ListBudgets:input_type -> baremetal.v1.ListBudgetsRequest
-	4,  // 8: baremetal.v1.BudgetService.DeleteBudget:input_type -> baremetal.v1.DeleteBudgetRequest
-	6,  // 9: baremetal.v1.BudgetService.ListBudgetSlots:input_type -> baremetal.v1.ListBudgetSlotsRequest
-	8,  // 10: baremetal.v1.BudgetService.ReleaseBudgetSlot:input_type -> baremetal.v1.ReleaseBudgetSlotRequest
-	9,  // 11: baremetal.v1.BudgetService.FreezeFleet:input_type -> baremetal.v1.FreezeFleetRequest
-	0,  // 12: baremetal.v1.BudgetService.SetBudget:output_type -> baremetal.v1.Budget
-	3,  // 13: baremetal.v1.BudgetService.ListBudgets:output_type -> baremetal.v1.ListBudgetsResponse
-	0,  // 14: baremetal.v1.BudgetService.DeleteBudget:output_type -> baremetal.v1.Budget
-	7,  // 15: baremetal.v1.BudgetService.ListBudgetSlots:output_type -> baremetal.v1.ListBudgetSlotsResponse
-	5,  // 16: baremetal.v1.BudgetService.ReleaseBudgetSlot:output_type -> baremetal.v1.BudgetSlot
-	11, // 17: baremetal.v1.BudgetService.FreezeFleet:output_type -> baremetal.v1.ServerInfo
-	12, // [12:18] is the sub-list for method output_type
-	6,  // [6:12] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	11, // 0: baremetal.v1.Budget.updated_at:type_name -> google.protobuf.Timestamp
+	0,  // 1: baremetal.v1.Budget.harm:type_name -> baremetal.v1.Budget.Harm
+	1,  // 2: baremetal.v1.SetBudgetRequest.budget:type_name -> baremetal.v1.Budget
+	1,  // 3: baremetal.v1.ListBudgetsResponse.budgets:type_name -> baremetal.v1.Budget
+	11, // 4: baremetal.v1.BudgetSlot.taken_at:type_name -> google.protobuf.Timestamp
+	11, // 5: baremetal.v1.BudgetSlot.released_at:type_name -> google.protobuf.Timestamp
+	0,  // 6: baremetal.v1.BudgetSlot.harm:type_name -> baremetal.v1.Budget.Harm
+	6,  // 7: baremetal.v1.ListBudgetSlotsResponse.slots:type_name -> baremetal.v1.BudgetSlot
+	2,  // 8: baremetal.v1.BudgetService.SetBudget:input_type -> baremetal.v1.SetBudgetRequest
+	3,  // 9: baremetal.v1.BudgetService.ListBudgets:input_type -> baremetal.v1.ListBudgetsRequest
+	5,  // 10: baremetal.v1.BudgetService.DeleteBudget:input_type -> baremetal.v1.DeleteBudgetRequest
+	7,  // 11: baremetal.v1.BudgetService.ListBudgetSlots:input_type -> baremetal.v1.ListBudgetSlotsRequest
+	9,  // 12: baremetal.v1.BudgetService.ReleaseBudgetSlot:input_type -> baremetal.v1.ReleaseBudgetSlotRequest
+	10, // 13: baremetal.v1.BudgetService.FreezeFleet:input_type -> baremetal.v1.FreezeFleetRequest
+	1,  // 14: baremetal.v1.BudgetService.SetBudget:output_type -> baremetal.v1.Budget
+	4,  // 15: baremetal.v1.BudgetService.ListBudgets:output_type -> baremetal.v1.ListBudgetsResponse
+	1,  // 16: baremetal.v1.BudgetService.DeleteBudget:output_type -> baremetal.v1.Budget
+	8,  // 17: baremetal.v1.BudgetService.ListBudgetSlots:output_type -> baremetal.v1.ListBudgetSlotsResponse
+	6,  // 18: baremetal.v1.BudgetService.ReleaseBudgetSlot:output_type -> baremetal.v1.BudgetSlot
+	12, // 19: baremetal.v1.BudgetService.FreezeFleet:output_type -> baremetal.v1.ServerInfo
+	14, // [14:20] is the sub-list for method output_type
+	8,  // [8:14] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_budget_proto_init() }
@@ -843,13 +927,14 @@ func file_baremetal_v1_budget_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_budget_proto_rawDesc), len(file_baremetal_v1_budget_proto_rawDesc)),
-			NumEnums:      0,
+			NumEnums:      1,
 			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_baremetal_v1_budget_proto_goTypes,
 		DependencyIndexes: file_baremetal_v1_budget_proto_depIdxs,
+		EnumInfos:         file_baremetal_v1_budget_proto_enumTypes,
 		MessageInfos:      file_baremetal_v1_budget_proto_msgTypes,
 	}.Build()
 	File_baremetal_v1_budget_proto = out.File

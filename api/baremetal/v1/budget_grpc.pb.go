@@ -31,8 +31,9 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// BudgetService bounds how many machines may be lost at a time. An operation that destroys data takes a slot of every
-// budget that its machine falls under before it starts; without room it stays PENDING with wait_reason
+// BudgetService bounds how many machines may be lost, or out of service, at a time. An operation that destroys data, or
+// takes a machine out of service, takes a slot of every budget of that harm that its machine falls under before it
+// starts; without room it stays PENDING with wait_reason
 // WAITING_FOR_BUDGET, in the order of creation. It holds the slot until it has succeeded, or until an administrator has
 // looked at the machine that it left behind; one that never began to act gives its slot back when it ends.
 type BudgetServiceClient interface {
@@ -124,8 +125,9 @@ func (c *budgetServiceClient) FreezeFleet(ctx context.Context, in *FreezeFleetRe
 // All implementations must embed UnimplementedBudgetServiceServer
 // for forward compatibility.
 //
-// BudgetService bounds how many machines may be lost at a time. An operation that destroys data takes a slot of every
-// budget that its machine falls under before it starts; without room it stays PENDING with wait_reason
+// BudgetService bounds how many machines may be lost, or out of service, at a time. An operation that destroys data, or
+// takes a machine out of service, takes a slot of every budget of that harm that its machine falls under before it
+// starts; without room it stays PENDING with wait_reason
 // WAITING_FOR_BUDGET, in the order of creation. It holds the slot until it has succeeded, or until an administrator has
 // looked at the machine that it left behind; one that never began to act gives its slot back when it ends.
 type BudgetServiceServer interface {

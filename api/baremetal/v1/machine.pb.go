@@ -300,6 +300,7 @@ const (
 	// The machine has changed, or is new, and matches.
 	MachineEvent_CHANGED MachineEvent_Kind = 2
 	// The machine has changed and does not match, or no longer. After a resume it may be one that the client never had.
+	// Where it has left the selections of the caller, or is deleted there, machine is a tombstone: its id alone.
 	MachineEvent_LEFT MachineEvent_Kind = 3
 	// The machine is gone from the inventory.
 	MachineEvent_DELETED MachineEvent_Kind = 4
@@ -370,7 +371,8 @@ type Machine struct {
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// Moves when something that a client can see has changed, and only then.
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	// Set on tombstones, which only reconciling lists return.
+	// Set on tombstones, which only reconciling lists return. To a caller with selections a machine that has left them is a
+	// tombstone too: machine_id, and in this field when it left.
 	DeletedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=deleted_at,json=deletedAt,proto3" json:"deleted_at,omitempty"`
 	// Grows with every change; send it back in an update to refuse a lost one (0 = don't check).
 	Version       int64 `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"`
@@ -1478,7 +1480,7 @@ type ListMachinesRequest struct {
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Begins a reconcile at a time instead of a cursor: safe_updated_since of an answer.
 	UpdatedSince *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=updated_since,json=updatedSince,proto3" json:"updated_since,omitempty"`
-	// Opaque, from next_cursor.
+	// Opaque, from next_cursor. Bound to the selections of the caller; under them it lasts 7 days.
 	Cursor string `protobuf:"bytes,5,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// The order of a walk: machine_id, site, rack, updated_at or effective_state (BLOCKED, ATTENTION, BUSY, MAINTENANCE, NEW,
 	// IDLE), and " desc" for the other way round. Numbers in names count as numbers: r2 comes before r10. Equal machines are in
@@ -2644,7 +2646,12 @@ type RebootMachineRequest struct {
 	// How long a try may take; 0 means the plan's or the server's default.
 	TimeoutSeconds int32 `protobuf:"varint,4,opt,name=timeout_seconds,json=timeoutSeconds,proto3" json:"timeout_seconds,omitempty"`
 	// Another plan than the default one for this type.
-	PlanId        string `protobuf:"bytes,5,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
+	PlanId string `protobuf:"bytes,5,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
+	// Asks every question that the call asks, and starts nothing: no operation, no use of the request id. The machine is
+	// judged as though it were in MAINTENANCE, so that a client asks before it takes the machine out of service. A refusal
+	// is that of the call itself. The answer has no operation_id, unless the request has started its operation before.
+	// Params "not_asked" names what only the work itself can find out, one sentence a line.
+	ValidateOnly  bool `protobuf:"varint,6,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2714,6 +2721,13 @@ func (x *RebootMachineRequest) GetPlanId() string {
 	return ""
 }
 
+func (x *RebootMachineRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
 type NetbootMachineRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The machine to boot from the network.
@@ -2726,8 +2740,10 @@ type NetbootMachineRequest struct {
 	Reboot bool `protobuf:"varint,4,opt,name=reboot,proto3" json:"reboot,omitempty"`
 	// How long a try may take; 0 means the server's default.
 	TimeoutSeconds int32 `protobuf:"varint,5,opt,name=timeout_seconds,json=timeoutSeconds,proto3" json:"timeout_seconds,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Checks the call and starts nothing. See RebootMachineRequest.validate_only.
+	ValidateOnly  bool `protobuf:"varint,6,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NetbootMachineRequest) Reset() {
@@ -2795,6 +2811,13 @@ func (x *NetbootMachineRequest) GetTimeoutSeconds() int32 {
 	return 0
 }
 
+func (x *NetbootMachineRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
 type TestMachineRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The machine to test.
@@ -2811,8 +2834,10 @@ type TestMachineRequest struct {
 	DiskBytes int64 `protobuf:"varint,6,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`
 	// How long a try may take; 0 means the server's default. It is never less than the tests take.
 	TimeoutSeconds int32 `protobuf:"varint,7,opt,name=timeout_seconds,json=timeoutSeconds,proto3" json:"timeout_seconds,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Checks the call and starts nothing. See RebootMachineRequest.validate_only.
+	ValidateOnly  bool `protobuf:"varint,8,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TestMachineRequest) Reset() {
@@ -2894,6 +2919,13 @@ func (x *TestMachineRequest) GetTimeoutSeconds() int32 {
 	return 0
 }
 
+func (x *TestMachineRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
 type ReimageMachineRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The machine to install.
@@ -2913,7 +2945,9 @@ type ReimageMachineRequest struct {
 	// What the new system is given for its first boot.
 	Seed *SystemSeed `protobuf:"bytes,7,opt,name=seed,proto3" json:"seed,omitempty"`
 	// Write the image without an agent. The new system proves itself by a phone-home to the site's agent.
-	Agentless     bool `protobuf:"varint,8,opt,name=agentless,proto3" json:"agentless,omitempty"`
+	Agentless bool `protobuf:"varint,8,opt,name=agentless,proto3" json:"agentless,omitempty"`
+	// Checks the call, the seed too, and starts nothing. See RebootMachineRequest.validate_only.
+	ValidateOnly  bool `protobuf:"varint,9,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3004,6 +3038,13 @@ func (x *ReimageMachineRequest) GetAgentless() bool {
 	return false
 }
 
+func (x *ReimageMachineRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
 // SystemSeed is what a new system is given for its first boot, through cloud-init or Ignition. All of it is a secret: it
 // is stored sealed, shown nowhere, and sent to the machine's installer alone.
 type SystemSeed struct {
@@ -3090,8 +3131,10 @@ type ReconfigureMachineRequest struct {
 	Config *NetReconfig `protobuf:"bytes,3,opt,name=config,proto3" json:"config,omitempty"`
 	// How long a try may take; 0 means the server's default.
 	TimeoutSeconds int32 `protobuf:"varint,4,opt,name=timeout_seconds,json=timeoutSeconds,proto3" json:"timeout_seconds,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Checks the call and starts nothing. See RebootMachineRequest.validate_only.
+	ValidateOnly  bool `protobuf:"varint,5,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReconfigureMachineRequest) Reset() {
@@ -3152,6 +3195,13 @@ func (x *ReconfigureMachineRequest) GetTimeoutSeconds() int32 {
 	return 0
 }
 
+func (x *ReconfigureMachineRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
 type EnterMaintenanceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The machine to take out of service.
@@ -3159,7 +3209,9 @@ type EnterMaintenanceRequest struct {
 	// Required for idempotency. 1 to 128 printable characters.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Kept in the audit log only.
-	Comment       string `protobuf:"bytes,3,opt,name=comment,proto3" json:"comment,omitempty"`
+	Comment string `protobuf:"bytes,3,opt,name=comment,proto3" json:"comment,omitempty"`
+	// Checks the call and starts nothing; the machine is judged as it is. See RebootMachineRequest.validate_only.
+	ValidateOnly  bool `protobuf:"varint,4,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3215,6 +3267,13 @@ func (x *EnterMaintenanceRequest) GetComment() string {
 	return ""
 }
 
+func (x *EnterMaintenanceRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
 type ExitMaintenanceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The machine to put in service.
@@ -3222,7 +3281,9 @@ type ExitMaintenanceRequest struct {
 	// Required for idempotency. 1 to 128 printable characters.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Kept in the audit log only.
-	Comment       string `protobuf:"bytes,3,opt,name=comment,proto3" json:"comment,omitempty"`
+	Comment string `protobuf:"bytes,3,opt,name=comment,proto3" json:"comment,omitempty"`
+	// Checks the call and starts nothing. See RebootMachineRequest.validate_only.
+	ValidateOnly  bool `protobuf:"varint,4,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3276,6 +3337,13 @@ func (x *ExitMaintenanceRequest) GetComment() string {
 		return x.Comment
 	}
 	return ""
+}
+
+func (x *ExitMaintenanceRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
 }
 
 type CancelOperationRequest struct {
@@ -5927,7 +5995,7 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x14\n" +
 	"\x05purge\x18\x02 \x01(\bR\x05purge\x12)\n" +
-	"\x10expected_version\x18\x05 \x01(\x03R\x0fexpectedVersion\"\xaa\x01\n" +
+	"\x10expected_version\x18\x05 \x01(\x03R\x0fexpectedVersion\"\xcf\x01\n" +
 	"\x14RebootMachineRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1d\n" +
@@ -5935,7 +6003,8 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x12\x12\n" +
 	"\x04mode\x18\x03 \x01(\tR\x04mode\x12'\n" +
 	"\x0ftimeout_seconds\x18\x04 \x01(\x05R\x0etimeoutSeconds\x12\x17\n" +
-	"\aplan_id\x18\x05 \x01(\tR\x06planId\"\xaa\x01\n" +
+	"\aplan_id\x18\x05 \x01(\tR\x06planId\x12#\n" +
+	"\rvalidate_only\x18\x06 \x01(\bR\fvalidateOnly\"\xcf\x01\n" +
 	"\x15NetbootMachineRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1d\n" +
@@ -5943,7 +6012,8 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x12\x12\n" +
 	"\x04mode\x18\x03 \x01(\tR\x04mode\x12\x16\n" +
 	"\x06reboot\x18\x04 \x01(\bR\x06reboot\x12'\n" +
-	"\x0ftimeout_seconds\x18\x05 \x01(\x05R\x0etimeoutSeconds\"\x82\x02\n" +
+	"\x0ftimeout_seconds\x18\x05 \x01(\x05R\x0etimeoutSeconds\x12#\n" +
+	"\rvalidate_only\x18\x06 \x01(\bR\fvalidateOnly\"\xa7\x02\n" +
 	"\x12TestMachineRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1d\n" +
@@ -5954,7 +6024,8 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x0ememory_percent\x18\x05 \x01(\x05R\rmemoryPercent\x12\x1d\n" +
 	"\n" +
 	"disk_bytes\x18\x06 \x01(\x03R\tdiskBytes\x12'\n" +
-	"\x0ftimeout_seconds\x18\a \x01(\x05R\x0etimeoutSeconds\"\x94\x02\n" +
+	"\x0ftimeout_seconds\x18\a \x01(\x05R\x0etimeoutSeconds\x12#\n" +
+	"\rvalidate_only\x18\b \x01(\bR\fvalidateOnly\"\xb9\x02\n" +
 	"\x15ReimageMachineRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1d\n" +
@@ -5965,32 +6036,36 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x0ftimeout_seconds\x18\x05 \x01(\x05R\x0etimeoutSeconds\x12\x12\n" +
 	"\x04path\x18\x06 \x01(\tR\x04path\x12,\n" +
 	"\x04seed\x18\a \x01(\v2\x18.baremetal.v1.SystemSeedR\x04seed\x12\x1c\n" +
-	"\tagentless\x18\b \x01(\bR\tagentless\"\x9c\x01\n" +
+	"\tagentless\x18\b \x01(\bR\tagentless\x12#\n" +
+	"\rvalidate_only\x18\t \x01(\bR\fvalidateOnly\"\x9c\x01\n" +
 	"\n" +
 	"SystemSeed\x12\x1a\n" +
 	"\bhostname\x18\x01 \x01(\tR\bhostname\x12.\n" +
 	"\x13ssh_authorized_keys\x18\x02 \x03(\tR\x11sshAuthorizedKeys\x12\x1b\n" +
 	"\tuser_data\x18\x03 \x01(\tR\buserData\x12%\n" +
-	"\x0enetwork_config\x18\x04 \x01(\tR\rnetworkConfig\"\xb5\x01\n" +
+	"\x0enetwork_config\x18\x04 \x01(\tR\rnetworkConfig\"\xda\x01\n" +
 	"\x19ReconfigureMachineRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x121\n" +
 	"\x06config\x18\x03 \x01(\v2\x19.baremetal.v1.NetReconfigR\x06config\x12'\n" +
-	"\x0ftimeout_seconds\x18\x04 \x01(\x05R\x0etimeoutSeconds\"q\n" +
+	"\x0ftimeout_seconds\x18\x04 \x01(\x05R\x0etimeoutSeconds\x12#\n" +
+	"\rvalidate_only\x18\x05 \x01(\bR\fvalidateOnly\"\x96\x01\n" +
 	"\x17EnterMaintenanceRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x12\x18\n" +
-	"\acomment\x18\x03 \x01(\tR\acomment\"p\n" +
+	"\acomment\x18\x03 \x01(\tR\acomment\x12#\n" +
+	"\rvalidate_only\x18\x04 \x01(\bR\fvalidateOnly\"\x95\x01\n" +
 	"\x16ExitMaintenanceRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x12\x18\n" +
-	"\acomment\x18\x03 \x01(\tR\acomment\";\n" +
+	"\acomment\x18\x03 \x01(\tR\acomment\x12#\n" +
+	"\rvalidate_only\x18\x04 \x01(\bR\fvalidateOnly\";\n" +
 	"\x16CancelOperationRequest\x12!\n" +
 	"\foperation_id\x18\x01 \x01(\tR\voperationId\"Y\n" +
 	"\x15ExplainMachineRequest\x12\x1d\n" +

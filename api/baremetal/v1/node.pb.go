@@ -660,7 +660,9 @@ type TransitionNodeRequest struct {
 	// has what only the work itself can find out, one sentence a line.
 	DryRun bool `protobuf:"varint,7,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	// Retires a node that is active or offline without a decommission. Of an admin alone.
-	Purge         bool `protobuf:"varint,8,opt,name=purge,proto3" json:"purge,omitempty"`
+	Purge bool `protobuf:"varint,8,opt,name=purge,proto3" json:"purge,omitempty"`
+	// As dry_run, of a machine that is judged as though it were in MAINTENANCE. See RebootMachineRequest.validate_only.
+	ValidateOnly  bool `protobuf:"varint,9,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -747,6 +749,13 @@ func (x *TransitionNodeRequest) GetDryRun() bool {
 func (x *TransitionNodeRequest) GetPurge() bool {
 	if x != nil {
 		return x.Purge
+	}
+	return false
+}
+
+func (x *TransitionNodeRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
 	}
 	return false
 }
@@ -1131,7 +1140,9 @@ type ApproveDiscoveredRequest struct {
 	// Further fields of the machine; site, group and the MAC address are those of the request.
 	Spec *MachineSpec `protobuf:"bytes,8,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Kept in the audit log and in the history.
-	Comment       string `protobuf:"bytes,9,opt,name=comment,proto3" json:"comment,omitempty"`
+	Comment string `protobuf:"bytes,9,opt,name=comment,proto3" json:"comment,omitempty"`
+	// Checks the call and registers nothing. The operation has no id.
+	ValidateOnly  bool `protobuf:"varint,10,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1227,6 +1238,13 @@ func (x *ApproveDiscoveredRequest) GetComment() string {
 		return x.Comment
 	}
 	return ""
+}
+
+func (x *ApproveDiscoveredRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
 }
 
 // NodeGroup is a policy that machines share by spec.group.
@@ -1618,7 +1636,7 @@ const file_baremetal_v1_node_proto_rawDesc = "" +
 	"\vupdate_mask\x18\x04 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\x120\n" +
 	"\x14adopt_provider_state\x18\x05 \x01(\bR\x12adoptProviderState\x12)\n" +
-	"\x10expected_version\x18\x0f \x01(\x03R\x0fexpectedVersion\"\xfa\x01\n" +
+	"\x10expected_version\x18\x0f \x01(\x03R\x0fexpectedVersion\"\x9f\x02\n" +
 	"\x15TransitionNodeRequest\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x1d\n" +
 	"\n" +
@@ -1628,7 +1646,8 @@ const file_baremetal_v1_node_proto_rawDesc = "" +
 	"\x05force\x18\x05 \x01(\bR\x05force\x12\x1b\n" +
 	"\timage_ref\x18\x06 \x01(\tR\bimageRef\x12\x17\n" +
 	"\adry_run\x18\a \x01(\bR\x06dryRun\x12\x14\n" +
-	"\x05purge\x18\b \x01(\bR\x05purge\"^\n" +
+	"\x05purge\x18\b \x01(\bR\x05purge\x12#\n" +
+	"\rvalidate_only\x18\t \x01(\bR\fvalidateOnly\"^\n" +
 	"\x15GetNodeHistoryRequest\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
@@ -1665,7 +1684,7 @@ const file_baremetal_v1_node_proto_rawDesc = "" +
 	"\x13installation_status\x18\b \x01(\tR\x12installationStatus\x123\n" +
 	"\x15installation_progress\x18\t \x01(\x05R\x14installationProgress\x12-\n" +
 	"\x12installation_error\x18\n" +
-	" \x01(\tR\x11installationError\"\x8c\x03\n" +
+	" \x01(\tR\x11installationError\"\xb1\x03\n" +
 	"\x18ApproveDiscoveredRequest\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x12\x1f\n" +
 	"\vmac_address\x18\x02 \x01(\tR\n" +
@@ -1678,7 +1697,9 @@ const file_baremetal_v1_node_proto_rawDesc = "" +
 	"request_id\x18\x06 \x01(\tR\trequestId\x12J\n" +
 	"\x06labels\x18\a \x03(\v22.baremetal.v1.ApproveDiscoveredRequest.LabelsEntryR\x06labels\x12-\n" +
 	"\x04spec\x18\b \x01(\v2\x19.baremetal.v1.MachineSpecR\x04spec\x12\x18\n" +
-	"\acomment\x18\t \x01(\tR\acomment\x1a9\n" +
+	"\acomment\x18\t \x01(\tR\acomment\x12#\n" +
+	"\rvalidate_only\x18\n" +
+	" \x01(\bR\fvalidateOnly\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaa\x02\n" +

@@ -625,7 +625,10 @@ type SshCommand struct {
 	// Handed to the script as they are: no shell reads them.
 	Args []string `protobuf:"bytes,2,rep,name=args,proto3" json:"args,omitempty"`
 	// Gated like a reimage.
-	Destructive   bool `protobuf:"varint,3,opt,name=destructive,proto3" json:"destructive,omitempty"`
+	Destructive bool `protobuf:"varint,3,opt,name=destructive,proto3" json:"destructive,omitempty"`
+	// Positions of args, from 0, that are secret. They are stored sealed, and every answer has "(secret)" in their places.
+	// A plan that is stored again needs the arguments themselves.
+	SecretArgs    []int32 `protobuf:"varint,4,rep,packed,name=secret_args,json=secretArgs,proto3" json:"secret_args,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -679,6 +682,13 @@ func (x *SshCommand) GetDestructive() bool {
 		return x.Destructive
 	}
 	return false
+}
+
+func (x *SshCommand) GetSecretArgs() []int32 {
+	if x != nil {
+		return x.SecretArgs
+	}
+	return nil
 }
 
 // Reboot ends on another boot id.
@@ -1756,12 +1766,14 @@ const file_baremetal_v1_plan_proto_rawDesc = "" +
 	"\x0ememory_percent\x18\x03 \x01(\x05R\rmemoryPercent\x12\x1d\n" +
 	"\n" +
 	"disk_bytes\x18\x04 \x01(\x03R\tdiskBytes\"\x0e\n" +
-	"\fResetDevices\"\\\n" +
+	"\fResetDevices\"}\n" +
 	"\n" +
 	"SshCommand\x12\x18\n" +
 	"\acommand\x18\x01 \x01(\tR\acommand\x12\x12\n" +
 	"\x04args\x18\x02 \x03(\tR\x04args\x12 \n" +
-	"\vdestructive\x18\x03 \x01(\bR\vdestructive\"\x1c\n" +
+	"\vdestructive\x18\x03 \x01(\bR\vdestructive\x12\x1f\n" +
+	"\vsecret_args\x18\x04 \x03(\x05R\n" +
+	"secretArgs\"\x1c\n" +
 	"\x06Reboot\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\" \n" +
 	"\n" +

@@ -149,7 +149,8 @@ const (
 	// FAILED_PRECONDITION: the token is bound to another MAC or serial than the agent reports.
 	// Next: right machine? the token is still usable.
 	Reason_HARDWARE_MISMATCH Reason = 68
-	// FAILED_PRECONDITION: the database was restored since.
+	// FAILED_PRECONDITION: the database was restored since, the caller's selections are others, or under selections the cursor
+	// is older than 7 days.
 	// Next: walk the whole list once and go on from its cursor.
 	Reason_CURSOR_EXPIRED Reason = 69
 	// FAILED_PRECONDITION: the thing has changed since it was read; over REST 412.
@@ -575,6 +576,12 @@ const (
 	// FAILED_PRECONDITION: the rollout is being stopped; of a machine: it was stopped before its turn.
 	// Next: wait for its end; create another one for what is left.
 	Reason_ROLLOUT_STOPPED Reason = 297
+	// FAILED_PRECONDITION: an approval policy demands a second person's approval, which work on one machine can't wait for.
+	// Next: `ingot rollout create` with the same work; another approver begins it with `ingot rollout approve`.
+	Reason_APPROVAL_REQUIRED Reason = 298
+	// NOT_FOUND: no approval policy has this name.
+	// Next: `ingot approval-policy list`.
+	Reason_APPROVAL_POLICY_NOT_FOUND Reason = 299
 	// ATTENTION: phase READY, and no verified system is on the disk: none was written, or a write or an erasure was begun
 	// and not verified since.
 	// Next: `ingot enter-maintenance MACHINE`, then `ingot reimage MACHINE`.
@@ -769,6 +776,9 @@ const (
 	// the new one.
 	// Next: put `root.key` back into the directory of the CA, on this controller, until the rotation has begun.
 	Reason_AUTHORITY_KEY_MISSING Reason = 452
+	// PERMISSION_DENIED: a role, a token, a budget, an identity level or an approval policy depends on the field.
+	// Next: ask an admin to change it; other labels are free to change.
+	Reason_FIELD_IN_USE Reason = 456
 	// FAILED_PRECONDITION: the moment is before the first of which the states of machines are kept.
 	// Next: ask for the time that the message names, or for a later one; `retention.states` says how long they are kept.
 	Reason_MOMENT_NOT_KEPT Reason = 460
@@ -975,6 +985,8 @@ var (
 		295: "ROLLOUT_NOT_APPROVED",
 		296: "ROLLOUT_SELF_APPROVAL",
 		297: "ROLLOUT_STOPPED",
+		298: "APPROVAL_REQUIRED",
+		299: "APPROVAL_POLICY_NOT_FOUND",
 		320: "NOT_PROVISIONED",
 		321: "NODE_OFFLINE",
 		322: "NODE_NOT_VERIFIED",
@@ -1035,6 +1047,7 @@ var (
 		450: "AUTHORITY_IN_USE",
 		451: "AUTHORITY_NOT_FOUND",
 		452: "AUTHORITY_KEY_MISSING",
+		456: "FIELD_IN_USE",
 		460: "MOMENT_NOT_KEPT",
 		470: "HARDWARE_TEST_FAILED",
 		471: "HARDWARE_TEST_UNFINISHED",
@@ -1222,6 +1235,8 @@ var (
 		"ROLLOUT_NOT_APPROVED":           295,
 		"ROLLOUT_SELF_APPROVAL":          296,
 		"ROLLOUT_STOPPED":                297,
+		"APPROVAL_REQUIRED":              298,
+		"APPROVAL_POLICY_NOT_FOUND":      299,
 		"NOT_PROVISIONED":                320,
 		"NODE_OFFLINE":                   321,
 		"NODE_NOT_VERIFIED":              322,
@@ -1282,6 +1297,7 @@ var (
 		"AUTHORITY_IN_USE":               450,
 		"AUTHORITY_NOT_FOUND":            451,
 		"AUTHORITY_KEY_MISSING":          452,
+		"FIELD_IN_USE":                   456,
 		"MOMENT_NOT_KEPT":                460,
 		"HARDWARE_TEST_FAILED":           470,
 		"HARDWARE_TEST_UNFINISHED":       471,
@@ -1324,7 +1340,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xea-\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xb5.\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -1503,7 +1519,9 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\rROLLOUT_ENDED\x10\xa6\x02\x12\x19\n" +
 	"\x14ROLLOUT_NOT_APPROVED\x10\xa7\x02\x12\x1a\n" +
 	"\x15ROLLOUT_SELF_APPROVAL\x10\xa8\x02\x12\x14\n" +
-	"\x0fROLLOUT_STOPPED\x10\xa9\x02\x12\x14\n" +
+	"\x0fROLLOUT_STOPPED\x10\xa9\x02\x12\x16\n" +
+	"\x11APPROVAL_REQUIRED\x10\xaa\x02\x12\x1e\n" +
+	"\x19APPROVAL_POLICY_NOT_FOUND\x10\xab\x02\x12\x14\n" +
 	"\x0fNOT_PROVISIONED\x10\xc0\x02\x12\x11\n" +
 	"\fNODE_OFFLINE\x10\xc1\x02\x12\x16\n" +
 	"\x11NODE_NOT_VERIFIED\x10\xc2\x02\x12\x14\n" +
@@ -1564,7 +1582,8 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x11SESSION_NOT_FOUND\x10\xc1\x03\x12\x15\n" +
 	"\x10AUTHORITY_IN_USE\x10\xc2\x03\x12\x18\n" +
 	"\x13AUTHORITY_NOT_FOUND\x10\xc3\x03\x12\x1a\n" +
-	"\x15AUTHORITY_KEY_MISSING\x10\xc4\x03\x12\x14\n" +
+	"\x15AUTHORITY_KEY_MISSING\x10\xc4\x03\x12\x11\n" +
+	"\fFIELD_IN_USE\x10\xc8\x03\x12\x14\n" +
 	"\x0fMOMENT_NOT_KEPT\x10\xcc\x03\x12\x19\n" +
 	"\x14HARDWARE_TEST_FAILED\x10\xd6\x03\x12\x1d\n" +
 	"\x18HARDWARE_TEST_UNFINISHED\x10\xd7\x03\x12\x13\n" +

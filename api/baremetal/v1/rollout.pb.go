@@ -23,6 +23,55 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Harm is what work does to a machine.
+type ApprovalPolicy_Harm int32
+
+const (
+	// Not set.
+	ApprovalPolicy_HARM_UNSPECIFIED ApprovalPolicy_Harm = 0
+	// The work loses data.
+	ApprovalPolicy_DESTROYS ApprovalPolicy_Harm = 1
+)
+
+// Enum value maps for ApprovalPolicy_Harm.
+var (
+	ApprovalPolicy_Harm_name = map[int32]string{
+		0: "HARM_UNSPECIFIED",
+		1: "DESTROYS",
+	}
+	ApprovalPolicy_Harm_value = map[string]int32{
+		"HARM_UNSPECIFIED": 0,
+		"DESTROYS":         1,
+	}
+)
+
+func (x ApprovalPolicy_Harm) Enum() *ApprovalPolicy_Harm {
+	p := new(ApprovalPolicy_Harm)
+	*p = x
+	return p
+}
+
+func (x ApprovalPolicy_Harm) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ApprovalPolicy_Harm) Descriptor() protoreflect.EnumDescriptor {
+	return file_baremetal_v1_rollout_proto_enumTypes[0].Descriptor()
+}
+
+func (ApprovalPolicy_Harm) Type() protoreflect.EnumType {
+	return &file_baremetal_v1_rollout_proto_enumTypes[0]
+}
+
+func (x ApprovalPolicy_Harm) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ApprovalPolicy_Harm.Descriptor instead.
+func (ApprovalPolicy_Harm) EnumDescriptor() ([]byte, []int) {
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{0, 0}
+}
+
 // Action is work that no single type of operation does.
 type RolloutSpec_Action int32
 
@@ -65,11 +114,11 @@ func (x RolloutSpec_Action) String() string {
 }
 
 func (RolloutSpec_Action) Descriptor() protoreflect.EnumDescriptor {
-	return file_baremetal_v1_rollout_proto_enumTypes[0].Descriptor()
+	return file_baremetal_v1_rollout_proto_enumTypes[1].Descriptor()
 }
 
 func (RolloutSpec_Action) Type() protoreflect.EnumType {
-	return &file_baremetal_v1_rollout_proto_enumTypes[0]
+	return &file_baremetal_v1_rollout_proto_enumTypes[1]
 }
 
 func (x RolloutSpec_Action) Number() protoreflect.EnumNumber {
@@ -78,7 +127,7 @@ func (x RolloutSpec_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RolloutSpec_Action.Descriptor instead.
 func (RolloutSpec_Action) EnumDescriptor() ([]byte, []int) {
-	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{0, 0}
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{5, 0}
 }
 
 // State is how far a rollout is.
@@ -142,11 +191,11 @@ func (x Rollout_State) String() string {
 }
 
 func (Rollout_State) Descriptor() protoreflect.EnumDescriptor {
-	return file_baremetal_v1_rollout_proto_enumTypes[1].Descriptor()
+	return file_baremetal_v1_rollout_proto_enumTypes[2].Descriptor()
 }
 
 func (Rollout_State) Type() protoreflect.EnumType {
-	return &file_baremetal_v1_rollout_proto_enumTypes[1]
+	return &file_baremetal_v1_rollout_proto_enumTypes[2]
 }
 
 func (x Rollout_State) Number() protoreflect.EnumNumber {
@@ -155,7 +204,7 @@ func (x Rollout_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Rollout_State.Descriptor instead.
 func (Rollout_State) EnumDescriptor() ([]byte, []int) {
-	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{17, 0}
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{22, 0}
 }
 
 // State is how far the work on one machine is.
@@ -211,11 +260,11 @@ func (x RolloutMachine_State) String() string {
 }
 
 func (RolloutMachine_State) Descriptor() protoreflect.EnumDescriptor {
-	return file_baremetal_v1_rollout_proto_enumTypes[2].Descriptor()
+	return file_baremetal_v1_rollout_proto_enumTypes[3].Descriptor()
 }
 
 func (RolloutMachine_State) Type() protoreflect.EnumType {
-	return &file_baremetal_v1_rollout_proto_enumTypes[2]
+	return &file_baremetal_v1_rollout_proto_enumTypes[3]
 }
 
 func (x RolloutMachine_State) Number() protoreflect.EnumNumber {
@@ -224,7 +273,366 @@ func (x RolloutMachine_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RolloutMachine_State.Descriptor instead.
 func (RolloutMachine_State) EnumDescriptor() ([]byte, []int) {
-	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{20, 0}
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{25, 0}
+}
+
+// ApprovalPolicy demands the approval of a second person, whatever the caller asks for. A rollout that a policy demands
+// it for waits in AWAITING_APPROVAL. Other work is refused with APPROVAL_REQUIRED: a rollout is the way to have it
+// approved. All identities that one root has made (tokens, and their tokens) count as one person.
+type ApprovalPolicy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 to 63 characters of [a-z0-9._-].
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Which work is counted.
+	Harm ApprovalPolicy_Harm `protobuf:"varint,2,opt,name=harm,proto3,enum=baremetal.v1.ApprovalPolicy_Harm" json:"harm,omitempty"`
+	// The machines that count, as a role's selection: what a machine is and where. Empty: every machine.
+	Selection string `protobuf:"bytes,3,opt,name=selection,proto3" json:"selection,omitempty"`
+	// Machines that one person may work on within 24 hours without approval; 0: none. Approved rollouts don't count.
+	Machines int32 `protobuf:"varint,4,opt,name=machines,proto3" json:"machines,omitempty"`
+	// Who has set it.
+	SetBy string `protobuf:"bytes,5,opt,name=set_by,json=setBy,proto3" json:"set_by,omitempty"`
+	// When it was changed last.
+	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	// Grows with every change.
+	Version       int64 `protobuf:"varint,7,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApprovalPolicy) Reset() {
+	*x = ApprovalPolicy{}
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApprovalPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApprovalPolicy) ProtoMessage() {}
+
+func (x *ApprovalPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApprovalPolicy.ProtoReflect.Descriptor instead.
+func (*ApprovalPolicy) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *ApprovalPolicy) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ApprovalPolicy) GetHarm() ApprovalPolicy_Harm {
+	if x != nil {
+		return x.Harm
+	}
+	return ApprovalPolicy_HARM_UNSPECIFIED
+}
+
+func (x *ApprovalPolicy) GetSelection() string {
+	if x != nil {
+		return x.Selection
+	}
+	return ""
+}
+
+func (x *ApprovalPolicy) GetMachines() int32 {
+	if x != nil {
+		return x.Machines
+	}
+	return 0
+}
+
+func (x *ApprovalPolicy) GetSetBy() string {
+	if x != nil {
+		return x.SetBy
+	}
+	return ""
+}
+
+func (x *ApprovalPolicy) GetUpdatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UpdatedAt
+	}
+	return nil
+}
+
+func (x *ApprovalPolicy) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+// SetApprovalPolicyRequest makes or replaces a policy.
+type SetApprovalPolicyRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// name says which.
+	Policy *ApprovalPolicy `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
+	ExpectedVersion int64 `protobuf:"varint,2,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	// Refused with RESOURCE_EXISTS where there is one already; nothing is changed then.
+	CreateOnly    bool `protobuf:"varint,3,opt,name=create_only,json=createOnly,proto3" json:"create_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetApprovalPolicyRequest) Reset() {
+	*x = SetApprovalPolicyRequest{}
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetApprovalPolicyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetApprovalPolicyRequest) ProtoMessage() {}
+
+func (x *SetApprovalPolicyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetApprovalPolicyRequest.ProtoReflect.Descriptor instead.
+func (*SetApprovalPolicyRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *SetApprovalPolicyRequest) GetPolicy() *ApprovalPolicy {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
+func (x *SetApprovalPolicyRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
+func (x *SetApprovalPolicyRequest) GetCreateOnly() bool {
+	if x != nil {
+		return x.CreateOnly
+	}
+	return false
+}
+
+// ListApprovalPoliciesRequest asks for policies.
+type ListApprovalPoliciesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0: as many rows as fit into 4 MiB. At most 1000.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before; empty begins with the first page.
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Terms of the fields of the rows, in the language of ListMachinesRequest.filter.
+	Filter string `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
+	// A field of the rows, and " desc" for the other way round. Numbers in texts count as numbers. Every page must name the
+	// order of the first.
+	OrderBy       string `protobuf:"bytes,4,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListApprovalPoliciesRequest) Reset() {
+	*x = ListApprovalPoliciesRequest{}
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListApprovalPoliciesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListApprovalPoliciesRequest) ProtoMessage() {}
+
+func (x *ListApprovalPoliciesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListApprovalPoliciesRequest.ProtoReflect.Descriptor instead.
+func (*ListApprovalPoliciesRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ListApprovalPoliciesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListApprovalPoliciesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListApprovalPoliciesRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListApprovalPoliciesRequest) GetOrderBy() string {
+	if x != nil {
+		return x.OrderBy
+	}
+	return ""
+}
+
+// ListApprovalPoliciesResponse is a page of policies.
+type ListApprovalPoliciesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By name.
+	Policies []*ApprovalPolicy `protobuf:"bytes,1,rep,name=policies,proto3" json:"policies,omitempty"`
+	// Set where there is more.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
+	TotalSize     int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListApprovalPoliciesResponse) Reset() {
+	*x = ListApprovalPoliciesResponse{}
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListApprovalPoliciesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListApprovalPoliciesResponse) ProtoMessage() {}
+
+func (x *ListApprovalPoliciesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListApprovalPoliciesResponse.ProtoReflect.Descriptor instead.
+func (*ListApprovalPoliciesResponse) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ListApprovalPoliciesResponse) GetPolicies() []*ApprovalPolicy {
+	if x != nil {
+		return x.Policies
+	}
+	return nil
+}
+
+func (x *ListApprovalPoliciesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListApprovalPoliciesResponse) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
+}
+
+// DeleteApprovalPolicyRequest names a policy.
+type DeleteApprovalPolicyRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The policy to remove.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
+	ExpectedVersion int64 `protobuf:"varint,2,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *DeleteApprovalPolicyRequest) Reset() {
+	*x = DeleteApprovalPolicyRequest{}
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteApprovalPolicyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteApprovalPolicyRequest) ProtoMessage() {}
+
+func (x *DeleteApprovalPolicyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteApprovalPolicyRequest.ProtoReflect.Descriptor instead.
+func (*DeleteApprovalPolicyRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *DeleteApprovalPolicyRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DeleteApprovalPolicyRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
 }
 
 // RolloutSpec says what is done, where, and how carefully.
@@ -281,7 +689,7 @@ type RolloutSpec struct {
 
 func (x *RolloutSpec) Reset() {
 	*x = RolloutSpec{}
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[0]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -293,7 +701,7 @@ func (x *RolloutSpec) String() string {
 func (*RolloutSpec) ProtoMessage() {}
 
 func (x *RolloutSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[0]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -306,7 +714,7 @@ func (x *RolloutSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RolloutSpec.ProtoReflect.Descriptor instead.
 func (*RolloutSpec) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{0}
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RolloutSpec) GetFilter() string {
@@ -476,7 +884,7 @@ type RolloutGate struct {
 
 func (x *RolloutGate) Reset() {
 	*x = RolloutGate{}
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[1]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -488,7 +896,7 @@ func (x *RolloutGate) String() string {
 func (*RolloutGate) ProtoMessage() {}
 
 func (x *RolloutGate) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[1]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -501,7 +909,7 @@ func (x *RolloutGate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RolloutGate.ProtoReflect.Descriptor instead.
 func (*RolloutGate) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{1}
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RolloutGate) GetFailures() int32 {
@@ -528,7 +936,7 @@ type PreviewRolloutRequest struct {
 
 func (x *PreviewRolloutRequest) Reset() {
 	*x = PreviewRolloutRequest{}
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[2]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -540,7 +948,7 @@ func (x *PreviewRolloutRequest) String() string {
 func (*PreviewRolloutRequest) ProtoMessage() {}
 
 func (x *PreviewRolloutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[2]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -553,7 +961,7 @@ func (x *PreviewRolloutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewRolloutRequest.ProtoReflect.Descriptor instead.
 func (*PreviewRolloutRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{2}
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PreviewRolloutRequest) GetSpec() *RolloutSpec {
@@ -583,14 +991,21 @@ type RolloutPreview struct {
 	// Machines in phase READY among those that would be worked on.
 	InService int32 `protobuf:"varint,8,opt,name=in_service,json=inService,proto3" json:"in_service,omitempty"`
 	// What only the work itself can find out, one sentence each, with the number of machines. At most 20.
-	NotAsked      []string `protobuf:"bytes,9,rep,name=not_asked,json=notAsked,proto3" json:"not_asked,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	NotAsked []string `protobuf:"bytes,9,rep,name=not_asked,json=notAsked,proto3" json:"not_asked,omitempty"`
+	// Machines under work at a time, where spec.max_in_flight is 0 and machines are taken out of service without a budget of
+	// INTERRUPTS: a tenth of them, one at least. 0: no bound of the server's own.
+	DefaultInFlight int32 `protobuf:"varint,10,opt,name=default_in_flight,json=defaultInFlight,proto3" json:"default_in_flight,omitempty"`
+	// The same in each rack (label rack), where every machine names its rack and spec.domain is empty.
+	DefaultPerRack int32 `protobuf:"varint,11,opt,name=default_per_rack,json=defaultPerRack,proto3" json:"default_per_rack,omitempty"`
+	// Approval policies that would demand a second person's approval of the caller, by name. Not in the digest.
+	ApprovalPolicies []string `protobuf:"bytes,12,rep,name=approval_policies,json=approvalPolicies,proto3" json:"approval_policies,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *RolloutPreview) Reset() {
 	*x = RolloutPreview{}
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[3]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -602,7 +1017,7 @@ func (x *RolloutPreview) String() string {
 func (*RolloutPreview) ProtoMessage() {}
 
 func (x *RolloutPreview) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[3]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -615,7 +1030,7 @@ func (x *RolloutPreview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RolloutPreview.ProtoReflect.Descriptor instead.
 func (*RolloutPreview) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{3}
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RolloutPreview) GetDigest() string {
@@ -681,6 +1096,27 @@ func (x *RolloutPreview) GetNotAsked() []string {
 	return nil
 }
 
+func (x *RolloutPreview) GetDefaultInFlight() int32 {
+	if x != nil {
+		return x.DefaultInFlight
+	}
+	return 0
+}
+
+func (x *RolloutPreview) GetDefaultPerRack() int32 {
+	if x != nil {
+		return x.DefaultPerRack
+	}
+	return 0
+}
+
+func (x *RolloutPreview) GetApprovalPolicies() []string {
+	if x != nil {
+		return x.ApprovalPolicies
+	}
+	return nil
+}
+
 // RolloutSteps are the steps of the plan as they would run.
 type RolloutSteps struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -698,7 +1134,7 @@ type RolloutSteps struct {
 
 func (x *RolloutSteps) Reset() {
 	*x = RolloutSteps{}
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[4]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -710,7 +1146,7 @@ func (x *RolloutSteps) String() string {
 func (*RolloutSteps) ProtoMessage() {}
 
 func (x *RolloutSteps) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[4]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -723,7 +1159,7 @@ func (x *RolloutSteps) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RolloutSteps.ProtoReflect.Descriptor instead.
 func (*RolloutSteps) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{4}
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RolloutSteps) GetPlanId() string {
@@ -775,7 +1211,7 @@ type RolloutBudget struct {
 
 func (x *RolloutBudget) Reset() {
 	*x = RolloutBudget{}
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[5]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -787,7 +1223,7 @@ func (x *RolloutBudget) String() string {
 func (*RolloutBudget) ProtoMessage() {}
 
 func (x *RolloutBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[5]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -800,7 +1236,7 @@ func (x *RolloutBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RolloutBudget.ProtoReflect.Descriptor instead.
 func (*RolloutBudget) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{5}
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RolloutBudget) GetName() string {
@@ -854,14 +1290,18 @@ type CreateRolloutRequest struct {
 	// Of the preview.
 	Digest string `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
 	// Goes into the audit log only.
-	Comment       string `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
+	Comment string `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
+	// Checks the call and begins nothing. Machines are judged as though they were in MAINTENANCE: see
+	// RebootMachineRequest.validate_only. The digest may be left out; one that is sent must be the current one. The answer
+	// has no rollout_id. ROLLOUT_EMPTY: every machine would be refused.
+	ValidateOnly  bool `protobuf:"varint,5,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateRolloutRequest) Reset() {
 	*x = CreateRolloutRequest{}
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[6]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -873,7 +1313,7 @@ func (x *CreateRolloutRequest) String() string {
 func (*CreateRolloutRequest) ProtoMessage() {}
 
 func (x *CreateRolloutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[6]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -886,7 +1326,7 @@ func (x *CreateRolloutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRolloutRequest.ProtoReflect.Descriptor instead.
 func (*CreateRolloutRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{6}
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CreateRolloutRequest) GetRequestId() string {
@@ -917,6 +1357,13 @@ func (x *CreateRolloutRequest) GetComment() string {
 	return ""
 }
 
+func (x *CreateRolloutRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
 type ApproveRolloutRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The rollout to approve.
@@ -931,7 +1378,7 @@ type ApproveRolloutRequest struct {
 
 func (x *ApproveRolloutRequest) Reset() {
 	*x = ApproveRolloutRequest{}
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[7]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -943,7 +1390,7 @@ func (x *ApproveRolloutRequest) String() string {
 func (*ApproveRolloutRequest) ProtoMessage() {}
 
 func (x *ApproveRolloutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[7]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -956,7 +1403,7 @@ func (x *ApproveRolloutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApproveRolloutRequest.ProtoReflect.Descriptor instead.
 func (*ApproveRolloutRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{7}
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ApproveRolloutRequest) GetRolloutId() string {
@@ -990,7 +1437,7 @@ type GetRolloutRequest struct {
 
 func (x *GetRolloutRequest) Reset() {
 	*x = GetRolloutRequest{}
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[8]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1002,7 +1449,7 @@ func (x *GetRolloutRequest) String() string {
 func (*GetRolloutRequest) ProtoMessage() {}
 
 func (x *GetRolloutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[8]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1015,7 +1462,7 @@ func (x *GetRolloutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRolloutRequest.ProtoReflect.Descriptor instead.
 func (*GetRolloutRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{8}
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetRolloutRequest) GetRolloutId() string {
@@ -1039,7 +1486,7 @@ type ListRolloutsRequest struct {
 
 func (x *ListRolloutsRequest) Reset() {
 	*x = ListRolloutsRequest{}
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[9]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1051,7 +1498,7 @@ func (x *ListRolloutsRequest) String() string {
 func (*ListRolloutsRequest) ProtoMessage() {}
 
 func (x *ListRolloutsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[9]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1064,7 +1511,7 @@ func (x *ListRolloutsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRolloutsRequest.ProtoReflect.Descriptor instead.
 func (*ListRolloutsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{9}
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListRolloutsRequest) GetFilter() string {
@@ -1102,7 +1549,7 @@ type ListRolloutsResponse struct {
 
 func (x *ListRolloutsResponse) Reset() {
 	*x = ListRolloutsResponse{}
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[10]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1114,7 +1561,7 @@ func (x *ListRolloutsResponse) String() string {
 func (*ListRolloutsResponse) ProtoMessage() {}
 
 func (x *ListRolloutsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[10]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1127,7 +1574,7 @@ func (x *ListRolloutsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRolloutsResponse.ProtoReflect.Descriptor instead.
 func (*ListRolloutsResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{10}
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListRolloutsResponse) GetRollouts() []*Rollout {
@@ -1167,7 +1614,7 @@ type ListRolloutMachinesRequest struct {
 
 func (x *ListRolloutMachinesRequest) Reset() {
 	*x = ListRolloutMachinesRequest{}
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[11]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1179,7 +1626,7 @@ func (x *ListRolloutMachinesRequest) String() string {
 func (*ListRolloutMachinesRequest) ProtoMessage() {}
 
 func (x *ListRolloutMachinesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[11]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1192,7 +1639,7 @@ func (x *ListRolloutMachinesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRolloutMachinesRequest.ProtoReflect.Descriptor instead.
 func (*ListRolloutMachinesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{11}
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListRolloutMachinesRequest) GetRolloutId() string {
@@ -1237,7 +1684,7 @@ type ListRolloutMachinesResponse struct {
 
 func (x *ListRolloutMachinesResponse) Reset() {
 	*x = ListRolloutMachinesResponse{}
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[12]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1249,7 +1696,7 @@ func (x *ListRolloutMachinesResponse) String() string {
 func (*ListRolloutMachinesResponse) ProtoMessage() {}
 
 func (x *ListRolloutMachinesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[12]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1262,7 +1709,7 @@ func (x *ListRolloutMachinesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRolloutMachinesResponse.ProtoReflect.Descriptor instead.
 func (*ListRolloutMachinesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{12}
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListRolloutMachinesResponse) GetMachines() []*RolloutMachine {
@@ -1296,7 +1743,7 @@ type WatchRolloutRequest struct {
 
 func (x *WatchRolloutRequest) Reset() {
 	*x = WatchRolloutRequest{}
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[13]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1308,7 +1755,7 @@ func (x *WatchRolloutRequest) String() string {
 func (*WatchRolloutRequest) ProtoMessage() {}
 
 func (x *WatchRolloutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[13]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1321,7 +1768,7 @@ func (x *WatchRolloutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRolloutRequest.ProtoReflect.Descriptor instead.
 func (*WatchRolloutRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{13}
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WatchRolloutRequest) GetRolloutId() string {
@@ -1343,7 +1790,7 @@ type PauseRolloutRequest struct {
 
 func (x *PauseRolloutRequest) Reset() {
 	*x = PauseRolloutRequest{}
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[14]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1355,7 +1802,7 @@ func (x *PauseRolloutRequest) String() string {
 func (*PauseRolloutRequest) ProtoMessage() {}
 
 func (x *PauseRolloutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[14]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1368,7 +1815,7 @@ func (x *PauseRolloutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRolloutRequest.ProtoReflect.Descriptor instead.
 func (*PauseRolloutRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{14}
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PauseRolloutRequest) GetRolloutId() string {
@@ -1397,7 +1844,7 @@ type ResumeRolloutRequest struct {
 
 func (x *ResumeRolloutRequest) Reset() {
 	*x = ResumeRolloutRequest{}
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[15]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1409,7 +1856,7 @@ func (x *ResumeRolloutRequest) String() string {
 func (*ResumeRolloutRequest) ProtoMessage() {}
 
 func (x *ResumeRolloutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[15]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1422,7 +1869,7 @@ func (x *ResumeRolloutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRolloutRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRolloutRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{15}
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ResumeRolloutRequest) GetRolloutId() string {
@@ -1453,7 +1900,7 @@ type CancelRolloutRequest struct {
 
 func (x *CancelRolloutRequest) Reset() {
 	*x = CancelRolloutRequest{}
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[16]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1465,7 +1912,7 @@ func (x *CancelRolloutRequest) String() string {
 func (*CancelRolloutRequest) ProtoMessage() {}
 
 func (x *CancelRolloutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[16]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1478,7 +1925,7 @@ func (x *CancelRolloutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRolloutRequest.ProtoReflect.Descriptor instead.
 func (*CancelRolloutRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{16}
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CancelRolloutRequest) GetRolloutId() string {
@@ -1543,14 +1990,20 @@ type Rollout struct {
 	// When it ended; unset before.
 	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
 	// Grows with every change of state, wave or tally.
-	Version       int64 `protobuf:"varint,19,opt,name=version,proto3" json:"version,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Version int64 `protobuf:"varint,19,opt,name=version,proto3" json:"version,omitempty"`
+	// As in RolloutPreview.
+	DefaultInFlight int32 `protobuf:"varint,20,opt,name=default_in_flight,json=defaultInFlight,proto3" json:"default_in_flight,omitempty"`
+	// As in RolloutPreview.
+	DefaultPerRack int32 `protobuf:"varint,21,opt,name=default_per_rack,json=defaultPerRack,proto3" json:"default_per_rack,omitempty"`
+	// Approval policies that have demanded a second person's approval, by name.
+	ApprovalPolicies []string `protobuf:"bytes,22,rep,name=approval_policies,json=approvalPolicies,proto3" json:"approval_policies,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Rollout) Reset() {
 	*x = Rollout{}
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[17]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1562,7 +2015,7 @@ func (x *Rollout) String() string {
 func (*Rollout) ProtoMessage() {}
 
 func (x *Rollout) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[17]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1575,7 +2028,7 @@ func (x *Rollout) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rollout.ProtoReflect.Descriptor instead.
 func (*Rollout) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{17}
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Rollout) GetRolloutId() string {
@@ -1711,6 +2164,27 @@ func (x *Rollout) GetVersion() int64 {
 	return 0
 }
 
+func (x *Rollout) GetDefaultInFlight() int32 {
+	if x != nil {
+		return x.DefaultInFlight
+	}
+	return 0
+}
+
+func (x *Rollout) GetDefaultPerRack() int32 {
+	if x != nil {
+		return x.DefaultPerRack
+	}
+	return 0
+}
+
+func (x *Rollout) GetApprovalPolicies() []string {
+	if x != nil {
+		return x.ApprovalPolicies
+	}
+	return nil
+}
+
 // RolloutWave is a part of the machines that ends before the next begins.
 type RolloutWave struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1724,7 +2198,7 @@ type RolloutWave struct {
 
 func (x *RolloutWave) Reset() {
 	*x = RolloutWave{}
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[18]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1736,7 +2210,7 @@ func (x *RolloutWave) String() string {
 func (*RolloutWave) ProtoMessage() {}
 
 func (x *RolloutWave) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[18]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1749,7 +2223,7 @@ func (x *RolloutWave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RolloutWave.ProtoReflect.Descriptor instead.
 func (*RolloutWave) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{18}
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RolloutWave) GetWave() int32 {
@@ -1793,7 +2267,7 @@ type RolloutTally struct {
 
 func (x *RolloutTally) Reset() {
 	*x = RolloutTally{}
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[19]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1805,7 +2279,7 @@ func (x *RolloutTally) String() string {
 func (*RolloutTally) ProtoMessage() {}
 
 func (x *RolloutTally) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[19]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1818,7 +2292,7 @@ func (x *RolloutTally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RolloutTally.ProtoReflect.Descriptor instead.
 func (*RolloutTally) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{19}
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RolloutTally) GetMachines() int32 {
@@ -1917,7 +2391,7 @@ type RolloutMachine struct {
 
 func (x *RolloutMachine) Reset() {
 	*x = RolloutMachine{}
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[20]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1929,7 +2403,7 @@ func (x *RolloutMachine) String() string {
 func (*RolloutMachine) ProtoMessage() {}
 
 func (x *RolloutMachine) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[20]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1942,7 +2416,7 @@ func (x *RolloutMachine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RolloutMachine.ProtoReflect.Descriptor instead.
 func (*RolloutMachine) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{20}
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RolloutMachine) GetMachineId() string {
@@ -2045,7 +2519,7 @@ type CreateSelectionRequest struct {
 
 func (x *CreateSelectionRequest) Reset() {
 	*x = CreateSelectionRequest{}
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[21]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2057,7 +2531,7 @@ func (x *CreateSelectionRequest) String() string {
 func (*CreateSelectionRequest) ProtoMessage() {}
 
 func (x *CreateSelectionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[21]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2070,7 +2544,7 @@ func (x *CreateSelectionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSelectionRequest.ProtoReflect.Descriptor instead.
 func (*CreateSelectionRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{21}
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CreateSelectionRequest) GetRequestId() string {
@@ -2111,7 +2585,7 @@ type GetSelectionRequest struct {
 
 func (x *GetSelectionRequest) Reset() {
 	*x = GetSelectionRequest{}
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[22]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2123,7 +2597,7 @@ func (x *GetSelectionRequest) String() string {
 func (*GetSelectionRequest) ProtoMessage() {}
 
 func (x *GetSelectionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[22]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2136,7 +2610,7 @@ func (x *GetSelectionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSelectionRequest.ProtoReflect.Descriptor instead.
 func (*GetSelectionRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{22}
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetSelectionRequest) GetSelectionId() string {
@@ -2171,7 +2645,7 @@ type Selection struct {
 
 func (x *Selection) Reset() {
 	*x = Selection{}
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[23]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2183,7 +2657,7 @@ func (x *Selection) String() string {
 func (*Selection) ProtoMessage() {}
 
 func (x *Selection) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_rollout_proto_msgTypes[23]
+	mi := &file_baremetal_v1_rollout_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2196,7 +2670,7 @@ func (x *Selection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Selection.ProtoReflect.Descriptor instead.
 func (*Selection) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{23}
+	return file_baremetal_v1_rollout_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Selection) GetSelectionId() string {
@@ -2259,7 +2733,38 @@ var File_baremetal_v1_rollout_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\n" +
-	"\x1abaremetal/v1/rollout.proto\x12\fbaremetal.v1\x1a\x1abaremetal/v1/machine.proto\x1a\x17baremetal/v1/plan.proto\x1a\x1bbaremetal/v1/workflow.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd3\a\n" +
+	"\x1abaremetal/v1/rollout.proto\x12\fbaremetal.v1\x1a\x1abaremetal/v1/machine.proto\x1a\x17baremetal/v1/plan.proto\x1a\x1bbaremetal/v1/workflow.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xad\x02\n" +
+	"\x0eApprovalPolicy\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
+	"\x04harm\x18\x02 \x01(\x0e2!.baremetal.v1.ApprovalPolicy.HarmR\x04harm\x12\x1c\n" +
+	"\tselection\x18\x03 \x01(\tR\tselection\x12\x1a\n" +
+	"\bmachines\x18\x04 \x01(\x05R\bmachines\x12\x15\n" +
+	"\x06set_by\x18\x05 \x01(\tR\x05setBy\x129\n" +
+	"\n" +
+	"updated_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x18\n" +
+	"\aversion\x18\a \x01(\x03R\aversion\"*\n" +
+	"\x04Harm\x12\x14\n" +
+	"\x10HARM_UNSPECIFIED\x10\x00\x12\f\n" +
+	"\bDESTROYS\x10\x01\"\x9c\x01\n" +
+	"\x18SetApprovalPolicyRequest\x124\n" +
+	"\x06policy\x18\x01 \x01(\v2\x1c.baremetal.v1.ApprovalPolicyR\x06policy\x12)\n" +
+	"\x10expected_version\x18\x02 \x01(\x03R\x0fexpectedVersion\x12\x1f\n" +
+	"\vcreate_only\x18\x03 \x01(\bR\n" +
+	"createOnly\"\x8c\x01\n" +
+	"\x1bListApprovalPoliciesRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06filter\x18\x03 \x01(\tR\x06filter\x12\x19\n" +
+	"\border_by\x18\x04 \x01(\tR\aorderBy\"\x9f\x01\n" +
+	"\x1cListApprovalPoliciesResponse\x128\n" +
+	"\bpolicies\x18\x01 \x03(\v2\x1c.baremetal.v1.ApprovalPolicyR\bpolicies\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x03 \x01(\x05R\ttotalSize\"\\\n" +
+	"\x1bDeleteApprovalPolicyRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12)\n" +
+	"\x10expected_version\x18\x02 \x01(\x03R\x0fexpectedVersion\"\xd3\a\n" +
 	"\vRolloutSpec\x12\x16\n" +
 	"\x06filter\x18\x01 \x01(\tR\x06filter\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x17\n" +
@@ -2297,7 +2802,7 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\bfailures\x18\x01 \x01(\x05R\bfailures\x12\x18\n" +
 	"\apercent\x18\x02 \x01(\x05R\apercent\"F\n" +
 	"\x15PreviewRolloutRequest\x12-\n" +
-	"\x04spec\x18\x01 \x01(\v2\x19.baremetal.v1.RolloutSpecR\x04spec\"\x92\x03\n" +
+	"\x04spec\x18\x01 \x01(\v2\x19.baremetal.v1.RolloutSpecR\x04spec\"\x95\x04\n" +
 	"\x0eRolloutPreview\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12-\n" +
 	"\x04spec\x18\x02 \x01(\v2\x19.baremetal.v1.RolloutSpecR\x04spec\x12 \n" +
@@ -2309,7 +2814,11 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\abudgets\x18\a \x03(\v2\x1b.baremetal.v1.RolloutBudgetR\abudgets\x12\x1d\n" +
 	"\n" +
 	"in_service\x18\b \x01(\x05R\tinService\x12\x1b\n" +
-	"\tnot_asked\x18\t \x03(\tR\bnotAsked\"\x9a\x01\n" +
+	"\tnot_asked\x18\t \x03(\tR\bnotAsked\x12*\n" +
+	"\x11default_in_flight\x18\n" +
+	" \x01(\x05R\x0fdefaultInFlight\x12(\n" +
+	"\x10default_per_rack\x18\v \x01(\x05R\x0edefaultPerRack\x12+\n" +
+	"\x11approval_policies\x18\f \x03(\tR\x10approvalPolicies\"\x9a\x01\n" +
 	"\fRolloutSteps\x12\x17\n" +
 	"\aplan_id\x18\x01 \x01(\tR\x06planId\x12(\n" +
 	"\x05steps\x18\x02 \x03(\v2\x12.baremetal.v1.StepR\x05steps\x12+\n" +
@@ -2321,13 +2830,14 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\x05value\x18\x03 \x01(\tR\x05value\x12\x12\n" +
 	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05limit\x18\x05 \x01(\x05R\x05limit\x12\x16\n" +
-	"\x06wanted\x18\x06 \x01(\x05R\x06wanted\"\x96\x01\n" +
+	"\x06wanted\x18\x06 \x01(\x05R\x06wanted\"\xbb\x01\n" +
 	"\x14CreateRolloutRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12-\n" +
 	"\x04spec\x18\x02 \x01(\v2\x19.baremetal.v1.RolloutSpecR\x04spec\x12\x16\n" +
 	"\x06digest\x18\x03 \x01(\tR\x06digest\x12\x18\n" +
-	"\acomment\x18\x04 \x01(\tR\acomment\"h\n" +
+	"\acomment\x18\x04 \x01(\tR\acomment\x12#\n" +
+	"\rvalidate_only\x18\x05 \x01(\bR\fvalidateOnly\"h\n" +
 	"\x15ApproveRolloutRequest\x12\x1d\n" +
 	"\n" +
 	"rollout_id\x18\x01 \x01(\tR\trolloutId\x12\x16\n" +
@@ -2373,7 +2883,7 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\n" +
 	"rollout_id\x18\x01 \x01(\tR\trolloutId\x12+\n" +
 	"\x11cancel_operations\x18\x02 \x01(\bR\x10cancelOperations\x12\x18\n" +
-	"\acomment\x18\x03 \x01(\tR\acomment\"\xbf\a\n" +
+	"\acomment\x18\x03 \x01(\tR\acomment\"\xc2\b\n" +
 	"\aRollout\x12\x1d\n" +
 	"\n" +
 	"rollout_id\x18\x01 \x01(\tR\trolloutId\x12\x1d\n" +
@@ -2404,7 +2914,10 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"soak_until\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\tsoakUntil\x12;\n" +
 	"\vfinished_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"finishedAt\x12\x18\n" +
-	"\aversion\x18\x13 \x01(\x03R\aversion\"\xa2\x01\n" +
+	"\aversion\x18\x13 \x01(\x03R\aversion\x12*\n" +
+	"\x11default_in_flight\x18\x14 \x01(\x05R\x0fdefaultInFlight\x12(\n" +
+	"\x10default_per_rack\x18\x15 \x01(\x05R\x0edefaultPerRack\x12+\n" +
+	"\x11approval_policies\x18\x16 \x03(\tR\x10approvalPolicies\"\xa2\x01\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11AWAITING_APPROVAL\x10\x01\x12\v\n" +
@@ -2478,7 +2991,7 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\n" +
 	"expires_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x1f\n" +
 	"\vmachine_ids\x18\b \x03(\tR\n" +
-	"machineIds2\xd4\a\n" +
+	"machineIds2\xff\t\n" +
 	"\x0eRolloutService\x12S\n" +
 	"\x0ePreviewRollout\x12#.baremetal.v1.PreviewRolloutRequest\x1a\x1c.baremetal.v1.RolloutPreview\x12J\n" +
 	"\rCreateRollout\x12\".baremetal.v1.CreateRolloutRequest\x1a\x15.baremetal.v1.Rollout\x12L\n" +
@@ -2492,7 +3005,10 @@ const file_baremetal_v1_rollout_proto_rawDesc = "" +
 	"\rResumeRollout\x12\".baremetal.v1.ResumeRolloutRequest\x1a\x15.baremetal.v1.Rollout\x12J\n" +
 	"\rCancelRollout\x12\".baremetal.v1.CancelRolloutRequest\x1a\x15.baremetal.v1.Rollout\x12P\n" +
 	"\x0fCreateSelection\x12$.baremetal.v1.CreateSelectionRequest\x1a\x17.baremetal.v1.Selection\x12J\n" +
-	"\fGetSelection\x12!.baremetal.v1.GetSelectionRequest\x1a\x17.baremetal.v1.SelectionB;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
+	"\fGetSelection\x12!.baremetal.v1.GetSelectionRequest\x1a\x17.baremetal.v1.Selection\x12Y\n" +
+	"\x11SetApprovalPolicy\x12&.baremetal.v1.SetApprovalPolicyRequest\x1a\x1c.baremetal.v1.ApprovalPolicy\x12m\n" +
+	"\x14ListApprovalPolicies\x12).baremetal.v1.ListApprovalPoliciesRequest\x1a*.baremetal.v1.ListApprovalPoliciesResponse\x12_\n" +
+	"\x14DeleteApprovalPolicy\x12).baremetal.v1.DeleteApprovalPolicyRequest\x1a\x1c.baremetal.v1.ApprovalPolicyB;Z9github.com/ingot-metal/ingot/api/baremetal/v1;baremetalv1b\x06proto3"
 
 var (
 	file_baremetal_v1_rollout_proto_rawDescOnce sync.Once
@@ -2506,107 +3022,123 @@ func file_baremetal_v1_rollout_proto_rawDescGZIP() []byte {
 	return file_baremetal_v1_rollout_proto_rawDescData
 }
 
-var file_baremetal_v1_rollout_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_baremetal_v1_rollout_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_baremetal_v1_rollout_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_baremetal_v1_rollout_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_baremetal_v1_rollout_proto_goTypes = []any{
-	(RolloutSpec_Action)(0),             // 0: baremetal.v1.RolloutSpec.Action
-	(Rollout_State)(0),                  // 1: baremetal.v1.Rollout.State
-	(RolloutMachine_State)(0),           // 2: baremetal.v1.RolloutMachine.State
-	(*RolloutSpec)(nil),                 // 3: baremetal.v1.RolloutSpec
-	(*RolloutGate)(nil),                 // 4: baremetal.v1.RolloutGate
-	(*PreviewRolloutRequest)(nil),       // 5: baremetal.v1.PreviewRolloutRequest
-	(*RolloutPreview)(nil),              // 6: baremetal.v1.RolloutPreview
-	(*RolloutSteps)(nil),                // 7: baremetal.v1.RolloutSteps
-	(*RolloutBudget)(nil),               // 8: baremetal.v1.RolloutBudget
-	(*CreateRolloutRequest)(nil),        // 9: baremetal.v1.CreateRolloutRequest
-	(*ApproveRolloutRequest)(nil),       // 10: baremetal.v1.ApproveRolloutRequest
-	(*GetRolloutRequest)(nil),           // 11: baremetal.v1.GetRolloutRequest
-	(*ListRolloutsRequest)(nil),         // 12: baremetal.v1.ListRolloutsRequest
-	(*ListRolloutsResponse)(nil),        // 13: baremetal.v1.ListRolloutsResponse
-	(*ListRolloutMachinesRequest)(nil),  // 14: baremetal.v1.ListRolloutMachinesRequest
-	(*ListRolloutMachinesResponse)(nil), // 15: baremetal.v1.ListRolloutMachinesResponse
-	(*WatchRolloutRequest)(nil),         // 16: baremetal.v1.WatchRolloutRequest
-	(*PauseRolloutRequest)(nil),         // 17: baremetal.v1.PauseRolloutRequest
-	(*ResumeRolloutRequest)(nil),        // 18: baremetal.v1.ResumeRolloutRequest
-	(*CancelRolloutRequest)(nil),        // 19: baremetal.v1.CancelRolloutRequest
-	(*Rollout)(nil),                     // 20: baremetal.v1.Rollout
-	(*RolloutWave)(nil),                 // 21: baremetal.v1.RolloutWave
-	(*RolloutTally)(nil),                // 22: baremetal.v1.RolloutTally
-	(*RolloutMachine)(nil),              // 23: baremetal.v1.RolloutMachine
-	(*CreateSelectionRequest)(nil),      // 24: baremetal.v1.CreateSelectionRequest
-	(*GetSelectionRequest)(nil),         // 25: baremetal.v1.GetSelectionRequest
-	(*Selection)(nil),                   // 26: baremetal.v1.Selection
-	nil,                                 // 27: baremetal.v1.RolloutSpec.ParamsEntry
-	(*SystemSeed)(nil),                  // 28: baremetal.v1.SystemSeed
-	(Workflow_Mode)(0),                  // 29: baremetal.v1.Workflow.Mode
-	(*TestHardware)(nil),                // 30: baremetal.v1.TestHardware
-	(*Step)(nil),                        // 31: baremetal.v1.Step
-	(*timestamppb.Timestamp)(nil),       // 32: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),         // 33: google.protobuf.Duration
+	(ApprovalPolicy_Harm)(0),             // 0: baremetal.v1.ApprovalPolicy.Harm
+	(RolloutSpec_Action)(0),              // 1: baremetal.v1.RolloutSpec.Action
+	(Rollout_State)(0),                   // 2: baremetal.v1.Rollout.State
+	(RolloutMachine_State)(0),            // 3: baremetal.v1.RolloutMachine.State
+	(*ApprovalPolicy)(nil),               // 4: baremetal.v1.ApprovalPolicy
+	(*SetApprovalPolicyRequest)(nil),     // 5: baremetal.v1.SetApprovalPolicyRequest
+	(*ListApprovalPoliciesRequest)(nil),  // 6: baremetal.v1.ListApprovalPoliciesRequest
+	(*ListApprovalPoliciesResponse)(nil), // 7: baremetal.v1.ListApprovalPoliciesResponse
+	(*DeleteApprovalPolicyRequest)(nil),  // 8: baremetal.v1.DeleteApprovalPolicyRequest
+	(*RolloutSpec)(nil),                  // 9: baremetal.v1.RolloutSpec
+	(*RolloutGate)(nil),                  // 10: baremetal.v1.RolloutGate
+	(*PreviewRolloutRequest)(nil),        // 11: baremetal.v1.PreviewRolloutRequest
+	(*RolloutPreview)(nil),               // 12: baremetal.v1.RolloutPreview
+	(*RolloutSteps)(nil),                 // 13: baremetal.v1.RolloutSteps
+	(*RolloutBudget)(nil),                // 14: baremetal.v1.RolloutBudget
+	(*CreateRolloutRequest)(nil),         // 15: baremetal.v1.CreateRolloutRequest
+	(*ApproveRolloutRequest)(nil),        // 16: baremetal.v1.ApproveRolloutRequest
+	(*GetRolloutRequest)(nil),            // 17: baremetal.v1.GetRolloutRequest
+	(*ListRolloutsRequest)(nil),          // 18: baremetal.v1.ListRolloutsRequest
+	(*ListRolloutsResponse)(nil),         // 19: baremetal.v1.ListRolloutsResponse
+	(*ListRolloutMachinesRequest)(nil),   // 20: baremetal.v1.ListRolloutMachinesRequest
+	(*ListRolloutMachinesResponse)(nil),  // 21: baremetal.v1.ListRolloutMachinesResponse
+	(*WatchRolloutRequest)(nil),          // 22: baremetal.v1.WatchRolloutRequest
+	(*PauseRolloutRequest)(nil),          // 23: baremetal.v1.PauseRolloutRequest
+	(*ResumeRolloutRequest)(nil),         // 24: baremetal.v1.ResumeRolloutRequest
+	(*CancelRolloutRequest)(nil),         // 25: baremetal.v1.CancelRolloutRequest
+	(*Rollout)(nil),                      // 26: baremetal.v1.Rollout
+	(*RolloutWave)(nil),                  // 27: baremetal.v1.RolloutWave
+	(*RolloutTally)(nil),                 // 28: baremetal.v1.RolloutTally
+	(*RolloutMachine)(nil),               // 29: baremetal.v1.RolloutMachine
+	(*CreateSelectionRequest)(nil),       // 30: baremetal.v1.CreateSelectionRequest
+	(*GetSelectionRequest)(nil),          // 31: baremetal.v1.GetSelectionRequest
+	(*Selection)(nil),                    // 32: baremetal.v1.Selection
+	nil,                                  // 33: baremetal.v1.RolloutSpec.ParamsEntry
+	(*timestamppb.Timestamp)(nil),        // 34: google.protobuf.Timestamp
+	(*SystemSeed)(nil),                   // 35: baremetal.v1.SystemSeed
+	(Workflow_Mode)(0),                   // 36: baremetal.v1.Workflow.Mode
+	(*TestHardware)(nil),                 // 37: baremetal.v1.TestHardware
+	(*Step)(nil),                         // 38: baremetal.v1.Step
+	(*durationpb.Duration)(nil),          // 39: google.protobuf.Duration
 }
 var file_baremetal_v1_rollout_proto_depIdxs = []int32{
-	27, // 0: baremetal.v1.RolloutSpec.params:type_name -> baremetal.v1.RolloutSpec.ParamsEntry
-	4,  // 1: baremetal.v1.RolloutSpec.wave_gate:type_name -> baremetal.v1.RolloutGate
-	4,  // 2: baremetal.v1.RolloutSpec.total_gate:type_name -> baremetal.v1.RolloutGate
-	0,  // 3: baremetal.v1.RolloutSpec.action:type_name -> baremetal.v1.RolloutSpec.Action
-	28, // 4: baremetal.v1.RolloutSpec.seed:type_name -> baremetal.v1.SystemSeed
-	29, // 5: baremetal.v1.RolloutSpec.mode:type_name -> baremetal.v1.Workflow.Mode
-	30, // 6: baremetal.v1.RolloutSpec.test:type_name -> baremetal.v1.TestHardware
-	3,  // 7: baremetal.v1.PreviewRolloutRequest.spec:type_name -> baremetal.v1.RolloutSpec
-	3,  // 8: baremetal.v1.RolloutPreview.spec:type_name -> baremetal.v1.RolloutSpec
-	21, // 9: baremetal.v1.RolloutPreview.waves:type_name -> baremetal.v1.RolloutWave
-	23, // 10: baremetal.v1.RolloutPreview.machines:type_name -> baremetal.v1.RolloutMachine
-	7,  // 11: baremetal.v1.RolloutPreview.step_lists:type_name -> baremetal.v1.RolloutSteps
-	8,  // 12: baremetal.v1.RolloutPreview.budgets:type_name -> baremetal.v1.RolloutBudget
-	31, // 13: baremetal.v1.RolloutSteps.steps:type_name -> baremetal.v1.Step
-	3,  // 14: baremetal.v1.CreateRolloutRequest.spec:type_name -> baremetal.v1.RolloutSpec
-	20, // 15: baremetal.v1.ListRolloutsResponse.rollouts:type_name -> baremetal.v1.Rollout
-	23, // 16: baremetal.v1.ListRolloutMachinesResponse.machines:type_name -> baremetal.v1.RolloutMachine
-	3,  // 17: baremetal.v1.Rollout.spec:type_name -> baremetal.v1.RolloutSpec
-	1,  // 18: baremetal.v1.Rollout.state:type_name -> baremetal.v1.Rollout.State
-	21, // 19: baremetal.v1.Rollout.waves:type_name -> baremetal.v1.RolloutWave
-	22, // 20: baremetal.v1.Rollout.tally:type_name -> baremetal.v1.RolloutTally
-	32, // 21: baremetal.v1.Rollout.created_at:type_name -> google.protobuf.Timestamp
-	32, // 22: baremetal.v1.Rollout.updated_at:type_name -> google.protobuf.Timestamp
-	32, // 23: baremetal.v1.Rollout.approved_at:type_name -> google.protobuf.Timestamp
-	32, // 24: baremetal.v1.Rollout.soak_until:type_name -> google.protobuf.Timestamp
-	32, // 25: baremetal.v1.Rollout.finished_at:type_name -> google.protobuf.Timestamp
-	22, // 26: baremetal.v1.RolloutWave.tally:type_name -> baremetal.v1.RolloutTally
-	2,  // 27: baremetal.v1.RolloutMachine.state:type_name -> baremetal.v1.RolloutMachine.State
-	32, // 28: baremetal.v1.RolloutMachine.started_at:type_name -> google.protobuf.Timestamp
-	32, // 29: baremetal.v1.RolloutMachine.finished_at:type_name -> google.protobuf.Timestamp
-	33, // 30: baremetal.v1.CreateSelectionRequest.ttl:type_name -> google.protobuf.Duration
-	32, // 31: baremetal.v1.Selection.created_at:type_name -> google.protobuf.Timestamp
-	32, // 32: baremetal.v1.Selection.expires_at:type_name -> google.protobuf.Timestamp
-	5,  // 33: baremetal.v1.RolloutService.PreviewRollout:input_type -> baremetal.v1.PreviewRolloutRequest
-	9,  // 34: baremetal.v1.RolloutService.CreateRollout:input_type -> baremetal.v1.CreateRolloutRequest
-	10, // 35: baremetal.v1.RolloutService.ApproveRollout:input_type -> baremetal.v1.ApproveRolloutRequest
-	11, // 36: baremetal.v1.RolloutService.GetRollout:input_type -> baremetal.v1.GetRolloutRequest
-	12, // 37: baremetal.v1.RolloutService.ListRollouts:input_type -> baremetal.v1.ListRolloutsRequest
-	14, // 38: baremetal.v1.RolloutService.ListRolloutMachines:input_type -> baremetal.v1.ListRolloutMachinesRequest
-	16, // 39: baremetal.v1.RolloutService.WatchRollout:input_type -> baremetal.v1.WatchRolloutRequest
-	17, // 40: baremetal.v1.RolloutService.PauseRollout:input_type -> baremetal.v1.PauseRolloutRequest
-	18, // 41: baremetal.v1.RolloutService.ResumeRollout:input_type -> baremetal.v1.ResumeRolloutRequest
-	19, // 42: baremetal.v1.RolloutService.CancelRollout:input_type -> baremetal.v1.CancelRolloutRequest
-	24, // 43: baremetal.v1.RolloutService.CreateSelection:input_type -> baremetal.v1.CreateSelectionRequest
-	25, // 44: baremetal.v1.RolloutService.GetSelection:input_type -> baremetal.v1.GetSelectionRequest
-	6,  // 45: baremetal.v1.RolloutService.PreviewRollout:output_type -> baremetal.v1.RolloutPreview
-	20, // 46: baremetal.v1.RolloutService.CreateRollout:output_type -> baremetal.v1.Rollout
-	20, // 47: baremetal.v1.RolloutService.ApproveRollout:output_type -> baremetal.v1.Rollout
-	20, // 48: baremetal.v1.RolloutService.GetRollout:output_type -> baremetal.v1.Rollout
-	13, // 49: baremetal.v1.RolloutService.ListRollouts:output_type -> baremetal.v1.ListRolloutsResponse
-	15, // 50: baremetal.v1.RolloutService.ListRolloutMachines:output_type -> baremetal.v1.ListRolloutMachinesResponse
-	20, // 51: baremetal.v1.RolloutService.WatchRollout:output_type -> baremetal.v1.Rollout
-	20, // 52: baremetal.v1.RolloutService.PauseRollout:output_type -> baremetal.v1.Rollout
-	20, // 53: baremetal.v1.RolloutService.ResumeRollout:output_type -> baremetal.v1.Rollout
-	20, // 54: baremetal.v1.RolloutService.CancelRollout:output_type -> baremetal.v1.Rollout
-	26, // 55: baremetal.v1.RolloutService.CreateSelection:output_type -> baremetal.v1.Selection
-	26, // 56: baremetal.v1.RolloutService.GetSelection:output_type -> baremetal.v1.Selection
-	45, // [45:57] is the sub-list for method output_type
-	33, // [33:45] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	0,  // 0: baremetal.v1.ApprovalPolicy.harm:type_name -> baremetal.v1.ApprovalPolicy.Harm
+	34, // 1: baremetal.v1.ApprovalPolicy.updated_at:type_name -> google.protobuf.Timestamp
+	4,  // 2: baremetal.v1.SetApprovalPolicyRequest.policy:type_name -> baremetal.v1.ApprovalPolicy
+	4,  // 3: baremetal.v1.ListApprovalPoliciesResponse.policies:type_name -> baremetal.v1.ApprovalPolicy
+	33, // 4: baremetal.v1.RolloutSpec.params:type_name -> baremetal.v1.RolloutSpec.ParamsEntry
+	10, // 5: baremetal.v1.RolloutSpec.wave_gate:type_name -> baremetal.v1.RolloutGate
+	10, // 6: baremetal.v1.RolloutSpec.total_gate:type_name -> baremetal.v1.RolloutGate
+	1,  // 7: baremetal.v1.RolloutSpec.action:type_name -> baremetal.v1.RolloutSpec.Action
+	35, // 8: baremetal.v1.RolloutSpec.seed:type_name -> baremetal.v1.SystemSeed
+	36, // 9: baremetal.v1.RolloutSpec.mode:type_name -> baremetal.v1.Workflow.Mode
+	37, // 10: baremetal.v1.RolloutSpec.test:type_name -> baremetal.v1.TestHardware
+	9,  // 11: baremetal.v1.PreviewRolloutRequest.spec:type_name -> baremetal.v1.RolloutSpec
+	9,  // 12: baremetal.v1.RolloutPreview.spec:type_name -> baremetal.v1.RolloutSpec
+	27, // 13: baremetal.v1.RolloutPreview.waves:type_name -> baremetal.v1.RolloutWave
+	29, // 14: baremetal.v1.RolloutPreview.machines:type_name -> baremetal.v1.RolloutMachine
+	13, // 15: baremetal.v1.RolloutPreview.step_lists:type_name -> baremetal.v1.RolloutSteps
+	14, // 16: baremetal.v1.RolloutPreview.budgets:type_name -> baremetal.v1.RolloutBudget
+	38, // 17: baremetal.v1.RolloutSteps.steps:type_name -> baremetal.v1.Step
+	9,  // 18: baremetal.v1.CreateRolloutRequest.spec:type_name -> baremetal.v1.RolloutSpec
+	26, // 19: baremetal.v1.ListRolloutsResponse.rollouts:type_name -> baremetal.v1.Rollout
+	29, // 20: baremetal.v1.ListRolloutMachinesResponse.machines:type_name -> baremetal.v1.RolloutMachine
+	9,  // 21: baremetal.v1.Rollout.spec:type_name -> baremetal.v1.RolloutSpec
+	2,  // 22: baremetal.v1.Rollout.state:type_name -> baremetal.v1.Rollout.State
+	27, // 23: baremetal.v1.Rollout.waves:type_name -> baremetal.v1.RolloutWave
+	28, // 24: baremetal.v1.Rollout.tally:type_name -> baremetal.v1.RolloutTally
+	34, // 25: baremetal.v1.Rollout.created_at:type_name -> google.protobuf.Timestamp
+	34, // 26: baremetal.v1.Rollout.updated_at:type_name -> google.protobuf.Timestamp
+	34, // 27: baremetal.v1.Rollout.approved_at:type_name -> google.protobuf.Timestamp
+	34, // 28: baremetal.v1.Rollout.soak_until:type_name -> google.protobuf.Timestamp
+	34, // 29: baremetal.v1.Rollout.finished_at:type_name -> google.protobuf.Timestamp
+	28, // 30: baremetal.v1.RolloutWave.tally:type_name -> baremetal.v1.RolloutTally
+	3,  // 31: baremetal.v1.RolloutMachine.state:type_name -> baremetal.v1.RolloutMachine.State
+	34, // 32: baremetal.v1.RolloutMachine.started_at:type_name -> google.protobuf.Timestamp
+	34, // 33: baremetal.v1.RolloutMachine.finished_at:type_name -> google.protobuf.Timestamp
+	39, // 34: baremetal.v1.CreateSelectionRequest.ttl:type_name -> google.protobuf.Duration
+	34, // 35: baremetal.v1.Selection.created_at:type_name -> google.protobuf.Timestamp
+	34, // 36: baremetal.v1.Selection.expires_at:type_name -> google.protobuf.Timestamp
+	11, // 37: baremetal.v1.RolloutService.PreviewRollout:input_type -> baremetal.v1.PreviewRolloutRequest
+	15, // 38: baremetal.v1.RolloutService.CreateRollout:input_type -> baremetal.v1.CreateRolloutRequest
+	16, // 39: baremetal.v1.RolloutService.ApproveRollout:input_type -> baremetal.v1.ApproveRolloutRequest
+	17, // 40: baremetal.v1.RolloutService.GetRollout:input_type -> baremetal.v1.GetRolloutRequest
+	18, // 41: baremetal.v1.RolloutService.ListRollouts:input_type -> baremetal.v1.ListRolloutsRequest
+	20, // 42: baremetal.v1.RolloutService.ListRolloutMachines:input_type -> baremetal.v1.ListRolloutMachinesRequest
+	22, // 43: baremetal.v1.RolloutService.WatchRollout:input_type -> baremetal.v1.WatchRolloutRequest
+	23, // 44: baremetal.v1.RolloutService.PauseRollout:input_type -> baremetal.v1.PauseRolloutRequest
+	24, // 45: baremetal.v1.RolloutService.ResumeRollout:input_type -> baremetal.v1.ResumeRolloutRequest
+	25, // 46: baremetal.v1.RolloutService.CancelRollout:input_type -> baremetal.v1.CancelRolloutRequest
+	30, // 47: baremetal.v1.RolloutService.CreateSelection:input_type -> baremetal.v1.CreateSelectionRequest
+	31, // 48: baremetal.v1.RolloutService.GetSelection:input_type -> baremetal.v1.GetSelectionRequest
+	5,  // 49: baremetal.v1.RolloutService.SetApprovalPolicy:input_type -> baremetal.v1.SetApprovalPolicyRequest
+	6,  // 50: baremetal.v1.RolloutService.ListApprovalPolicies:input_type -> baremetal.v1.ListApprovalPoliciesRequest
+	8,  // 51: baremetal.v1.RolloutService.DeleteApprovalPolicy:input_type -> baremetal.v1.DeleteApprovalPolicyRequest
+	12, // 52: baremetal.v1.RolloutService.PreviewRollout:output_type -> baremetal.v1.RolloutPreview
+	26, // 53: baremetal.v1.RolloutService.CreateRollout:output_type -> baremetal.v1.Rollout
+	26, // 54: baremetal.v1.RolloutService.ApproveRollout:output_type -> baremetal.v1.Rollout
+	26, // 55: baremetal.v1.RolloutService.GetRollout:output_type -> baremetal.v1.Rollout
+	19, // 56: baremetal.v1.RolloutService.ListRollouts:output_type -> baremetal.v1.ListRolloutsResponse
+	21, // 57: baremetal.v1.RolloutService.ListRolloutMachines:output_type -> baremetal.v1.ListRolloutMachinesResponse
+	26, // 58: baremetal.v1.RolloutService.WatchRollout:output_type -> baremetal.v1.Rollout
+	26, // 59: baremetal.v1.RolloutService.PauseRollout:output_type -> baremetal.v1.Rollout
+	26, // 60: baremetal.v1.RolloutService.ResumeRollout:output_type -> baremetal.v1.Rollout
+	26, // 61: baremetal.v1.RolloutService.CancelRollout:output_type -> baremetal.v1.Rollout
+	32, // 62: baremetal.v1.RolloutService.CreateSelection:output_type -> baremetal.v1.Selection
+	32, // 63: baremetal.v1.RolloutService.GetSelection:output_type -> baremetal.v1.Selection
+	4,  // 64: baremetal.v1.RolloutService.SetApprovalPolicy:output_type -> baremetal.v1.ApprovalPolicy
+	7,  // 65: baremetal.v1.RolloutService.ListApprovalPolicies:output_type -> baremetal.v1.ListApprovalPoliciesResponse
+	4,  // 66: baremetal.v1.RolloutService.DeleteApprovalPolicy:output_type -> baremetal.v1.ApprovalPolicy
+	52, // [52:67] is the sub-list for method output_type
+	37, // [37:52] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_rollout_proto_init() }
@@ -2622,8 +3154,8 @@ func file_baremetal_v1_rollout_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_rollout_proto_rawDesc), len(file_baremetal_v1_rollout_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   25,
+			NumEnums:      4,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,18 +19,21 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	RolloutService_PreviewRollout_FullMethodName      = "/baremetal.v1.RolloutService/PreviewRollout"
-	RolloutService_CreateRollout_FullMethodName       = "/baremetal.v1.RolloutService/CreateRollout"
-	RolloutService_ApproveRollout_FullMethodName      = "/baremetal.v1.RolloutService/ApproveRollout"
-	RolloutService_GetRollout_FullMethodName          = "/baremetal.v1.RolloutService/GetRollout"
-	RolloutService_ListRollouts_FullMethodName        = "/baremetal.v1.RolloutService/ListRollouts"
-	RolloutService_ListRolloutMachines_FullMethodName = "/baremetal.v1.RolloutService/ListRolloutMachines"
-	RolloutService_WatchRollout_FullMethodName        = "/baremetal.v1.RolloutService/WatchRollout"
-	RolloutService_PauseRollout_FullMethodName        = "/baremetal.v1.RolloutService/PauseRollout"
-	RolloutService_ResumeRollout_FullMethodName       = "/baremetal.v1.RolloutService/ResumeRollout"
-	RolloutService_CancelRollout_FullMethodName       = "/baremetal.v1.RolloutService/CancelRollout"
-	RolloutService_CreateSelection_FullMethodName     = "/baremetal.v1.RolloutService/CreateSelection"
-	RolloutService_GetSelection_FullMethodName        = "/baremetal.v1.RolloutService/GetSelection"
+	RolloutService_PreviewRollout_FullMethodName       = "/baremetal.v1.RolloutService/PreviewRollout"
+	RolloutService_CreateRollout_FullMethodName        = "/baremetal.v1.RolloutService/CreateRollout"
+	RolloutService_ApproveRollout_FullMethodName       = "/baremetal.v1.RolloutService/ApproveRollout"
+	RolloutService_GetRollout_FullMethodName           = "/baremetal.v1.RolloutService/GetRollout"
+	RolloutService_ListRollouts_FullMethodName         = "/baremetal.v1.RolloutService/ListRollouts"
+	RolloutService_ListRolloutMachines_FullMethodName  = "/baremetal.v1.RolloutService/ListRolloutMachines"
+	RolloutService_WatchRollout_FullMethodName         = "/baremetal.v1.RolloutService/WatchRollout"
+	RolloutService_PauseRollout_FullMethodName         = "/baremetal.v1.RolloutService/PauseRollout"
+	RolloutService_ResumeRollout_FullMethodName        = "/baremetal.v1.RolloutService/ResumeRollout"
+	RolloutService_CancelRollout_FullMethodName        = "/baremetal.v1.RolloutService/CancelRollout"
+	RolloutService_CreateSelection_FullMethodName      = "/baremetal.v1.RolloutService/CreateSelection"
+	RolloutService_GetSelection_FullMethodName         = "/baremetal.v1.RolloutService/GetSelection"
+	RolloutService_SetApprovalPolicy_FullMethodName    = "/baremetal.v1.RolloutService/SetApprovalPolicy"
+	RolloutService_ListApprovalPolicies_FullMethodName = "/baremetal.v1.RolloutService/ListApprovalPolicies"
+	RolloutService_DeleteApprovalPolicy_FullMethodName = "/baremetal.v1.RolloutService/DeleteApprovalPolicy"
 )
 
 // RolloutServiceClient is the client API for RolloutService service.
@@ -67,6 +70,14 @@ type RolloutServiceClient interface {
 	CreateSelection(ctx context.Context, in *CreateSelectionRequest, opts ...grpc.CallOption) (*Selection, error)
 	// GetSelection gives a selection with its machines, until it expires.
 	GetSelection(ctx context.Context, in *GetSelectionRequest, opts ...grpc.CallOption) (*Selection, error)
+	// SetApprovalPolicy makes an approval policy or replaces it. It holds for work that is asked for afterwards. The caller
+	// is held to what it replaces for another 24 hours.
+	SetApprovalPolicy(ctx context.Context, in *SetApprovalPolicyRequest, opts ...grpc.CallOption) (*ApprovalPolicy, error)
+	// ListApprovalPolicies returns the policies by name.
+	ListApprovalPolicies(ctx context.Context, in *ListApprovalPoliciesRequest, opts ...grpc.CallOption) (*ListApprovalPoliciesResponse, error)
+	// DeleteApprovalPolicy removes a policy: NOT_FOUND with reason APPROVAL_POLICY_NOT_FOUND where there is none. The caller
+	// is held to it for another 24 hours.
+	DeleteApprovalPolicy(ctx context.Context, in *DeleteApprovalPolicyRequest, opts ...grpc.CallOption) (*ApprovalPolicy, error)
 }
 
 type rolloutServiceClient struct {
@@ -206,6 +217,36 @@ func (c *rolloutServiceClient) GetSelection(ctx context.Context, in *GetSelectio
 	return out, nil
 }
 
+func (c *rolloutServiceClient) SetApprovalPolicy(ctx context.Context, in *SetApprovalPolicyRequest, opts ...grpc.CallOption) (*ApprovalPolicy, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ApprovalPolicy)
+	err := c.cc.Invoke(ctx, RolloutService_SetApprovalPolicy_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *rolloutServiceClient) ListApprovalPolicies(ctx context.Context, in *ListApprovalPoliciesRequest, opts ...grpc.CallOption) (*ListApprovalPoliciesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListApprovalPoliciesResponse)
+	err := c.cc.Invoke(ctx, RolloutService_ListApprovalPolicies_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *rolloutServiceClient) DeleteApprovalPolicy(ctx context.Context, in *DeleteApprovalPolicyRequest, opts ...grpc.CallOption) (*ApprovalPolicy, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ApprovalPolicy)
+	err := c.cc.Invoke(ctx, RolloutService_DeleteApprovalPolicy_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // RolloutServiceServer is the server API for RolloutService service.
 // All implementations must embed UnimplementedRolloutServiceServer
 // for forward compatibility.
@@ -240,6 +281,14 @@ type RolloutServiceServer interface {
 	CreateSelection(context.Context, *CreateSelectionRequest) (*Selection, error)
 	// GetSelection gives a selection with its machines, until it expires.
 	GetSelection(context.Context, *GetSelectionRequest) (*Selection, error)
+	// SetApprovalPolicy makes an approval policy or replaces it. It holds for work that is asked for afterwards. The caller
+	// is held to what it replaces for another 24 hours.
+	SetApprovalPolicy(context.Context, *SetApprovalPolicyRequest) (*ApprovalPolicy, error)
+	// ListApprovalPolicies returns the policies by name.
+	ListApprovalPolicies(context.Context, *ListApprovalPoliciesRequest) (*ListApprovalPoliciesResponse, error)
+	// DeleteApprovalPolicy removes a policy: NOT_FOUND with reason APPROVAL_POLICY_NOT_FOUND where there is none. The caller
+	// is held to it for another 24 hours.
+	DeleteApprovalPolicy(context.Context, *DeleteApprovalPolicyRequest) (*ApprovalPolicy, error)
 	mustEmbedUnimplementedRolloutServiceServer()
 }
 
@@ -285,6 +334,15 @@ func (UnimplementedRolloutServiceServer) CreateSelection(context.Context, *Creat
 }
 func (UnimplementedRolloutServiceServer) GetSelection(context.Context, *GetSelectionRequest) (*Selection, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetSelection not implemented")
+}
+func (UnimplementedRolloutServiceServer) SetApprovalPolicy(context.Context, *SetApprovalPolicyRequest) (*ApprovalPolicy, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetApprovalPolicy not implemented")
+}
+func (UnimplementedRolloutServiceServer) ListApprovalPolicies(context.Context, *ListApprovalPoliciesRequest) (*ListApprovalPoliciesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListApprovalPolicies not implemented")
+}
+func (UnimplementedRolloutServiceServer) DeleteApprovalPolicy(context.Context, *DeleteApprovalPolicyRequest) (*ApprovalPolicy, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteApprovalPolicy not implemented")
 }
 func (UnimplementedRolloutServiceServer) mustEmbedUnimplementedRolloutServiceServer() {}
 func (UnimplementedRolloutServiceServer) testEmbeddedByValue()                        {}
@@ -516,6 +574,60 @@ func _RolloutService_GetSelection_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RolloutService_SetApprovalPolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetApprovalPolicyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RolloutServiceServer).SetApprovalPolicy(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RolloutService_SetApprovalPolicy_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RolloutServiceServer).SetApprovalPolicy(ctx, req.(*SetApprovalPolicyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RolloutService_ListApprovalPolicies_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListApprovalPoliciesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RolloutServiceServer).ListApprovalPolicies(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RolloutService_ListApprovalPolicies_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RolloutServiceServer).ListApprovalPolicies(ctx, req.(*ListApprovalPoliciesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RolloutService_DeleteApprovalPolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteApprovalPolicyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RolloutServiceServer).DeleteApprovalPolicy(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RolloutService_DeleteApprovalPolicy_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RolloutServiceServer).DeleteApprovalPolicy(ctx, req.(*DeleteApprovalPolicyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // RolloutService_ServiceDesc is the grpc.ServiceDesc for RolloutService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -566,6 +678,18 @@ var RolloutService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetSelection",
 			Handler:    _RolloutService_GetSelection_Handler,
+		},
+		{
+			MethodName: "SetApprovalPolicy",
+			Handler:    _RolloutService_SetApprovalPolicy_Handler,
+		},
+		{
+			MethodName: "ListApprovalPolicies",
+			Handler:    _RolloutService_ListApprovalPolicies_Handler,
+		},
+		{
+			MethodName: "DeleteApprovalPolicy",
+			Handler:    _RolloutService_DeleteApprovalPolicy_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -159,7 +159,9 @@ type StartRunRequest struct {
 	// Overrides the default plan of the type.
 	PlanId string `protobuf:"bytes,4,opt,name=plan_id,json=planId,proto3" json:"plan_id,omitempty"`
 	// Fills empty step fields, such as image_ref.
-	Params        map[string]string `protobuf:"bytes,5,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Params map[string]string `protobuf:"bytes,5,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Checks the call and starts nothing. See RebootMachineRequest.validate_only. The run has no run_id.
+	ValidateOnly  bool `protobuf:"varint,6,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -227,6 +229,13 @@ func (x *StartRunRequest) GetParams() map[string]string {
 		return x.Params
 	}
 	return nil
+}
+
+func (x *StartRunRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
 }
 
 type GetRunRequest struct {
@@ -974,7 +983,7 @@ var File_baremetal_v1_run_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_run_proto_rawDesc = "" +
 	"\n" +
-	"\x16baremetal/v1/run.proto\x12\fbaremetal.v1\x1a\x1cbaremetal/v1/operation.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfa\x01\n" +
+	"\x16baremetal/v1/run.proto\x12\fbaremetal.v1\x1a\x1cbaremetal/v1/operation.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9f\x02\n" +
 	"\x0fStartRunRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x1d\n" +
@@ -982,7 +991,8 @@ const file_baremetal_v1_run_proto_rawDesc = "" +
 	"machine_id\x18\x02 \x01(\tR\tmachineId\x12\x12\n" +
 	"\x04type\x18\x03 \x01(\tR\x04type\x12\x17\n" +
 	"\aplan_id\x18\x04 \x01(\tR\x06planId\x12A\n" +
-	"\x06params\x18\x05 \x03(\v2).baremetal.v1.StartRunRequest.ParamsEntryR\x06params\x1a9\n" +
+	"\x06params\x18\x05 \x03(\v2).baremetal.v1.StartRunRequest.ParamsEntryR\x06params\x12#\n" +
+	"\rvalidate_only\x18\x06 \x01(\bR\fvalidateOnly\x1a9\n" +
 	"\vParamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"&\n" +

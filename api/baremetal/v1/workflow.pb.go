@@ -512,7 +512,9 @@ type StartWorkflowRequest struct {
 	Params map[string]string `protobuf:"bytes,7,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Returns what would happen, or the refusal of the call itself, and changes nothing. The answer has no operation_id,
 	// and params "stages", "would" and "not_asked": what only the work itself can find out, one sentence a line.
-	DryRun        bool `protobuf:"varint,8,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	DryRun bool `protobuf:"varint,8,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// As dry_run, of a machine that is judged as though it were in MAINTENANCE. See RebootMachineRequest.validate_only.
+	ValidateOnly  bool `protobuf:"varint,9,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -599,6 +601,13 @@ func (x *StartWorkflowRequest) GetParams() map[string]string {
 func (x *StartWorkflowRequest) GetDryRun() bool {
 	if x != nil {
 		return x.DryRun
+	}
+	return false
+}
+
+func (x *StartWorkflowRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
 	}
 	return false
 }
@@ -785,7 +794,9 @@ type ActOnWorkflowRequest struct {
 	// Why. Kept in the audit log only.
 	Comment string `protobuf:"bytes,4,opt,name=comment,proto3" json:"comment,omitempty"`
 	// Returns what would happen, or the refusal of the call itself, and changes nothing. Params as of StartWorkflow.
-	DryRun        bool `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	DryRun bool `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// As dry_run, of a machine that is judged as though it were in MAINTENANCE. See RebootMachineRequest.validate_only.
+	ValidateOnly  bool `protobuf:"varint,6,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -855,6 +866,13 @@ func (x *ActOnWorkflowRequest) GetDryRun() bool {
 	return false
 }
 
+func (x *ActOnWorkflowRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
 var File_baremetal_v1_workflow_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_workflow_proto_rawDesc = "" +
@@ -908,7 +926,7 @@ const file_baremetal_v1_workflow_proto_rawDesc = "" +
 	"\tCANCELLED\x10\x06\x12\x10\n" +
 	"\fCOMPENSATING\x10\a\x12\x0e\n" +
 	"\n" +
-	"RECONCILED\x10\b\"\x98\x03\n" +
+	"RECONCILED\x10\b\"\xbd\x03\n" +
 	"\x14StartWorkflowRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1d\n" +
@@ -919,7 +937,8 @@ const file_baremetal_v1_workflow_proto_rawDesc = "" +
 	"\x11enter_maintenance\x18\x05 \x01(\bR\x10enterMaintenance\x12\x17\n" +
 	"\aplan_id\x18\x06 \x01(\tR\x06planId\x12F\n" +
 	"\x06params\x18\a \x03(\v2..baremetal.v1.StartWorkflowRequest.ParamsEntryR\x06params\x12\x17\n" +
-	"\adry_run\x18\b \x01(\bR\x06dryRun\x1a9\n" +
+	"\adry_run\x18\b \x01(\bR\x06dryRun\x12#\n" +
+	"\rvalidate_only\x18\t \x01(\bR\fvalidateOnly\x1a9\n" +
 	"\vParamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"5\n" +
@@ -935,7 +954,7 @@ const file_baremetal_v1_workflow_proto_rawDesc = "" +
 	"\tworkflows\x18\x01 \x03(\v2\x16.baremetal.v1.WorkflowR\tworkflows\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
 	"\n" +
-	"total_size\x18\x03 \x01(\x05R\ttotalSize\"\xbf\x01\n" +
+	"total_size\x18\x03 \x01(\x05R\ttotalSize\"\xe4\x01\n" +
 	"\x14ActOnWorkflowRequest\x12\x1f\n" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12\x1d\n" +
@@ -943,7 +962,8 @@ const file_baremetal_v1_workflow_proto_rawDesc = "" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x124\n" +
 	"\x06action\x18\x03 \x01(\x0e2\x1c.baremetal.v1.WorkflowActionR\x06action\x12\x18\n" +
 	"\acomment\x18\x04 \x01(\tR\acomment\x12\x17\n" +
-	"\adry_run\x18\x05 \x01(\bR\x06dryRun*\xa9\x02\n" +
+	"\adry_run\x18\x05 \x01(\bR\x06dryRun\x12#\n" +
+	"\rvalidate_only\x18\x06 \x01(\bR\fvalidateOnly*\xa9\x02\n" +
 	"\x0eWorkflowAction\x12\x1f\n" +
 	"\x1bWORKFLOW_ACTION_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bWORKFLOW_ACTION_RETRY_STAGE\x10\x01\x12\x1a\n" +

@@ -1519,8 +1519,10 @@ type ScriptAction struct {
 	HostKeys []string `protobuf:"bytes,7,rep,name=host_keys,json=hostKeys,proto3" json:"host_keys,omitempty"`
 	// Names what to log in with; a site agent asks for it with GetSSHCredentials.
 	CredentialsRef string `protobuf:"bytes,8,opt,name=credentials_ref,json=credentialsRef,proto3" json:"credentials_ref,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Positions of args, from 0, that are secret: no line of a log shows them.
+	SecretArgs    []int32 `protobuf:"varint,9,rep,packed,name=secret_args,json=secretArgs,proto3" json:"secret_args,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ScriptAction) Reset() {
@@ -1607,6 +1609,13 @@ func (x *ScriptAction) GetCredentialsRef() string {
 		return x.CredentialsRef
 	}
 	return ""
+}
+
+func (x *ScriptAction) GetSecretArgs() []int32 {
+	if x != nil {
+		return x.SecretArgs
+	}
+	return nil
 }
 
 // PowerAction switches a machine through its BMC. Done is a power state that was read back.
@@ -6837,7 +6846,7 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\n" +
 	"disk_bytes\x18\x04 \x01(\x03R\tdiskBytes\"\x14\n" +
 	"\x12ResetDevicesAction\"\x13\n" +
-	"\x11BMCPasswordAction\"\xfc\x01\n" +
+	"\x11BMCPasswordAction\"\x9d\x02\n" +
 	"\fScriptAction\x12\x1d\n" +
 	"\n" +
 	"script_ref\x18\x01 \x01(\tR\tscriptRef\x12\x16\n" +
@@ -6848,7 +6857,9 @@ const file_fleet_v1_fleet_proto_rawDesc = "" +
 	"\x04args\x18\x05 \x03(\tR\x04args\x12\x1a\n" +
 	"\bendpoint\x18\x06 \x01(\tR\bendpoint\x12\x1b\n" +
 	"\thost_keys\x18\a \x03(\tR\bhostKeys\x12'\n" +
-	"\x0fcredentials_ref\x18\b \x01(\tR\x0ecredentialsRef\"T\n" +
+	"\x0fcredentials_ref\x18\b \x01(\tR\x0ecredentialsRef\x12\x1f\n" +
+	"\vsecret_args\x18\t \x03(\x05R\n" +
+	"secretArgs\"T\n" +
 	"\vPowerAction\x12\x12\n" +
 	"\x04want\x18\x01 \x01(\tR\x04want\x12\x1b\n" +
 	"\tboot_once\x18\x02 \x01(\tR\bbootOnce\x12\x14\n" +

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"time"
-	"unicode"
 
 	"google.golang.org/grpc"
 
@@ -20,6 +19,7 @@ import (
 	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
 	"github.com/ingot-metal/ingot/internal/evidence"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/safetext"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -130,7 +130,10 @@ func (s *Server) eventOrWait(sess *session.Session, e *fleetv1.Event) error {
 
 // event stores one report. A number that has been seen is acknowledged again and does nothing.
 func (s *Server) event(ctx context.Context, sess *session.Session, e *fleetv1.Event) error {
-	k := sessionstore.EventKey{AgentID: sess.AgentID, StateID: sess.StateID, Seq: e.GetSeq()}
+	k := sessionstore.EventKey{AgentID: sess.AgentID, StateID: sess.StateID, Seq: e.GetSeq(), Epoch: sess.Epoch}
+	if sess.Role == "installer" {
+		k.InstallerOf = sess.MachineID
+	}
 	now := s.cfg.Clock.Now()
 	switch b := e.GetBody().(type) {
 	case *fleetv1.Event_Log:
@@ -159,8 +162,13 @@ func (s *Server) event(ctx context.Context, sess *session.Session, e *fleetv1.Ev
 				len(b.Inventory.GetDocument()))
 			return s.cfg.Store.SkipEvent(ctx, k)
 		}
-		return s.cfg.Store.InventoryEvent(ctx, k, machine, b.Inventory.GetHash(), b.Inventory.GetDocument(), sess.Simulated,
-			now)
+		document, err := safetext.JSON(b.Inventory.GetDocument())
+		if err != nil {
+			s.cfg.Logger.Warn("inventory is not JSON; dropped", "agent_id", sess.AgentID, "machine_id", machine,
+				"error", err.Error())
+			return s.cfg.Store.SkipEvent(ctx, k)
+		}
+		return s.cfg.Store.InventoryEvent(ctx, k, machine, b.Inventory.GetHash(), document, sess.Simulated, now)
 	case *fleetv1.Event_Progress:
 		if err := s.cfg.Store.RecordProgress(ctx, sess.AgentID, b.Progress.GetCommandId(), b.Progress.GetPercent(),
 			b.Progress.GetMessage(), now); err != nil {
@@ -216,7 +224,7 @@ const (
 
 // faultText is one line that a database can keep and a terminal shows.
 func faultText(text string) string {
-	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "?"), unicode.IsControl), " ")
+	text = safetext.Line(text)
 	if len(text) > mostFault {
 		text = strings.ToValidUTF8(text[:mostFault], "") + "…"
 	}

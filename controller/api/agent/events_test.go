@@ -10,7 +10,7 @@ func TestFaultText(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"": "", "md127 (raid1) lacks 1 of 2 disks": "md127 (raid1) lacks 1 of 2 disks",
-		"md0\x00is\n\x1b[2Jgone": "md0 is [2Jgone", "md\xff": "md?",
+		"md0\x00is\n\x1b[2Jgone": "md0is [2Jgone", "md\xff": "md?",
 	} {
 		if got := faultText(text); got != want {
 			t.Errorf("%q becomes %q, want %q", text, got, want)

@@ -17,6 +17,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/session"
 	"github.com/ingot-metal/ingot/controller/store"
+	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	identitystore "github.com/ingot-metal/ingot/controller/store/identity"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -24,8 +25,6 @@ import (
 )
 
 const (
-	// installerLife is how long the certificate of a netbooted system lasts: longer than any image takes.
-	installerLife = time.Hour
 	// challengeLife is how long a challenge may be answered. The slowest TPMs need some seconds.
 	challengeLife = 2 * time.Minute
 	// challengeName is what challenges are sealed for.
@@ -51,7 +50,10 @@ type Installers struct {
 func (i *Installers) Certify(
 	ctx context.Context, r identitystore.VouchRequest, csr *x509.CertificateRequest,
 ) (*identitystore.Vouched, error) {
-	out, err := i.Store.Vouch(ctx, r, Signer(i.CA, csr, min(installerLife, i.CertLifetime), i.Clock), i.Clock.Now())
+	sign := func(ctx context.Context, agentID string, life time.Duration) (*agentstore.Signed, error) {
+		return Signer(i.CA, csr, min(life, i.CertLifetime), i.Clock)(ctx, agentID)
+	}
+	out, err := i.Store.Vouch(ctx, r, sign, i.Clock.Now())
 	switch {
 	case err != nil:
 		return nil, err
@@ -76,7 +78,12 @@ func (i *Installers) contested(ctx context.Context, v *identitystore.Vouched) er
 			v.Refused.Reason + "): which of them is the machine is unknown"
 	}
 	i.Logger.Warn("enrolment contested", "machine_id", v.MachineID, "operation_id", v.OperationID)
-	if v.OperationID != "" {
+	if v.Ended {
+		// The operation's result can't be taken back, and which of the two systems it is about is unknown.
+		if _, err := i.Store.Quarantine(ctx, v.MachineID, "ENROLMENT_CONTESTED", message, i.Clock.Now()); err != nil {
+			return err
+		}
+	} else if v.OperationID != "" {
 		if _, err := i.Engine.Handle(ctx, v.OperationID,
 			operation.Quarantine{Reason: "ENROLMENT_CONTESTED", Message: message}); err != nil {
 			return err

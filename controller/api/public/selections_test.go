@@ -88,6 +88,8 @@ func TestListsKeepToTheSelections(t *testing.T) {
 		publictest.Wants(t, err, failure.KindDenied, "OUTSIDE_SELECTION", "")
 	}
 	_, err := r.Machines.ListMachines(ctx, &pb.ListMachinesRequest{UpdatedSince: timestamppb.New(time.Unix(1, 0))})
+	publictest.Wants(t, err, failure.KindPrecondition, "CURSOR_EXPIRED", "cursor") // departures of then are not kept
+	_, err = r.Machines.ListMachines(ctx, &pb.ListMachinesRequest{OrderBy: "rack"})
 	publictest.Wants(t, err, failure.KindDenied, "SELECTION_TOO_NARROW", "")
 	_, err = r.Machines.EnterMaintenance(ctx, &pb.EnterMaintenanceRequest{MachineId: "m-001", RequestId: "1"})
 	publictest.Wants(t, err, failure.KindDenied, "OUTSIDE_SELECTION", "")

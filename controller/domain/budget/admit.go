@@ -1,6 +1,11 @@
 package budget
 
-import "time"
+import (
+	"slices"
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+)
 
 const (
 	hour = time.Hour
@@ -50,7 +55,10 @@ func (a *Round) of(r Rule, value string) *usage {
 
 func (a *Round) take(s Slot) {
 	for _, r := range a.rules {
-		if value, ok := r.key(s.Place); ok {
+		if r.Harm != s.Harm {
+			continue
+		}
+		for _, value := range r.keys(s.Place, s.Also) {
 			a.of(r, value).count(s, a.now)
 		}
 	}
@@ -59,30 +67,39 @@ func (a *Round) take(s Slot) {
 // Ask answers the next request.
 func (a *Round) Ask(q Request) Verdict {
 	for _, r := range a.rules {
-		value, ok := r.key(q.Place)
-		if !ok {
+		if !slices.Contains(q.Harms, r.Harm) {
 			continue
 		}
-		if no, full := a.of(r, value).full(r, a.now); full {
-			no.OperationID, no.Rule, no.Value = q.OperationID, r, value
-			return no
+		for _, value := range r.keys(q.Place, q.Also) {
+			if no, full := a.of(r, value).full(r, a.now); full {
+				no.OperationID, no.Rule, no.Value = q.OperationID, r, value
+				return no
+			}
 		}
 	}
-	a.take(Slot{Place: q.Place, Taken: a.now, Held: true})
+	for _, h := range q.Harms {
+		a.take(Slot{Place: q.Place, Also: q.Also, Harm: h, Taken: a.now, Held: true})
+	}
 	return Verdict{OperationID: q.OperationID, Admitted: true}
 }
 
-// Full says that whoever asks next is refused, wherever its machine stands.
+// Full reports whether every further request is refused, wherever its machine stands: a budget of the fleet is full for
+// each harm that is limited. Requests of other harms do not wait.
 func (a *Round) Full() bool {
+	full := map[operation.Harm]bool{}
 	for _, r := range a.rules {
-		if r.Domain != Fleet {
-			continue
+		no := full[r.Harm]
+		if r.Domain == Fleet && !no {
+			_, no = a.of(r, "").full(r, a.now)
 		}
-		if _, full := a.of(r, "").full(r, a.now); full {
-			return true
+		full[r.Harm] = no
+	}
+	for _, no := range full {
+		if !no {
+			return false
 		}
 	}
-	return false
+	return len(full) > 0
 }
 
 // Admit answers requests in their order: one that is refused takes nothing, so that whoever comes behind it in another

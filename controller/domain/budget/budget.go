@@ -10,8 +10,11 @@ package budget
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 )
 
 // The failure domains. A label's domain is LabelPrefix and the label's key.
@@ -24,6 +27,8 @@ const (
 // Rule is one limit. Every number is a limit of its own, and 0 is none.
 type Rule struct {
 	Name string
+	// Harm is the harm whose slots the rule counts.
+	Harm operation.Harm
 	// Domain is what the rule counts by: Fleet, Site, or LabelPrefix and a key.
 	Domain string
 	// Value narrows the rule to one site or one value of the label; empty holds for each by itself. Machines without the
@@ -35,6 +40,17 @@ type Rule struct {
 	Percent int
 	// PerHour and PerDay are how many slots may be taken in any 60 minutes and any 24 hours.
 	PerHour, PerDay int
+}
+
+// FilterKey returns the key by which filters of machines name what a domain divides them by; empty for the fleet.
+func FilterKey(domain string) string {
+	if key, ok := strings.CutPrefix(domain, LabelPrefix); ok {
+		return "labels." + key
+	}
+	if domain == Fleet {
+		return ""
+	}
+	return domain
 }
 
 // Place is where a machine stands.
@@ -56,9 +72,28 @@ func (r Rule) key(p Place) (value string, applies bool) {
 	return value, r.Value == "" || r.Value == value
 }
 
+// Covers reports whether the rule is about machines at p.
+func (r Rule) Covers(p Place) bool {
+	_, applies := r.key(p)
+	return applies
+}
+
+// keys returns the domain's values at several places, each once; none where the rule is about none of them.
+func (r Rule) keys(p Place, also []Place) (values []string) {
+	for _, at := range append([]Place{p}, also...) {
+		if value, applies := r.key(at); applies && !slices.Contains(values, value) {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
 // Slot is one taken in the last day, or one that is still held. Its place is that of when it was taken.
 type Slot struct {
 	Place
+	Harm operation.Harm
+	// Also are further places in which the slot counts: where the machine stood at the request, and where it stands now.
+	Also  []Place
 	Taken time.Time
 	Held  bool
 }
@@ -69,10 +104,14 @@ type Group struct {
 	Machines int
 }
 
-// Request is an operation that waits for a slot.
+// Request is an operation that waits for a slot. Its place is where the machine stands now.
 type Request struct {
 	OperationID string
+	// Harms are the harms of which the operation needs a slot.
+	Harms []operation.Harm
 	Place
+	// Also is where the machine stood at the request, if that was elsewhere: both places need room.
+	Also []Place
 }
 
 // Kind says which of a rule's numbers is reached.

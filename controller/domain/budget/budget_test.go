@@ -7,9 +7,13 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/budget"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// anyHarm is the harm of the rules and slots of these tests, which do not name one.
+var anyHarm = []operation.Harm{operation.Harmless}
 
 func at(rack string) budget.Place {
 	return budget.Place{Site: "s1", Labels: map[string]string{"rack": rack}}
@@ -18,7 +22,7 @@ func at(rack string) budget.Place {
 func queue(racks ...string) []budget.Request {
 	var out []budget.Request
 	for i, r := range racks {
-		out = append(out, budget.Request{OperationID: fmt.Sprintf("op-%d", i+1), Place: at(r)})
+		out = append(out, budget.Request{OperationID: fmt.Sprintf("op-%d", i+1), Place: at(r), Harms: anyHarm})
 	}
 	return out
 }
@@ -144,7 +148,7 @@ func TestNoLimitIsEverExceeded(t *testing.T) {
 		for range 60 {
 			var q []budget.Request
 			for i := range rng.IntN(8) {
-				q = append(q, budget.Request{OperationID: fmt.Sprint(i), Place: at(racks[rng.IntN(3)])})
+				q = append(q, budget.Request{OperationID: fmt.Sprint(i), Place: at(racks[rng.IntN(3)]), Harms: anyHarm})
 			}
 			for i, v := range budget.Admit(rules, nil, slots, q, clock) {
 				if v.Admitted {

@@ -16,7 +16,7 @@ func TestWhatARuleCountsBy(t *testing.T) {
 	}
 	var requests []budget.Request
 	for _, p := range places {
-		requests = append(requests, budget.Request{Place: p})
+		requests = append(requests, budget.Request{Place: p, Harms: anyHarm})
 	}
 	for domain, want := range map[string]string{
 		budget.Fleet:                 "ynn",
@@ -60,7 +60,7 @@ func TestAFullFleetRefusesWhoeverAsksNext(t *testing.T) {
 			t.Errorf("%s: full %t", name, got)
 		}
 		if next := round.Ask(
-			budget.Request{Place: budget.Place{Site: "far",
+			budget.Request{Harms: anyHarm, Place: budget.Place{Site: "far",
 				Labels: map[string]string{"rack": "new"}}}); next.Admitted == c.want {
 			t.Errorf("%s: the next one is admitted: %t", name, next.Admitted)
 		}
@@ -96,5 +96,35 @@ func TestAPercentageIsRoundedDown(t *testing.T) {
 	racks := make([]string, 10)
 	if got := admitted(budget.Admit(rules, groups, nil, queue(racks...), now)); got != "yyyyyyyyyn" {
 		t.Error(got)
+	}
+}
+
+// TestASlotCountsInEveryPlaceOfItsMachine: a machine that was moved after the request, or after the admission, escapes
+// neither the budget of the old place nor that of the new one.
+func TestASlotCountsInEveryPlaceOfItsMachine(t *testing.T) {
+	t.Parallel()
+	two := []budget.Rule{{Name: "r", Domain: "label:rack", AtOnce: 2}}
+	moved := budget.Slot{Place: at("a"), Also: []budget.Place{at("b"), at("a"), at("b")}, Taken: now, Held: true}
+	ask := func(to string, also ...string) (q budget.Request) {
+		q = budget.Request{Place: at(to), Harms: anyHarm}
+		for _, rack := range also {
+			q.Also = append(q.Also, at(rack))
+		}
+		return q
+	}
+	for name, c := range map[string]struct {
+		queue []budget.Request
+		want  string
+	}{
+		"the place that it left":      {[]budget.Request{ask("a"), ask("a")}, "yn"},
+		"the place that it came to":   {[]budget.Request{ask("b"), ask("b")}, "yn"},
+		"another place":               {[]budget.Request{ask("c"), ask("c"), ask("c")}, "yyn"},
+		"a request that left a":       {[]budget.Request{ask("a"), ask("c", "a"), ask("c"), ask("c")}, "ynyy"},
+		"a request that left c for a": {[]budget.Request{ask("a", "c"), ask("c"), ask("c"), ask("a")}, "yynn"},
+		"one place twice":             {[]budget.Request{ask("c", "c"), ask("c", "c", "c"), ask("c")}, "yyn"},
+	} {
+		if got := admitted(budget.Admit(two, nil, []budget.Slot{moved}, c.queue, now)); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
 	}
 }

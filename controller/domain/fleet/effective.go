@@ -1,6 +1,9 @@
 package fleet
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // EffectiveState is one word for a screen.
 type EffectiveState string
@@ -80,6 +83,17 @@ func Evaluate(f Facts) (EffectiveState, Attention) {
 	default:
 		return StateIdle, Attention{}
 	}
+}
+
+// InService reports whether the machine is IDLE, or would be but for the work that is under way on it. A machine in
+// service that is quarantined still runs what it ran.
+func InService(f Facts) bool {
+	f.ActiveOperation, f.ActiveWorkflow = false, false
+	if f.NodeState == Draining || f.NodeState == Quarantined {
+		f.NodeState, f.Conditions = Active, maps.Clone(f.Conditions)
+		delete(f.Conditions, NeedsIntervention)
+	}
+	return Effective(f) == StateIdle
 }
 
 // Effective returns the effective state alone.

@@ -69,6 +69,16 @@ func DefaultPlan(t OperationType) string { return typeRules[t].plan }
 // Housekeeping says that the type changes intent only.
 func Housekeeping(t OperationType) bool { return typeRules[t].housekeeping }
 
+// ValidatedPhase returns the phase in which a call that only validates judges a machine of phase p. A client asks
+// before it takes the machine into maintenance, so that a refusal leaves the machine in service. ENTER_MAINTENANCE
+// itself is judged on the machine as it is.
+func ValidatedPhase(p Phase, t OperationType) Phase {
+	if t == EnterMaintenance {
+		return p
+	}
+	return Maintenance
+}
+
 // Refusal says why an operation may not start. Reason is one of the API's closed set.
 type Refusal struct {
 	Reason  string

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/internal/safetext"
 )
 
 // Bounds of one stored reading.
@@ -98,9 +98,5 @@ func known(health string) string {
 
 // printable is a text without what no terminal and no database takes, cut.
 func printable(text string) string {
-	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "?"), unicode.IsControl), " ")
-	if r := []rune(text); len(r) > mostText {
-		return string(r[:mostText-1]) + "…"
-	}
-	return text
+	return safetext.Bounded(text, mostText)
 }

@@ -150,10 +150,12 @@ type Operation struct {
 	Version         int64
 	// Destructive: it loses data, and needs a slot of the budgets that its machine falls under.
 	Destructive bool
-	CreatedAt   time.Time
-	StartedAt   time.Time
-	FinishedAt  time.Time
-	Steps       []Step
+	// Interrupts: it takes a machine in service out of service, and needs a slot of the budgets for that.
+	Interrupts bool
+	CreatedAt  time.Time
+	StartedAt  time.Time
+	FinishedAt time.Time
+	Steps      []Step
 }
 
 // Capabilities of an installer beside those that every one has.
@@ -223,7 +225,7 @@ type World struct {
 	TargetAgentLive bool
 	Candidates      []fleet.Candidate
 	Provider        string
-	// SlotHeld says that the budgets have admitted the operation. Only destructive ones need it.
+	// SlotHeld reports whether the budgets have admitted the operation. Only those with NeedsSlot need it.
 	SlotHeld bool
 	// Boot is what the machine would boot from the network.
 	Boot Boot

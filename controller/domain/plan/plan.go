@@ -8,12 +8,14 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -173,23 +175,44 @@ func invalid(reason, field, description string) error {
 	return failure.Invalid(reason, "%s: %s", field, description).WithField(field, description)
 }
 
-// Destructive says that the plan loses data or takes the machine away, and so needs phase MAINTENANCE.
-func Destructive(p *baremetalv1.Plan) bool {
-	return slices.ContainsFunc(p.GetSteps(), func(s *baremetalv1.Step) bool {
-		switch KindOf(s) {
-		case "repave", "erase", "reset_devices", "rma":
-			return true
-		case "drain":
-			return losesData(s.GetDrain())
-		case "ssh":
-			return s.GetSsh().GetDestructive()
-		case "workflow_stage":
-			return s.GetWorkflowStage().GetStage() == workflow.SwitchOff
-		case "provider_action":
-			return slices.Contains(destructiveActions, s.GetProviderAction().GetAction())
+// Destructive reports whether the plan loses data or takes the machine away, and so needs phase MAINTENANCE.
+func Destructive(p *baremetalv1.Plan) bool { return HarmOf(p) == operation.Destroys }
+
+// HarmOf returns the harm of the plan's worst step.
+func HarmOf(p *baremetalv1.Plan) operation.Harm {
+	worst := operation.Harmless
+	for _, s := range p.GetSteps() {
+		worst = max(worst, harmOf(s))
+	}
+	return worst
+}
+
+func harmOf(s *baremetalv1.Step) operation.Harm {
+	loses := false
+	switch KindOf(s) {
+	case "drain":
+		loses = losesData(s.GetDrain())
+	case "ssh":
+		loses = s.GetSsh().GetDestructive()
+	case "workflow_stage":
+		if s.GetWorkflowStage().GetStage() == workflow.NothingToDrain {
+			return operation.Interrupts // the machine leaves service all the same
 		}
-		return false
-	})
+		loses = s.GetWorkflowStage().GetStage() == workflow.SwitchOff
+	case "provider_action":
+		if slices.Contains(harmlessActions, s.GetProviderAction().GetAction()) {
+			return operation.Harmless
+		}
+		loses = slices.Contains(destructiveActions, s.GetProviderAction().GetAction())
+	case "set_phase":
+		if s.GetSetPhase().GetPhase() != string(fleet.Maintenance) {
+			return operation.Harmless
+		}
+	}
+	if loses {
+		return operation.Destroys
+	}
+	return operation.HarmOf(KindOf(s))
 }
 
 // Housekeeping says that the plan changes the phase and touches no machine.
@@ -229,10 +252,19 @@ func NotWired(p *baremetalv1.Plan) *baremetalv1.Step {
 // LeavesSystem says that the plan works on the BMC's account alone.
 func LeavesSystem(p *baremetalv1.Plan) bool { return RotatesPassword(p) && len(p.GetSteps()) == 1 }
 
-// Digest identifies a plan's content.
+// Digest identifies a plan's content. Of a sealed argument only the keyed digest counts, which stands before the last
+// colon: the sealed text differs each time.
 func Digest(p *baremetalv1.Plan) ([]byte, error) {
 	c := proto.Clone(p).(*baremetalv1.Plan)
 	c.CreatedAt, c.Used, c.BuiltIn, c.Version = nil, false, false, 0
+	for _, s := range c.GetSteps() {
+		err := MapSecretArgs(s.GetSsh(), func(arg string) (string, error) {
+			return arg[:max(0, strings.LastIndex(arg, ":"))], nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(c)
 	if err != nil {
 		return nil, fmt.Errorf("serialize plan: %w", err)

@@ -9,6 +9,12 @@ import (
 // destructiveActions of providers lose data or a record.
 var destructiveActions = []string{"deploy", "recover_deploy", "release", "erase", "delete"}
 
+// harmlessActions only read, or write down what the provider does later.
+var harmlessActions = []string{
+	"check_region", "render_user_data", "create", "wait_ready", "wait_deployed", "classify_failure", "hardware_sync",
+	"wait_hardware_sync", "power_query", "power_on", "mark_fixed",
+}
+
 // providerActions are the actions that a plan may hold, and the parameters of each. The comments say what the provider
 // shows when the action is done.
 var providerActions = map[string][]string{

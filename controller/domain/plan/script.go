@@ -35,7 +35,47 @@ func validateScript(s *baremetalv1.SshCommand, field string) error {
 			return invalid("INVALID_FIELD", fmt.Sprintf("%s.args[%d]", field, i), "too long: 100 KiB each, 256 KiB in all")
 		}
 	}
+	return validateSecretArgs(s, field)
+}
+
+// HiddenArg stands in every answer for an argument that is secret.
+const HiddenArg = "(secret)"
+
+func validateSecretArgs(s *baremetalv1.SshCommand, field string) error {
+	seen := map[int32]bool{}
+	for i, at := range s.GetSecretArgs() {
+		if at < 0 || int(at) >= len(s.GetArgs()) || seen[at] {
+			return invalid("INVALID_FIELD", fmt.Sprintf("%s.secret_args[%d]", field, i),
+				"each is the position of one argument, from 0, and stands once")
+		}
+		seen[at] = true
+		if s.GetArgs()[at] == HiddenArg {
+			return invalid("INVALID_FIELD", fmt.Sprintf("%s.args[%d]", field, at),
+				"an answer shows (secret) in place of the argument; send the argument itself")
+		}
+	}
 	return nil
+}
+
+// MapSecretArgs replaces the secret arguments of a step's script by what change returns for each. Other steps stay as
+// they are. The first error ends it.
+func MapSecretArgs(s *baremetalv1.SshCommand, change func(arg string) (string, error)) error {
+	for _, at := range s.GetSecretArgs() {
+		if at < 0 || int(at) >= len(s.GetArgs()) {
+			continue
+		}
+		text, err := change(s.GetArgs()[at])
+		if err != nil {
+			return err
+		}
+		s.Args[at] = text
+	}
+	return nil
+}
+
+// HideSecretArgs puts HiddenArg in the places of the secret arguments.
+func HideSecretArgs(s *baremetalv1.SshCommand) {
+	_ = MapSecretArgs(s, func(string) (string, error) { return HiddenArg, nil }) // it returns no error
 }
 
 // validateRMA keeps a machine from being worked on between its flag and its return.

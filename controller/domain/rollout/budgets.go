@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/budget"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 )
 
 // Use is a budget that leaves less room than a rollout would use.
@@ -14,9 +15,11 @@ type Use struct {
 }
 
 // Bound looks which budgets hold the rollout up: by what it would have under way at the beginning of its largest wave,
-// and for rates by all of its machines. What others hold of the budgets is left out.
+// and for rates by all of its machines. What others hold of the budgets is left out. harms are what it does to each
+// machine.
 func Bound(
-	s Spec, rules []budget.Rule, groups []budget.Group, machines []Machine, places map[string]budget.Place, now time.Time,
+	s Spec, rules []budget.Rule, groups []budget.Group, machines []Machine, places map[string]budget.Place,
+	harms []operation.Harm, now time.Time,
 ) []Use {
 	var atOnce, rates []budget.Rule
 	for _, r := range rules {
@@ -25,8 +28,8 @@ func Bound(
 		rate.AtOnce, rate.Percent = 0, 0
 		atOnce, rates = append(atOnce, hold), append(rates, rate)
 	}
-	return append(uses(atOnce, groups, atTheBeginning(s, machines), places, now),
-		uses(rates, groups, ids(machines), places, now)...)
+	return append(uses(atOnce, groups, atTheBeginning(s, machines), places, harms, now),
+		uses(rates, groups, ids(machines), places, harms, now)...)
 }
 
 // atTheBeginning are the machines that are under way at once in the largest wave.
@@ -50,11 +53,12 @@ func ids(machines []Machine) []string {
 }
 
 func uses(
-	rules []budget.Rule, groups []budget.Group, idList []string, places map[string]budget.Place, now time.Time,
+	rules []budget.Rule, groups []budget.Group, idList []string, places map[string]budget.Place,
+	harms []operation.Harm, now time.Time,
 ) []Use {
 	queue := make([]budget.Request, len(idList))
 	for i, id := range idList {
-		queue[i] = budget.Request{OperationID: id, Place: places[id]}
+		queue[i] = budget.Request{OperationID: id, Harms: harms, Place: places[id]}
 	}
 	type key struct {
 		name, value string

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ingot-metal/ingot/controller/domain/budget"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/rollout"
 )
 
@@ -214,14 +215,24 @@ func TestBoundNamesBudgetsThatLeaveTooLittle(t *testing.T) {
 		{Name: "racks", Domain: "label:rack", AtOnce: 1}, {Name: "day", Domain: budget.Fleet, PerDay: 3, AtOnce: 9},
 	}
 	got := ""
-	for _, u := range rollout.Bound(rollout.Spec{}, rules, nil, all, places, now) {
+	for _, u := range rollout.Bound(rollout.Spec{}, rules, nil, all, places, []operation.Harm{operation.Harmless}, now) {
 		got += fmt.Sprintf("%s %s %s: %d of %d; ", u.Rule.Name, u.Value, u.Kind, u.Wanted, u.Limit)
 	}
 	if want := "racks a at once: 3 of 1; day  per day: 4 of 3; "; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	// One of each domain at a time needs no more than the budget has.
-	if spread := rollout.Bound(rollout.Spec{MaxPerDomain: 1}, rules[:1], nil, all, places, now); len(spread) > 0 {
+	if spread := rollout.Bound(
+		rollout.Spec{MaxPerDomain: 1},
+		rules[:1],
+		nil,
+		all,
+		places,
+		[]operation.Harm{operation.Harmless},
+		now,
+	); len(
+		spread,
+	) > 0 {
 		t.Errorf("%+v", spread)
 	}
 }

@@ -3,6 +3,8 @@ package rollout
 import (
 	"cmp"
 	"slices"
+
+	"github.com/ingot-metal/ingot/controller/domain/budget"
 )
 
 // Order gives machines the order in which they begin: one of each domain after the other, so that a wave touches few of
@@ -44,4 +46,28 @@ func Waves(s Spec, n int) []int {
 	}
 	reach(n)
 	return ends
+}
+
+// RackDomain is the failure domain of racks.
+const RackDomain = budget.LabelPrefix + "rack"
+
+// DefaultBound returns how many of n machines may be under work at a time, in all and in each rack, where neither the
+// caller nor a budget bounds work that takes machines out of service. racks reports whether every machine names its
+// rack. 0 is no bound.
+func DefaultBound(n int, racks bool) (inFlight, perRack int) {
+	if racks {
+		perRack = 1
+	}
+	return max(1, n/10), perRack
+}
+
+// Bounded returns the specification with bounds where it has none; 0 is none.
+func (s Spec) Bounded(inFlight, perDomain int) Spec {
+	if s.MaxInFlight == 0 {
+		s.MaxInFlight = inFlight
+	}
+	if s.MaxPerDomain == 0 {
+		s.MaxPerDomain = perDomain
+	}
+	return s
 }

@@ -30,8 +30,8 @@ type ConnectionLimits struct {
 	// All is how many connections are open at a time.
 	All int
 	// Unproven is how many connections without a known caller have sent nothing yet, and how many wait for their
-	// handshake. An eighth of it may be in the handshake, and half of it without a known caller after it: those cost
-	// several times as much.
+	// handshake. A quarter of it may be in the handshake, and half of it without a known caller after it: those cost
+	// several times as much. A smaller share ends handshakes of a fleet that comes back, which then begin again.
 	Unproven int
 	// PerAddress is how many of the connections without a known caller come from one IPv4 address or one IPv6 /64.
 	PerAddress int
@@ -51,7 +51,7 @@ func (l ConnectionLimits) withDefaults() ConnectionLimits {
 func (l ConnectionLimits) most(s stage) int {
 	switch s {
 	case shaking:
-		return max(1, l.Unproven/8)
+		return max(1, l.Unproven/4)
 	case quiet:
 		return max(1, l.Unproven/2)
 	default:

@@ -13,6 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
@@ -34,6 +35,9 @@ func (s *Store) RecordSessions(ctx context.Context, all []auth.Seen) error {
 			if err != nil {
 				return fmt.Errorf("store session: %w", err)
 			}
+			if err := recordPerson(ctx, q, one.Person); err != nil {
+				return err
+			}
 			if !made {
 				continue
 			}
@@ -52,6 +56,53 @@ func (s *Store) RecordSessions(ctx context.Context, all []auth.Seen) error {
 		return fmt.Errorf("record sessions: %w", err)
 	}
 	return nil
+}
+
+// PutPerson stores a person as a token of the provider names it, and reports whether that token is the newest one.
+func PutPerson(ctx context.Context, q *dbsqlc.Queries, p auth.Person) (newer bool, err error) {
+	groups := p.Groups
+	if groups == nil {
+		groups = []string{}
+	}
+	n, err := q.PutPerson(ctx, dbsqlc.PutPersonParams{Identity: p.Identity(), Issuer: p.Issuer, Subject: p.Subject,
+		Name: p.Name, Groups: groups, IssuedAt: p.IssuedAt})
+	if err != nil {
+		return false, fmt.Errorf("store person: %w", err)
+	}
+	return n > 0, nil
+}
+
+// recordPerson stores a person. Controllers read it again where that changes what tokens are worth.
+func recordPerson(ctx context.Context, q *dbsqlc.Queries, p auth.Person) error {
+	newer, err := PutPerson(ctx, q, p)
+	if err != nil || !newer {
+		return err
+	}
+	makes, err := q.MakesAPITokens(ctx, p.Identity())
+	if err != nil {
+		return fmt.Errorf("look for tokens of a person: %w", err)
+	}
+	if !makes {
+		return nil
+	}
+	if err := q.TouchAPITokens(ctx); err != nil {
+		return fmt.Errorf("have tokens read again: %w", err)
+	}
+	return nil
+}
+
+// TokenMakers implements auth.PeopleSource.
+func (s *Store) TokenMakers(ctx context.Context, now time.Time) (map[string]auth.Person, error) {
+	rows, err := s.db.Q.MakersOfAPITokens(ctx, now)
+	if err != nil {
+		return nil, fmt.Errorf("read makers of tokens: %w", err)
+	}
+	out := make(map[string]auth.Person, len(rows))
+	for _, r := range rows {
+		out[r.Identity] = auth.Person{Issuer: r.Issuer, Subject: r.Subject, Name: r.Name, Groups: r.Groups,
+			IssuedAt: r.IssuedAt}
+	}
+	return out, nil
 }
 
 // ListSessions reads sessions, newest first, from one on.
@@ -126,5 +177,24 @@ func (s *Store) TidySessions(ctx context.Context, now time.Time) error {
 	}); err != nil {
 		return fmt.Errorf("drop ended sessions: %w", err)
 	}
-	return nil
+	if _, err := s.db.Q.DropPeople(
+		ctx,
+		dbsqlc.DropPeopleParams{Before: now.Add(-keepSessions), MaxRows: most},
+	); err != nil {
+		return fmt.Errorf("drop people: %w", err)
+	}
+	_, err := s.db.Q.DropConsoleSignOuts(ctx, dbsqlc.DropConsoleSignOutsParams{Before: now, MaxRows: most})
+	return pgtx.Wrap(err, "drop sign-outs")
+}
+
+// SignOut ends a session of the console on all controllers. Its cookie counts for nothing until it expires.
+func (s *Store) SignOut(ctx context.Context, sessionID string, expires time.Time) error {
+	err := s.db.Q.PutConsoleSignOut(ctx, dbsqlc.PutConsoleSignOutParams{SessionID: sessionID, ExpiresAt: expires})
+	return pgtx.Wrap(err, "store sign-out")
+}
+
+// SignedOut reports whether a session of the console has been signed out of, on any controller.
+func (s *Store) SignedOut(ctx context.Context, sessionID string) (bool, error) {
+	out, err := s.db.Q.ConsoleSignedOut(ctx, sessionID)
+	return out, pgtx.Wrap(err, "read sign-out")
 }

@@ -404,8 +404,16 @@ func (s *Store) Rotate(
 	return out, nil
 }
 
-// refuseGone refuses an agent whose machine may not come back.
+// roleInstaller is the role of agents that were certified for one operation.
+const roleInstaller = "installer"
+
+// refuseGone refuses a further certificate to an installer, whose only one ends with its operation, and to an agent
+// whose machine may not come back.
 func refuseGone(ctx context.Context, q *dbsqlc.Queries, a dbsqlc.Agent) error {
+	if a.Role == roleInstaller {
+		return failure.Precondition("REENROLL_REFUSED",
+			"an installer is certified for one operation, and its certificate ends with that; it gets no other")
+	}
 	if a.MachineID == nil {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/budget"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -44,13 +45,42 @@ func budgetMessage(b dbsqlc.Budget) *baremetalv1.Budget {
 	return &baremetalv1.Budget{
 		Name: b.Name, Domain: b.Domain, Value: b.Value, AtOnce: b.AtOnce, Percent: b.Percent, PerHour: b.PerHour,
 		PerDay: b.PerDay, UpdatedAt: convert.Timestamp(b.UpdatedAt), Version: b.Version,
+		Harm: baremetalv1.Budget_Harm(baremetalv1.Budget_Harm_value[b.Harm]),
 	}
+}
+
+// harmNamed returns the harm of a stored name.
+func harmNamed(name string) operation.Harm {
+	if name == operation.Interrupts.String() {
+		return operation.Interrupts
+	}
+	return operation.Destroys
+}
+
+// HarmNames returns the stored names of the harms of which an operation needs slots.
+func HarmNames(destroys, interrupts bool) []string {
+	names := []string{}
+	for _, h := range harmsOf(destroys, interrupts) {
+		names = append(names, h.String())
+	}
+	return names
+}
+
+// harmsOf returns the harms of which an operation needs slots.
+func harmsOf(destroys, interrupts bool) (harms []operation.Harm) {
+	if destroys {
+		harms = append(harms, operation.Destroys)
+	}
+	if interrupts {
+		harms = append(harms, operation.Interrupts)
+	}
+	return harms
 }
 
 func ruleOf(b dbsqlc.Budget) budget.Rule {
 	return budget.Rule{
 		Name: b.Name, Domain: b.Domain, Value: b.Value, AtOnce: int(b.AtOnce), Percent: int(b.Percent),
-		PerHour: int(b.PerHour), PerDay: int(b.PerDay),
+		PerHour: int(b.PerHour), PerDay: int(b.PerDay), Harm: harmNamed(b.Harm),
 	}
 }
 
@@ -59,11 +89,15 @@ func (s *Store) SetBudget(
 	ctx context.Context, b *baremetalv1.Budget, actor string, now time.Time, opts ...pgtx.WriteOption,
 ) (*baremetalv1.Budget, error) {
 	var row dbsqlc.Budget
+	harm := operation.Destroys
+	if b.GetHarm() == baremetalv1.Budget_INTERRUPTS {
+		harm = operation.Interrupts
+	}
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
 		row, err = q.SetBudget(ctx, dbsqlc.SetBudgetParams{
 			Name: b.GetName(), Domain: b.GetDomain(), Value: b.GetValue(), AtOnce: b.GetAtOnce(), Percent: b.GetPercent(),
-			PerHour: b.GetPerHour(), PerDay: b.GetPerDay(), Now: now,
+			PerHour: b.GetPerHour(), PerDay: b.GetPerDay(), Harm: harm.String(), Now: now,
 		})
 		if err != nil {
 			return err
@@ -85,7 +119,7 @@ func (s *Store) SetBudget(
 func limitsOf(b dbsqlc.Budget) map[string]string {
 	return map[string]string{
 		"domain": b.Domain, "value": b.Value, "at_once": fmt.Sprint(b.AtOnce), "percent": fmt.Sprint(b.Percent),
-		"per_hour": fmt.Sprint(b.PerHour), "per_day": fmt.Sprint(b.PerDay),
+		"per_hour": fmt.Sprint(b.PerHour), "per_day": fmt.Sprint(b.PerDay), "harm": b.Harm,
 	}
 }
 
@@ -139,6 +173,9 @@ func (s *Store) AdmitDestructive(ctx context.Context, now time.Time) (admitted i
 		if busy = !alone; err != nil || busy {
 			return err
 		}
+		if err := releaseReturned(ctx, q, now); err != nil {
+			return err
+		}
 		ids, err := admissible(ctx, q, &s.Counts, now)
 		if err != nil || len(ids) == 0 {
 			return err
@@ -160,6 +197,52 @@ func (s *Store) AdmitDestructive(ctx context.Context, now time.Time) (admitted i
 	return admitted, busy, nil
 }
 
+// AdmitNow takes the slots of a new operation that cannot wait, because it ends in the transaction that makes it. Those
+// that wait already come first. BUDGET_REQUIRED where there is no room.
+func (s *Store) AdmitNow(ctx context.Context, q *dbsqlc.Queries, operationID string, now time.Time) error {
+	if err := q.WaitForBudgets(ctx); err != nil {
+		return fmt.Errorf("wait for the admission of others: %w", err)
+	}
+	no, err := BudgetVerdict(ctx, q, &s.Counts, operationID, now)
+	if err != nil {
+		return err
+	}
+	if no != nil {
+		return failure.Precondition("BUDGET_REQUIRED", "budget %s has no room for one more machine: %d of %d",
+			no.Rule.Name, no.Used, no.Limit).WithMeta("budget", no.Rule.Name)
+	}
+	return TakeSlots(ctx, q, []string{operationID}, now)
+}
+
+// releaseReturned gives back the slots of interrupted machines that are in service again: after a failed operation its
+// outcome was settled, or other work has mended the machine.
+func releaseReturned(ctx context.Context, q *dbsqlc.Queries, now time.Time) error {
+	held, err := q.HeldInterruptions(ctx)
+	if err != nil || len(held) == 0 {
+		return pgtx.Wrap(err, "read slots of interruptions")
+	}
+	ids := make([]string, len(held))
+	for i, r := range held {
+		ids[i] = r.Machine.MachineID
+	}
+	rows, err := q.ConditionsOf(ctx, ids)
+	if err != nil {
+		return fmt.Errorf("read conditions: %w", err)
+	}
+	conditions := map[string][]dbsqlc.MachineCondition{}
+	for _, c := range rows {
+		conditions[c.MachineID] = append(conditions[c.MachineID], c)
+	}
+	back := []string{}
+	for _, r := range held {
+		if fleet.Effective(convert.FleetFacts(r.Machine, conditions[r.Machine.MachineID])) == fleet.StateIdle {
+			back = append(back, r.Machine.MachineID)
+		}
+	}
+	return pgtx.Wrap(q.ReleaseInterruptions(ctx, dbsqlc.ReleaseInterruptionsParams{MachineIds: back, Now: &now}),
+		"give slots of interruptions back")
+}
+
 func TakeSlots(ctx context.Context, q *dbsqlc.Queries, ids []string, now time.Time) error {
 	if err := q.TakeOverSlots(ctx, ids); err != nil {
 		return fmt.Errorf("take over slots: %w", err)
@@ -171,11 +254,16 @@ func TakeSlots(ctx context.Context, q *dbsqlc.Queries, ids []string, now time.Ti
 }
 
 // admissible are those who wait and fit. Whose machine holds a slot already needs no other.
-func admissible(ctx context.Context, q *dbsqlc.Queries, fleet *MachineCounts, now time.Time) (ids []string, err error) {
+func admissible(
+	ctx context.Context,
+	q *dbsqlc.Queries,
+	counts *MachineCounts,
+	now time.Time,
+) (ids []string, err error) {
 	if ids, err = q.WaitingWithSlots(ctx); err != nil {
 		return nil, fmt.Errorf("read who waits on a machine with a slot: %w", err)
 	}
-	_, err = askInOrder(ctx, q, fleet, now, func(v budget.Verdict) bool {
+	_, err = askInOrder(ctx, q, counts, now, func(v budget.Verdict) bool {
 		if v.Admitted {
 			ids = append(ids, v.OperationID)
 		}
@@ -186,10 +274,10 @@ func admissible(ctx context.Context, q *dbsqlc.Queries, fleet *MachineCounts, no
 
 // BudgetVerdict says what stands in the way of an operation that waits; nil when nothing does.
 func BudgetVerdict(
-	ctx context.Context, q *dbsqlc.Queries, fleet *MachineCounts, operationID string, now time.Time,
+	ctx context.Context, q *dbsqlc.Queries, counts *MachineCounts, operationID string, now time.Time,
 ) (*budget.Verdict, error) {
 	var found *budget.Verdict
-	round, err := askInOrder(ctx, q, fleet, now, func(v budget.Verdict) bool {
+	round, err := askInOrder(ctx, q, counts, now, func(v budget.Verdict) bool {
 		if v.OperationID == operationID && !v.Admitted {
 			found = &v
 		}
@@ -206,14 +294,15 @@ func BudgetVerdict(
 	if err != nil {
 		return nil, fmt.Errorf("read the place of a waiting operation: %w", err)
 	}
-	v := round.Ask(budget.Request{OperationID: operationID, Place: PlaceOf(place.Site, place.Labels)})
+	v := round.Ask(budget.Request{OperationID: operationID, Harms: harmsOf(place.Destroys, place.Interrupts),
+		Place: PlaceOf(place.Site, place.Labels), Also: requestPlace(place.RequestSite, place.RequestLabels)})
 	return &v, nil
 }
 
 // askInOrder asks for everyone who waits and whose machine holds no slot, in the order of creation, until told says no,
 // or until there is no room for anybody. The round is nil when nobody waits.
 func askInOrder(
-	ctx context.Context, q *dbsqlc.Queries, fleet *MachineCounts, now time.Time, told func(budget.Verdict) bool,
+	ctx context.Context, q *dbsqlc.Queries, counts *MachineCounts, now time.Time, told func(budget.Verdict) bool,
 ) (round *budget.Round, err error) {
 	after := dbsqlc.WaitingForSlotsParams{MaxRows: queuePage}
 	for range queueLimit / queuePage {
@@ -222,14 +311,16 @@ func askInOrder(
 			return nil, fmt.Errorf("read who waits for a slot: %w", err)
 		}
 		if len(waiting) > 0 && round == nil {
-			rules, groups, slots, err := BudgetWorld(ctx, q, fleet, now)
+			rules, groups, slots, err := BudgetWorld(ctx, q, counts, now)
 			if err != nil {
 				return nil, err
 			}
 			round = budget.NewRound(rules, groups, slots, now)
 		}
 		for _, w := range waiting {
-			if round.Full() || !told(round.Ask(budget.Request{OperationID: w.OperationID, Place: PlaceOf(w.Site, w.Labels)})) {
+			q := budget.Request{OperationID: w.OperationID, Harms: harmsOf(w.Destroys, w.Interrupts),
+				Place: PlaceOf(w.Site, w.Labels), Also: requestPlace(w.RequestSite, w.RequestLabels)}
+			if round.Full() || !told(round.Ask(q)) {
 				return round, nil
 			}
 			after.AfterCreated, after.AfterID = w.CreatedAt, w.OperationID
@@ -245,8 +336,16 @@ func PlaceOf(site string, labels []byte) budget.Place {
 	return budget.Place{Site: site, Labels: convert.JSONToMap(labels)}
 }
 
+// requestPlace returns where a machine stood when its operation was asked for; none for operations of older versions.
+func requestPlace(site *string, labels []byte) []budget.Place {
+	if site == nil {
+		return nil
+	}
+	return []budget.Place{PlaceOf(*site, labels)}
+}
+
 func BudgetWorld(
-	ctx context.Context, q *dbsqlc.Queries, fleet *MachineCounts, now time.Time,
+	ctx context.Context, q *dbsqlc.Queries, counts *MachineCounts, now time.Time,
 ) (rules []budget.Rule, groups []budget.Group, slots []budget.Slot, err error) {
 	limits, err := q.ListBudgets(ctx)
 	if err != nil {
@@ -265,12 +364,17 @@ func BudgetWorld(
 		return nil, nil, nil, fmt.Errorf("read slots: %w", err)
 	}
 	for _, t := range taken {
-		slots = append(slots, budget.Slot{Place: PlaceOf(t.Site, t.Labels), Taken: t.TakenAt, Held: t.Held})
+		also := requestPlace(t.RequestSite, t.RequestLabels)
+		if t.Held {
+			also = append(also, PlaceOf(t.SiteNow, t.LabelsNow))
+		}
+		slots = append(slots, budget.Slot{Place: PlaceOf(t.Site, t.Labels), Also: also, Harm: harmNamed(t.Harm),
+			Taken: t.TakenAt, Held: t.Held})
 	}
 	if !percent {
 		return rules, nil, slots, nil // counting the fleet is for percentages only
 	}
-	groups, err = fleet.groups(ctx, q, keys, now)
+	groups, err = counts.groups(ctx, q, keys, now)
 	return rules, groups, slots, err
 }
 
@@ -293,7 +397,7 @@ func (s *Store) HeldSlots(
 func slotMessage(r dbsqlc.SlotOfMachineRow) *baremetalv1.BudgetSlot {
 	return &baremetalv1.BudgetSlot{
 		OperationId: r.OperationID, MachineId: r.MachineID, TakenAt: convert.Timestamp(r.TakenAt), OperationPhase: r.Phase,
-		ReleasedAt: convert.TimestampPtr(r.ReleasedAt),
+		ReleasedAt: convert.TimestampPtr(r.ReleasedAt), Harm: baremetalv1.Budget_Harm(baremetalv1.Budget_Harm_value[r.Harm]),
 	}
 }
 
@@ -309,7 +413,7 @@ func (s *Store) ReleaseSlot(
 			return fmt.Errorf("lock machine: %w", err)
 		}
 		var err error
-		row, err = q.SlotOfMachine(ctx, machineID)
+		row, err = q.SlotOfMachine(ctx, dbsqlc.SlotOfMachineParams{MachineID: machineID})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return failure.NotFound("BUDGET_SLOT_NOT_FOUND", "machine %s holds no slot", machineID).WithField("machine_id",
 				"holds no slot")
@@ -322,7 +426,7 @@ func (s *Store) ReleaseSlot(
 				"operation %s is %s and holds the slot; wait for its end or cancel it",
 				row.OperationID, row.Phase).WithMeta("operation_id", row.OperationID)
 		}
-		if _, err := q.ReleaseSlotOfMachine(ctx, dbsqlc.ReleaseSlotOfMachineParams{MachineID: machineID,
+		if err := q.ReleaseSlotsLeftBehind(ctx, dbsqlc.ReleaseSlotsLeftBehindParams{MachineID: machineID,
 			Now: &now}); err != nil {
 			return err
 		}

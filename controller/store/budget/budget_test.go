@@ -11,6 +11,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/store"
+	budgetstore "github.com/ingot-metal/ingot/controller/store/budget"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 )
@@ -32,7 +33,8 @@ func (d *destroyer) again(t *testing.T, s *store.Store, request string) {
 	t.Helper()
 	d.op = storetest.Start(t, s, operationstore.StartRequest{MachineID: d.Machine, RequestID: request,
 		Type: fleet.Reboot}).GetOperationId()
-	if err := storetest.ExecSQL(t, s, "UPDATE operations SET destructive = true WHERE operation_id = $1",
+	if err := storetest.ExecSQL(t, s, `UPDATE operations o SET destructive = true, request_site = m.site,
+		request_labels = m.labels FROM machines m WHERE m.machine_id = o.target_id AND operation_id = $1`,
 		d.op); err != nil {
 		t.Fatal(err)
 	}
@@ -91,13 +93,54 @@ func TestSlotIsHeldUntilSomebodyLooked(t *testing.T) {
 		t.Fatalf("a further try on the machine is %s, waiting for %s", a.Phase, a.Decision.Op.WaitReason)
 	}
 	storetest.Decide(t, s, first.op, operation.CancelAsked{Actor: "tester"})
-	if n := storetest.Count(t, s, "SELECT count(*) FROM budget_slots WHERE released_at IS NULL"); n != 0 {
-		t.Errorf("%d slots are held after a try that did nothing", n)
+	if n := storetest.Count(t, s, "SELECT count(*) FROM budget_slots WHERE released_at IS NULL"); n != 1 {
+		t.Errorf("%d slots are held after a further try that did nothing: what the first one did is not known to be well", n)
+	}
+	storetest.AdmitDestructive(t, s, 0)
+	_ = second
+	if _, err := s.ReleaseSlot(t.Context(), "m-1", "admin", "", storetest.Now()); err != nil {
+		t.Fatal(err)
 	}
 	storetest.AdmitDestructive(t, s, 1)
-	_ = second
 	_, err := s.ReleaseSlot(t.Context(), "m-1", "admin", "", storetest.Now())
 	storetest.WantReason(t, err, "BUDGET_SLOT_NOT_FOUND")
+}
+
+// Work counts in the rack of the request and in the rack where its machine stands now, while it waits and while it runs.
+func TestAMoveEscapesNoBudget(t *testing.T) {
+	s := storetest.New(t)
+	storetest.SetBudget(t, s, &baremetalv1.Budget{Name: "racks", Domain: "label:rack", AtOnce: 1})
+	move := func(id, rack string) {
+		t.Helper()
+		if _, err := s.Update(t.Context(), &baremetalv1.Machine{MachineId: id, Labels: map[string]string{"rack": rack}},
+			"admin", time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := func(id, rack string) destroyer {
+		t.Helper()
+		storetest.Register(t, s, id)
+		move(id, rack)
+		return destroy(t, s, id)
+	}
+	in("m-a", "a")
+	waiting := in("m-waiting", "a")
+	storetest.AdmitDestructive(t, s, 1)
+	move("m-waiting", "free")
+	storetest.AdmitDestructive(t, s, 0)
+	v, err := budgetstore.BudgetVerdict(t.Context(), s.Q, &s.Counts, waiting.op, time.Now())
+	if err != nil || v == nil || v.Value != "a" {
+		t.Errorf("what has left rack a waits for %v, %v", v, err)
+	}
+	in("m-free", "free")
+	storetest.AdmitDestructive(t, s, 1)
+	move("m-a", "b")
+	for _, rack := range []string{"a", "b"} {
+		in("m-next-"+rack, rack)
+	}
+	storetest.AdmitDestructive(t, s, 0)
+	in("m-c", "c")
+	storetest.AdmitDestructive(t, s, 1)
 }
 
 func TestAdminGivesASlotBack(t *testing.T) {

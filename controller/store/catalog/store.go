@@ -20,6 +20,8 @@ type Config struct {
 	Traceparent func(operationID, commandID string) string
 	// OpenSeed opens what a new system is to be given, which is stored sealed under an id; nil: nothing is opened.
 	OpenSeed func(id string, sealed []byte) ([]byte, error)
+	// OpenArgument opens a secret argument of a script; nil: none is opened.
+	OpenArgument func(sealed string) (string, error)
 }
 
 // Store holds plans, images and scripts. It is safe for concurrent use.
@@ -31,6 +33,7 @@ type Store struct {
 	InstallerCmdline string
 	Traceparent      func(operationID, commandID string) string
 	OpenSeed         func(id string, sealed []byte) ([]byte, error)
+	OpenArgument     func(sealed string) (string, error)
 	// plans that have been used, by their ids.
 	plans sync.Map
 }
@@ -39,7 +42,7 @@ type Store struct {
 func New(db *pgtx.DB, c Config) *Store {
 	s := &Store{
 		db: db, Defaults: orBuiltIn(c.StepDefaults), DefaultImage: c.DefaultImage, InstallerCmdline: c.InstallerCmdline,
-		Traceparent: c.Traceparent, OpenSeed: c.OpenSeed,
+		Traceparent: c.Traceparent, OpenSeed: c.OpenSeed, OpenArgument: c.OpenArgument,
 	}
 	if s.Traceparent == nil {
 		s.Traceparent = func(string, string) string { return "" }

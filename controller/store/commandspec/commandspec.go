@@ -221,7 +221,7 @@ func (o *Order) scriptAction(
 ) (*fleetv1.CommandSpec_Script, error) {
 	a := &fleetv1.ScriptAction{
 		ScriptRef: s.GetCommand(), Args: s.GetArgs(), Endpoint: o.Spec.GetSshEndpoint(), HostKeys: o.Spec.GetSshHostKeys(),
-		CredentialsRef: o.Spec.GetSshCredentialsRef(),
+		CredentialsRef: o.Spec.GetSshCredentialsRef(), SecretArgs: s.GetSecretArgs(),
 	}
 	row, err := q.GetScript(ctx, s.GetCommand())
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {

@@ -59,7 +59,7 @@ func OperationFromRow(r dbsqlc.Operation, steps []dbsqlc.OperationStep) (operati
 		CurrentStep: int(r.CurrentStep), CurrentStage: r.CurrentStage, WaitReason: r.WaitReason,
 		WakeAt: pgtx.TimeVal(r.WakeAt), CancelRequested: pgtx.TimeVal(r.CancelRequestedAt), Version: r.Version,
 		CreatedAt: r.CreatedAt, StartedAt: pgtx.TimeVal(r.StartedAt), FinishedAt: pgtx.TimeVal(r.FinishedAt),
-		Destructive: r.Destructive,
+		Destructive: r.Destructive, Interrupts: r.Interrupts,
 	}
 	if len(r.Error) > 0 {
 		op.Error = &operation.Error{}

@@ -2,6 +2,7 @@ package credential
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,6 +14,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/store/access"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
@@ -29,10 +31,30 @@ type NewAPIToken struct {
 	Scope           auth.Scope
 	Hash            [32]byte
 	ExpiresAt       time.Time
+	// Selection is the filter of the machines that it is good for. Empty stands for all.
+	Selection string
+}
+
+// row returns the stored row of a token and its maker. The hash of a token with a selection is in narrow_hash: a
+// controller of an older version, which would ignore the selection, does not find it.
+func (t NewAPIToken) row(maker auth.Caller, now time.Time) dbsqlc.InsertAPITokenParams {
+	p := dbsqlc.InsertAPITokenParams{
+		TokenID: t.ID, Name: t.Name, Scope: t.Scope.String(), Hash: t.Hash[:], Selection: t.Selection,
+		ParentID: maker.TokenID, CreatedAt: now, CreatedBy: t.Actor, ExpiresAt: t.ExpiresAt,
+	}
+	if maker.Name != "" {
+		p.CreatedByIdentity = maker.Identity()
+	}
+	if t.Selection != "" {
+		none := sha256.Sum256([]byte("narrow " + t.ID))
+		p.NarrowHash, p.Hash = p.Hash, none[:]
+	}
+	return p
 }
 
 // CreateAPIToken stores a token, hashed. A name is that of one token in force.
 func (s *Store) CreateAPIToken(ctx context.Context, t NewAPIToken, now time.Time) (*baremetalv1.APIToken, error) {
+	maker, _ := auth.CallerFrom(ctx) // none where the controller itself makes it
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		if err := q.TouchAPITokens(ctx); err != nil {
 			return fmt.Errorf("lock tokens: %w", err)
@@ -48,16 +70,16 @@ func (s *Store) CreateAPIToken(ctx context.Context, t NewAPIToken, now time.Time
 		if err := q.EndExpiredAPIToken(ctx, dbsqlc.EndExpiredAPITokenParams{Name: t.Name, Now: now}); err != nil {
 			return fmt.Errorf("end expired token: %w", err)
 		}
-		err = q.InsertAPIToken(ctx, dbsqlc.InsertAPITokenParams{
-			TokenID: t.ID, Name: t.Name, Scope: t.Scope.String(), Hash: t.Hash[:], CreatedAt: now, CreatedBy: t.Actor,
-			ExpiresAt: t.ExpiresAt, CreatedByIdentity: auth.Owner(ctx),
-		})
-		if err != nil {
+		if err := checkMaker(ctx, q, maker); err != nil {
+			return err
+		}
+		if err := q.InsertAPIToken(ctx, t.row(maker, now)); err != nil {
 			return fmt.Errorf("store token: %w", err)
 		}
 		return history.Audit(ctx, q, history.AuditEntry{Actor: t.Actor, Verb: "CREATE_API_TOKEN", Target: t.ID,
 			Data: map[string]string{
 				"name": t.Name, "scope": t.Scope.String(), "expires_at": t.ExpiresAt.UTC().Format(time.RFC3339),
+				"selection": t.Selection,
 			}}, now)
 	})
 	if pgtx.UniqueViolation(err, "api_tokens_name") {
@@ -71,8 +93,28 @@ func (s *Store) CreateAPIToken(ctx context.Context, t NewAPIToken, now time.Time
 	return &baremetalv1.APIToken{
 		TokenId: t.ID, Name: t.Name, Scope: t.Scope.String(), Source: sourceDatabase, CreatedAt: convert.Timestamp(now),
 		CreatedBy: t.Actor,
-		ExpiresAt: convert.Timestamp(t.ExpiresAt),
+		ExpiresAt: convert.Timestamp(t.ExpiresAt), Selection: t.Selection, ParentId: maker.TokenID,
 	}, nil
+}
+
+// checkMaker records a person who makes a token, whose roles then count for it, and holds that a token that makes one
+// has not been revoked meanwhile.
+func checkMaker(ctx context.Context, q *dbsqlc.Queries, maker auth.Caller) error {
+	if maker.Person != nil {
+		_, err := access.PutPerson(ctx, q, *maker.Person)
+		return err
+	}
+	if maker.TokenID == "" {
+		return nil
+	}
+	row, err := q.LockAPIToken(ctx, maker.TokenID)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("lock token: %w", err)
+	}
+	if err != nil || row.RevokedAt != nil {
+		return failure.Unauthenticated(auth.ReasonBearerInvalid, "the token was revoked")
+	}
+	return nil
 }
 
 const sourceDatabase = "database"
@@ -82,11 +124,11 @@ func apiToken(r dbsqlc.ApiToken) *baremetalv1.APIToken {
 		TokenId: r.TokenID, Name: r.Name, Scope: r.Scope, Source: sourceDatabase, CreatedAt: convert.Timestamp(r.CreatedAt),
 		CreatedBy: r.CreatedBy,
 		ExpiresAt: convert.Timestamp(r.ExpiresAt), LastUsedAt: convert.TimestampPtr(r.LastUsedAt),
-		RevokedAt: convert.TimestampPtr(r.RevokedAt),
+		RevokedAt: convert.TimestampPtr(r.RevokedAt), Selection: r.Selection, ParentId: r.ParentID,
 	}
 }
 
-// RevokeAPIToken ends a token. One that has ended stays as it is.
+// RevokeAPIToken ends a token, and those that it and its tokens have made. One that has ended stays as it is.
 func (s *Store) RevokeAPIToken(ctx context.Context, id, actor string, now time.Time) (*baremetalv1.APIToken, error) {
 	var out *baremetalv1.APIToken
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
@@ -101,15 +143,27 @@ func (s *Store) RevokeAPIToken(ctx context.Context, id, actor string, now time.T
 		if err != nil {
 			return fmt.Errorf("lock token: %w", err)
 		}
+		ended, err := q.RevokeAPITokens(ctx, dbsqlc.RevokeAPITokensParams{TokenID: id, Now: &now})
+		if err != nil {
+			return fmt.Errorf("revoke token: %w", err)
+		}
 		if row.RevokedAt == nil {
-			if err := q.RevokeAPIToken(ctx, dbsqlc.RevokeAPITokenParams{TokenID: id, Now: &now}); err != nil {
-				return fmt.Errorf("revoke token: %w", err)
-			}
 			row.RevokedAt = &now
+		} else {
+			ended = append(ended, dbsqlc.RevokeAPITokensRow{TokenID: id, Name: row.Name})
 		}
 		out = apiToken(row)
-		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "REVOKE_API_TOKEN", Target: id,
-			Data: map[string]string{"name": row.Name}}, now)
+		for _, e := range ended {
+			data := map[string]string{"name": e.Name}
+			if e.TokenID != id {
+				data["with"] = id
+			}
+			if err := history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "REVOKE_API_TOKEN", Target: e.TokenID,
+				Data: data}, now); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("revoke token: %w", err)
@@ -153,7 +207,7 @@ func (s *Store) APITokens(ctx context.Context, known int64, now time.Time) ([]au
 			return nil, 0, fmt.Errorf("token %s in the database is malformed: %w", r.TokenID, err)
 		}
 		out = append(out, auth.StoredToken{ID: r.TokenID, Name: r.Name, Scope: scope, Hash: [32]byte(r.Hash),
-			ExpiresAt: r.ExpiresAt, Owner: r.CreatedByIdentity})
+			ExpiresAt: r.ExpiresAt, Owner: r.CreatedByIdentity, Selection: r.Selection})
 	}
 	return out, version, nil
 }

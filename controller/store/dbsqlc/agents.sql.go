@@ -10,24 +10,6 @@ import (
 	"time"
 )
 
-const advanceEventSeq = `-- name: AdvanceEventSeq :execrows
-UPDATE agent_states SET last_event_seq = $1 WHERE agent_id = $2 AND state_id = $3 AND last_event_seq < $1
-`
-
-type AdvanceEventSeqParams struct {
-	Seq     int64
-	AgentID string
-	StateID string
-}
-
-func (q *Queries) AdvanceEventSeq(ctx context.Context, arg AdvanceEventSeqParams) (int64, error) {
-	result, err := q.db.Exec(ctx, advanceEventSeq, arg.Seq, arg.AgentID, arg.StateID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const advanceGrantSeq = `-- name: AdvanceGrantSeq :execrows
 UPDATE agent_states SET last_grant_seq = $1, last_grant_command_id = $2, last_grant_nonce = $3
 WHERE agent_id = $4 AND state_id = $5 AND last_grant_seq < $1
@@ -53,30 +35,6 @@ func (q *Queries) AdvanceGrantSeq(ctx context.Context, arg AdvanceGrantSeqParams
 		return 0, err
 	}
 	return result.RowsAffected(), nil
-}
-
-const agentState = `-- name: AgentState :one
-SELECT agent_id, state_id, last_grant_seq, last_event_seq, first_seen_at, last_grant_command_id, last_grant_nonce FROM agent_states WHERE agent_id = $1 AND state_id = $2
-`
-
-type AgentStateParams struct {
-	AgentID string
-	StateID string
-}
-
-func (q *Queries) AgentState(ctx context.Context, arg AgentStateParams) (AgentState, error) {
-	row := q.db.QueryRow(ctx, agentState, arg.AgentID, arg.StateID)
-	var i AgentState
-	err := row.Scan(
-		&i.AgentID,
-		&i.StateID,
-		&i.LastGrantSeq,
-		&i.LastEventSeq,
-		&i.FirstSeenAt,
-		&i.LastGrantCommandID,
-		&i.LastGrantNonce,
-	)
-	return i, err
 }
 
 const announceScrub = `-- name: AnnounceScrub :exec
@@ -1007,6 +965,31 @@ func (q *Queries) LockAgent(ctx context.Context, agentID string) (Agent, error) 
 	return i, err
 }
 
+const lockAgentState = `-- name: LockAgentState :one
+SELECT agent_id, state_id, last_grant_seq, last_event_seq, first_seen_at, last_grant_command_id, last_grant_nonce FROM agent_states WHERE agent_id = $1 AND state_id = $2 FOR NO KEY UPDATE
+`
+
+type LockAgentStateParams struct {
+	AgentID string
+	StateID string
+}
+
+// After the machine and the agent. No event takes a number before the session of this hello can be seen.
+func (q *Queries) LockAgentState(ctx context.Context, arg LockAgentStateParams) (AgentState, error) {
+	row := q.db.QueryRow(ctx, lockAgentState, arg.AgentID, arg.StateID)
+	var i AgentState
+	err := row.Scan(
+		&i.AgentID,
+		&i.StateID,
+		&i.LastGrantSeq,
+		&i.LastEventSeq,
+		&i.FirstSeenAt,
+		&i.LastGrantCommandID,
+		&i.LastGrantNonce,
+	)
+	return i, err
+}
+
 const lockCalmAgents = `-- name: LockCalmAgents :many
 SELECT a.agent_id FROM agents a JOIN machines m ON m.machine_id = a.machine_id
 WHERE a.agent_id = ANY($1::text[]) AND a.role = 'host'
@@ -1142,7 +1125,8 @@ calm AS MATERIALIZED (
     JOIN machine_conditions r ON r.machine_id = m.machine_id AND r.type = 'Reachable' AND r.status AND r.reason = 'SessionOpen' AND r.message = ''
     WHERE NOT EXISTS (SELECT 1 FROM agent_boots n WHERE n.agent_id = a.agent_id AND n.boot_number > b.boot_number)
       AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.target_id = m.machine_id AND o.phase IN ('PENDING', 'RUNNING'))
-      AND NOT EXISTS (SELECT 1 FROM commands u WHERE u.executor_id = a.agent_id AND u.state IN ('QUEUED', 'SENT', 'ACKED', 'GRANTED'))),
+      AND NOT EXISTS (SELECT 1 FROM commands u WHERE u.executor_id = a.agent_id AND u.state IN ('QUEUED', 'SENT', 'ACKED', 'GRANTED'))
+    ORDER BY t.agent_id, t.state_id FOR NO KEY UPDATE OF t),
 counted AS (
     UPDATE agents SET epoch = calm.epoch FROM calm WHERE agents.agent_id = calm.agent_id),
 started AS (
@@ -1413,18 +1397,38 @@ func (q *Queries) StartSession(ctx context.Context, arg StartSessionParams) erro
 	return err
 }
 
+const takeEvent = `-- name: TakeEvent :one
+SELECT take_event($1::text, $2::text, $3::bigint, $4::bigint)::int
+`
+
+type TakeEventParams struct {
+	AgentID string
+	StateID string
+	Seq     int64
+	Epoch   int64
+}
+
+// 1: the number is taken. 0: it was before. 2: the agent has a newer session.
+func (q *Queries) TakeEvent(ctx context.Context, arg TakeEventParams) (int32, error) {
+	row := q.db.QueryRow(ctx, takeEvent,
+		arg.AgentID,
+		arg.StateID,
+		arg.Seq,
+		arg.Epoch,
+	)
+	var column_1 int32
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const takeInventories = `-- name: TakeInventories :many
 WITH told AS (
     SELECT unnest($1::text[]) AS agent_id, unnest($2::text[]) AS state_id, unnest($3::bigint[]) AS seq,
            unnest($4::text[]) AS machine_id, unnest($5::timestamptz[]) AS at, unnest($6::text[]) AS hash,
-           unnest($7::text[]) AS document, unnest($8::boolean[]) AS simulated),
-held AS (
-    SELECT s.agent_id, s.state_id FROM agent_states s JOIN told USING (agent_id, state_id)
-    ORDER BY s.agent_id, s.state_id FOR UPDATE OF s),
-taken AS (
-    UPDATE agent_states s SET last_event_seq = told.seq FROM told JOIN held USING (agent_id, state_id)
-    WHERE s.agent_id = told.agent_id AND s.state_id = told.state_id AND s.last_event_seq < told.seq
-    RETURNING told.agent_id, told.state_id, told.seq, told.machine_id, told.at, told.hash, told.document, told.simulated),
+           unnest($7::text[]) AS document, unnest($8::boolean[]) AS simulated, unnest($9::bigint[]) AS epoch),
+taken AS MATERIALIZED (
+    SELECT inorder.agent_id, inorder.state_id, inorder.seq, inorder.machine_id, inorder.at, inorder.hash, inorder.document, inorder.simulated, inorder.epoch FROM (SELECT agent_id, state_id, seq, machine_id, at, hash, document, simulated, epoch FROM told ORDER BY agent_id, state_id) inorder
+    WHERE take_event(inorder.agent_id, inorder.state_id, inorder.seq, inorder.epoch) = 1),
 kept AS (
     INSERT INTO inventories (machine_id, reported_at, agent_id, hash, document, simulated)
     SELECT taken.machine_id, taken.at, taken.agent_id, taken.hash, taken.document::jsonb, taken.simulated FROM taken
@@ -1434,7 +1438,7 @@ kept AS (
     ON CONFLICT DO NOTHING),
 pruned AS (
     DELETE FROM inventories i USING taken WHERE i.machine_id = taken.machine_id AND i.reported_at < (
-        SELECT n.reported_at FROM inventories n WHERE n.machine_id = taken.machine_id ORDER BY n.reported_at DESC LIMIT 1 OFFSET $9::int))
+        SELECT n.reported_at FROM inventories n WHERE n.machine_id = taken.machine_id ORDER BY n.reported_at DESC LIMIT 1 OFFSET $10::int))
 SELECT taken.agent_id::text AS agent_id FROM taken
 `
 
@@ -1447,6 +1451,7 @@ type TakeInventoriesParams struct {
 	Hashes     []string
 	Documents  []string
 	Simulated  []bool
+	Epochs     []int64
 	Keep       int32
 }
 
@@ -1462,6 +1467,7 @@ func (q *Queries) TakeInventories(ctx context.Context, arg TakeInventoriesParams
 		arg.Hashes,
 		arg.Documents,
 		arg.Simulated,
+		arg.Epochs,
 		arg.Keep,
 	)
 	if err != nil {

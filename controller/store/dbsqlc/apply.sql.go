@@ -393,9 +393,9 @@ func (q *Queries) InsertEventsOfMany(ctx context.Context, arg InsertEventsOfMany
 const insertOperation = `-- name: InsertOperation :exec
 
 INSERT INTO operations (operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_stage,
-                        wake_at, event_seq, destructive, created_at, updated_at)
+                        wake_at, event_seq, destructive, interrupts, created_at, updated_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9,
-        $10, $11, $12, $13, $13)
+        $10, $11, $12, $13, $14, $14)
 `
 
 type InsertOperationParams struct {
@@ -411,6 +411,7 @@ type InsertOperationParams struct {
 	WakeAt       *time.Time
 	EventSeq     int64
 	Destructive  bool
+	Interrupts   bool
 	CreatedAt    time.Time
 }
 
@@ -429,6 +430,7 @@ func (q *Queries) InsertOperation(ctx context.Context, arg InsertOperationParams
 		arg.WakeAt,
 		arg.EventSeq,
 		arg.Destructive,
+		arg.Interrupts,
 		arg.CreatedAt,
 	)
 	return err
@@ -437,11 +439,11 @@ func (q *Queries) InsertOperation(ctx context.Context, arg InsertOperationParams
 const insertOperations = `-- name: InsertOperations :exec
 
 INSERT INTO operations (operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_stage,
-                        wake_at, event_seq, destructive, created_at, updated_at)
+                        wake_at, event_seq, destructive, interrupts, created_at, updated_at)
 SELECT unnest($1::text[]), unnest($2::text[]), unnest($3::text[]), unnest($4::jsonb[]),
        unnest($5::text[]), unnest($6::text[]), unnest($7::jsonb[]), unnest($8::text[]),
        unnest($9::text[]), unnest($10::timestamptz[]), unnest($11::bigint[]),
-       unnest($12::boolean[]), unnest($13::timestamptz[]), unnest($13::timestamptz[])
+       unnest($12::boolean[]), unnest($13::boolean[]), unnest($14::timestamptz[]), unnest($14::timestamptz[])
 `
 
 type InsertOperationsParams struct {
@@ -457,6 +459,7 @@ type InsertOperationsParams struct {
 	WakeAts       []time.Time
 	EventSeqs     []int64
 	Destructives  []bool
+	Interrupting  []bool
 	CreatedAts    []time.Time
 }
 
@@ -476,6 +479,7 @@ func (q *Queries) InsertOperations(ctx context.Context, arg InsertOperationsPara
 		arg.WakeAts,
 		arg.EventSeqs,
 		arg.Destructives,
+		arg.Interrupting,
 		arg.CreatedAts,
 	)
 	return err

@@ -448,6 +448,24 @@ func (q *Queries) InstallerImages(ctx context.Context) ([]InstallerImagesRow, er
 	return items, nil
 }
 
+const installerStands = `-- name: InstallerStands :one
+SELECT EXISTS (
+    SELECT 1 FROM agents a JOIN machines m ON m.machine_id = a.machine_id JOIN operations o ON o.operation_id = a.operation_id
+    LEFT JOIN boot_assignments b ON b.machine_id = a.machine_id AND b.installer_agent_id = a.agent_id
+    WHERE a.agent_id = $1 AND a.role = 'installer'
+      AND (o.phase IN ('PENDING', 'RUNNING') OR b.mode = 'rescue' AND m.current_operation_id IS NULL)
+      AND EXISTS (SELECT 1 FROM agent_certs c WHERE c.agent_id = a.agent_id AND c.revoked_at IS NULL))
+`
+
+// Reports whether an installer still has what it was certified for: its operation, or the rescue assignment that this has left, on a
+// machine without other work.
+func (q *Queries) InstallerStands(ctx context.Context, agentID string) (bool, error) {
+	row := q.db.QueryRow(ctx, installerStands, agentID)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const installerSteps = `-- name: InstallerSteps :many
 SELECT t.spec FROM operation_steps t WHERE t.operation_id = $1 AND t.kind IN ('repave', 'erase') ORDER BY t.idx
 `
@@ -873,6 +891,25 @@ func (q *Queries) NoteSite(ctx context.Context, arg NoteSiteParams) error {
 	return err
 }
 
+const operationLimit = `-- name: OperationLimit :one
+SELECT o.phase, (SELECT coalesce(sum(s.timeout_ms * (s.max_retries + 1)), 0) FROM operation_steps s
+                 WHERE s.operation_id = o.operation_id)::bigint AS limit_ms
+FROM operations o WHERE o.operation_id = $1
+`
+
+type OperationLimitRow struct {
+	Phase   string
+	LimitMs int64
+}
+
+// The phase of an operation, and the time that its steps may take with all their retries.
+func (q *Queries) OperationLimit(ctx context.Context, operationID string) (OperationLimitRow, error) {
+	row := q.db.QueryRow(ctx, operationLimit, operationID)
+	var i OperationLimitRow
+	err := row.Scan(&i.Phase, &i.LimitMs)
+	return i, err
+}
+
 const operationOfSite = `-- name: OperationOfSite :one
 SELECT o.operation_id FROM operations o JOIN machines m ON m.machine_id = o.target_id
 WHERE o.operation_id = $1 AND m.site = $2
@@ -1084,6 +1121,39 @@ func (q *Queries) RequiredIdentity(ctx context.Context, machineID string) (Requi
 	return i, err
 }
 
+const rescuesToEnd = `-- name: RescuesToEnd :many
+SELECT b.machine_id
+FROM boot_assignments b JOIN machines m ON m.machine_id = b.machine_id JOIN agents a ON a.agent_id = b.installer_agent_id
+LEFT JOIN operations o ON o.operation_id = b.operation_id
+WHERE b.mode = 'rescue' AND coalesce(o.phase, '') NOT IN ('PENDING', 'RUNNING')
+  AND (m.current_operation_id IS NOT NULL OR a.created_at <= $1::timestamptz
+       OR a.identity_level <> 'network'
+          AND EXISTS (SELECT 1 FROM agent_states s WHERE s.agent_id = a.agent_id AND s.last_event_seq > 0))
+ORDER BY b.machine_id LIMIT 1000
+`
+
+// The machines whose rescue assignment has done its work: its system has reported once. Where nothing but its place on the network
+// proves that system, another may still contest it for a while. Other work of the machine ends both at once.
+func (q *Queries) RescuesToEnd(ctx context.Context, claimedBefore time.Time) ([]string, error) {
+	rows, err := q.db.Query(ctx, rescuesToEnd, claimedBefore)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var machine_id string
+		if err := rows.Scan(&machine_id); err != nil {
+			return nil, err
+		}
+		items = append(items, machine_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const restoreConditions = `-- name: RestoreConditions :exec
 UPDATE machine_conditions c
 SET known = true, observed_at = NULL, observed_by = '', last_known = NULL, status = (c.last_known ->> 'status')::boolean,
@@ -1100,6 +1170,43 @@ type RestoreConditionsParams struct {
 func (q *Queries) RestoreConditions(ctx context.Context, arg RestoreConditionsParams) error {
 	_, err := q.db.Exec(ctx, restoreConditions, arg.MachineIds, arg.Types)
 	return err
+}
+
+const revokeEndedInstallers = `-- name: RevokeEndedInstallers :many
+UPDATE agent_certs c SET revoked_at = $1
+FROM agents a JOIN operations o ON o.operation_id = a.operation_id
+WHERE a.agent_id = c.agent_id AND a.machine_id = $2 AND a.role = 'installer' AND o.phase NOT IN ('PENDING', 'RUNNING')
+  AND c.revoked_at IS NULL
+  AND NOT EXISTS (SELECT 1 FROM boot_assignments b
+                  WHERE b.machine_id = a.machine_id AND b.installer_agent_id = a.agent_id AND b.mode = 'rescue')
+RETURNING c.fingerprint
+`
+
+type RevokeEndedInstallersParams struct {
+	Now       *time.Time
+	MachineID *string
+}
+
+// The certificates of a machine's installers whose operations have ended. The rescue system of an assignment that stands has still to
+// report.
+func (q *Queries) RevokeEndedInstallers(ctx context.Context, arg RevokeEndedInstallersParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, revokeEndedInstallers, arg.Now, arg.MachineID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var fingerprint string
+		if err := rows.Scan(&fingerprint); err != nil {
+			return nil, err
+		}
+		items = append(items, fingerprint)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const revokeHostCerts = `-- name: RevokeHostCerts :many

@@ -11,7 +11,7 @@ import (
 )
 
 const budgetsAfter = `-- name: BudgetsAfter :many
-SELECT name, domain, value, at_once, percent, per_hour, per_day, updated_at, version FROM budgets WHERE name > $1 ORDER BY name LIMIT $2
+SELECT name, domain, value, at_once, percent, per_hour, per_day, updated_at, version, harm FROM budgets WHERE name > $1 ORDER BY name LIMIT $2
 `
 
 type BudgetsAfterParams struct {
@@ -38,6 +38,7 @@ func (q *Queries) BudgetsAfter(ctx context.Context, arg BudgetsAfterParams) ([]B
 			&i.PerDay,
 			&i.UpdatedAt,
 			&i.Version,
+			&i.Harm,
 		); err != nil {
 			return nil, err
 		}
@@ -50,7 +51,7 @@ func (q *Queries) BudgetsAfter(ctx context.Context, arg BudgetsAfterParams) ([]B
 }
 
 const countWaitingForBudget = `-- name: CountWaitingForBudget :one
-SELECT count(*) FROM operations WHERE destructive AND phase = 'PENDING' AND wait_reason = 'WAITING_FOR_BUDGET'
+SELECT count(*) FROM operations WHERE (destructive OR interrupts) AND phase = 'PENDING' AND wait_reason = 'WAITING_FOR_BUDGET'
 `
 
 func (q *Queries) CountWaitingForBudget(ctx context.Context) (int64, error) {
@@ -61,7 +62,7 @@ func (q *Queries) CountWaitingForBudget(ctx context.Context) (int64, error) {
 }
 
 const deleteBudget = `-- name: DeleteBudget :one
-DELETE FROM budgets WHERE name = $1 RETURNING name, domain, value, at_once, percent, per_hour, per_day, updated_at, version
+DELETE FROM budgets WHERE name = $1 RETURNING name, domain, value, at_once, percent, per_hour, per_day, updated_at, version, harm
 `
 
 func (q *Queries) DeleteBudget(ctx context.Context, name string) (Budget, error) {
@@ -77,6 +78,7 @@ func (q *Queries) DeleteBudget(ctx context.Context, name string) (Budget, error)
 		&i.PerDay,
 		&i.UpdatedAt,
 		&i.Version,
+		&i.Harm,
 	)
 	return i, err
 }
@@ -90,8 +92,84 @@ func (q *Queries) Freeze(ctx context.Context, now *time.Time) error {
 	return err
 }
 
+const heldInterruptions = `-- name: HeldInterruptions :many
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level, m.agentless, m.probe_ip, m.last_power_state FROM budget_slots s JOIN operations o USING (operation_id) JOIN machines m ON m.machine_id = s.machine_id
+WHERE s.released_at IS NULL AND s.harm = 'INTERRUPTS' AND o.finished_at IS NOT NULL AND m.phase = 'READY'
+  AND m.current_operation_id IS NULL
+`
+
+type HeldInterruptionsRow struct {
+	Machine Machine
+}
+
+// Machines without work, in phase READY, that still hold the slot of an interruption which has ended.
+func (q *Queries) HeldInterruptions(ctx context.Context) ([]HeldInterruptionsRow, error) {
+	rows, err := q.db.Query(ctx, heldInterruptions)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HeldInterruptionsRow
+	for rows.Next() {
+		var i HeldInterruptionsRow
+		if err := rows.Scan(
+			&i.Machine.MachineID,
+			&i.Machine.ExternalID,
+			&i.Machine.Labels,
+			&i.Machine.Spec,
+			&i.Machine.Provider,
+			&i.Machine.Site,
+			&i.Machine.Region,
+			&i.Machine.Phase,
+			&i.Machine.NodeState,
+			&i.Machine.NodeStateChangedAt,
+			&i.Machine.CurrentOperationID,
+			&i.Machine.UnresolvedCommandID,
+			&i.Machine.AgentID,
+			&i.Machine.BootID,
+			&i.Machine.Simulated,
+			&i.Machine.OsImageDigest,
+			&i.Machine.ConfigGeneration,
+			&i.Machine.Version,
+			&i.Machine.ChangeXid,
+			&i.Machine.CreatedAt,
+			&i.Machine.UpdatedAt,
+			&i.Machine.DeletedAt,
+			&i.Machine.PowerState,
+			&i.Machine.PowerStateAt,
+			&i.Machine.BootMode,
+			&i.Machine.InstallAttempts,
+			&i.Machine.LastInstallError,
+			&i.Machine.PlanID,
+			&i.Machine.FailedPlanID,
+			&i.Machine.Retiring,
+			&i.Machine.FirstProvisionedAt,
+			&i.Machine.ActiveWorkflowID,
+			&i.Machine.QuarantinedFrom,
+			&i.Machine.QuarantineReason,
+			&i.Machine.FailedNodePlan,
+			&i.Machine.AcceptedDrift,
+			&i.Machine.RegisteredByRequest,
+			&i.Machine.TpmKeyDigest,
+			&i.Machine.TpmKeyTrust,
+			&i.Machine.TpmKeyAt,
+			&i.Machine.IdentityLevel,
+			&i.Machine.Agentless,
+			&i.Machine.ProbeIp,
+			&i.Machine.LastPowerState,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const listBudgets = `-- name: ListBudgets :many
-SELECT name, domain, value, at_once, percent, per_hour, per_day, updated_at, version FROM budgets ORDER BY name
+SELECT name, domain, value, at_once, percent, per_hour, per_day, updated_at, version, harm FROM budgets ORDER BY name
 `
 
 func (q *Queries) ListBudgets(ctx context.Context) ([]Budget, error) {
@@ -113,6 +191,7 @@ func (q *Queries) ListBudgets(ctx context.Context) ([]Budget, error) {
 			&i.PerDay,
 			&i.UpdatedAt,
 			&i.Version,
+			&i.Harm,
 		); err != nil {
 			return nil, err
 		}
@@ -125,7 +204,7 @@ func (q *Queries) ListBudgets(ctx context.Context) ([]Budget, error) {
 }
 
 const listSlots = `-- name: ListSlots :many
-SELECT s.operation_id, s.machine_id, s.taken_at, s.released_at, o.phase FROM budget_slots s JOIN operations o USING (operation_id)
+SELECT s.operation_id, s.machine_id, s.taken_at, s.released_at, s.harm, o.phase FROM budget_slots s JOIN operations o USING (operation_id)
 WHERE s.released_at IS NULL AND (s.taken_at, s.operation_id) > ($1::timestamptz, $2::text)
 ORDER BY s.taken_at, s.operation_id LIMIT $3
 `
@@ -141,6 +220,7 @@ type ListSlotsRow struct {
 	MachineID   string
 	TakenAt     time.Time
 	ReleasedAt  *time.Time
+	Harm        string
 	Phase       string
 }
 
@@ -158,6 +238,7 @@ func (q *Queries) ListSlots(ctx context.Context, arg ListSlotsParams) ([]ListSlo
 			&i.MachineID,
 			&i.TakenAt,
 			&i.ReleasedAt,
+			&i.Harm,
 			&i.Phase,
 		); err != nil {
 			return nil, err
@@ -211,27 +292,59 @@ func (q *Queries) LockWaiting(ctx context.Context, operationIds []string) ([]str
 }
 
 const placeOfWaiting = `-- name: PlaceOfWaiting :one
-SELECT m.site, m.labels FROM operations o JOIN machines m ON m.machine_id = o.target_id
-WHERE o.operation_id = $1 AND o.phase = 'PENDING'
-  AND NOT EXISTS (SELECT 1 FROM budget_slots h WHERE h.machine_id = o.target_id AND h.released_at IS NULL)
+SELECT m.site, m.labels, n.destroys::boolean AS destroys, n.interrupts::boolean AS interrupts, o.request_site, o.request_labels
+FROM operations o JOIN machines m ON m.machine_id = o.target_id CROSS JOIN LATERAL (
+    SELECT o.destructive AND NOT EXISTS (SELECT 1 FROM budget_slots h WHERE h.machine_id = o.target_id
+               AND h.released_at IS NULL AND h.harm = 'DESTROYS') AS destroys,
+           o.interrupts AND NOT EXISTS (SELECT 1 FROM budget_slots h WHERE h.machine_id = o.target_id
+               AND h.released_at IS NULL AND h.harm = 'INTERRUPTS') AS interrupts) n
+WHERE o.operation_id = $1 AND o.phase = 'PENDING' AND (n.destroys OR n.interrupts)
 `
 
 type PlaceOfWaitingRow struct {
-	Site   string
-	Labels []byte
+	Site          string
+	Labels        []byte
+	Destroys      bool
+	Interrupts    bool
+	RequestSite   *string
+	RequestLabels []byte
 }
 
 func (q *Queries) PlaceOfWaiting(ctx context.Context, operationID string) (PlaceOfWaitingRow, error) {
 	row := q.db.QueryRow(ctx, placeOfWaiting, operationID)
 	var i PlaceOfWaitingRow
-	err := row.Scan(&i.Site, &i.Labels)
+	err := row.Scan(
+		&i.Site,
+		&i.Labels,
+		&i.Destroys,
+		&i.Interrupts,
+		&i.RequestSite,
+		&i.RequestLabels,
+	)
 	return i, err
+}
+
+const releaseInterruptions = `-- name: ReleaseInterruptions :exec
+UPDATE budget_slots s SET released_at = $1
+WHERE s.machine_id = ANY($2::text[]) AND s.released_at IS NULL AND s.harm = 'INTERRUPTS'
+  AND EXISTS (SELECT 1 FROM operations o WHERE o.operation_id = s.operation_id AND o.finished_at IS NOT NULL)
+`
+
+type ReleaseInterruptionsParams struct {
+	Now        *time.Time
+	MachineIds []string
+}
+
+func (q *Queries) ReleaseInterruptions(ctx context.Context, arg ReleaseInterruptionsParams) error {
+	_, err := q.db.Exec(ctx, releaseInterruptions, arg.Now, arg.MachineIds)
+	return err
 }
 
 const releaseSlotIfUntouched = `-- name: ReleaseSlotIfUntouched :exec
 UPDATE budget_slots b SET released_at = $1
 WHERE b.operation_id = $2 AND b.released_at IS NULL
   AND NOT EXISTS (SELECT 1 FROM commands c WHERE c.operation_id = $2 AND c.granted_at IS NOT NULL)
+  AND NOT EXISTS (SELECT 1 FROM commands c WHERE c.target_id = b.machine_id AND c.granted_at >= b.taken_at)
 `
 
 type ReleaseSlotIfUntouchedParams struct {
@@ -239,37 +352,57 @@ type ReleaseSlotIfUntouchedParams struct {
 	OperationID string
 }
 
-// An operation that was never granted a command did nothing.
+// An operation that was never granted a command did nothing. A slot that it has taken over is as old as the operation that
+// left it behind, and stays where that one was granted a command.
 func (q *Queries) ReleaseSlotIfUntouched(ctx context.Context, arg ReleaseSlotIfUntouchedParams) error {
 	_, err := q.db.Exec(ctx, releaseSlotIfUntouched, arg.Now, arg.OperationID)
 	return err
 }
 
 const releaseSlotOfMachine = `-- name: ReleaseSlotOfMachine :execrows
-UPDATE budget_slots b SET released_at = $1 WHERE b.machine_id = $2 AND b.released_at IS NULL
+UPDATE budget_slots b SET released_at = $1
+WHERE b.machine_id = $2 AND b.released_at IS NULL AND b.harm = ANY($3::text[])
 `
 
 type ReleaseSlotOfMachineParams struct {
 	Now       *time.Time
 	MachineID string
+	Harms     []string
 }
 
 func (q *Queries) ReleaseSlotOfMachine(ctx context.Context, arg ReleaseSlotOfMachineParams) (int64, error) {
-	result, err := q.db.Exec(ctx, releaseSlotOfMachine, arg.Now, arg.MachineID)
+	result, err := q.db.Exec(ctx, releaseSlotOfMachine, arg.Now, arg.MachineID, arg.Harms)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
+const releaseSlotsLeftBehind = `-- name: ReleaseSlotsLeftBehind :exec
+UPDATE budget_slots b SET released_at = $1
+WHERE b.machine_id = $2 AND b.released_at IS NULL
+  AND EXISTS (SELECT 1 FROM operations o WHERE o.operation_id = b.operation_id AND o.finished_at IS NOT NULL)
+`
+
+type ReleaseSlotsLeftBehindParams struct {
+	Now       *time.Time
+	MachineID string
+}
+
+// The slots of a machine whose operations have ended.
+func (q *Queries) ReleaseSlotsLeftBehind(ctx context.Context, arg ReleaseSlotsLeftBehindParams) error {
+	_, err := q.db.Exec(ctx, releaseSlotsLeftBehind, arg.Now, arg.MachineID)
+	return err
+}
+
 const setBudget = `-- name: SetBudget :one
-INSERT INTO budgets (name, domain, value, at_once, percent, per_hour, per_day, updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+INSERT INTO budgets (name, domain, value, at_once, percent, per_hour, per_day, harm, updated_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT (name) DO UPDATE
-SET domain = excluded.domain, value = excluded.value, at_once = excluded.at_once, percent = excluded.percent,
+SET harm = excluded.harm, domain = excluded.domain, value = excluded.value, at_once = excluded.at_once, percent = excluded.percent,
     per_hour = excluded.per_hour, per_day = excluded.per_day, updated_at = excluded.updated_at,
     version = budgets.version + 1
-RETURNING name, domain, value, at_once, percent, per_hour, per_day, updated_at, version
+RETURNING name, domain, value, at_once, percent, per_hour, per_day, updated_at, version, harm
 `
 
 type SetBudgetParams struct {
@@ -280,6 +413,7 @@ type SetBudgetParams struct {
 	Percent int32
 	PerHour int32
 	PerDay  int32
+	Harm    string
 	Now     time.Time
 }
 
@@ -292,6 +426,7 @@ func (q *Queries) SetBudget(ctx context.Context, arg SetBudgetParams) (Budget, e
 		arg.Percent,
 		arg.PerHour,
 		arg.PerDay,
+		arg.Harm,
 		arg.Now,
 	)
 	var i Budget
@@ -305,17 +440,24 @@ func (q *Queries) SetBudget(ctx context.Context, arg SetBudgetParams) (Budget, e
 		&i.PerDay,
 		&i.UpdatedAt,
 		&i.Version,
+		&i.Harm,
 	)
 	return i, err
 }
 
 const slotOf = `-- name: SlotOf :one
-SELECT EXISTS (SELECT 1 FROM budget_slots s WHERE s.operation_id = $1 AND s.released_at IS NULL)::boolean AS held,
-       (EXISTS (SELECT 1 FROM budgets)
-         AND NOT EXISTS (SELECT 1 FROM budget_slots s WHERE s.machine_id = $2 AND s.released_at IS NULL))::boolean AS limited
+SELECT (NOT EXISTS (SELECT 1 FROM unnest($1::text[]) AS n (harm) WHERE NOT EXISTS (
+           SELECT 1 FROM budget_slots s WHERE s.operation_id = $2 AND s.released_at IS NULL AND s.harm = n.harm)))::boolean AS held,
+       EXISTS (SELECT 1 FROM unnest($1::text[]) AS n (harm)
+           WHERE (EXISTS (SELECT 1 FROM budgets b WHERE b.harm = n.harm)
+                  OR EXISTS (SELECT 1 FROM rollout_machines x JOIN rollouts r USING (rollout_id)
+                             WHERE x.operation_id = $2 AND r.state <> 'RUNNING'))
+             AND NOT EXISTS (
+               SELECT 1 FROM budget_slots s WHERE s.machine_id = $3 AND s.released_at IS NULL AND s.harm = n.harm))::boolean AS limited
 `
 
 type SlotOfParams struct {
+	Harms       []string
 	OperationID string
 	MachineID   string
 }
@@ -325,43 +467,52 @@ type SlotOfRow struct {
 	Limited bool
 }
 
-// Whether the operation holds a slot, and whether it needs to be admitted to get one.
+// Whether the operation holds the slots of its harms, and whether it needs to be admitted to get one.
 func (q *Queries) SlotOf(ctx context.Context, arg SlotOfParams) (SlotOfRow, error) {
-	row := q.db.QueryRow(ctx, slotOf, arg.OperationID, arg.MachineID)
+	row := q.db.QueryRow(ctx, slotOf, arg.Harms, arg.OperationID, arg.MachineID)
 	var i SlotOfRow
 	err := row.Scan(&i.Held, &i.Limited)
 	return i, err
 }
 
 const slotOfMachine = `-- name: SlotOfMachine :one
-SELECT s.operation_id, s.machine_id, s.taken_at, s.released_at, o.phase FROM budget_slots s JOIN operations o USING (operation_id)
-WHERE s.machine_id = $1 AND s.released_at IS NULL
+SELECT s.operation_id, s.machine_id, s.taken_at, s.released_at, s.harm, o.phase FROM budget_slots s JOIN operations o USING (operation_id)
+WHERE s.machine_id = $1 AND s.released_at IS NULL AND ($2::text = '' OR s.harm = $2)
+ORDER BY s.harm LIMIT 1
 `
+
+type SlotOfMachineParams struct {
+	MachineID string
+	Harm      string
+}
 
 type SlotOfMachineRow struct {
 	OperationID string
 	MachineID   string
 	TakenAt     time.Time
 	ReleasedAt  *time.Time
+	Harm        string
 	Phase       string
 }
 
-func (q *Queries) SlotOfMachine(ctx context.Context, machineID string) (SlotOfMachineRow, error) {
-	row := q.db.QueryRow(ctx, slotOfMachine, machineID)
+func (q *Queries) SlotOfMachine(ctx context.Context, arg SlotOfMachineParams) (SlotOfMachineRow, error) {
+	row := q.db.QueryRow(ctx, slotOfMachine, arg.MachineID, arg.Harm)
 	var i SlotOfMachineRow
 	err := row.Scan(
 		&i.OperationID,
 		&i.MachineID,
 		&i.TakenAt,
 		&i.ReleasedAt,
+		&i.Harm,
 		&i.Phase,
 	)
 	return i, err
 }
 
 const slotsLeftBehind = `-- name: SlotsLeftBehind :many
-SELECT s.machine_id FROM budget_slots s JOIN operations o USING (operation_id)
-WHERE s.released_at IS NULL AND o.finished_at IS NOT NULL ORDER BY s.taken_at LIMIT $1
+SELECT DISTINCT ON (s.taken_at, s.machine_id) s.machine_id FROM budget_slots s JOIN operations o USING (operation_id)
+WHERE s.released_at IS NULL AND o.finished_at IS NOT NULL AND (s.harm = 'DESTROYS' OR o.phase <> 'SUCCEEDED')
+ORDER BY s.taken_at, s.machine_id LIMIT $1
 `
 
 // The machines whose operation has ended without giving its slot back, the longest held first.
@@ -386,18 +537,28 @@ func (q *Queries) SlotsLeftBehind(ctx context.Context, pageSize int32) ([]string
 }
 
 const slotsThatCount = `-- name: SlotsThatCount :many
-SELECT site, labels, taken_at, (released_at IS NULL)::boolean AS held FROM budget_slots
-WHERE released_at IS NULL OR taken_at > $1
-ORDER BY taken_at
+SELECT s.site, s.labels, s.taken_at, (s.released_at IS NULL)::boolean AS held, s.harm, o.request_site, o.request_labels,
+       m.site AS site_now, m.labels AS labels_now
+FROM budget_slots s JOIN operations o USING (operation_id) JOIN machines m ON m.machine_id = s.machine_id
+WHERE (s.released_at IS NULL OR s.taken_at > $1)
+  AND (s.harm = 'DESTROYS' OR m.deleted_at IS NULL AND m.node_state NOT IN ('retired', 'removing', 'deleted'))
+ORDER BY s.taken_at
 `
 
 type SlotsThatCountRow struct {
-	Site    string
-	Labels  []byte
-	TakenAt time.Time
-	Held    bool
+	Site          string
+	Labels        []byte
+	TakenAt       time.Time
+	Held          bool
+	Harm          string
+	RequestSite   *string
+	RequestLabels []byte
+	SiteNow       string
+	LabelsNow     []byte
 }
 
+// Where the machine stood when the slot was taken, when its operation was asked for, and where it stands now. A machine that
+// has left the inventory is out of no service any more.
 func (q *Queries) SlotsThatCount(ctx context.Context, since time.Time) ([]SlotsThatCountRow, error) {
 	rows, err := q.db.Query(ctx, slotsThatCount, since)
 	if err != nil {
@@ -412,6 +573,11 @@ func (q *Queries) SlotsThatCount(ctx context.Context, since time.Time) ([]SlotsT
 			&i.Labels,
 			&i.TakenAt,
 			&i.Held,
+			&i.Harm,
+			&i.RequestSite,
+			&i.RequestLabels,
+			&i.SiteNow,
+			&i.LabelsNow,
 		); err != nil {
 			return nil, err
 		}
@@ -427,6 +593,7 @@ const takeOverSlots = `-- name: TakeOverSlots :exec
 UPDATE budget_slots s SET operation_id = o.operation_id
 FROM operations o
 WHERE o.operation_id = ANY($1::text[]) AND s.machine_id = o.target_id AND s.released_at IS NULL
+  AND (s.harm = 'DESTROYS' AND o.destructive OR s.harm = 'INTERRUPTS' AND o.interrupts)
 `
 
 // What the machines of these operations hold goes to them, as old as it is: the machine was counted already.
@@ -436,11 +603,13 @@ func (q *Queries) TakeOverSlots(ctx context.Context, operationIds []string) erro
 }
 
 const takeSlots = `-- name: TakeSlots :exec
-INSERT INTO budget_slots (operation_id, machine_id, site, labels, taken_at)
-SELECT o.operation_id, m.machine_id, m.site, m.labels, $1
+INSERT INTO budget_slots (operation_id, machine_id, site, labels, harm, taken_at)
+SELECT o.operation_id, m.machine_id, m.site, m.labels, h.harm, $1
 FROM operations o JOIN machines m ON m.machine_id = o.target_id
+JOIN (VALUES ('DESTROYS'), ('INTERRUPTS')) AS h (harm)
+    ON h.harm = 'DESTROYS' AND o.destructive OR h.harm = 'INTERRUPTS' AND o.interrupts
 WHERE o.operation_id = ANY($2::text[]) AND o.phase IN ('PENDING', 'RUNNING')
-  AND NOT EXISTS (SELECT 1 FROM budget_slots s WHERE s.machine_id = m.machine_id AND s.released_at IS NULL)
+  AND NOT EXISTS (SELECT 1 FROM budget_slots s WHERE s.machine_id = m.machine_id AND s.released_at IS NULL AND s.harm = h.harm)
 ON CONFLICT DO NOTHING
 `
 
@@ -454,12 +623,28 @@ func (q *Queries) TakeSlots(ctx context.Context, arg TakeSlotsParams) error {
 	return err
 }
 
+const waitForBudgets = `-- name: WaitForBudgets :exec
+SELECT pg_advisory_xact_lock(7022147283)
+`
+
+// The same, after the controller that admits.
+func (q *Queries) WaitForBudgets(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, waitForBudgets)
+	return err
+}
+
 const waitingForSlots = `-- name: WaitingForSlots :many
-SELECT o.operation_id, o.created_at, m.site, m.labels
-FROM operations o JOIN machines m ON m.machine_id = o.target_id
-WHERE o.destructive AND o.phase = 'PENDING' AND (o.created_at, o.operation_id) > ($1::timestamptz, $2::text)
+SELECT o.operation_id, o.created_at, m.site, m.labels, n.destroys::boolean AS destroys, n.interrupts::boolean AS interrupts,
+       o.request_site, o.request_labels
+FROM operations o JOIN machines m ON m.machine_id = o.target_id CROSS JOIN LATERAL (
+    SELECT o.destructive AND NOT EXISTS (SELECT 1 FROM budget_slots h WHERE h.machine_id = o.target_id
+               AND h.released_at IS NULL AND h.harm = 'DESTROYS') AS destroys,
+           o.interrupts AND NOT EXISTS (SELECT 1 FROM budget_slots h WHERE h.machine_id = o.target_id
+               AND h.released_at IS NULL AND h.harm = 'INTERRUPTS') AS interrupts) n
+WHERE (o.destructive OR o.interrupts) AND o.phase = 'PENDING'
+  AND (o.created_at, o.operation_id) > ($1::timestamptz, $2::text)
   AND NOT EXISTS (SELECT 1 FROM budget_slots s WHERE s.operation_id = o.operation_id)
-  AND NOT EXISTS (SELECT 1 FROM budget_slots h WHERE h.machine_id = o.target_id AND h.released_at IS NULL)
+  AND (n.destroys OR n.interrupts)
   -- A rollout that is paused or stopped touches nothing more.
   AND NOT EXISTS (SELECT 1 FROM rollout_machines x JOIN rollouts r USING (rollout_id)
                   WHERE x.operation_id = o.operation_id AND r.state <> 'RUNNING')
@@ -474,13 +659,18 @@ type WaitingForSlotsParams struct {
 }
 
 type WaitingForSlotsRow struct {
-	OperationID string
-	CreatedAt   time.Time
-	Site        string
-	Labels      []byte
+	OperationID   string
+	CreatedAt     time.Time
+	Site          string
+	Labels        []byte
+	Destroys      bool
+	Interrupts    bool
+	RequestSite   *string
+	RequestLabels []byte
 }
 
-// Those behind a place in the order of creation. A machine that holds a slot needs no other.
+// Those behind a place in the order of creation, with the harms for which they need a slot. A machine that holds a slot of a
+// harm needs no other of it.
 func (q *Queries) WaitingForSlots(ctx context.Context, arg WaitingForSlotsParams) ([]WaitingForSlotsRow, error) {
 	rows, err := q.db.Query(ctx, waitingForSlots, arg.AfterCreated, arg.AfterID, arg.MaxRows)
 	if err != nil {
@@ -495,6 +685,10 @@ func (q *Queries) WaitingForSlots(ctx context.Context, arg WaitingForSlotsParams
 			&i.CreatedAt,
 			&i.Site,
 			&i.Labels,
+			&i.Destroys,
+			&i.Interrupts,
+			&i.RequestSite,
+			&i.RequestLabels,
 		); err != nil {
 			return nil, err
 		}
@@ -507,15 +701,20 @@ func (q *Queries) WaitingForSlots(ctx context.Context, arg WaitingForSlotsParams
 }
 
 const waitingWithSlots = `-- name: WaitingWithSlots :many
-SELECT o.operation_id FROM budget_slots h JOIN operations o ON o.target_id = h.machine_id
-WHERE h.released_at IS NULL AND o.destructive AND o.phase = 'PENDING'
+SELECT o.operation_id FROM operations o
+WHERE (o.destructive OR o.interrupts) AND o.phase = 'PENDING'
   AND NOT EXISTS (SELECT 1 FROM budget_slots s WHERE s.operation_id = o.operation_id)
+  AND (NOT o.destructive OR EXISTS (SELECT 1 FROM budget_slots h WHERE h.machine_id = o.target_id
+       AND h.released_at IS NULL AND h.harm = 'DESTROYS') OR NOT EXISTS (SELECT 1 FROM budgets b WHERE b.harm = 'DESTROYS'))
+  AND (NOT o.interrupts OR EXISTS (SELECT 1 FROM budget_slots h WHERE h.machine_id = o.target_id
+       AND h.released_at IS NULL AND h.harm = 'INTERRUPTS') OR NOT EXISTS (SELECT 1 FROM budgets b WHERE b.harm = 'INTERRUPTS'))
   AND NOT EXISTS (SELECT 1 FROM rollout_machines x JOIN rollouts r USING (rollout_id)
                   WHERE x.operation_id = o.operation_id AND r.state <> 'RUNNING')
 ORDER BY o.created_at, o.operation_id
 `
 
-// Operations that wait, on machines whose slot another operation has left behind.
+// Operations that wait and need no room: their machines hold the slots that they need, which other operations have left
+// behind, or no budget limits their harm any more.
 func (q *Queries) WaitingWithSlots(ctx context.Context) ([]string, error) {
 	rows, err := q.db.Query(ctx, waitingWithSlots)
 	if err != nil {

@@ -64,6 +64,23 @@ type ApiToken struct {
 	LastUsedAt        *time.Time
 	RevokedAt         *time.Time
 	CreatedByIdentity string
+	Selection         string
+	ParentID          string
+	NarrowHash        []byte
+}
+
+type ApprovalPolicy struct {
+	PolicyID  int64
+	Name      string
+	Harm      string
+	Selection string
+	Terms     []byte
+	Machines  int32
+	SetBy     string
+	UpdatedAt time.Time
+	Version   int64
+	HeldTo    string
+	HeldUntil *time.Time
 }
 
 type AuditLog struct {
@@ -140,6 +157,7 @@ type Budget struct {
 	PerDay    int32
 	UpdatedAt time.Time
 	Version   int64
+	Harm      string
 }
 
 type CertificateAuthority struct {
@@ -164,13 +182,15 @@ type Cluster struct {
 }
 
 type ClusterState struct {
-	Singleton   bool
-	Incarnation string
-	FrozenSince *time.Time
-	CreatedAt   time.Time
-	WalHistory  string
-	RestoredAt  *time.Time
-	StatesSince time.Time
+	Singleton         bool
+	Incarnation       string
+	FrozenSince       *time.Time
+	CreatedAt         time.Time
+	WalHistory        string
+	RestoredAt        *time.Time
+	StatesSince       time.Time
+	DeparturesThrough uint64
+	DeparturesSince   time.Time
 }
 
 type Command struct {
@@ -341,6 +361,9 @@ type Operation struct {
 	FinishedAt        *time.Time
 	UpdatedAt         time.Time
 	Destructive       bool
+	Interrupts        bool
+	RequestSite       *string
+	RequestLabels     []byte
 }
 
 type OperationEvent struct {
@@ -379,6 +402,15 @@ type OperationStep struct {
 	Evidence    []byte
 	StartedAt   *time.Time
 	FinishedAt  *time.Time
+}
+
+type Person struct {
+	Identity string
+	Issuer   string
+	Subject  string
+	Name     string
+	Groups   []string
+	IssuedAt time.Time
 }
 
 type Plan struct {
@@ -457,6 +489,9 @@ type Rollout struct {
 	Version           int64
 	StagedWakeAt      *time.Time
 	CreatedByIdentity string
+	DefaultInFlight   int32
+	DefaultPerRack    int32
+	ApprovalPolicies  []string
 }
 
 type RolloutMachine struct {

@@ -196,6 +196,17 @@ func (q *Queries) LockMachineByMac(ctx context.Context, mac string) (Machine, er
 	return i, err
 }
 
+const machineOfMAC = `-- name: MachineOfMAC :one
+SELECT machine_id FROM machine_macs WHERE mac = CAST($1::text AS macaddr)
+`
+
+func (q *Queries) MachineOfMAC(ctx context.Context, mac string) (string, error) {
+	row := q.db.QueryRow(ctx, machineOfMAC, mac)
+	var machine_id string
+	err := row.Scan(&machine_id)
+	return machine_id, err
+}
+
 const movedByRequest = `-- name: MovedByRequest :one
 SELECT coalesce(metadata ->> 'operation_id', '')::text AS operation_id FROM node_state_log
 WHERE machine_id = $1 AND to_state = 'quarantined' AND metadata ->> 'request_id' = $2::text

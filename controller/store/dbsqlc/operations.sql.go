@@ -356,7 +356,7 @@ func (q *Queries) GetCommand(ctx context.Context, commandID string) (GetCommandR
 }
 
 const getOperation = `-- name: GetOperation :one
-SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive FROM operations WHERE operation_id = $1
+SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive, interrupts, request_site, request_labels FROM operations WHERE operation_id = $1
 `
 
 func (q *Queries) GetOperation(ctx context.Context, operationID string) (Operation, error) {
@@ -385,12 +385,15 @@ func (q *Queries) GetOperation(ctx context.Context, operationID string) (Operati
 		&i.FinishedAt,
 		&i.UpdatedAt,
 		&i.Destructive,
+		&i.Interrupts,
+		&i.RequestSite,
+		&i.RequestLabels,
 	)
 	return i, err
 }
 
 const getOperationByRequest = `-- name: GetOperationByRequest :one
-SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive FROM operations WHERE target_id = $1 AND request_id = $2
+SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive, interrupts, request_site, request_labels FROM operations WHERE target_id = $1 AND request_id = $2
 `
 
 type GetOperationByRequestParams struct {
@@ -424,6 +427,9 @@ func (q *Queries) GetOperationByRequest(ctx context.Context, arg GetOperationByR
 		&i.FinishedAt,
 		&i.UpdatedAt,
 		&i.Destructive,
+		&i.Interrupts,
+		&i.RequestSite,
+		&i.RequestLabels,
 	)
 	return i, err
 }
@@ -604,7 +610,7 @@ func (q *Queries) ListCommands(ctx context.Context, arg ListCommandsParams) ([]C
 }
 
 const listOperations = `-- name: ListOperations :many
-SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive FROM operations
+SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive, interrupts, request_site, request_labels FROM operations
 WHERE ($1::text = '' OR target_id = $1)
   AND ($2::text = '' OR operation_id = $2)
   AND ($3::text = '' OR request_id = $3)
@@ -612,9 +618,13 @@ WHERE ($1::text = '' OR target_id = $1)
   AND ($5::text = '' OR phase = $5)
   AND ($6::timestamptz IS NULL OR created_at > $6)
   AND ($7::timestamptz IS NULL OR created_at < $7)
-  AND ($8::text = '' OR (created_at, operation_id) < ($9::timestamptz, $8::text))
+  AND ($8::jsonb IS NULL OR target_id IN (
+      SELECT m.machine_id FROM machines m
+      WHERE m.deleted_at IS NULL
+        AND in_selections($8, m.machine_id, m.labels, m.spec, m.os_image_digest)))
+  AND ($9::text = '' OR (created_at, operation_id) < ($10::timestamptz, $9::text))
 ORDER BY created_at DESC, operation_id DESC
-LIMIT $10
+LIMIT $11
 `
 
 type ListOperationsParams struct {
@@ -625,6 +635,7 @@ type ListOperationsParams struct {
 	Phase         string
 	CreatedAfter  *time.Time
 	CreatedBefore *time.Time
+	Selections    []byte
 	BeforeID      string
 	BeforeTime    time.Time
 	PageSize      int32
@@ -639,6 +650,7 @@ func (q *Queries) ListOperations(ctx context.Context, arg ListOperationsParams) 
 		arg.Phase,
 		arg.CreatedAfter,
 		arg.CreatedBefore,
+		arg.Selections,
 		arg.BeforeID,
 		arg.BeforeTime,
 		arg.PageSize,
@@ -673,6 +685,9 @@ func (q *Queries) ListOperations(ctx context.Context, arg ListOperationsParams) 
 			&i.FinishedAt,
 			&i.UpdatedAt,
 			&i.Destructive,
+			&i.Interrupts,
+			&i.RequestSite,
+			&i.RequestLabels,
 		); err != nil {
 			return nil, err
 		}
@@ -685,7 +700,7 @@ func (q *Queries) ListOperations(ctx context.Context, arg ListOperationsParams) 
 }
 
 const lockOperation = `-- name: LockOperation :one
-SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive FROM operations WHERE operation_id = $1 FOR UPDATE
+SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive, interrupts, request_site, request_labels FROM operations WHERE operation_id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockOperation(ctx context.Context, operationID string) (Operation, error) {
@@ -714,6 +729,9 @@ func (q *Queries) LockOperation(ctx context.Context, operationID string) (Operat
 		&i.FinishedAt,
 		&i.UpdatedAt,
 		&i.Destructive,
+		&i.Interrupts,
+		&i.RequestSite,
+		&i.RequestLabels,
 	)
 	return i, err
 }
@@ -748,7 +766,7 @@ func (q *Queries) LockOperationForLog(ctx context.Context, arg LockOperationForL
 }
 
 const lockOperations = `-- name: LockOperations :many
-SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive FROM operations WHERE operation_id = ANY($1::text[]) ORDER BY operation_id FOR UPDATE
+SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive, interrupts, request_site, request_labels FROM operations WHERE operation_id = ANY($1::text[]) ORDER BY operation_id FOR UPDATE
 `
 
 func (q *Queries) LockOperations(ctx context.Context, operationIds []string) ([]Operation, error) {
@@ -783,6 +801,9 @@ func (q *Queries) LockOperations(ctx context.Context, operationIds []string) ([]
 			&i.FinishedAt,
 			&i.UpdatedAt,
 			&i.Destructive,
+			&i.Interrupts,
+			&i.RequestSite,
+			&i.RequestLabels,
 		); err != nil {
 			return nil, err
 		}
@@ -873,7 +894,7 @@ func (q *Queries) LogsOf(ctx context.Context, arg LogsOfParams) ([]OperationLog,
 }
 
 const operationsByRequest = `-- name: OperationsByRequest :many
-SELECT o.operation_id, o.target_id, o.request_id, o.request_body, o.type, o.phase, o.params, o.plan_id, o.current_step, o.current_stage, o.wait_reason, o.wake_at, o.cancel_requested_at, o.error, o.evidence, o.event_seq, o.version, o.created_at, o.started_at, o.finished_at, o.updated_at, o.destructive FROM (SELECT unnest($1::text[]) AS target_id, unnest($2::text[]) AS request_id) r
+SELECT o.operation_id, o.target_id, o.request_id, o.request_body, o.type, o.phase, o.params, o.plan_id, o.current_step, o.current_stage, o.wait_reason, o.wake_at, o.cancel_requested_at, o.error, o.evidence, o.event_seq, o.version, o.created_at, o.started_at, o.finished_at, o.updated_at, o.destructive, o.interrupts, o.request_site, o.request_labels FROM (SELECT unnest($1::text[]) AS target_id, unnest($2::text[]) AS request_id) r
 JOIN operations o ON o.target_id = r.target_id AND o.request_id = r.request_id
 `
 
@@ -914,6 +935,9 @@ func (q *Queries) OperationsByRequest(ctx context.Context, arg OperationsByReque
 			&i.FinishedAt,
 			&i.UpdatedAt,
 			&i.Destructive,
+			&i.Interrupts,
+			&i.RequestSite,
+			&i.RequestLabels,
 		); err != nil {
 			return nil, err
 		}
@@ -931,7 +955,7 @@ WHERE o.phase IN ('PENDING', 'RUNNING')
   AND (m.agent_id = $1
        OR EXISTS (SELECT 1 FROM commands c WHERE c.operation_id = o.operation_id AND c.executor_id = $1
                   AND c.state IN ('QUEUED', 'SENT', 'ACKED', 'GRANTED'))
-       OR m.machine_id = (SELECT a.machine_id FROM agents a WHERE a.agent_id = $1 AND a.role = 'installer')
+       OR o.operation_id = (SELECT a.operation_id FROM agents a WHERE a.agent_id = $1 AND a.role = 'installer')
        OR ($2::text <> '' AND m.site = $2 AND o.wait_reason IN ('WAITING_FOR_AGENT', 'WAITING_FOR_SITE', 'NOBODY_REACHES_MACHINE')))
 ORDER BY o.created_at LIMIT 20000
 `

@@ -49,7 +49,7 @@ func (q *Queries) ConcludeComparison(ctx context.Context, arg ConcludeComparison
 }
 
 const lockClusterState = `-- name: LockClusterState :one
-SELECT singleton, incarnation, frozen_since, created_at, wal_history, restored_at, states_since FROM cluster_state FOR UPDATE
+SELECT singleton, incarnation, frozen_since, created_at, wal_history, restored_at, states_since, departures_through, departures_since FROM cluster_state FOR UPDATE
 `
 
 func (q *Queries) LockClusterState(ctx context.Context) (ClusterState, error) {
@@ -63,6 +63,8 @@ func (q *Queries) LockClusterState(ctx context.Context) (ClusterState, error) {
 		&i.WalHistory,
 		&i.RestoredAt,
 		&i.StatesSince,
+		&i.DeparturesThrough,
+		&i.DeparturesSince,
 	)
 	return i, err
 }

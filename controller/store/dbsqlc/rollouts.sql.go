@@ -10,6 +10,81 @@ import (
 	"time"
 )
 
+const anyApprovalPolicy = `-- name: AnyApprovalPolicy :one
+SELECT EXISTS (SELECT 1 FROM approval_policies)::boolean AS any_policy
+`
+
+func (q *Queries) AnyApprovalPolicy(ctx context.Context) (bool, error) {
+	row := q.db.QueryRow(ctx, anyApprovalPolicy)
+	var any_policy bool
+	err := row.Scan(&any_policy)
+	return any_policy, err
+}
+
+const approvalPoliciesAfter = `-- name: ApprovalPoliciesAfter :many
+SELECT policy_id, name, harm, selection, terms, machines, set_by, updated_at, version, held_to, held_until FROM approval_policies WHERE held_to = '' AND name > $1 ORDER BY name LIMIT $2
+`
+
+type ApprovalPoliciesAfterParams struct {
+	AfterName string
+	PageSize  int32
+}
+
+func (q *Queries) ApprovalPoliciesAfter(ctx context.Context, arg ApprovalPoliciesAfterParams) ([]ApprovalPolicy, error) {
+	rows, err := q.db.Query(ctx, approvalPoliciesAfter, arg.AfterName, arg.PageSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ApprovalPolicy
+	for rows.Next() {
+		var i ApprovalPolicy
+		if err := rows.Scan(
+			&i.PolicyID,
+			&i.Name,
+			&i.Harm,
+			&i.Selection,
+			&i.Terms,
+			&i.Machines,
+			&i.SetBy,
+			&i.UpdatedAt,
+			&i.Version,
+			&i.HeldTo,
+			&i.HeldUntil,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const approvalPolicy = `-- name: ApprovalPolicy :one
+SELECT policy_id, name, harm, selection, terms, machines, set_by, updated_at, version, held_to, held_until FROM approval_policies WHERE name = $1 AND held_to = ''
+`
+
+func (q *Queries) ApprovalPolicy(ctx context.Context, name string) (ApprovalPolicy, error) {
+	row := q.db.QueryRow(ctx, approvalPolicy, name)
+	var i ApprovalPolicy
+	err := row.Scan(
+		&i.PolicyID,
+		&i.Name,
+		&i.Harm,
+		&i.Selection,
+		&i.Terms,
+		&i.Machines,
+		&i.SetBy,
+		&i.UpdatedAt,
+		&i.Version,
+		&i.HeldTo,
+		&i.HeldUntil,
+	)
+	return i, err
+}
+
 const cancelPendingMachines = `-- name: CancelPendingMachines :execrows
 UPDATE rollout_machines SET state = 'CANCELED', finished_at = $1, reason = 'ROLLOUT_STOPPED'
 WHERE rollout_id = $2 AND state = 'PENDING'
@@ -74,6 +149,62 @@ func (q *Queries) CountRollouts(ctx context.Context) ([]CountRolloutsRow, error)
 	return items, nil
 }
 
+const demandingPolicies = `-- name: DemandingPolicies :many
+SELECT p.name, p.machines FROM approval_policies p
+WHERE p.harm = 'DESTROYS' AND (p.held_to = '' OR p.held_to = $1::text AND p.held_until > $2::timestamptz)
+  AND EXISTS (SELECT 1 FROM machines m WHERE m.machine_id = ANY($3::text[])
+              AND in_selections(p.terms, m.machine_id, m.labels, m.spec, m.os_image_digest))
+  AND (SELECT count(*) FROM (
+          SELECT m.machine_id FROM machines m WHERE m.machine_id = ANY($3::text[])
+            AND in_selections(p.terms, m.machine_id, m.labels, m.spec, m.os_image_digest)
+          UNION
+          SELECT w.machine_id FROM unapproved_work w JOIN machines m ON m.machine_id = w.machine_id
+          WHERE w.identity = $1 AND w.at > $4::timestamptz
+            AND (in_selections(p.terms, w.machine_id, w.labels, w.spec, w.os_image_digest)
+                 OR in_selections(p.terms, m.machine_id, m.labels, m.spec, m.os_image_digest))) counted) > p.machines
+ORDER BY p.name
+`
+
+type DemandingPoliciesParams struct {
+	Identity   string
+	Now        time.Time
+	MachineIds []string
+	Since      time.Time
+}
+
+type DemandingPoliciesRow struct {
+	Name     string
+	Machines int32
+}
+
+// The policies by which an identity may not begin destructive work on machines without approval: those that hold some of them,
+// and by which the identity would have begun work on more machines than it may since a time. A machine counts by what it was
+// when the work began, and by what it is.
+func (q *Queries) DemandingPolicies(ctx context.Context, arg DemandingPoliciesParams) ([]DemandingPoliciesRow, error) {
+	rows, err := q.db.Query(ctx, demandingPolicies,
+		arg.Identity,
+		arg.Now,
+		arg.MachineIds,
+		arg.Since,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DemandingPoliciesRow
+	for rows.Next() {
+		var i DemandingPoliciesRow
+		if err := rows.Scan(&i.Name, &i.Machines); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const dueRollouts = `-- name: DueRollouts :many
 SELECT rollout_id FROM rollouts WHERE wake_at <= $1 OR staged_wake_at <= $1
 ORDER BY coalesce(wake_at, staged_wake_at) LIMIT 100
@@ -100,8 +231,18 @@ func (q *Queries) DueRollouts(ctx context.Context, now *time.Time) ([]string, er
 	return items, nil
 }
 
+const forgetUnapprovedWork = `-- name: ForgetUnapprovedWork :exec
+WITH gone AS (DELETE FROM approval_policies WHERE held_to <> '' AND held_until < $1)
+DELETE FROM unapproved_work WHERE at < $1
+`
+
+func (q *Queries) ForgetUnapprovedWork(ctx context.Context, before time.Time) error {
+	_, err := q.db.Exec(ctx, forgetUnapprovedWork, before)
+	return err
+}
+
 const getRollout = `-- name: GetRollout :one
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity FROM rollouts WHERE rollout_id = $1
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity, default_in_flight, default_per_rack, approval_policies FROM rollouts WHERE rollout_id = $1
 `
 
 func (q *Queries) GetRollout(ctx context.Context, rolloutID string) (Rollout, error) {
@@ -135,12 +276,15 @@ func (q *Queries) GetRollout(ctx context.Context, rolloutID string) (Rollout, er
 		&i.Version,
 		&i.StagedWakeAt,
 		&i.CreatedByIdentity,
+		&i.DefaultInFlight,
+		&i.DefaultPerRack,
+		&i.ApprovalPolicies,
 	)
 	return i, err
 }
 
 const getRolloutByRequest = `-- name: GetRolloutByRequest :one
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity FROM rollouts WHERE request_id = $1
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity, default_in_flight, default_per_rack, approval_policies FROM rollouts WHERE request_id = $1
 `
 
 func (q *Queries) GetRolloutByRequest(ctx context.Context, requestID string) (Rollout, error) {
@@ -174,12 +318,15 @@ func (q *Queries) GetRolloutByRequest(ctx context.Context, requestID string) (Ro
 		&i.Version,
 		&i.StagedWakeAt,
 		&i.CreatedByIdentity,
+		&i.DefaultInFlight,
+		&i.DefaultPerRack,
+		&i.ApprovalPolicies,
 	)
 	return i, err
 }
 
 const holdRollout = `-- name: HoldRollout :one
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity FROM rollouts WHERE rollout_id = $1 FOR SHARE
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity, default_in_flight, default_per_rack, approval_policies FROM rollouts WHERE rollout_id = $1 FOR SHARE
 `
 
 // Who starts a machine holds the rollout's state as it is.
@@ -214,15 +361,63 @@ func (q *Queries) HoldRollout(ctx context.Context, rolloutID string) (Rollout, e
 		&i.Version,
 		&i.StagedWakeAt,
 		&i.CreatedByIdentity,
+		&i.DefaultInFlight,
+		&i.DefaultPerRack,
+		&i.ApprovalPolicies,
+	)
+	return i, err
+}
+
+const insertApprovalPolicy = `-- name: InsertApprovalPolicy :one
+INSERT INTO approval_policies (name, harm, selection, terms, machines, set_by, updated_at, version)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+RETURNING policy_id, name, harm, selection, terms, machines, set_by, updated_at, version, held_to, held_until
+`
+
+type InsertApprovalPolicyParams struct {
+	Name      string
+	Harm      string
+	Selection string
+	Terms     []byte
+	Machines  int32
+	SetBy     string
+	Now       time.Time
+	Version   int64
+}
+
+func (q *Queries) InsertApprovalPolicy(ctx context.Context, arg InsertApprovalPolicyParams) (ApprovalPolicy, error) {
+	row := q.db.QueryRow(ctx, insertApprovalPolicy,
+		arg.Name,
+		arg.Harm,
+		arg.Selection,
+		arg.Terms,
+		arg.Machines,
+		arg.SetBy,
+		arg.Now,
+		arg.Version,
+	)
+	var i ApprovalPolicy
+	err := row.Scan(
+		&i.PolicyID,
+		&i.Name,
+		&i.Harm,
+		&i.Selection,
+		&i.Terms,
+		&i.Machines,
+		&i.SetBy,
+		&i.UpdatedAt,
+		&i.Version,
+		&i.HeldTo,
+		&i.HeldUntil,
 	)
 	return i, err
 }
 
 const insertRollout = `-- name: InsertRollout :exec
 INSERT INTO rollouts (rollout_id, request_id, spec, type, plan_id, destructive, digest, state, wait_reason, waves, created_by,
-    created_by_identity, created_at, updated_at, wake_at)
+    created_by_identity, created_at, updated_at, wake_at, approval_policies, default_in_flight, default_per_rack)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
-    $12, $13, $13, $14)
+    $12, $13, $13, $14, $15, $16, $17)
 `
 
 type InsertRolloutParams struct {
@@ -240,6 +435,9 @@ type InsertRolloutParams struct {
 	CreatedByIdentity string
 	Now               time.Time
 	WakeAt            *time.Time
+	ApprovalPolicies  []string
+	DefaultInFlight   int32
+	DefaultPerRack    int32
 }
 
 func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) error {
@@ -258,6 +456,9 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) er
 		arg.CreatedByIdentity,
 		arg.Now,
 		arg.WakeAt,
+		arg.ApprovalPolicies,
+		arg.DefaultInFlight,
+		arg.DefaultPerRack,
 	)
 	return err
 }
@@ -351,7 +552,7 @@ func (q *Queries) ListRolloutMachines(ctx context.Context, arg ListRolloutMachin
 }
 
 const listRollouts = `-- name: ListRollouts :many
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity FROM rollouts
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity, default_in_flight, default_per_rack, approval_policies FROM rollouts
 WHERE ($1::text = '' OR state = $1) AND ($2::text = '' OR request_id = $2)
   AND ($3::text = '' OR (created_at, rollout_id) < ($4::timestamptz, $3::text))
 ORDER BY created_at DESC, rollout_id DESC LIMIT $5
@@ -408,6 +609,9 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 			&i.Version,
 			&i.StagedWakeAt,
 			&i.CreatedByIdentity,
+			&i.DefaultInFlight,
+			&i.DefaultPerRack,
+			&i.ApprovalPolicies,
 		); err != nil {
 			return nil, err
 		}
@@ -419,8 +623,18 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 	return items, nil
 }
 
+const lockApprovals = `-- name: LockApprovals :exec
+SELECT pg_advisory_xact_lock(7022147291)
+`
+
+// Whoever changes policies, and whoever counts work by them, one at a time until the transaction ends.
+func (q *Queries) LockApprovals(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, lockApprovals)
+	return err
+}
+
 const lockDueRollout = `-- name: LockDueRollout :one
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity FROM rollouts WHERE rollout_id = $1 AND (wake_at <= $2 OR staged_wake_at <= $2)
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity, default_in_flight, default_per_rack, approval_policies FROM rollouts WHERE rollout_id = $1 AND (wake_at <= $2 OR staged_wake_at <= $2)
 FOR UPDATE SKIP LOCKED
 `
 
@@ -461,12 +675,15 @@ func (q *Queries) LockDueRollout(ctx context.Context, arg LockDueRolloutParams) 
 		&i.Version,
 		&i.StagedWakeAt,
 		&i.CreatedByIdentity,
+		&i.DefaultInFlight,
+		&i.DefaultPerRack,
+		&i.ApprovalPolicies,
 	)
 	return i, err
 }
 
 const lockRollout = `-- name: LockRollout :one
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity FROM rollouts WHERE rollout_id = $1 FOR UPDATE
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity, default_in_flight, default_per_rack, approval_policies FROM rollouts WHERE rollout_id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockRollout(ctx context.Context, rolloutID string) (Rollout, error) {
@@ -500,6 +717,9 @@ func (q *Queries) LockRollout(ctx context.Context, rolloutID string) (Rollout, e
 		&i.Version,
 		&i.StagedWakeAt,
 		&i.CreatedByIdentity,
+		&i.DefaultInFlight,
+		&i.DefaultPerRack,
+		&i.ApprovalPolicies,
 	)
 	return i, err
 }
@@ -619,6 +839,38 @@ func (q *Queries) PendingOfWave(ctx context.Context, arg PendingOfWaveParams) ([
 	return items, nil
 }
 
+const recordUnapprovedWork = `-- name: RecordUnapprovedWork :exec
+INSERT INTO unapproved_work (identity, machine_id, at, labels, spec, os_image_digest)
+SELECT $1, m.machine_id, $2, m.labels, selectable_spec(m.spec), m.os_image_digest
+FROM machines m WHERE m.machine_id = ANY($3::text[])
+`
+
+type RecordUnapprovedWorkParams struct {
+	Identity   string
+	Now        time.Time
+	MachineIds []string
+}
+
+func (q *Queries) RecordUnapprovedWork(ctx context.Context, arg RecordUnapprovedWorkParams) error {
+	_, err := q.db.Exec(ctx, recordUnapprovedWork, arg.Identity, arg.Now, arg.MachineIds)
+	return err
+}
+
+const retireApprovalPolicy = `-- name: RetireApprovalPolicy :exec
+UPDATE approval_policies SET held_to = $1, held_until = $2 WHERE policy_id = $3
+`
+
+type RetireApprovalPolicyParams struct {
+	HeldTo    string
+	HeldUntil *time.Time
+	PolicyID  int64
+}
+
+func (q *Queries) RetireApprovalPolicy(ctx context.Context, arg RetireApprovalPolicyParams) error {
+	_, err := q.db.Exec(ctx, retireApprovalPolicy, arg.HeldTo, arg.HeldUntil, arg.PolicyID)
+	return err
+}
+
 const rolloutOfMachine = `-- name: RolloutOfMachine :one
 SELECT r.rollout_id, r.state, r.wait_reason, r.message, r.wave AS wave_now, r.waves, r.digest, r.created_by, m.wave, m.state AS machine_state
 FROM rollout_machines m JOIN rollouts r USING (rollout_id)
@@ -659,7 +911,7 @@ func (q *Queries) RolloutOfMachine(ctx context.Context, machineID string) (Rollo
 }
 
 const rolloutsByIDs = `-- name: RolloutsByIDs :many
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity FROM rollouts WHERE rollout_id = ANY($1::text[])
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity, default_in_flight, default_per_rack, approval_policies FROM rollouts WHERE rollout_id = ANY($1::text[])
 `
 
 func (q *Queries) RolloutsByIDs(ctx context.Context, rolloutIds []string) ([]Rollout, error) {
@@ -699,6 +951,9 @@ func (q *Queries) RolloutsByIDs(ctx context.Context, rolloutIds []string) ([]Rol
 			&i.Version,
 			&i.StagedWakeAt,
 			&i.CreatedByIdentity,
+			&i.DefaultInFlight,
+			&i.DefaultPerRack,
+			&i.ApprovalPolicies,
 		); err != nil {
 			return nil, err
 		}

@@ -10,6 +10,81 @@ import (
 	"time"
 )
 
+const changesWithin = `-- name: ChangesWithin :many
+WITH bound AS (SELECT pg_snapshot_xmin(pg_current_snapshot()) AS xmin)
+SELECT p.change_xid, p.machine_id, p.place, p.gone_at FROM ((
+    SELECT change_xid, machine_id, place, gone_at FROM (
+        SELECT m.change_xid, m.machine_id, m.ctid::text AS place, NULL::timestamptz AS gone_at FROM machines m
+        WHERE (m.change_xid, m.machine_id) > (CAST($1::text AS xid8), $2::text)
+          AND m.change_xid < (SELECT xmin FROM bound)
+          AND ($3::timestamptz IS NULL OR m.updated_at >= $3)
+          AND m.deleted_at IS NULL AND in_selections($4::jsonb, m.machine_id, m.labels, m.spec, m.os_image_digest)
+        UNION ALL
+        SELECT d.change_xid, d.machine_id, '', d.changed_at FROM machine_departures d
+        JOIN machines m ON m.machine_id = d.machine_id
+        WHERE (d.change_xid, d.machine_id) > (CAST($1::text AS xid8), $2::text)
+          AND d.change_xid < (SELECT xmin FROM bound)
+          AND ($3::timestamptz IS NULL OR d.changed_at >= $3)
+          AND in_selections($4, d.machine_id, d.labels, d.spec, d.os_image_digest)
+          AND (m.deleted_at IS NOT NULL OR NOT in_selections($4, m.machine_id, m.labels, m.spec, m.os_image_digest))
+          AND NOT EXISTS (
+              SELECT 1 FROM machine_departures e
+              WHERE e.machine_id = d.machine_id AND e.change_xid > d.change_xid
+                AND in_selections($4, e.machine_id, e.labels, e.spec, e.os_image_digest))) u
+    ORDER BY u.change_xid, u.machine_id LIMIT $5)
+    UNION ALL SELECT b.xmin, '', '', NULL FROM bound b) p
+ORDER BY p.machine_id = '', p.change_xid, p.machine_id
+`
+
+type ChangesWithinParams struct {
+	AfterXid   string
+	AfterID    string
+	Since      *time.Time
+	Selections []byte
+	PageSize   int32
+}
+
+type ChangesWithinRow struct {
+	ChangeXid uint64
+	MachineID string
+	Place     string
+	GoneAt    *time.Time
+}
+
+// The changes of machines in selections, and the departures from them, in one order. The last row has no machine: it is
+// the oldest transaction that was open, and nothing at or above it is in the others. A departure counts where the machine
+// is outside now and has not departed later, so that a reader meets it once.
+func (q *Queries) ChangesWithin(ctx context.Context, arg ChangesWithinParams) ([]ChangesWithinRow, error) {
+	rows, err := q.db.Query(ctx, changesWithin,
+		arg.AfterXid,
+		arg.AfterID,
+		arg.Since,
+		arg.Selections,
+		arg.PageSize,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ChangesWithinRow
+	for rows.Next() {
+		var i ChangesWithinRow
+		if err := rows.Scan(
+			&i.ChangeXid,
+			&i.MachineID,
+			&i.Place,
+			&i.GoneAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const conditionsOfPage = `-- name: ConditionsOfPage :many
 SELECT c.machine_id, c.type, c.status, c.reason, c.message, c.last_transition, c.known, c.observed_at, c.observed_by, c.last_known FROM unnest($1::text[]) AS i(id)
 CROSS JOIN LATERAL (SELECT machine_id, type, status, reason, message, last_transition, known, observed_at, observed_by, last_known FROM machine_conditions x WHERE x.machine_id = i.id ORDER BY x.type) c
@@ -173,6 +248,22 @@ func (q *Queries) CountByValues(ctx context.Context, arg CountByValuesParams) ([
 	return items, nil
 }
 
+const departuresKept = `-- name: DeparturesKept :one
+SELECT departures_through::text AS through, departures_since FROM cluster_state
+`
+
+type DeparturesKeptRow struct {
+	Through         string
+	DeparturesSince time.Time
+}
+
+func (q *Queries) DeparturesKept(ctx context.Context) (DeparturesKeptRow, error) {
+	row := q.db.QueryRow(ctx, departuresKept)
+	var i DeparturesKeptRow
+	err := row.Scan(&i.Through, &i.DeparturesSince)
+	return i, err
+}
+
 const endLostSessions = `-- name: EndLostSessions :exec
 WITH lost AS MATERIALIZED (
     SELECT s.agent_id FROM agent_sessions s WHERE s.ended_at IS NULL AND s.controller_id = ANY($2::text[])
@@ -260,6 +351,28 @@ func (q *Queries) FewChangedMachines(ctx context.Context, arg FewChangedMachines
 		return nil, err
 	}
 	return items, nil
+}
+
+const forgetAllDepartures = `-- name: ForgetAllDepartures :exec
+WITH old AS (DELETE FROM machine_departures)
+UPDATE cluster_state SET departures_through = '0', departures_since = clock_timestamp()
+`
+
+func (q *Queries) ForgetAllDepartures(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, forgetAllDepartures)
+	return err
+}
+
+const forgetDepartures = `-- name: ForgetDepartures :exec
+WITH old AS (DELETE FROM machine_departures WHERE changed_at < $1 RETURNING change_xid)
+UPDATE cluster_state SET departures_since = greatest(departures_since, $1),
+    departures_through = greatest(departures_through, (SELECT o.change_xid FROM old o ORDER BY o.change_xid DESC LIMIT 1))
+`
+
+// In one statement with the bounds, so that a reader that finds some missing finds the bounds that name them.
+func (q *Queries) ForgetDepartures(ctx context.Context, before time.Time) error {
+	_, err := q.db.Exec(ctx, forgetDepartures, before)
+	return err
 }
 
 const heartbeatsOfAgents = `-- name: HeartbeatsOfAgents :many
@@ -482,6 +595,37 @@ func (q *Queries) MachineGroups(ctx context.Context, keys []string) ([]MachineGr
 	return items, nil
 }
 
+const machinesInSelections = `-- name: MachinesInSelections :many
+SELECT m.machine_id FROM machines m
+WHERE m.machine_id = ANY($1::text[]) AND m.deleted_at IS NULL
+  AND in_selections($2::jsonb, m.machine_id, m.labels, m.spec, m.os_image_digest)
+`
+
+type MachinesInSelectionsParams struct {
+	MachineIds []string
+	Selections []byte
+}
+
+func (q *Queries) MachinesInSelections(ctx context.Context, arg MachinesInSelectionsParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, machinesInSelections, arg.MachineIds, arg.Selections)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var machine_id string
+		if err := rows.Scan(&machine_id); err != nil {
+			return nil, err
+		}
+		items = append(items, machine_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const machinesOfPage = `-- name: MachinesOfPage :many
 SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level, m.agentless, m.probe_ip, m.last_power_state
 FROM (SELECT unnest($1::text[]) AS id, unnest($2::text[]) AS place, generate_subscripts($1::text[], 1) AS nr) i
@@ -590,6 +734,21 @@ func (q *Queries) MachinesWithCondition(ctx context.Context, arg MachinesWithCon
 		return nil, err
 	}
 	return items, nil
+}
+
+const oldestLateDeparture = `-- name: OldestLateDeparture :one
+SELECT coalesce(min(late.changed_at), clock_timestamp())::timestamptz AS safe_time FROM (
+    SELECT d.changed_at FROM machine_departures d
+    WHERE d.change_xid BETWEEN pg_snapshot_xmin(pg_current_snapshot()) AND '18446744073709551615' OFFSET 0) late
+`
+
+// The safe time of a reader with selections is bounded by departures, too, that have committed and are not handed out yet: the
+// machine's own time may have moved on. A range with two ends, as in ReconcileBounds.
+func (q *Queries) OldestLateDeparture(ctx context.Context) (time.Time, error) {
+	row := q.db.QueryRow(ctx, oldestLateDeparture)
+	var safe_time time.Time
+	err := row.Scan(&safe_time)
+	return safe_time, err
 }
 
 const reachableOfSlice = `-- name: ReachableOfSlice :many

@@ -44,6 +44,62 @@ func (q *Queries) DeleteView(ctx context.Context, name string) error {
 	return err
 }
 
+const fieldUses = `-- name: FieldUses :many
+SELECT 'role'::text AS kind, b.binding_id::text AS name, b.selection::text AS filter, ''::text AS key, ''::text AS value,
+       false::boolean AS counted
+FROM role_bindings b WHERE b.selection <> '' AND (b.expires_at IS NULL OR b.expires_at > $1::timestamptz)
+UNION ALL
+SELECT 'token', t.name, t.selection, '', '', false
+FROM api_tokens t WHERE t.selection <> '' AND t.revoked_at IS NULL AND t.expires_at > $1
+UNION ALL
+SELECT 'approval policy', p.name, p.selection, '', '', false
+FROM approval_policies p WHERE p.selection <> ''
+UNION ALL
+SELECT 'budget', g.name, '', g.domain, g.value, g.percent > 0 FROM budgets g
+UNION ALL
+SELECT 'identity level', 'site ' || s.site, '', 'site', s.site, false FROM sites s WHERE s.identity_level <> ''
+UNION ALL
+SELECT 'identity level', 'group ' || g.node_group, '', 'group', g.node_group, false
+FROM node_groups g WHERE g.identity_level <> ''
+`
+
+type FieldUsesRow struct {
+	Kind    string
+	Name    string
+	Filter  string
+	Key     string
+	Value   string
+	Counted bool
+}
+
+// The selections, the domains of budgets and the required levels. A row has a filter, or a key with or without a value.
+func (q *Queries) FieldUses(ctx context.Context, now time.Time) ([]FieldUsesRow, error) {
+	rows, err := q.db.Query(ctx, fieldUses, now)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FieldUsesRow
+	for rows.Next() {
+		var i FieldUsesRow
+		if err := rows.Scan(
+			&i.Kind,
+			&i.Name,
+			&i.Filter,
+			&i.Key,
+			&i.Value,
+			&i.Counted,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const findView = `-- name: FindView :one
 SELECT name, title, description, filter, order_by, columns, group_by, shared, created_by, created_by_identity, created_at, updated_at, version FROM saved_views WHERE name = $1
 `
@@ -169,6 +225,77 @@ func (q *Queries) KnownMachines(ctx context.Context, machineIds []string) ([]str
 	return items, nil
 }
 
+const lastMachinesOfMACs = `-- name: LastMachinesOfMACs :many
+SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level, m.agentless, m.probe_ip, m.last_power_state FROM released_macs r JOIN machines m USING (machine_id)
+WHERE r.mac = ANY(CAST($1::text[] AS macaddr[])) ORDER BY r.mac
+`
+
+// The last machine of each of the MAC addresses that no machine has now.
+func (q *Queries) LastMachinesOfMACs(ctx context.Context, macs []string) ([]Machine, error) {
+	rows, err := q.db.Query(ctx, lastMachinesOfMACs, macs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Machine
+	for rows.Next() {
+		var i Machine
+		if err := rows.Scan(
+			&i.MachineID,
+			&i.ExternalID,
+			&i.Labels,
+			&i.Spec,
+			&i.Provider,
+			&i.Site,
+			&i.Region,
+			&i.Phase,
+			&i.NodeState,
+			&i.NodeStateChangedAt,
+			&i.CurrentOperationID,
+			&i.UnresolvedCommandID,
+			&i.AgentID,
+			&i.BootID,
+			&i.Simulated,
+			&i.OsImageDigest,
+			&i.ConfigGeneration,
+			&i.Version,
+			&i.ChangeXid,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.DeletedAt,
+			&i.PowerState,
+			&i.PowerStateAt,
+			&i.BootMode,
+			&i.InstallAttempts,
+			&i.LastInstallError,
+			&i.PlanID,
+			&i.FailedPlanID,
+			&i.Retiring,
+			&i.FirstProvisionedAt,
+			&i.ActiveWorkflowID,
+			&i.QuarantinedFrom,
+			&i.QuarantineReason,
+			&i.FailedNodePlan,
+			&i.AcceptedDrift,
+			&i.RegisteredByRequest,
+			&i.TpmKeyDigest,
+			&i.TpmKeyTrust,
+			&i.TpmKeyAt,
+			&i.IdentityLevel,
+			&i.Agentless,
+			&i.ProbeIp,
+			&i.LastPowerState,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockViews = `-- name: LockViews :exec
 SELECT pg_advisory_xact_lock(7022147284)
 `
@@ -236,6 +363,18 @@ func (q *Queries) PutView(ctx context.Context, arg PutViewParams) (SavedView, er
 		&i.Version,
 	)
 	return i, err
+}
+
+const shareFieldUses = `-- name: ShareFieldUses :exec
+
+SELECT pg_advisory_xact_lock_shared(7022147285)
+`
+
+// What depends on the fields of machines.
+// What depends on fields of machines stays as it is until the transaction ends. Triggers take the same lock alone.
+func (q *Queries) ShareFieldUses(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, shareFieldUses)
+	return err
 }
 
 const viewsAfter = `-- name: ViewsAfter :many

@@ -11,7 +11,7 @@ import (
 )
 
 const aPITokensInForce = `-- name: APITokensInForce :many
-SELECT token_id, name, scope, hash, expires_at, created_by_identity FROM api_tokens WHERE revoked_at IS NULL AND expires_at > $1 ORDER BY token_id LIMIT $2
+SELECT token_id, name, scope, coalesce(narrow_hash, hash)::bytea AS hash, expires_at, created_by_identity, selection FROM api_tokens WHERE revoked_at IS NULL AND expires_at > $1 ORDER BY token_id LIMIT $2
 `
 
 type APITokensInForceParams struct {
@@ -26,6 +26,7 @@ type APITokensInForceRow struct {
 	Hash              []byte
 	ExpiresAt         time.Time
 	CreatedByIdentity string
+	Selection         string
 }
 
 func (q *Queries) APITokensInForce(ctx context.Context, arg APITokensInForceParams) ([]APITokensInForceRow, error) {
@@ -44,6 +45,7 @@ func (q *Queries) APITokensInForce(ctx context.Context, arg APITokensInForcePara
 			&i.Hash,
 			&i.ExpiresAt,
 			&i.CreatedByIdentity,
+			&i.Selection,
 		); err != nil {
 			return nil, err
 		}
@@ -64,6 +66,17 @@ func (q *Queries) APITokensVersion(ctx context.Context) (int64, error) {
 	var version int64
 	err := row.Scan(&version)
 	return version, err
+}
+
+const consoleSignedOut = `-- name: ConsoleSignedOut :one
+SELECT EXISTS (SELECT 1 FROM console_sign_outs WHERE session_id = $1)
+`
+
+func (q *Queries) ConsoleSignedOut(ctx context.Context, sessionID string) (bool, error) {
+	row := q.db.QueryRow(ctx, consoleSignedOut, sessionID)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
 }
 
 const countAPITokensInForce = `-- name: CountAPITokensInForce :one
@@ -164,6 +177,24 @@ func (q *Queries) DriftOf(ctx context.Context, arg DriftOfParams) (DriftOfRow, e
 	return i, err
 }
 
+const dropConsoleSignOuts = `-- name: DropConsoleSignOuts :execrows
+DELETE FROM console_sign_outs WHERE session_id IN (
+    SELECT c.session_id FROM console_sign_outs c WHERE c.expires_at < $1::timestamptz LIMIT $2)
+`
+
+type DropConsoleSignOutsParams struct {
+	Before  time.Time
+	MaxRows int32
+}
+
+func (q *Queries) DropConsoleSignOuts(ctx context.Context, arg DropConsoleSignOutsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, dropConsoleSignOuts, arg.Before, arg.MaxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const dropEndedAPITokens = `-- name: DropEndedAPITokens :execrows
 DELETE FROM api_tokens WHERE token_id IN (
     SELECT t.token_id FROM api_tokens t WHERE coalesce(t.revoked_at, t.expires_at) < $1::timestamptz LIMIT $2)
@@ -197,6 +228,24 @@ type DropEndedSignOnSessionsParams struct {
 // The audit log keeps who has signed on, and whose session was revoked.
 func (q *Queries) DropEndedSignOnSessions(ctx context.Context, arg DropEndedSignOnSessionsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, dropEndedSignOnSessions, arg.Before, arg.MaxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const dropPeople = `-- name: DropPeople :execrows
+DELETE FROM people WHERE identity IN (SELECT p.identity FROM people p WHERE p.issued_at < $1::timestamptz LIMIT $2)
+`
+
+type DropPeopleParams struct {
+	Before  time.Time
+	MaxRows int32
+}
+
+// Those that have not signed on since a time.
+func (q *Queries) DropPeople(ctx context.Context, arg DropPeopleParams) (int64, error) {
+	result, err := q.db.Exec(ctx, dropPeople, arg.Before, arg.MaxRows)
 	if err != nil {
 		return 0, err
 	}
@@ -256,8 +305,8 @@ func (q *Queries) ForgetRefusalWriters(ctx context.Context) error {
 }
 
 const insertAPIToken = `-- name: InsertAPIToken :exec
-INSERT INTO api_tokens (token_id, name, scope, hash, created_at, created_by, created_by_identity, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+INSERT INTO api_tokens (token_id, name, scope, hash, narrow_hash, selection, parent_id, created_at, created_by, created_by_identity, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 `
 
 type InsertAPITokenParams struct {
@@ -265,6 +314,9 @@ type InsertAPITokenParams struct {
 	Name              string
 	Scope             string
 	Hash              []byte
+	NarrowHash        []byte
+	Selection         string
+	ParentID          string
 	CreatedAt         time.Time
 	CreatedBy         string
 	CreatedByIdentity string
@@ -277,6 +329,9 @@ func (q *Queries) InsertAPIToken(ctx context.Context, arg InsertAPITokenParams) 
 		arg.Name,
 		arg.Scope,
 		arg.Hash,
+		arg.NarrowHash,
+		arg.Selection,
+		arg.ParentID,
 		arg.CreatedAt,
 		arg.CreatedBy,
 		arg.CreatedByIdentity,
@@ -286,7 +341,7 @@ func (q *Queries) InsertAPIToken(ctx context.Context, arg InsertAPITokenParams) 
 }
 
 const listAPITokens = `-- name: ListAPITokens :many
-SELECT token_id, name, scope, hash, created_at, created_by, expires_at, last_used_at, revoked_at, created_by_identity FROM api_tokens
+SELECT token_id, name, scope, hash, created_at, created_by, expires_at, last_used_at, revoked_at, created_by_identity, selection, parent_id, narrow_hash FROM api_tokens
 WHERE ($1::text = '' OR token_id < $1) AND ($2::boolean OR revoked_at IS NULL AND expires_at > $3)
 ORDER BY token_id DESC LIMIT $4
 `
@@ -323,6 +378,9 @@ func (q *Queries) ListAPITokens(ctx context.Context, arg ListAPITokensParams) ([
 			&i.LastUsedAt,
 			&i.RevokedAt,
 			&i.CreatedByIdentity,
+			&i.Selection,
+			&i.ParentID,
+			&i.NarrowHash,
 		); err != nil {
 			return nil, err
 		}
@@ -423,7 +481,7 @@ func (q *Queries) ListSignOnSessions(ctx context.Context, arg ListSignOnSessions
 }
 
 const lockAPIToken = `-- name: LockAPIToken :one
-SELECT token_id, name, scope, hash, created_at, created_by, expires_at, last_used_at, revoked_at, created_by_identity FROM api_tokens WHERE token_id = $1 FOR UPDATE
+SELECT token_id, name, scope, hash, created_at, created_by, expires_at, last_used_at, revoked_at, created_by_identity, selection, parent_id, narrow_hash FROM api_tokens WHERE token_id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockAPIToken(ctx context.Context, tokenID string) (ApiToken, error) {
@@ -440,6 +498,9 @@ func (q *Queries) LockAPIToken(ctx context.Context, tokenID string) (ApiToken, e
 		&i.LastUsedAt,
 		&i.RevokedAt,
 		&i.CreatedByIdentity,
+		&i.Selection,
+		&i.ParentID,
+		&i.NarrowHash,
 	)
 	return i, err
 }
@@ -452,6 +513,49 @@ SELECT pg_advisory_xact_lock(716422831)
 func (q *Queries) LockRefusals(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, lockRefusals)
 	return err
+}
+
+const makersOfAPITokens = `-- name: MakersOfAPITokens :many
+SELECT identity, issuer, subject, name, groups, issued_at FROM people p
+WHERE EXISTS (SELECT 1 FROM api_tokens t WHERE t.created_by_identity = p.identity AND t.revoked_at IS NULL AND t.expires_at > $1)
+`
+
+func (q *Queries) MakersOfAPITokens(ctx context.Context, now time.Time) ([]Person, error) {
+	rows, err := q.db.Query(ctx, makersOfAPITokens, now)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Person
+	for rows.Next() {
+		var i Person
+		if err := rows.Scan(
+			&i.Identity,
+			&i.Issuer,
+			&i.Subject,
+			&i.Name,
+			&i.Groups,
+			&i.IssuedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const makesAPITokens = `-- name: MakesAPITokens :one
+SELECT EXISTS (SELECT 1 FROM api_tokens WHERE created_by_identity = $1 AND revoked_at IS NULL)
+`
+
+func (q *Queries) MakesAPITokens(ctx context.Context, identity string) (bool, error) {
+	row := q.db.QueryRow(ctx, makesAPITokens, identity)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
 }
 
 const pruneInventories = `-- name: PruneInventories :exec
@@ -468,6 +572,52 @@ type PruneInventoriesParams struct {
 func (q *Queries) PruneInventories(ctx context.Context, arg PruneInventoriesParams) error {
 	_, err := q.db.Exec(ctx, pruneInventories, arg.MachineID, arg.Keep)
 	return err
+}
+
+const putConsoleSignOut = `-- name: PutConsoleSignOut :exec
+INSERT INTO console_sign_outs (session_id, expires_at) VALUES ($1, $2) ON CONFLICT DO NOTHING
+`
+
+type PutConsoleSignOutParams struct {
+	SessionID string
+	ExpiresAt time.Time
+}
+
+func (q *Queries) PutConsoleSignOut(ctx context.Context, arg PutConsoleSignOutParams) error {
+	_, err := q.db.Exec(ctx, putConsoleSignOut, arg.SessionID, arg.ExpiresAt)
+	return err
+}
+
+const putPerson = `-- name: PutPerson :execrows
+INSERT INTO people (identity, issuer, subject, name, groups, issued_at)
+VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (identity) DO UPDATE SET name = excluded.name, groups = excluded.groups, issued_at = excluded.issued_at
+WHERE people.issued_at < excluded.issued_at
+`
+
+type PutPersonParams struct {
+	Identity string
+	Issuer   string
+	Subject  string
+	Name     string
+	Groups   []string
+	IssuedAt time.Time
+}
+
+// What an older token names changes nothing.
+func (q *Queries) PutPerson(ctx context.Context, arg PutPersonParams) (int64, error) {
+	result, err := q.db.Exec(ctx, putPerson,
+		arg.Identity,
+		arg.Issuer,
+		arg.Subject,
+		arg.Name,
+		arg.Groups,
+		arg.IssuedAt,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const putRoleBinding = `-- name: PutRoleBinding :one
@@ -579,18 +729,45 @@ func (q *Queries) RefusalsAreDue(ctx context.Context) (bool, error) {
 	return exists, err
 }
 
-const revokeAPIToken = `-- name: RevokeAPIToken :exec
-UPDATE api_tokens SET revoked_at = $1 WHERE token_id = $2 AND revoked_at IS NULL
+const revokeAPITokens = `-- name: RevokeAPITokens :many
+WITH RECURSIVE made AS (
+    SELECT t.token_id FROM api_tokens t WHERE t.token_id = $2
+    UNION
+    SELECT c.token_id FROM api_tokens c JOIN made ON c.parent_id = made.token_id
+)
+UPDATE api_tokens SET revoked_at = $1 WHERE token_id IN (SELECT token_id FROM made) AND revoked_at IS NULL
+RETURNING token_id, name
 `
 
-type RevokeAPITokenParams struct {
+type RevokeAPITokensParams struct {
 	Now     *time.Time
 	TokenID string
 }
 
-func (q *Queries) RevokeAPIToken(ctx context.Context, arg RevokeAPITokenParams) error {
-	_, err := q.db.Exec(ctx, revokeAPIToken, arg.Now, arg.TokenID)
-	return err
+type RevokeAPITokensRow struct {
+	TokenID string
+	Name    string
+}
+
+// A token, and those that it and its tokens have made.
+func (q *Queries) RevokeAPITokens(ctx context.Context, arg RevokeAPITokensParams) ([]RevokeAPITokensRow, error) {
+	rows, err := q.db.Query(ctx, revokeAPITokens, arg.Now, arg.TokenID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RevokeAPITokensRow
+	for rows.Next() {
+		var i RevokeAPITokensRow
+		if err := rows.Scan(&i.TokenID, &i.Name); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const revokeSignOnSession = `-- name: RevokeSignOnSession :one

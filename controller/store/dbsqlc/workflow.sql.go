@@ -128,9 +128,13 @@ WHERE ($1::text = '' OR machine_id = $1)
   AND ($4::text = '' OR state = $4)
   AND ($5::text = '' OR failure_class = $5)
   AND (NOT $6::boolean OR ended_at IS NULL)
-  AND ($7::text = '' OR (created_at, workflow_id) < ($8::timestamptz, $7::text))
+  AND ($7::jsonb IS NULL OR workflows.machine_id IN (
+      SELECT m.machine_id FROM machines m
+      WHERE m.deleted_at IS NULL
+        AND in_selections($7, m.machine_id, m.labels, m.spec, m.os_image_digest)))
+  AND ($8::text = '' OR (created_at, workflow_id) < ($9::timestamptz, $8::text))
 ORDER BY created_at DESC, workflow_id DESC
-LIMIT $9
+LIMIT $10
 `
 
 type ListWorkflowsParams struct {
@@ -140,6 +144,7 @@ type ListWorkflowsParams struct {
 	State        string
 	FailureClass string
 	OnlyOpen     bool
+	Selections   []byte
 	BeforeID     string
 	BeforeTime   time.Time
 	PageSize     int32
@@ -153,6 +158,7 @@ func (q *Queries) ListWorkflows(ctx context.Context, arg ListWorkflowsParams) ([
 		arg.State,
 		arg.FailureClass,
 		arg.OnlyOpen,
+		arg.Selections,
 		arg.BeforeID,
 		arg.BeforeTime,
 		arg.PageSize,

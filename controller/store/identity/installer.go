@@ -51,7 +51,14 @@ type Vouched struct {
 	Report  bool
 	// Replaced are the certificates of an installer that is gone; their sessions must end.
 	Replaced []string
+	// Ended reports that the operation is over: the system is to be the rescue system that it has left.
+	Ended bool
+	// life is what the operation may take at most, and the longest life of a certificate.
+	life time.Duration
 }
+
+// Sign certifies the key of an installer under an agent's id, for life at most.
+type Sign func(ctx context.Context, agentID string, life time.Duration) (*agentstore.Signed, error)
 
 // contestWindow is how long the owner of an earlier key has to show a sign of life before another key takes its place.
 // A machine that was restarted comes with a new key, and its earlier self is silent.
@@ -59,8 +66,7 @@ const contestWindow = 15 * time.Second
 
 // Vouch certifies the key of a netbooted system for its assignment. The same key gets the same certificate again.
 func (s *Store) Vouch(
-	ctx context.Context, r VouchRequest, sign func(ctx context.Context, agentID string) (*agentstore.Signed, error),
-	now time.Time,
+	ctx context.Context, r VouchRequest, sign Sign, now time.Time,
 ) (*Vouched, error) {
 	var out *Vouched
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
@@ -74,15 +80,15 @@ func (s *Store) Vouch(
 	return out, nil
 }
 
-func vouch(
-	ctx context.Context, q *dbsqlc.Queries, r VouchRequest,
-	sign func(ctx context.Context, agentID string) (*agentstore.Signed, error), now time.Time,
-) (*Vouched, error) {
+func vouch(ctx context.Context, q *dbsqlc.Queries, r VouchRequest, sign Sign, now time.Time) (*Vouched, error) {
 	m, a, err := lockBoot(ctx, q, r)
 	if err != nil {
 		return nil, err
 	}
 	out := &Vouched{MachineID: m.MachineID, OperationID: pgtx.StrVal(a.OperationID)}
+	if err := out.readOperation(ctx, q, m, a); err != nil {
+		return nil, err
+	}
 	verdict, err := judgeIdentity(ctx, q, m, a, r)
 	if err != nil {
 		return nil, err
@@ -122,6 +128,27 @@ func vouch(
 	return out, certifyInstaller(ctx, q, out, m, r, verdict, sign, now)
 }
 
+// readOperation reads how long the operation of an assignment may last, and refuses to certify for one that has ended,
+// but for the rescue system that it leaves on a machine without other work.
+func (v *Vouched) readOperation(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a dbsqlc.BootAssignment,
+) error {
+	op, err := q.OperationLimit(ctx, v.OperationID)
+	if err != nil {
+		return fmt.Errorf("read the assignment's operation: %w", err)
+	}
+	v.Ended = operation.IsTerminal(operation.Phase(op.Phase))
+	v.life = time.Duration(op.LimitMs) * time.Millisecond
+	if v.Ended && (a.Mode != operation.BootRescue || m.CurrentOperationID != nil) {
+		return assignmentOver()
+	}
+	return nil
+}
+
+func assignmentOver() error {
+	return failure.Precondition("ENROLMENT_CONTESTED", "the machine has no such assignment, or it is over")
+}
+
 // lockBoot finds the assignment that the boot token belongs to, and refuses one that is over.
 func lockBoot(ctx context.Context, q *dbsqlc.Queries, r VouchRequest) (dbsqlc.Machine, dbsqlc.BootAssignment, error) {
 	var a dbsqlc.BootAssignment
@@ -136,7 +163,7 @@ func lockBoot(ctx context.Context, q *dbsqlc.Queries, r VouchRequest) (dbsqlc.Ma
 	if err != nil {
 		return m, a, fmt.Errorf("read site agent: %w", err)
 	}
-	over := failure.Precondition("ENROLMENT_CONTESTED", "the machine has no such assignment, or it is over")
+	over := assignmentOver()
 	if site.Role != "site" || site.Site != m.Site {
 		return m, a, over
 	}
@@ -205,10 +232,9 @@ func certAgain(ctx context.Context, q *dbsqlc.Queries, out *Vouched, a dbsqlc.Bo
 }
 
 func certifyInstaller(ctx context.Context, q *dbsqlc.Queries, out *Vouched, m dbsqlc.Machine, r VouchRequest,
-	v identity.Verdict,
-	sign func(ctx context.Context, agentID string) (*agentstore.Signed, error), now time.Time) error {
+	v identity.Verdict, sign Sign, now time.Time) error {
 	out.AgentID = ids.New(ids.Agent)
-	signed, err := sign(ctx, out.AgentID)
+	signed, err := sign(ctx, out.AgentID, out.life)
 	if err != nil {
 		return fmt.Errorf("sign certificate: %w", err)
 	}

@@ -36,7 +36,7 @@ func TestMediaIsProven(t *testing.T) {
 		v, err := r.Store.Vouch(t.Context(), identitystore.VouchRequest{
 			SiteAgentID: r.Site.ID, MachineID: "m-1", BootToken: token, MAC: storetest.MetalMAC, PublicKeyDigest: []byte(key),
 			Media: media,
-		}, storetest.NewSigner().Sign, storetest.Now())
+		}, storetest.NewSigner().SignFor, storetest.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

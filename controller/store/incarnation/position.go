@@ -344,6 +344,10 @@ func restamp(ctx context.Context, q *dbsqlc.Queries) error {
 	if err := q.RestampEvents(ctx); err != nil {
 		return err
 	}
+	// Their change ids are of before, too, and every cursor has expired.
+	if err := q.ForgetAllDepartures(ctx); err != nil {
+		return err
+	}
 	// The events have new change ids and are not news.
 	return q.SkipWebhookFeed(ctx)
 }

@@ -6,25 +6,53 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/membership"
+	"github.com/ingot-metal/ingot/controller/store/convert"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// mayAim refuses a change of where credentials go, unless the caller is an admin. Fields that stay as they are need no
-// rights. Work of the controller's own has no caller.
-func mayAim(ctx context.Context, old, wanted *baremetalv1.MachineSpec) error {
-	caller, ok := auth.CallerFrom(ctx)
-	if !ok || caller.Scope.Covers(auth.ScopeAdmin) {
+// mayAim refuses a change of where credentials go, or of which hardware has a proven identity, unless the caller is an
+// admin of the machine before and after the change. Fields that stay as they are need no rights. Without old the
+// machine is new.
+func mayAim(ctx context.Context, caller membership.Caller, old *dbsqlc.Machine, m *baremetalv1.Machine) error {
+	before, enrolled := &baremetalv1.MachineSpec{Site: m.GetSpec().GetSite()}, false
+	admin := caller.LevelAt(FieldsOf(m)) >= membership.Admin
+	if old != nil {
+		stored, err := storedFields(*old)
+		if err != nil {
+			return err
+		}
+		if before, err = convert.SpecFromJSON(old.Spec); err != nil {
+			return err
+		}
+		admin = admin && caller.LevelAt(stored) >= membership.Admin
+		enrolled = old.AgentID != nil || old.TpmKeyDigest != nil || old.IdentityLevel != ""
+	}
+	if admin {
 		return nil
 	}
-	changed := aimChanged(old, wanted)
-	if changed == "" {
-		return nil
+	if changed := aimChanged(before, m.GetSpec()); changed != "" {
+		return needsAdmin(ctx, changed, "it decides where the machine's credentials go")
 	}
-	return failure.Denied(auth.ReasonScopeTooSmall,
-		"only an admin changes %s: it decides where the machine's credentials go", changed).
-		WithField("machine.spec."+changed, "needs scope admin").
+	credentials := before.GetBmcCredentialsRef() != "" || before.GetSshCredentialsRef() != ""
+	if (enrolled || credentials) && !sameMACs(before, m.GetSpec()) {
+		return needsAdmin(ctx, "mac_addresses", "the machine has credentials or an enrolled identity")
+	}
+	return nil
+}
+
+func needsAdmin(ctx context.Context, field, why string) error {
+	caller, _ := auth.CallerFrom(ctx) // there is one: work of the controller's own is not refused
+	return failure.Denied(auth.ReasonScopeTooSmall, "only an admin changes %s: %s", field, why).
+		WithField("machine.spec."+field, "needs scope admin").
 		WithMeta("scope", caller.Scope.String()).WithMeta("required_scope", auth.ScopeAdmin.String())
+}
+
+func sameMACs(old, wanted *baremetalv1.MachineSpec) bool {
+	sorted := func(s *baremetalv1.MachineSpec) []string { return slices.Sorted(slices.Values(s.GetMacAddresses())) }
+	return slices.Equal(sorted(old), sorted(wanted))
 }
 
 // aimChanged names the first field of a spec that changes where the password of a BMC or a key for SSH goes; "" if none

@@ -63,10 +63,13 @@ func (s *Store) Register(
 		if err != nil {
 			return fmt.Errorf("lock machine: %w", err)
 		}
+		if err := mayOperate(ctx, old); err != nil {
+			return err
+		}
 		if c.CreateOnly && c.RequestID != "" && c.RequestID == old.RegisteredByRequest && old.DeletedAt == nil {
 			return nil
 		}
-		return updateMachine(ctx, q, old, m, c, actor, now)
+		return s.updateMachine(ctx, q, old, m, c, actor, now)
 	})
 	if pgtx.UniqueViolation(err, "machines_pkey") {
 		// Two first registrations at once: the other one won, this one is an update.
@@ -95,7 +98,7 @@ func ConflictOf(err error, m *baremetalv1.Machine) error {
 func (s *Store) InsertMachine(
 	ctx context.Context, q *dbsqlc.Queries, m *baremetalv1.Machine, requestID, actor string, now time.Time,
 ) error {
-	if err := mayAim(ctx, &baremetalv1.MachineSpec{Site: m.GetSpec().GetSite()}, m.GetSpec()); err != nil {
+	if err := s.MayWriteFields(ctx, q, nil, m); err != nil {
 		return err
 	}
 	labels, spec, err := machineDocs(m)
@@ -113,7 +116,10 @@ func (s *Store) InsertMachine(
 	if err := q.InsertSite(ctx, m.GetSpec().GetSite()); err != nil {
 		return fmt.Errorf("insert site: %w", err)
 	}
-	if err := setMacs(ctx, q, m); err != nil {
+	if err := s.setMacs(ctx, q, m); err != nil {
+		return err
+	}
+	if err := mayOffer(ctx, nil, m.GetLabels()); err != nil {
 		return err
 	}
 	return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "REGISTER", Target: m.GetMachineId()}, now)
@@ -128,7 +134,7 @@ func machineDocs(m *baremetalv1.Machine) (labels, spec []byte, err error) {
 		m.Spec = &baremetalv1.MachineSpec{}
 	}
 	if m.GetSpec().GetProvider() == "" {
-		m.Spec.Provider = "agent"
+		m.Spec.Provider = defaultProvider
 	}
 	if m.GetSpec().GetSite() == "" {
 		m.Spec.Site = defaultSite
@@ -138,44 +144,6 @@ func machineDocs(m *baremetalv1.Machine) (labels, spec []byte, err error) {
 	}
 	spec, err = convert.SpecToJSON(m.GetSpec())
 	return labels, spec, err
-}
-
-// setMacs makes the machine's MAC addresses those of its spec; one that another machine has is refused and named.
-func setMacs(ctx context.Context, q *dbsqlc.Queries, m *baremetalv1.Machine) error {
-	macs := m.GetSpec().GetMacAddresses()
-	if err := q.DeleteMachineMacs(ctx, dbsqlc.DeleteMachineMacsParams{MachineID: m.GetMachineId(),
-		Keep: pgtx.NonNil(macs)}); err != nil {
-		return fmt.Errorf("remove MAC addresses: %w", err)
-	}
-	if len(macs) == 0 {
-		return nil
-	}
-	have, err := q.MacsInUse(ctx, macs)
-	if err != nil {
-		return fmt.Errorf("look up MAC addresses: %w", err)
-	}
-	known := map[string]bool{}
-	for _, h := range have {
-		if h.MachineID != m.GetMachineId() {
-			return failure.AlreadyExists("MAC_ADDRESS_IN_USE", "MAC address %s belongs to machine %s", h.Mac, h.MachineID).
-				WithField("machine.spec.mac_addresses", h.Mac+" is taken by another machine")
-		}
-		known[h.Mac] = true
-	}
-	var add []string
-	for _, mac := range macs {
-		if !known[mac] {
-			add = append(add, mac)
-		}
-	}
-	if len(add) == 0 {
-		return nil
-	}
-	if err := q.InsertMachineMacs(ctx, dbsqlc.InsertMachineMacsParams{Macs: add,
-		MachineID: m.GetMachineId()}); err != nil {
-		return fmt.Errorf("insert MAC addresses: %w", err)
-	}
-	return nil
 }
 
 // Update changes labels and spec by the rules of package fieldmask.
@@ -192,7 +160,10 @@ func (s *Store) Update(
 		if err != nil {
 			return fmt.Errorf("lock machine: %w", err)
 		}
-		return updateMachine(ctx, q, old, m, c, actor, now)
+		if err := mayOperate(ctx, old); err != nil {
+			return err
+		}
+		return s.updateMachine(ctx, q, old, m, c, actor, now)
 	})
 	if err := ConflictOf(err, m); err != nil {
 		return nil, fmt.Errorf("update machine: %w", err)
@@ -220,7 +191,25 @@ func merged(old dbsqlc.Machine, m *baremetalv1.Machine, mask []string) (*baremet
 	return out, nil
 }
 
-func updateMachine(
+// SetFields stores the labels and the spec of a locked machine, if the caller may change them so.
+func (s *Store) SetFields(ctx context.Context, q *dbsqlc.Queries, old dbsqlc.Machine, m *baremetalv1.Machine) error {
+	if err := s.MayWriteFields(ctx, q, &old, m); err != nil {
+		return err
+	}
+	labels, spec, err := machineDocs(m)
+	if err != nil {
+		return err
+	}
+	err = q.UpdateMachineSpec(ctx, dbsqlc.UpdateMachineSpecParams{
+		MachineID: old.MachineID, ExternalID: pgtx.StrPtr(m.GetSpec().GetExternalId()), Labels: labels, Spec: spec,
+	})
+	if err != nil {
+		return fmt.Errorf("update machine: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) updateMachine(
 	ctx context.Context, q *dbsqlc.Queries, old dbsqlc.Machine, m *baremetalv1.Machine, c pgtx.Conditions, actor string,
 	now time.Time,
 ) error {
@@ -240,23 +229,16 @@ func updateMachine(
 	if err != nil {
 		return err
 	}
-	if err := mayAim(ctx, before, m.GetSpec()); err != nil {
+	if err := s.SetFields(ctx, q, old, m); err != nil {
 		return err
-	}
-	labels, spec, err := machineDocs(m)
-	if err != nil {
-		return err
-	}
-	err = q.UpdateMachineSpec(ctx, dbsqlc.UpdateMachineSpecParams{
-		MachineID: old.MachineID, ExternalID: pgtx.StrPtr(m.GetSpec().GetExternalId()), Labels: labels, Spec: spec,
-	})
-	if err != nil {
-		return fmt.Errorf("update machine: %w", err)
 	}
 	if err := q.InsertSite(ctx, m.GetSpec().GetSite()); err != nil {
 		return fmt.Errorf("insert site: %w", err)
 	}
-	if err := setMacs(ctx, q, m); err != nil {
+	if err := s.setMacs(ctx, q, m); err != nil {
+		return err
+	}
+	if err := mayOffer(ctx, convert.JSONToMap(old.Labels), m.GetLabels()); err != nil {
 		return err
 	}
 	if before.GetBmcEndpoint() != m.GetSpec().GetBmcEndpoint() {
@@ -265,7 +247,8 @@ func updateMachine(
 			return err
 		}
 	}
-	return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "UPDATE", Target: old.MachineID}, now)
+	return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "UPDATE", Target: old.MachineID,
+		Data: changes(&baremetalv1.Machine{Labels: convert.JSONToMap(old.Labels), Spec: before}, m)}, now)
 }
 
 // GetMachine finds a machine by id, or by external id when id is empty. A deleted one is not found: only reconciles

@@ -22,6 +22,8 @@ type cursor struct {
 	Incarnation string `json:"i"`
 	Xid         string `json:"x"`
 	Machine     string `json:"m,omitempty"`
+	// Selections is the digest of those that the reader is held to; empty where it sees every machine.
+	Selections string `json:"l,omitempty"`
 }
 
 func (c cursor) String() string {
@@ -115,14 +117,16 @@ func (s *Store) page(
 	return out, found, here, nil
 }
 
-// of reports whether the cursor is of this database as it is now.
+// of reports whether the cursor is of this database as it is now, and of a reader that sees the same machines.
 func (c cursor) of(here cursor) bool {
-	return c.System == here.System && c.Timeline == here.Timeline && c.Incarnation == here.Incarnation
+	return c.System == here.System && c.Timeline == here.Timeline && c.Incarnation == here.Incarnation &&
+		c.Selections == here.Selections
 }
 
 func expired() error {
 	return failure.Precondition("CURSOR_EXPIRED",
-		"the cursor is of another incarnation of this database; walk the fleet again").WithField("cursor", "expired")
+		"the cursor is of another incarnation of this database, of other selections, or too old; walk the fleet again").
+		WithField("cursor", "expired")
 }
 
 // CheckCursor refuses a cursor from which Reconcile would not go on.

@@ -3,15 +3,21 @@
 package machine
 
 import (
+	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 )
 
 // Store holds machines. It is safe for concurrent use.
 type Store struct {
-	db *pgtx.DB
+	db         *pgtx.DB
+	fileTokens func() []auth.FileToken
 }
 
-// New returns a store over the database.
-func New(db *pgtx.DB) *Store {
-	return &Store{db: db}
+// New returns a store over the database. fileTokens returns the tokens of the controller's token file, whose selections
+// depend on fields of machines; nil for none.
+func New(db *pgtx.DB, fileTokens func() []auth.FileToken) *Store {
+	if fileTokens == nil {
+		fileTokens = func() []auth.FileToken { return nil }
+	}
+	return &Store{db: db, fileTokens: fileTokens}
 }

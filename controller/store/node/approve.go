@@ -27,6 +27,8 @@ type ApproveRequest struct {
 	PlanID               string
 	Machine              *baremetalv1.Machine
 	Actor, Comment       string
+	// ValidateOnly checks the approval and registers nothing.
+	ValidateOnly bool
 }
 
 func (r ApproveRequest) start(machineID string) operationstore.StartRequest {
@@ -77,8 +79,15 @@ func (s *Store) approveOnce(
 		}
 		op, err = s.approve(ctx, q, r, now)
 		created = err == nil
+		if created && r.ValidateOnly {
+			return errDryRun
+		}
 		return err
 	})
+	if errors.Is(err, errDryRun) {
+		op.OperationId, op.MachineId = "", r.Machine.GetMachineId()
+		return op, false, nil
+	}
 	return op, created, err
 }
 
@@ -90,9 +99,7 @@ func (s *Store) approvedBefore(
 	if op != nil || err != nil {
 		return op, err
 	}
-	return nil, failure.AlreadyExists("MAC_ADDRESS_IN_USE",
-		"MAC address %s belongs to machine %s; move that one to pending", r.MAC, m.MachineID).
-		WithField("mac_address", "taken by machine "+m.MachineID).WithMeta("machine_id", m.MachineID)
+	return nil, machinestore.MACInUse(ctx, "mac_address", r.MAC, m.MachineID)
 }
 
 func (s *Store) approve(

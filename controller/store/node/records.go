@@ -151,7 +151,7 @@ func (s *Store) UpdateNode(
 		}
 		if u.Group != nil {
 			data["group"] = *u.Group
-			if err := setGroup(ctx, q, m, *u.Group); err != nil {
+			if err := s.setGroup(ctx, q, m, *u.Group); err != nil {
 				return err
 			}
 		}
@@ -182,18 +182,14 @@ func setNodePlan(ctx context.Context, q *dbsqlc.Queries, machineID, planID strin
 	return nil
 }
 
-func setGroup(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, group string) error {
+func (s *Store) setGroup(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, group string) error {
 	spec, err := convert.SpecFromJSON(m.Spec)
 	if err != nil {
 		return err
 	}
 	spec.Group = group
-	raw, err := convert.SpecToJSON(spec)
-	if err != nil {
-		return err
-	}
-	err = q.UpdateMachineSpec(ctx, dbsqlc.UpdateMachineSpecParams{
-		MachineID: m.MachineID, ExternalID: m.ExternalID, Labels: m.Labels, Spec: raw,
+	err = s.machines.SetFields(ctx, q, m, &baremetalv1.Machine{
+		MachineId: m.MachineID, Labels: convert.JSONToMap(m.Labels), Spec: spec,
 	})
 	if err != nil {
 		return fmt.Errorf("set the node's group: %w", err)

@@ -196,3 +196,12 @@ func notBlocked(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) error 
 	}
 	return nil
 }
+
+// MachineOfMAC returns the id of the machine that has a MAC address; empty where none has.
+func (s *Store) MachineOfMAC(ctx context.Context, mac string) (string, error) {
+	id, err := s.db.Q.MachineOfMAC(ctx, mac)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil
+	}
+	return id, pgtx.Wrap(err, "look up MAC address")
+}

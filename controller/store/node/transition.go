@@ -41,7 +41,12 @@ type TransitionRequest struct {
 	Actor, Comment string
 	// DryRun answers what would happen and changes nothing.
 	DryRun bool
+	// ValidateOnly is DryRun of a machine that is judged as in maintenance.
+	ValidateOnly bool
 }
+
+// Dry reports whether nothing is stored.
+func (r TransitionRequest) Dry() bool { return r.DryRun || r.ValidateOnly }
 
 // onboarding is the workflow that owns a node in the state enrolling: the machine has a system already. The machine
 // must be in maintenance: only the operator's own call moves the phase.
@@ -112,7 +117,10 @@ func (s *Store) TransitionNode(
 			created = false
 			return err
 		}
-		if op, created, err = s.transition(ctx, q, m, r, now); err == nil && r.DryRun {
+		if r.ValidateOnly {
+			m = operationstore.Validated(m, r.start().Type)
+		}
+		if op, created, err = s.transition(ctx, q, m, r, now); err == nil && r.Dry() {
 			return errDryRun
 		}
 		return err
@@ -205,7 +213,7 @@ func (s *Store) startWork(
 ) (*baremetalv1.Operation, error) {
 	if r.To == node.Enrolling {
 		w := r.onboarding()
-		w.DryRun = r.DryRun
+		w.DryRun = r.Dry()
 		return s.workflows.BeginWorkflow(ctx, q, m, w, now)
 	}
 	w, ok := nodeWork[r.To]
@@ -217,7 +225,7 @@ func (s *Store) startWork(
 	}
 	start := r.start()
 	start.Type, start.PlanID, start.Internal = w.kind, w.plan, true
-	if !r.DryRun {
+	if !r.Dry() {
 		return s.operations.Create(ctx, q, m, start, now)
 	}
 	fit, err := s.operations.Fits(ctx, q, m, start)

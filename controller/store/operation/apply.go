@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store/commandspec"
@@ -42,6 +43,8 @@ type Applied struct {
 	Send    []Outgoing
 	// Cancel names the executor that should be told to stop Decision.CancelOnAgent.
 	CancelExecutor string
+	// Revoked are the fingerprints of the certificates that ended with the operation; their sessions must end.
+	Revoked []string
 }
 
 // Apply writes a decision.
@@ -112,7 +115,13 @@ func (l *OperationContext) apply(
 	if err := w.operation(ctx, l, d, now); err != nil {
 		return nil, err
 	}
-	if err := w.special(ctx, q, l.Row.Destructive, func() error { return l.freeSlot(ctx, q, d, now) }); err != nil {
+	if err := w.special(ctx, q, l.freesSlot(d), func() error { return l.freeSlot(ctx, q, d, now) }); err != nil {
+		return nil, err
+	}
+	if err := w.special(ctx, q, l.endsInstallers(d), func() (err error) {
+		out.Revoked, err = revokeInstallers(ctx, q, l.Machine.MachineID, now)
+		return err
+	}); err != nil {
 		return nil, err
 	}
 	return out, w.special(ctx, q, l.workflow != nil, func() error { return l.followWorkflow(ctx, q, d, now) })
@@ -287,12 +296,13 @@ func (w *writes) newCommand(
 	if err != nil {
 		return nil, err
 	}
-	spec, err := proto.MarshalOptions{Deterministic: true}.Marshal(whole)
+	spec, err := commandspec.Serialize(whole)
 	if err != nil {
-		return nil, fmt.Errorf("serialize command: %w", err)
+		return nil, err
 	}
-	sum := sha256.Sum256(spec)
-	c.Digest = sum[:]
+	if c.Digest, err = l.digestOf(whole); err != nil {
+		return nil, err
+	}
 	p := dbsqlc.InsertCommandParams{
 		CommandID: c.ID, OperationID: d.Op.ID, TargetID: d.Op.MachineID, StepIdx: int32(c.StepIdx),
 		StepName: d.Op.Steps[c.StepIdx].Name, Attempt: int32(c.Attempt), Kind: string(c.Kind), Spec: spec, Digest: c.Digest,
@@ -304,6 +314,20 @@ func (w *writes) newCommand(
 		return nil, nil
 	}
 	return &Outgoing{c.ID, c.ExecutorID, spec, c.Digest}, nil
+}
+
+// digestOf returns the digest of a command as its executor takes it. Where its secret arguments cannot be opened here,
+// it is that of the sealed ones, and the command ends when it is sent.
+func (l *OperationContext) digestOf(spec *fleetv1.CommandSpec) ([]byte, error) {
+	if opened, err := commandspec.Opened(spec, l.catalog.OpenArgument); err == nil {
+		spec = opened
+	}
+	raw, err := commandspec.Serialize(spec)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(raw)
+	return sum[:], nil
 }
 
 // machine writes what the decision does to the machine.
@@ -338,4 +362,55 @@ func (w *writes) machine(ctx context.Context, l *OperationContext, m operation.M
 		set[c.Type] = c.Status
 		w.add(func(q *dbsqlc.Queries) error { return machinestore.SetCondition(ctx, q, id, c, now) })
 	}
+}
+
+// writes are the statements of a change that need no answers. They go to the database together, with those of other
+// changes where the change is one of a set.
+type writes struct {
+	list   []func(*dbsqlc.Queries) error
+	grants []grant
+}
+
+// memory is an agent's memory, in which it numbers its requests for grants.
+type memory struct{ agentID, stateID string }
+
+// grant is an ask for a grant under a number of its memory, the highest so far.
+type grant struct {
+	memory
+	seq       int64
+	commandID string
+	nonce     []byte
+}
+
+func (g grant) write(ctx context.Context) func(*dbsqlc.Queries) error {
+	return func(q *dbsqlc.Queries) error {
+		n, err := q.AdvanceGrantSeq(ctx, dbsqlc.AdvanceGrantSeqParams{AgentID: g.agentID, StateID: g.stateID, Seq: g.seq,
+			CommandID: g.commandID, Nonce: pgtx.NotNil(g.nonce)})
+		if err == nil && n != 1 {
+			err = pgtx.ErrLostVersion
+		}
+		return pgtx.Wrap(err, "count grant")
+	}
+}
+
+func (w *writes) add(write func(*dbsqlc.Queries) error) { w.list = append(w.list, write) }
+
+func (w *writes) flush(ctx context.Context, q *dbsqlc.Queries) error {
+	list := w.list
+	for _, g := range w.grants {
+		list = append(list, g.write(ctx))
+	}
+	w.list, w.grants = nil, nil
+	return q.Together(ctx, list...)
+}
+
+// special does what needs answers, and sees what was written so far.
+func (w *writes) special(ctx context.Context, q *dbsqlc.Queries, due bool, do func() error) error {
+	if !due {
+		return nil
+	}
+	if err := w.flush(ctx, q); err != nil {
+		return err
+	}
+	return do()
 }

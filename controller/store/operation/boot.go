@@ -59,7 +59,71 @@ func (l *OperationContext) applyBoot(
 	return Assign(ctx, q, l.Machine, *m.Assign, now)
 }
 
+// endsInstallers reports whether a decision ends an operation that may have had installers.
+func (l *OperationContext) endsInstallers(d operation.Decision) bool {
+	return operation.IsTerminal(d.Op.Phase) && !operation.IsTerminal(l.Snap.Op.Phase) && changesBoot(l.steps)
+}
+
+// revokeInstallers revokes the certificates of a machine's installers whose operations have ended, and returns their
+// fingerprints. It is part of the transaction in which an operation ends, so that no crash separates the two.
+func revokeInstallers(ctx context.Context, q *dbsqlc.Queries, machineID string, now time.Time) ([]string, error) {
+	gone, err := q.RevokeEndedInstallers(ctx, dbsqlc.RevokeEndedInstallersParams{MachineID: &machineID, Now: &now})
+	if err != nil {
+		return nil, fmt.Errorf("revoke the certificates of installers whose operations have ended: %w", err)
+	}
+	return gone, nil
+}
+
+// EndRescues lets the machines boot from their disks again whose rescue systems have done their work, and returns the
+// fingerprints of the certificates that end with that. Systems of the identity level `network` keep their assignments
+// until claimedBefore: until then, another system can contest the claim.
+func (s *Store) EndRescues(ctx context.Context, claimedBefore, now time.Time) ([]string, error) {
+	due, err := s.db.Q.RescuesToEnd(ctx, claimedBefore)
+	if err != nil {
+		return nil, fmt.Errorf("read rescue assignments: %w", err)
+	}
+	var revoked []string
+	for _, id := range due {
+		gone, err := s.endRescue(ctx, id, now)
+		if err != nil {
+			return nil, fmt.Errorf("end the rescue assignment of machine %s: %w", id, err)
+		}
+		revoked = append(revoked, gone...)
+	}
+	return revoked, nil
+}
+
+func (s *Store) endRescue(ctx context.Context, machineID string, now time.Time) (revoked []string, err error) {
+	err = s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		m, err := q.LockMachine(ctx, machineID)
+		if err != nil {
+			return fmt.Errorf("lock machine: %w", err)
+		}
+		if m.BootMode == operation.BootRescue {
+			disk := operation.Assignment{Mode: operation.BootDisk, Token: ids.Secret(BootTokenBytes)}
+			if err := putAssignment(ctx, q, m, disk, now); err != nil {
+				return err
+			}
+		}
+		revoked, err = revokeInstallers(ctx, q, machineID, now)
+		return err
+	})
+	return revoked, err
+}
+
+// Assign stores what a machine boots from the network. The rescue system of an operation that ended before goes with
+// the assignment that it left.
 func Assign(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a operation.Assignment, now time.Time) error {
+	if err := putAssignment(ctx, q, m, a, now); err != nil || m.BootMode != operation.BootRescue {
+		return err
+	}
+	_, err := revokeInstallers(ctx, q, m.MachineID, now)
+	return err
+}
+
+func putAssignment(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a operation.Assignment, now time.Time,
+) error {
 	revision, err := q.BumpSite(ctx, m.Site)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil // no site, nobody who would serve it

@@ -19,6 +19,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
+	approvalstore "github.com/ingot-metal/ingot/controller/store/approval"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
@@ -67,6 +68,8 @@ type StartRequest struct {
 	Removes bool
 	// AfterInstall says that another operation replaces the machine's system before this one; only previews ask that.
 	AfterInstall bool
+	// Judged: the work is part of a rollout, which approval policies have judged as a whole.
+	Judged bool
 	// begun is what the transaction has read of the machine already; nil reads it.
 	begun *preloaded
 }
@@ -420,16 +423,44 @@ func (s *Store) newOperation(
 	if op.Destructive, err = catalogstore.DestructiveScripts(ctx, q, p); err != nil {
 		return nil, err
 	}
+	if op.Interrupts, err = interrupts(ctx, q, m, r, p); err != nil {
+		return nil, err
+	}
+	// Work of the controller's own, such as a further attempt, has no caller.
+	if op.Destructive && !r.Judged && auth.IdentityFrom(ctx) != "" {
+		w := approvalstore.Work{Actor: r.Actor, Machines: []string{m.MachineID}}
+		if err := approvalstore.Admit(ctx, q, w, now); err != nil {
+			return nil, err
+		}
+	}
 	n := &newOperation{Op: op, Row: dbsqlc.Operation{
 		OperationID: op.ID, TargetID: m.MachineID, RequestID: r.RequestID, RequestBody: body, Type: string(r.Type),
 		Phase: string(op.Phase), Params: params, PlanID: p.GetPlanId(), CurrentStage: op.CurrentStage,
 		WakeAt:   &now,
 		Evidence: []byte("{}"), EventSeq: 1, Version: 1, CreatedAt: now, UpdatedAt: now, Destructive: op.Destructive,
+		Interrupts: op.Interrupts,
 	}}
 	pgtx.PostcommitOf(q).
-		Note(JobKey{OperationID: op.ID, MachineID: m.MachineID, RequestID: r.RequestID})
+		Note(&NewJob{JobKey: JobKey{OperationID: op.ID, MachineID: m.MachineID, RequestID: r.RequestID}})
 		// every operation has its job
 	return n, n.write(ctx, p, steps)
+}
+
+// interrupts reports whether the plan takes the machine out of service, in which it is.
+func interrupts(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, p *baremetalv1.Plan,
+) (bool, error) {
+	if plan.HarmOf(p) == operation.Harmless || m.Phase != string(fleet.Ready) {
+		return false, nil
+	}
+	if r.begun != nil {
+		return fleet.InService(convert.FleetFacts(m, r.begun.conditions[m.MachineID])), nil
+	}
+	conds, err := q.ConditionsOf(ctx, []string{m.MachineID})
+	if err != nil {
+		return false, fmt.Errorf("read conditions: %w", err)
+	}
+	return fleet.InService(convert.FleetFacts(m, conds)), nil
 }
 
 // InsertOperation writes the rows of a new operation. The transaction inserts its job before the commit.
@@ -460,7 +491,7 @@ func (n *newOperation) write(ctx context.Context, p *baremetalv1.Plan, filled []
 	insert := dbsqlc.InsertOperationParams{
 		OperationID: r.OperationID, TargetID: r.TargetID, RequestID: r.RequestID, RequestBody: r.RequestBody, Type: r.Type,
 		Phase: r.Phase, Params: r.Params, PlanID: r.PlanID, CurrentStage: r.CurrentStage, WakeAt: r.WakeAt,
-		EventSeq: r.EventSeq, Destructive: r.Destructive, CreatedAt: r.CreatedAt,
+		EventSeq: r.EventSeq, Destructive: r.Destructive, Interrupts: r.Interrupts, CreatedAt: r.CreatedAt,
 	}
 	n.add(func(q *dbsqlc.Queries) error { return pgtx.Wrap(q.InsertOperation(ctx, insert), "insert operation") })
 	n.add(func(q *dbsqlc.Queries) error {

@@ -80,7 +80,7 @@ func TestNoOperationWithoutItsJob(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Live(t, s, "m-1")
 	full := errors.New("no more room")
-	s.OnCreated(func(context.Context, pgx.Tx, []operationstore.JobKey) error { return full })
+	s.OnCreated(func(context.Context, pgx.Tx, []*operationstore.NewJob) error { return full }, nil)
 	before := storetest.Everything(t, s, storetest.Decided...)
 	r := operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot}
 	if _, _, err := s.Start(t.Context(), r, storetest.Now()); !errors.Is(err, full) ||

@@ -2,6 +2,12 @@ package operation
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
@@ -99,4 +105,53 @@ func (l *OperationContext) unfitNow(ctx context.Context, q *dbsqlc.Queries) (*fl
 		return nil, err
 	}
 	return startcheck.Unfit(ctx, q, l.Machine.MachineID, l.spec, l.executors, step.GetRepave())
+}
+
+// Validated returns the machine as a call that only validates judges it: see fleet.ValidatedPhase.
+func Validated(m dbsqlc.Machine, t fleet.OperationType) dbsqlc.Machine {
+	m.Phase = string(fleet.ValidatedPhase(fleet.Phase(m.Phase), t))
+	return m
+}
+
+// ValidateStart asks what Start asks, of a machine that is judged as in maintenance, and stores nothing. It returns the
+// operation that would start, without an id; one that the same request has started before is returned as it is.
+func (s *Store) ValidateStart(ctx context.Context, r StartRequest) (*baremetalv1.Operation, Fit, error) {
+	op, fit, err := s.validateStart(ctx, r)
+	if err != nil {
+		return nil, fit, fmt.Errorf("validate operation: %w", err)
+	}
+	return op, fit, nil
+}
+
+func (s *Store) validateStart(ctx context.Context, r StartRequest) (*baremetalv1.Operation, Fit, error) {
+	q := s.db.Q
+	if op, err := s.Replay(ctx, q, r); op != nil || err != nil {
+		return op, Fit{}, err
+	}
+	m, err := q.GetMachine(ctx, r.MachineID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, Fit{}, convert.MachineNotFound(r.MachineID)
+	}
+	if err != nil {
+		return nil, Fit{}, fmt.Errorf("read machine: %w", err)
+	}
+	fit, err := s.Fits(ctx, q, Validated(m, r.Type), r)
+	if err != nil {
+		return nil, fit, err
+	}
+	return proposed(r, fit), fit, nil
+}
+
+// proposed returns the operation that a request would start, without an id.
+func proposed(r StartRequest, fit Fit) *baremetalv1.Operation {
+	params := maps.Clone(r.Params)
+	if params == nil {
+		params = map[string]string{}
+	}
+	params[ParamNotAsked] = strings.Join(fit.NotAsked, "\n")
+	return &baremetalv1.Operation{
+		MachineId: r.MachineID, RequestId: r.RequestID, PlanId: fit.Plan.GetPlanId(), Params: params,
+		Type:         baremetalv1.Operation_OperationType(baremetalv1.Operation_OperationType_value[string(r.Type)]),
+		CurrentStage: fit.Steps[0].Step.GetName(),
+	}
 }

@@ -30,7 +30,8 @@ type Store struct {
 	// wired.
 	Retire func(ctx context.Context, q *dbsqlc.Queries, machineID string, now time.Time) error
 
-	enqueue func(context.Context, pgx.Tx, []JobKey) error
+	enqueue func(context.Context, pgx.Tx, []*NewJob) error
+	created func([]*NewJob)
 	applied func(*Applied)
 	// changes are stored in sets.
 	changes pgtx.Batcher[change, error]

@@ -13,21 +13,35 @@ import (
 // JobKey names the River job of an operation. A transaction that creates an operation notes its key.
 type JobKey = operationquery.JobKey
 
-// OnCreated sets the function that inserts the jobs of new operations in the transaction that creates them.
-func (s *Store) OnCreated(enqueue func(context.Context, pgx.Tx, []JobKey) error) { s.enqueue = enqueue }
+// NewJob is the River job of an operation that a transaction creates. ID is River's id of the job, which the function
+// that inserts the job sets; it is 0 where the key had a job already.
+type NewJob struct {
+	JobKey
+	ID int64
+}
+
+// OnCreated sets the function that inserts the jobs of new operations in the transaction that creates them, and the one
+// that is called with the same jobs after the commit. Both may be nil.
+func (s *Store) OnCreated(enqueue func(context.Context, pgx.Tx, []*NewJob) error, committed func([]*NewJob)) {
+	s.enqueue, s.created = enqueue, committed
+}
 
 // committing inserts the jobs of the operations that a transaction has created.
 func (s *Store) committing(ctx context.Context, tx pgx.Tx, notes []any) error {
-	var keys []JobKey
-	for _, n := range notes {
-		if k, ok := n.(JobKey); ok {
-			keys = append(keys, k)
-		}
-	}
-	if len(keys) == 0 || s.enqueue == nil {
+	jobs := newJobs(notes)
+	if len(jobs) == 0 || s.enqueue == nil {
 		return nil
 	}
-	return s.enqueue(ctx, tx, keys)
+	return s.enqueue(ctx, tx, jobs)
+}
+
+func newJobs(notes []any) (jobs []*NewJob) {
+	for _, n := range notes {
+		if j, ok := n.(*NewJob); ok {
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs
 }
 
 // OnApplied sets the function that tells agents and watchers of decisions that are part of something larger: an
@@ -37,7 +51,6 @@ func (s *Store) OnApplied(tell func(*Applied)) { s.applied = tell }
 // tell does what follows a commit.
 func (s *Store) tell(notes []any) {
 	var applied []*Applied
-	var operations []string
 	room := false
 	for _, n := range notes {
 		switch n := n.(type) {
@@ -45,8 +58,8 @@ func (s *Store) tell(notes []any) {
 			n.Log(s.db.Log)
 		case budgetstore.SlotFreed:
 			room = true
-		case JobKey:
-			operations = append(operations, n.OperationID)
+		case *NewJob:
+			s.incarnations.NotePosition(n.OperationID, 0, "", 0)
 		case *Applied:
 			applied = append(applied, n)
 		}
@@ -54,10 +67,10 @@ func (s *Store) tell(notes []any) {
 	if room {
 		s.budgets.TellRoom()
 	}
-	for _, id := range operations {
-		s.incarnations.NotePosition(id, 0, "", 0)
-	}
 	s.noteApplied(applied...)
+	if jobs := newJobs(notes); len(jobs) > 0 && s.created != nil {
+		s.created(jobs)
+	}
 	if s.applied == nil {
 		return
 	}

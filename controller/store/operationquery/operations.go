@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/machinefilter"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
@@ -74,6 +75,8 @@ type OperationFilter struct {
 	BeforeTime time.Time
 	BeforeID   string
 	Limit      int32
+	// Selections hold the machines; the zero value holds all.
+	Selections machinefilter.Selections
 }
 
 // ListOperations reads operations, newest first.
@@ -89,7 +92,7 @@ func (s *Store) operationRows(ctx context.Context, f OperationFilter) ([]dbsqlc.
 	rows, err := s.db.Lists(ctx).ListOperations(ctx, dbsqlc.ListOperationsParams{
 		MachineID: f.MachineID, OperationID: f.OperationID, RequestID: f.RequestID, Type: f.Type, Phase: f.Phase,
 		CreatedAfter: pgtx.TimePtr(f.CreatedAfter), CreatedBefore: pgtx.TimePtr(f.CreatedBefore), BeforeTime: f.BeforeTime,
-		BeforeID: f.BeforeID, PageSize: f.Limit,
+		BeforeID: f.BeforeID, PageSize: f.Limit, Selections: f.Selections.SQL(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list operations: %w", err)

@@ -83,8 +83,9 @@ WHERE agent_id = @agent_id RETURNING epoch;
 -- name: SetAgentLocked :exec
 UPDATE agents SET locked = @locked WHERE agent_id = @agent_id AND locked <> @locked;
 
--- name: AgentState :one
-SELECT * FROM agent_states WHERE agent_id = @agent_id AND state_id = @state_id;
+-- name: LockAgentState :one
+-- After the machine and the agent. No event takes a number before the session of this hello can be seen.
+SELECT * FROM agent_states WHERE agent_id = @agent_id AND state_id = @state_id FOR NO KEY UPDATE;
 
 -- name: InsertAgentState :exec
 INSERT INTO agent_states (agent_id, state_id, first_seen_at) VALUES (@agent_id, @state_id, @now) ON CONFLICT DO NOTHING;
@@ -93,8 +94,9 @@ INSERT INTO agent_states (agent_id, state_id, first_seen_at) VALUES (@agent_id, 
 UPDATE agent_states SET last_grant_seq = @seq, last_grant_command_id = @command_id, last_grant_nonce = @nonce
 WHERE agent_id = @agent_id AND state_id = @state_id AND last_grant_seq < @seq;
 
--- name: AdvanceEventSeq :execrows
-UPDATE agent_states SET last_event_seq = @seq WHERE agent_id = @agent_id AND state_id = @state_id AND last_event_seq < @seq;
+-- name: TakeEvent :one
+-- 1: the number is taken. 0: it was before. 2: the agent has a newer session.
+SELECT take_event(@agent_id::text, @state_id::text, @seq::bigint, @epoch::bigint)::int;
 
 -- name: InsertAgentBoot :exec
 INSERT INTO agent_boots (agent_id, boot_id, boot_number, first_seen_at)
@@ -221,7 +223,8 @@ calm AS MATERIALIZED (
     JOIN machine_conditions r ON r.machine_id = m.machine_id AND r.type = 'Reachable' AND r.status AND r.reason = 'SessionOpen' AND r.message = ''
     WHERE NOT EXISTS (SELECT 1 FROM agent_boots n WHERE n.agent_id = a.agent_id AND n.boot_number > b.boot_number)
       AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.target_id = m.machine_id AND o.phase IN ('PENDING', 'RUNNING'))
-      AND NOT EXISTS (SELECT 1 FROM commands u WHERE u.executor_id = a.agent_id AND u.state IN ('QUEUED', 'SENT', 'ACKED', 'GRANTED'))),
+      AND NOT EXISTS (SELECT 1 FROM commands u WHERE u.executor_id = a.agent_id AND u.state IN ('QUEUED', 'SENT', 'ACKED', 'GRANTED'))
+    ORDER BY t.agent_id, t.state_id FOR NO KEY UPDATE OF t),
 counted AS (
     UPDATE agents SET epoch = calm.epoch FROM calm WHERE agents.agent_id = calm.agent_id),
 started AS (
@@ -253,14 +256,10 @@ WHERE executor_id = ANY(@executor_ids::text[]) AND state IN ('SENT', 'ACKED', 'G
 WITH told AS (
     SELECT unnest(@agent_ids::text[]) AS agent_id, unnest(@state_ids::text[]) AS state_id, unnest(@seqs::bigint[]) AS seq,
            unnest(@machine_ids::text[]) AS machine_id, unnest(@ats::timestamptz[]) AS at, unnest(@hashes::text[]) AS hash,
-           unnest(@documents::text[]) AS document, unnest(@simulated::boolean[]) AS simulated),
-held AS (
-    SELECT s.agent_id, s.state_id FROM agent_states s JOIN told USING (agent_id, state_id)
-    ORDER BY s.agent_id, s.state_id FOR UPDATE OF s),
-taken AS (
-    UPDATE agent_states s SET last_event_seq = told.seq FROM told JOIN held USING (agent_id, state_id)
-    WHERE s.agent_id = told.agent_id AND s.state_id = told.state_id AND s.last_event_seq < told.seq
-    RETURNING told.*),
+           unnest(@documents::text[]) AS document, unnest(@simulated::boolean[]) AS simulated, unnest(@epochs::bigint[]) AS epoch),
+taken AS MATERIALIZED (
+    SELECT inorder.* FROM (SELECT * FROM told ORDER BY agent_id, state_id) inorder
+    WHERE take_event(inorder.agent_id, inorder.state_id, inorder.seq, inorder.epoch) = 1),
 kept AS (
     INSERT INTO inventories (machine_id, reported_at, agent_id, hash, document, simulated)
     SELECT taken.machine_id, taken.at, taken.agent_id, taken.hash, taken.document::jsonb, taken.simulated FROM taken

@@ -2,9 +2,9 @@
 
 -- name: InsertOperation :exec
 INSERT INTO operations (operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_stage,
-                        wake_at, event_seq, destructive, created_at, updated_at)
+                        wake_at, event_seq, destructive, interrupts, created_at, updated_at)
 VALUES (@operation_id, @target_id, @request_id, @request_body, @type, @phase, @params, @plan_id, @current_stage,
-        @wake_at, @event_seq, @destructive, @created_at, @created_at);
+        @wake_at, @event_seq, @destructive, @interrupts, @created_at, @created_at);
 
 -- name: InsertSteps :exec
 INSERT INTO operation_steps (operation_id, idx, name, kind, spec, timeout_ms, max_retries, state)
@@ -147,11 +147,11 @@ WHERE operation_id = ANY(@operation_ids::text[]) AND phase = 'PENDING';
 
 -- name: InsertOperations :exec
 INSERT INTO operations (operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_stage,
-                        wake_at, event_seq, destructive, created_at, updated_at)
+                        wake_at, event_seq, destructive, interrupts, created_at, updated_at)
 SELECT unnest(@operation_ids::text[]), unnest(@target_ids::text[]), unnest(@request_ids::text[]), unnest(@request_bodies::jsonb[]),
        unnest(@types::text[]), unnest(@phases::text[]), unnest(@params::jsonb[]), unnest(@plan_ids::text[]),
        unnest(@current_stages::text[]), unnest(@wake_ats::timestamptz[]), unnest(@event_seqs::bigint[]),
-       unnest(@destructives::boolean[]), unnest(@created_ats::timestamptz[]), unnest(@created_ats::timestamptz[]);
+       unnest(@destructives::boolean[]), unnest(@interrupting::boolean[]), unnest(@created_ats::timestamptz[]), unnest(@created_ats::timestamptz[]);
 
 -- name: InsertStepsOfMany :exec
 INSERT INTO operation_steps (operation_id, idx, name, kind, spec, timeout_ms, max_retries, state)

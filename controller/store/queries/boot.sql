@@ -94,6 +94,45 @@ WHERE a.agent_id = c.agent_id AND a.machine_id = @machine_id AND a.role = 'host'
   AND a.operation_id IS DISTINCT FROM @operation_id
 RETURNING c.fingerprint;
 
+-- name: RevokeEndedInstallers :many
+-- The certificates of a machine's installers whose operations have ended. The rescue system of an assignment that stands has still to
+-- report.
+UPDATE agent_certs c SET revoked_at = @now
+FROM agents a JOIN operations o ON o.operation_id = a.operation_id
+WHERE a.agent_id = c.agent_id AND a.machine_id = @machine_id AND a.role = 'installer' AND o.phase NOT IN ('PENDING', 'RUNNING')
+  AND c.revoked_at IS NULL
+  AND NOT EXISTS (SELECT 1 FROM boot_assignments b
+                  WHERE b.machine_id = a.machine_id AND b.installer_agent_id = a.agent_id AND b.mode = 'rescue')
+RETURNING c.fingerprint;
+
+-- name: InstallerStands :one
+-- Reports whether an installer still has what it was certified for: its operation, or the rescue assignment that this has left, on a
+-- machine without other work.
+SELECT EXISTS (
+    SELECT 1 FROM agents a JOIN machines m ON m.machine_id = a.machine_id JOIN operations o ON o.operation_id = a.operation_id
+    LEFT JOIN boot_assignments b ON b.machine_id = a.machine_id AND b.installer_agent_id = a.agent_id
+    WHERE a.agent_id = @agent_id AND a.role = 'installer'
+      AND (o.phase IN ('PENDING', 'RUNNING') OR b.mode = 'rescue' AND m.current_operation_id IS NULL)
+      AND EXISTS (SELECT 1 FROM agent_certs c WHERE c.agent_id = a.agent_id AND c.revoked_at IS NULL));
+
+-- name: OperationLimit :one
+-- The phase of an operation, and the time that its steps may take with all their retries.
+SELECT o.phase, (SELECT coalesce(sum(s.timeout_ms * (s.max_retries + 1)), 0) FROM operation_steps s
+                 WHERE s.operation_id = o.operation_id)::bigint AS limit_ms
+FROM operations o WHERE o.operation_id = @operation_id;
+
+-- name: RescuesToEnd :many
+-- The machines whose rescue assignment has done its work: its system has reported once. Where nothing but its place on the network
+-- proves that system, another may still contest it for a while. Other work of the machine ends both at once.
+SELECT b.machine_id
+FROM boot_assignments b JOIN machines m ON m.machine_id = b.machine_id JOIN agents a ON a.agent_id = b.installer_agent_id
+LEFT JOIN operations o ON o.operation_id = b.operation_id
+WHERE b.mode = 'rescue' AND coalesce(o.phase, '') NOT IN ('PENDING', 'RUNNING')
+  AND (m.current_operation_id IS NOT NULL OR a.created_at <= @claimed_before::timestamptz
+       OR a.identity_level <> 'network'
+          AND EXISTS (SELECT 1 FROM agent_states s WHERE s.agent_id = a.agent_id AND s.last_event_seq > 0))
+ORDER BY b.machine_id LIMIT 1000;
+
 -- name: InstallerImages :many
 SELECT image_ref, arch, kind, sha256_file FROM images WHERE kind <> 'os' ORDER BY created_at, image_ref;
 

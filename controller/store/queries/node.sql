@@ -12,6 +12,9 @@ UPDATE machines SET plan_id = sqlc.narg(plan_id) WHERE machine_id = @machine_id;
 SELECT m.* FROM machines m JOIN machine_macs mm ON mm.machine_id = m.machine_id
 WHERE mm.mac = CAST(@mac::text AS macaddr) FOR UPDATE OF m;
 
+-- name: MachineOfMAC :one
+SELECT machine_id FROM machine_macs WHERE mac = CAST(@mac::text AS macaddr);
+
 -- name: UpsertNodeGroup :one
 -- Without health checks those that the group has stay.
 INSERT INTO node_groups (node_group, auto_promote, explicit_promotion, health_checks, updated_at)

@@ -35,6 +35,10 @@ WHERE (@machine_id::text = '' OR target_id = @machine_id)
   AND (@phase::text = '' OR phase = @phase)
   AND (sqlc.narg(created_after)::timestamptz IS NULL OR created_at > sqlc.narg(created_after))
   AND (sqlc.narg(created_before)::timestamptz IS NULL OR created_at < sqlc.narg(created_before))
+  AND (sqlc.narg(selections)::jsonb IS NULL OR target_id IN (
+      SELECT m.machine_id FROM machines m
+      WHERE m.deleted_at IS NULL
+        AND in_selections(sqlc.narg(selections), m.machine_id, m.labels, m.spec, m.os_image_digest)))
   AND (@before_id::text = '' OR (created_at, operation_id) < (@before_time::timestamptz, @before_id::text))
 ORDER BY created_at DESC, operation_id DESC
 LIMIT @page_size;
@@ -86,7 +90,7 @@ WHERE o.phase IN ('PENDING', 'RUNNING')
   AND (m.agent_id = @agent_id
        OR EXISTS (SELECT 1 FROM commands c WHERE c.operation_id = o.operation_id AND c.executor_id = @agent_id
                   AND c.state IN ('QUEUED', 'SENT', 'ACKED', 'GRANTED'))
-       OR m.machine_id = (SELECT a.machine_id FROM agents a WHERE a.agent_id = @agent_id AND a.role = 'installer')
+       OR o.operation_id = (SELECT a.operation_id FROM agents a WHERE a.agent_id = @agent_id AND a.role = 'installer')
        OR (@site::text <> '' AND m.site = @site AND o.wait_reason IN ('WAITING_FOR_AGENT', 'WAITING_FOR_SITE', 'NOBODY_REACHES_MACHINE')))
 ORDER BY o.created_at LIMIT 20000;
 

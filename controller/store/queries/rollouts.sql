@@ -1,8 +1,8 @@
 -- name: InsertRollout :exec
 INSERT INTO rollouts (rollout_id, request_id, spec, type, plan_id, destructive, digest, state, wait_reason, waves, created_by,
-    created_by_identity, created_at, updated_at, wake_at)
+    created_by_identity, created_at, updated_at, wake_at, approval_policies, default_in_flight, default_per_rack)
 VALUES (@rollout_id, @request_id, @spec, @type, @plan_id, @destructive, @digest, @state, @wait_reason, @waves, @created_by,
-    @created_by_identity, @now, @now, @wake_at);
+    @created_by_identity, @now, @now, @wake_at, @approval_policies, @default_in_flight, @default_per_rack);
 
 -- name: InsertRolloutMachines :exec
 INSERT INTO rollout_machines (rollout_id, position, machine_id, wave, domain, state, reason, message, stages_left)
@@ -130,3 +130,51 @@ ORDER BY r.created_at, r.rollout_id LIMIT 1;
 -- name: CountRollouts :many
 SELECT state, count(*) AS n FROM rollouts
 WHERE state IN ('AWAITING_APPROVAL', 'RUNNING', 'PAUSED', 'STOPPING') GROUP BY state;
+
+-- name: LockApprovals :exec
+-- Whoever changes policies, and whoever counts work by them, one at a time until the transaction ends.
+SELECT pg_advisory_xact_lock(7022147291);
+
+-- name: AnyApprovalPolicy :one
+SELECT EXISTS (SELECT 1 FROM approval_policies)::boolean AS any_policy;
+
+-- name: ApprovalPolicy :one
+SELECT * FROM approval_policies WHERE name = @name AND held_to = '';
+
+-- name: InsertApprovalPolicy :one
+INSERT INTO approval_policies (name, harm, selection, terms, machines, set_by, updated_at, version)
+VALUES (@name, @harm, @selection, @terms, @machines, @set_by, @now, @version)
+RETURNING *;
+
+-- name: RetireApprovalPolicy :exec
+UPDATE approval_policies SET held_to = @held_to, held_until = @held_until WHERE policy_id = @policy_id;
+
+-- name: ApprovalPoliciesAfter :many
+SELECT * FROM approval_policies WHERE held_to = '' AND name > @after_name ORDER BY name LIMIT @page_size;
+
+-- name: DemandingPolicies :many
+-- The policies by which an identity may not begin destructive work on machines without approval: those that hold some of them,
+-- and by which the identity would have begun work on more machines than it may since a time. A machine counts by what it was
+-- when the work began, and by what it is.
+SELECT p.name, p.machines FROM approval_policies p
+WHERE p.harm = 'DESTROYS' AND (p.held_to = '' OR p.held_to = @identity::text AND p.held_until > @now::timestamptz)
+  AND EXISTS (SELECT 1 FROM machines m WHERE m.machine_id = ANY(@machine_ids::text[])
+              AND in_selections(p.terms, m.machine_id, m.labels, m.spec, m.os_image_digest))
+  AND (SELECT count(*) FROM (
+          SELECT m.machine_id FROM machines m WHERE m.machine_id = ANY(@machine_ids::text[])
+            AND in_selections(p.terms, m.machine_id, m.labels, m.spec, m.os_image_digest)
+          UNION
+          SELECT w.machine_id FROM unapproved_work w JOIN machines m ON m.machine_id = w.machine_id
+          WHERE w.identity = @identity AND w.at > @since::timestamptz
+            AND (in_selections(p.terms, w.machine_id, w.labels, w.spec, w.os_image_digest)
+                 OR in_selections(p.terms, m.machine_id, m.labels, m.spec, m.os_image_digest))) counted) > p.machines
+ORDER BY p.name;
+
+-- name: RecordUnapprovedWork :exec
+INSERT INTO unapproved_work (identity, machine_id, at, labels, spec, os_image_digest)
+SELECT @identity, m.machine_id, @now, m.labels, selectable_spec(m.spec), m.os_image_digest
+FROM machines m WHERE m.machine_id = ANY(@machine_ids::text[]);
+
+-- name: ForgetUnapprovedWork :exec
+WITH gone AS (DELETE FROM approval_policies WHERE held_to <> '' AND held_until < @before)
+DELETE FROM unapproved_work WHERE at < @before;

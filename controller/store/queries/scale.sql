@@ -161,3 +161,56 @@ UNION ALL SELECT '{}', '', '', false, false, false, 0, 0, statement_timestamp();
 -- How many machines stand at each site with the same values of some labels, for budgets that are percentages.
 SELECT site, ARRAY(SELECT coalesce(labels ->> k, '') FROM unnest(@keys::text[]) AS k)::text[] AS values, count(*) AS machines
 FROM machines WHERE deleted_at IS NULL GROUP BY 1, 2;
+
+-- name: ChangesWithin :many
+-- The changes of machines in selections, and the departures from them, in one order. The last row has no machine: it is
+-- the oldest transaction that was open, and nothing at or above it is in the others. A departure counts where the machine
+-- is outside now and has not departed later, so that a reader meets it once.
+WITH bound AS (SELECT pg_snapshot_xmin(pg_current_snapshot()) AS xmin)
+SELECT p.change_xid, p.machine_id, p.place, p.gone_at FROM ((
+    SELECT * FROM (
+        SELECT m.change_xid, m.machine_id, m.ctid::text AS place, NULL::timestamptz AS gone_at FROM machines m
+        WHERE (m.change_xid, m.machine_id) > (CAST(@after_xid::text AS xid8), @after_id::text)
+          AND m.change_xid < (SELECT xmin FROM bound)
+          AND (sqlc.narg(since)::timestamptz IS NULL OR m.updated_at >= sqlc.narg(since))
+          AND m.deleted_at IS NULL AND in_selections(@selections::jsonb, m.machine_id, m.labels, m.spec, m.os_image_digest)
+        UNION ALL
+        SELECT d.change_xid, d.machine_id, '', d.changed_at FROM machine_departures d
+        JOIN machines m ON m.machine_id = d.machine_id
+        WHERE (d.change_xid, d.machine_id) > (CAST(@after_xid::text AS xid8), @after_id::text)
+          AND d.change_xid < (SELECT xmin FROM bound)
+          AND (sqlc.narg(since)::timestamptz IS NULL OR d.changed_at >= sqlc.narg(since))
+          AND in_selections(@selections, d.machine_id, d.labels, d.spec, d.os_image_digest)
+          AND (m.deleted_at IS NOT NULL OR NOT in_selections(@selections, m.machine_id, m.labels, m.spec, m.os_image_digest))
+          AND NOT EXISTS (
+              SELECT 1 FROM machine_departures e
+              WHERE e.machine_id = d.machine_id AND e.change_xid > d.change_xid
+                AND in_selections(@selections, e.machine_id, e.labels, e.spec, e.os_image_digest))) u
+    ORDER BY u.change_xid, u.machine_id LIMIT @page_size)
+    UNION ALL SELECT b.xmin, '', '', NULL FROM bound b) p
+ORDER BY p.machine_id = '', p.change_xid, p.machine_id;
+
+-- name: OldestLateDeparture :one
+-- The safe time of a reader with selections is bounded by departures, too, that have committed and are not handed out yet: the
+-- machine's own time may have moved on. A range with two ends, as in ReconcileBounds.
+SELECT coalesce(min(late.changed_at), clock_timestamp())::timestamptz AS safe_time FROM (
+    SELECT d.changed_at FROM machine_departures d
+    WHERE d.change_xid BETWEEN pg_snapshot_xmin(pg_current_snapshot()) AND '18446744073709551615' OFFSET 0) late;
+
+-- name: DeparturesKept :one
+SELECT departures_through::text AS through, departures_since FROM cluster_state;
+
+-- name: ForgetDepartures :exec
+-- In one statement with the bounds, so that a reader that finds some missing finds the bounds that name them.
+WITH old AS (DELETE FROM machine_departures WHERE changed_at < @before RETURNING change_xid)
+UPDATE cluster_state SET departures_since = greatest(departures_since, @before),
+    departures_through = greatest(departures_through, (SELECT o.change_xid FROM old o ORDER BY o.change_xid DESC LIMIT 1));
+
+-- name: ForgetAllDepartures :exec
+WITH old AS (DELETE FROM machine_departures)
+UPDATE cluster_state SET departures_through = '0', departures_since = clock_timestamp();
+
+-- name: MachinesInSelections :many
+SELECT m.machine_id FROM machines m
+WHERE m.machine_id = ANY(@machine_ids::text[]) AND m.deleted_at IS NULL
+  AND in_selections(@selections::jsonb, m.machine_id, m.labels, m.spec, m.os_image_digest);

@@ -43,3 +43,33 @@ ORDER BY name LIMIT @page_size;
 
 -- name: DeleteView :exec
 DELETE FROM saved_views WHERE name = @name;
+
+-- What depends on the fields of machines.
+
+-- name: ShareFieldUses :exec
+-- What depends on fields of machines stays as it is until the transaction ends. Triggers take the same lock alone.
+SELECT pg_advisory_xact_lock_shared(7022147285);
+
+-- name: FieldUses :many
+-- The selections, the domains of budgets and the required levels. A row has a filter, or a key with or without a value.
+SELECT 'role'::text AS kind, b.binding_id::text AS name, b.selection::text AS filter, ''::text AS key, ''::text AS value,
+       false::boolean AS counted
+FROM role_bindings b WHERE b.selection <> '' AND (b.expires_at IS NULL OR b.expires_at > @now::timestamptz)
+UNION ALL
+SELECT 'token', t.name, t.selection, '', '', false
+FROM api_tokens t WHERE t.selection <> '' AND t.revoked_at IS NULL AND t.expires_at > @now
+UNION ALL
+SELECT 'approval policy', p.name, p.selection, '', '', false
+FROM approval_policies p WHERE p.selection <> ''
+UNION ALL
+SELECT 'budget', g.name, '', g.domain, g.value, g.percent > 0 FROM budgets g
+UNION ALL
+SELECT 'identity level', 'site ' || s.site, '', 'site', s.site, false FROM sites s WHERE s.identity_level <> ''
+UNION ALL
+SELECT 'identity level', 'group ' || g.node_group, '', 'group', g.node_group, false
+FROM node_groups g WHERE g.identity_level <> '';
+
+-- name: LastMachinesOfMACs :many
+-- The last machine of each of the MAC addresses that no machine has now.
+SELECT m.* FROM released_macs r JOIN machines m USING (machine_id)
+WHERE r.mac = ANY(CAST(@macs::text[] AS macaddr[])) ORDER BY r.mac;

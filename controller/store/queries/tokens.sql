@@ -7,7 +7,7 @@ UPDATE api_tokens_version SET version = version + 1;
 SELECT version FROM api_tokens_version;
 
 -- name: APITokensInForce :many
-SELECT token_id, name, scope, hash, expires_at, created_by_identity FROM api_tokens WHERE revoked_at IS NULL AND expires_at > @now ORDER BY token_id LIMIT @max_rows;
+SELECT token_id, name, scope, coalesce(narrow_hash, hash)::bytea AS hash, expires_at, created_by_identity, selection FROM api_tokens WHERE revoked_at IS NULL AND expires_at > @now ORDER BY token_id LIMIT @max_rows;
 
 -- name: CountAPITokensInForce :one
 SELECT count(*) FROM api_tokens WHERE revoked_at IS NULL AND expires_at > @now;
@@ -17,14 +17,21 @@ SELECT count(*) FROM api_tokens WHERE revoked_at IS NULL AND expires_at > @now;
 UPDATE api_tokens SET revoked_at = expires_at WHERE name = @name AND revoked_at IS NULL AND expires_at <= @now;
 
 -- name: InsertAPIToken :exec
-INSERT INTO api_tokens (token_id, name, scope, hash, created_at, created_by, created_by_identity, expires_at)
-VALUES (@token_id, @name, @scope, @hash, @created_at, @created_by, @created_by_identity, @expires_at);
+INSERT INTO api_tokens (token_id, name, scope, hash, narrow_hash, selection, parent_id, created_at, created_by, created_by_identity, expires_at)
+VALUES (@token_id, @name, @scope, @hash, @narrow_hash, @selection, @parent_id, @created_at, @created_by, @created_by_identity, @expires_at);
 
 -- name: LockAPIToken :one
 SELECT * FROM api_tokens WHERE token_id = @token_id FOR UPDATE;
 
--- name: RevokeAPIToken :exec
-UPDATE api_tokens SET revoked_at = @now WHERE token_id = @token_id AND revoked_at IS NULL;
+-- name: RevokeAPITokens :many
+-- A token, and those that it and its tokens have made.
+WITH RECURSIVE made AS (
+    SELECT t.token_id FROM api_tokens t WHERE t.token_id = @token_id
+    UNION
+    SELECT c.token_id FROM api_tokens c JOIN made ON c.parent_id = made.token_id
+)
+UPDATE api_tokens SET revoked_at = @now WHERE token_id IN (SELECT token_id FROM made) AND revoked_at IS NULL
+RETURNING token_id, name;
 
 -- name: ListAPITokens :many
 SELECT * FROM api_tokens
@@ -110,6 +117,24 @@ ON CONFLICT (session_id) DO UPDATE SET
     expires_at = greatest(sign_on_sessions.expires_at, excluded.expires_at)
 RETURNING (xmax = 0)::boolean AS made;
 
+-- name: PutPerson :execrows
+-- What an older token names changes nothing.
+INSERT INTO people (identity, issuer, subject, name, groups, issued_at)
+VALUES (@identity, @issuer, @subject, @name, @groups, @issued_at)
+ON CONFLICT (identity) DO UPDATE SET name = excluded.name, groups = excluded.groups, issued_at = excluded.issued_at
+WHERE people.issued_at < excluded.issued_at;
+
+-- name: MakesAPITokens :one
+SELECT EXISTS (SELECT 1 FROM api_tokens WHERE created_by_identity = @identity AND revoked_at IS NULL);
+
+-- name: MakersOfAPITokens :many
+SELECT * FROM people p
+WHERE EXISTS (SELECT 1 FROM api_tokens t WHERE t.created_by_identity = p.identity AND t.revoked_at IS NULL AND t.expires_at > @now);
+
+-- name: DropPeople :execrows
+-- Those that have not signed on since a time.
+DELETE FROM people WHERE identity IN (SELECT p.identity FROM people p WHERE p.issued_at < @before::timestamptz LIMIT @max_rows);
+
 -- name: ListSignOnSessions :many
 SELECT * FROM sign_on_sessions
 WHERE (@before_id::text = '' OR (created_at, session_id) < (@before_time::timestamptz, @before_id))
@@ -134,3 +159,13 @@ SELECT * FROM sign_on_providers WHERE issuer = @issuer;
 -- name: PutSignOnProvider :exec
 INSERT INTO sign_on_providers (issuer, document, keys, fetched_at) VALUES (@issuer, @document, @keys, @fetched_at)
 ON CONFLICT (issuer) DO UPDATE SET document = excluded.document, keys = excluded.keys, fetched_at = excluded.fetched_at;
+
+-- name: PutConsoleSignOut :exec
+INSERT INTO console_sign_outs (session_id, expires_at) VALUES (@session_id, @expires_at) ON CONFLICT DO NOTHING;
+
+-- name: ConsoleSignedOut :one
+SELECT EXISTS (SELECT 1 FROM console_sign_outs WHERE session_id = @session_id);
+
+-- name: DropConsoleSignOuts :execrows
+DELETE FROM console_sign_outs WHERE session_id IN (
+    SELECT c.session_id FROM console_sign_outs c WHERE c.expires_at < @before::timestamptz LIMIT @max_rows);

@@ -33,6 +33,10 @@ WHERE (@machine_id::text = '' OR machine_id = @machine_id)
   AND (@state::text = '' OR state = @state)
   AND (@failure_class::text = '' OR failure_class = @failure_class)
   AND (NOT @only_open::boolean OR ended_at IS NULL)
+  AND (sqlc.narg(selections)::jsonb IS NULL OR workflows.machine_id IN (
+      SELECT m.machine_id FROM machines m
+      WHERE m.deleted_at IS NULL
+        AND in_selections(sqlc.narg(selections), m.machine_id, m.labels, m.spec, m.os_image_digest)))
   AND (@before_id::text = '' OR (created_at, workflow_id) < (@before_time::timestamptz, @before_id::text))
 ORDER BY created_at DESC, workflow_id DESC
 LIMIT @page_size;

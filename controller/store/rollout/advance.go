@@ -138,7 +138,7 @@ func rolloutWorld(ctx context.Context, q *dbsqlc.Queries, row dbsqlc.Rollout) (r
 		w.HeldByBudget += int(d.Held)
 	}
 	if w.State != rollout.Running || w.InWave.Pending == 0 {
-		return rolloutSpec(spec), w, nil
+		return rolloutSpec(spec).Bounded(int(row.DefaultInFlight), int(row.DefaultPerRack)), w, nil
 	}
 	pending, err := q.PendingOfWave(ctx, dbsqlc.PendingOfWaveParams{RolloutID: row.RolloutID, Wave: row.Wave})
 	if err != nil {
@@ -152,7 +152,7 @@ func rolloutWorld(ctx context.Context, q *dbsqlc.Queries, row dbsqlc.Rollout) (r
 		return rollout.Spec{}, w, fmt.Errorf("read freeze: %w", err)
 	}
 	w.FleetFrozen = frozen != nil
-	return rolloutSpec(spec), w, nil
+	return rolloutSpec(spec).Bounded(int(row.DefaultInFlight), int(row.DefaultPerRack)), w, nil
 }
 
 func claimOrCancel(ctx context.Context, q *dbsqlc.Queries, id string, d rollout.Decision, now time.Time) error {

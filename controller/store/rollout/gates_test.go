@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/rollout"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
@@ -179,4 +180,27 @@ func TestAPausedRolloutTakesNoSlots(t *testing.T) {
 	storetest.AdmitDestructive(t, s, 0)
 	r.must(rollout.Resume)
 	storetest.AdmitDestructive(t, s, 1)
+}
+
+// What has begun to wait for a slot begins no work once the rollout is paused, although no budget limits it.
+func TestAPausedRolloutTakesNoSlot(t *testing.T) {
+	s := storetest.New(t)
+	racked(t, s, 1, 1)
+	r := roll(t, s, &baremetalv1.RolloutSpec{})
+	r.step()
+	op := r.start(r.advance().Starting[0]).GetOperationId()
+	// Entering maintenance does all that matters here.
+	if err := storetest.ExecSQL(t, s, "UPDATE operations SET destructive = true WHERE operation_id = $1", op); err != nil {
+		t.Fatal(err)
+	}
+	r.must(rollout.Pause)
+	if a := storetest.Decide(t, s, op, operation.Evaluate{}); a.Phase != operation.Pending {
+		t.Errorf("in a paused rollout: %s", a.Phase)
+	}
+	storetest.AdmitDestructive(t, s, 0)
+	r.must(rollout.Resume)
+	storetest.AdmitDestructive(t, s, 1)
+	if a := storetest.Decide(t, s, op, operation.Evaluate{}); a.Phase != operation.Succeeded {
+		t.Errorf("after it was resumed: %s", a.Phase)
+	}
 }

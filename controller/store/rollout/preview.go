@@ -17,8 +17,10 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/budget"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/rollout"
+	approvalstore "github.com/ingot-metal/ingot/controller/store/approval"
 	budgetstore "github.com/ingot-metal/ingot/controller/store/budget"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	"github.com/ingot-metal/ingot/controller/store/convert"
@@ -45,6 +47,8 @@ type RolloutRequest struct {
 	// Digest is that of the preview; only for a creation.
 	Digest         string
 	Actor, Comment string
+	// validates judges every machine as in maintenance.
+	validates bool
 }
 
 // PreviewRollout says what a rollout would do.
@@ -70,6 +74,10 @@ type preview struct {
 	places  map[string]budget.Place
 	// lists are the step lists by their content.
 	lists map[string]int32
+	// interrupting counts the machines in service that the rollout takes out of it.
+	interrupting int
+	// racks are the racks of the machines that name one.
+	racks map[string]string
 	// notAsked counts machines by what could not be asked about them.
 	notAsked map[string]int
 	out      *baremetalv1.RolloutPreview
@@ -77,8 +85,15 @@ type preview struct {
 
 func (s *Store) foresee(ctx context.Context, r RolloutRequest, now time.Time) (*baremetalv1.RolloutPreview, error) {
 	p := &preview{
-		store: s, q: s.db.Q, r: r, byID: map[string]*baremetalv1.RolloutMachine{}, lists: map[string]int32{},
-		places: map[string]budget.Place{}, notAsked: map[string]int{}, out: &baremetalv1.RolloutPreview{Spec: r.Spec},
+		store:    s,
+		q:        s.db.Q,
+		r:        r,
+		byID:     map[string]*baremetalv1.RolloutMachine{},
+		lists:    map[string]int32{},
+		places:   map[string]budget.Place{},
+		notAsked: map[string]int{},
+		racks:    map[string]string{},
+		out:      &baremetalv1.RolloutPreview{Spec: r.Spec},
 	}
 	if r.Work.PlanID != "" {
 		if _, err := catalogstore.GetPlan(ctx, s.db.Q, r.Work.PlanID); err != nil {
@@ -94,13 +109,33 @@ func (s *Store) foresee(ctx context.Context, r RolloutRequest, now time.Time) (*
 			return nil, err
 		}
 	}
-	p.arrange()
-	if err := p.budgets(ctx, now); err != nil {
+	rules, groups, _, err := budgetstore.BudgetWorld(ctx, p.q, &s.budgets.Counts, now)
+	if err != nil {
 		return nil, err
+	}
+	p.bound(rules)
+	p.arrange()
+	p.budgets(rules, groups, now)
+	if p.out.Destructive {
+		p.out.ApprovalPolicies, err = approvalstore.Demanding(ctx, s.db.Q, approvalWork(r, p.out), now)
+		if err != nil {
+			return nil, err
+		}
 	}
 	p.out.NotAsked = remarks(p.notAsked)
 	p.out.Digest, err = p.digest()
 	return p.out, err
+}
+
+// approvalWork is the work of a rollout as approval policies judge it.
+func approvalWork(r RolloutRequest, p *baremetalv1.RolloutPreview) approvalstore.Work {
+	w := approvalstore.Work{Actor: r.Actor}
+	for _, m := range p.GetMachines() {
+		if m.GetState() == baremetalv1.RolloutMachine_PENDING {
+			w.Machines = append(w.Machines, m.GetMachineId())
+		}
+	}
+	return w
 }
 
 // walk looks at every machine that a filter matches.
@@ -135,7 +170,7 @@ func (p *preview) look(ctx context.Context, m dbsqlc.Machine) error {
 		return nil
 	}
 	p.byID[m.MachineID] = row
-	fit, err := p.store.fits(ctx, p.q, m, p.r.Spec, p.r.kind(), p.r.Work)
+	fit, err := p.store.fits(ctx, p.q, p.r.judged(m), p.r.Spec, p.r.kind(), p.r.Work)
 	var f *failure.Error
 	switch {
 	case err == nil:
@@ -151,6 +186,13 @@ func (p *preview) look(ctx context.Context, m dbsqlc.Machine) error {
 	}
 	if m.Phase == string(fleet.Ready) {
 		p.out.InService++
+		_, workflow, _ := WorkflowOf(p.r.Spec) // its error was returned by fits
+		if workflow || len(rollout.Stages(p.r.kind())) > 1 || plan.HarmOf(fit.Plan) >= operation.Interrupts {
+			p.interrupting++
+		}
+	}
+	if rack := domainOf(m, rollout.RackDomain); rack != "" {
+		p.racks[m.MachineID] = rack
 	}
 	p.fit = append(p.fit, rollout.Machine{ID: m.MachineID, Domain: row.GetDomain()})
 	p.places[m.MachineID] = budgetstore.PlaceOf(m.Site, m.Labels)
@@ -202,6 +244,14 @@ func remarks(machines map[string]int) []string {
 		out = append(out, fmt.Sprintf("%s (machines: %d)", sentence, machines[sentence]))
 	}
 	return out
+}
+
+// judged returns the machine as the request judges it. Work that enters maintenance itself is judged where it begins.
+func (r RolloutRequest) judged(m dbsqlc.Machine) dbsqlc.Machine {
+	if !r.validates || r.Spec.GetEnterMaintenance() || len(rollout.Stages(r.kind())) > 1 {
+		return m
+	}
+	return operationstore.Validated(m, r.Work.Type)
 }
 
 // kind is the stored type of the rollout.
@@ -277,7 +327,7 @@ func (p *preview) stepList(ctx context.Context, pl *baremetalv1.Plan, steps []pl
 func (p *preview) arrange() {
 	ordered := rollout.Order(p.fit)
 	p.fit = ordered
-	for i, size := range rollout.Waves(rolloutSpec(p.r.Spec), len(ordered)) {
+	for i, size := range rollout.Waves(p.spec(), len(ordered)) {
 		wave := int32(i + 1)
 		p.out.Waves = append(p.out.Waves, &baremetalv1.RolloutWave{
 			Wave: wave, Tally: tallyMessage(rollout.Tally{Machines: size, Pending: size}),
@@ -291,22 +341,53 @@ func (p *preview) arrange() {
 	p.out.Machines = append(p.out.Machines, p.refused...)
 }
 
-// budgets looks which budgets leave less room than the rollout would use.
-func (p *preview) budgets(ctx context.Context, now time.Time) error {
-	if !p.out.Destructive {
-		return nil
+// bound sets how many machines are under work at a time where neither the caller nor a budget says so.
+func (p *preview) bound(rules []budget.Rule) {
+	if p.interrupting == 0 || p.r.Spec.GetMaxInFlight() > 0 || p.covered(rules) {
+		return
 	}
-	rules, groups, _, err := budgetstore.BudgetWorld(ctx, p.q, &p.store.budgets.Counts, now)
-	if err != nil {
-		return err
+	inFlight, perRack := rollout.DefaultBound(len(p.fit), len(p.racks) == len(p.fit) && p.r.Spec.GetDomain() == "")
+	p.out.DefaultInFlight, p.out.DefaultPerRack = int32(inFlight), int32(perRack)
+	if perRack > 0 {
+		for i, m := range p.fit {
+			p.fit[i].Domain = p.racks[m.ID]
+			p.byID[m.ID].Domain = p.racks[m.ID]
+		}
 	}
-	for _, u := range rollout.Bound(rolloutSpec(p.r.Spec), rules, groups, p.fit, p.places, now) {
+}
+
+// covered reports whether each machine falls under a budget of interruptions.
+func (p *preview) covered(rules []budget.Rule) bool {
+	for _, place := range p.places {
+		if !slices.ContainsFunc(rules, func(r budget.Rule) bool {
+			return r.Harm == operation.Interrupts && r.Covers(place)
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// budgets reads which budgets leave less room than the rollout would use.
+func (p *preview) budgets(rules []budget.Rule, groups []budget.Group, now time.Time) {
+	var harms []operation.Harm
+	if p.out.Destructive {
+		harms = append(harms, operation.Destroys)
+	}
+	if p.interrupting > 0 {
+		harms = append(harms, operation.Interrupts)
+	}
+	for _, u := range rollout.Bound(p.spec(), rules, groups, p.fit, p.places, harms, now) {
 		p.out.Budgets = append(p.out.Budgets, &baremetalv1.RolloutBudget{
 			Name: u.Rule.Name, Domain: u.Rule.Domain, Value: u.Value, Kind: string(u.Kind), Limit: int32(u.Limit),
 			Wanted: int32(u.Wanted),
 		})
 	}
-	return nil
+}
+
+// spec returns how carefully the rollout goes.
+func (p *preview) spec() rollout.Spec {
+	return rolloutSpec(p.r.Spec).Bounded(int(p.out.GetDefaultInFlight()), int(p.out.GetDefaultPerRack()))
 }
 
 // digest is over everything that the preview promises.
@@ -319,6 +400,7 @@ func (p *preview) digest() (string, error) {
 		return "", fmt.Errorf("serialize spec: %w", err)
 	}
 	part(spec)
+	part(fmt.Appendf(nil, "%d %d", p.out.GetDefaultInFlight(), p.out.GetDefaultPerRack()))
 	for _, l := range p.out.StepLists {
 		raw, err := marshal.Marshal(l)
 		if err != nil {

@@ -179,6 +179,27 @@ func TestAProvisioningThatFails(t *testing.T) {
 	}
 }
 
+// TestARolloutThatAnOlderControllerEnds keeps its failures: a controller of before this state ends every rollout as
+// SUCCEEDED, by the statement below.
+func TestARolloutThatAnOlderControllerEnds(t *testing.T) {
+	s := storetest.New(t)
+	simulated(t, s, 2)
+	r := provision(t, s, &baremetalv1.RolloutSpec{TotalGate: &baremetalv1.RolloutGate{Failures: 3}})
+	r.step()
+	r.step()
+	r.settle()
+	if _, err := s.SetFlag(t.Context(), "m-1", "RMA", true, "admin", "", storetest.Now()); err != nil {
+		t.Fatal(err)
+	}
+	r.step()
+	r.wants("m-0:1:RUNNING m-1:1:FAILED:MACHINE_BLOCKED")
+	if _, err := s.Pool().Exec(t.Context(), `UPDATE rollouts SET state = 'SUCCEEDED', finished_at = $2, wake_at = NULL,
+		updated_at = $2, version = version + 1 WHERE rollout_id = $1`, r.id, storetest.Now()); err != nil {
+		t.Fatal(err)
+	}
+	r.until(rollout.CompletedWithFailures, false)
+}
+
 // TestAMachineIsNotTakenOutOfServiceForNothing: the image is gone when the machine's turn comes. The machine is refused
 // before its first operation, and stays in its phase.
 func TestAMachineIsNotTakenOutOfServiceForNothing(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,6 +14,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/domain/rollout"
+	approvalstore "github.com/ingot-metal/ingot/controller/store/approval"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
@@ -40,14 +42,11 @@ func (s *Store) CreateRollout(
 	if err != nil {
 		return nil, false, fmt.Errorf("create rollout: %w", err)
 	}
-	switch {
-	case p.GetDigest() != r.Digest:
-		return nil, false,
-			rolloutChanged(p.GetDigest(), "fleet, plan or spec have changed since the preview; look at a new one")
-	case len(p.GetWaves()) == 0:
-		return nil, false,
-			failure.Precondition("ROLLOUT_EMPTY", "no machine of those chosen can be worked on; the preview says why").
-				WithMeta("refused", fmt.Sprint(len(p.GetMachines())))
+	if p.GetDigest() != r.Digest {
+		return nil, false, stalePreview(p)
+	}
+	if len(p.GetWaves()) == 0 {
+		return nil, false, emptyRollout(p)
 	}
 	id := ids.New(ids.Rollout)
 	err = s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error { return insertRollout(ctx, q, id, r, p, now) })
@@ -63,6 +62,15 @@ func (s *Store) CreateRollout(
 	}
 	out, err = s.GetRollout(ctx, id)
 	return out, true, err
+}
+
+func stalePreview(p *baremetalv1.RolloutPreview) error {
+	return rolloutChanged(p.GetDigest(), "fleet, plan or spec have changed since the preview; look at a new one")
+}
+
+func emptyRollout(p *baremetalv1.RolloutPreview) error {
+	return failure.Precondition("ROLLOUT_EMPTY", "no machine of those chosen can be worked on; the preview says why").
+		WithMeta("refused", fmt.Sprint(len(p.GetMachines())))
 }
 
 func rolloutChanged(digest, why string) error {
@@ -110,10 +118,16 @@ func insertRollout(
 	row := dbsqlc.InsertRolloutParams{
 		RolloutID: id, RequestID: r.RequestID, Spec: spec, Type: r.kind(), PlanID: r.Work.PlanID,
 		Destructive: p.GetDestructive(), Digest: p.GetDigest(), State: string(rollout.Running),
-		Waves:     int32(len(p.GetWaves())),
+		Waves: int32(len(p.GetWaves())), DefaultInFlight: p.GetDefaultInFlight(), DefaultPerRack: p.GetDefaultPerRack(),
 		CreatedBy: r.Actor, CreatedByIdentity: auth.IdentityFrom(ctx), Now: now, WakeAt: &now,
 	}
-	if r.Spec.GetRequireApproval() {
+	if p.GetDestructive() {
+		if row.ApprovalPolicies, err = approvalstore.Begin(ctx, q, approvalWork(r, p), now); err != nil {
+			return err
+		}
+	}
+	row.ApprovalPolicies = pgtx.NonNil(row.ApprovalPolicies)
+	if r.Spec.GetRequireApproval() || len(row.ApprovalPolicies) > 0 {
 		row.State, row.WaitReason, row.WakeAt = string(rollout.AwaitingApproval), rollout.ForApproval, nil
 	}
 	if err := q.InsertRollout(ctx, row); err != nil {
@@ -136,7 +150,7 @@ func insertRollout(
 		Actor: r.Actor, Verb: "CREATE_ROLLOUT", Target: id, Request: r.RequestID, Comment: r.Comment,
 		Data: map[string]string{"digest": p.GetDigest(), "filter": r.Spec.GetFilter(),
 			"selection_id": r.Spec.GetSelectionId(), "type": row.Type,
-			"plan_id": row.PlanID},
+			"plan_id": row.PlanID, "approval_policies": strings.Join(row.ApprovalPolicies, ",")},
 	}, now)
 }
 
@@ -228,6 +242,7 @@ func rolloutMessage(r dbsqlc.Rollout, t tallies) (*baremetalv1.Rollout, error) {
 		CreatedAt:  convert.Timestamp(r.CreatedAt), UpdatedAt: convert.Timestamp(r.UpdatedAt),
 		ApprovedAt: convert.TimestampPtr(r.ApprovedAt),
 		SoakUntil:  convert.TimestampPtr(r.SoakUntil), FinishedAt: convert.TimestampPtr(r.FinishedAt), Version: r.Version,
+		DefaultInFlight: r.DefaultInFlight, DefaultPerRack: r.DefaultPerRack, ApprovalPolicies: r.ApprovalPolicies,
 	}
 	for wave := int32(1); wave <= r.Waves; wave++ {
 		out.Waves = append(out.Waves, &baremetalv1.RolloutWave{Wave: wave, Tally: tallyMessage(t[wave])})

@@ -154,7 +154,7 @@ func rolloutWork(c claim, spec *baremetalv1.RolloutSpec, machineID string) (oper
 	t, request := rollout.StageAt(c.Type, c.RolloutID, c.left)
 	r := operationstore.StartRequest{
 		MachineID: machineID, RequestID: request, Type: t, PlanID: c.PlanID,
-		Params: map[string]string{rollout.Param: c.RolloutID}, Actor: c.CreatedBy,
+		Params: map[string]string{rollout.Param: c.RolloutID}, Actor: c.CreatedBy, Judged: true,
 	}
 	params := spec.GetParams()
 	switch several := len(rollout.Stages(c.Type)) > 1; {

@@ -145,3 +145,47 @@ func holdsUpgraded(t *testing.T, s *store.Store) {
 		t.Errorf("a machine whose write has failed shows image %s", d)
 	}
 }
+
+// beforeRights is the last schema before tokens had selections, budgets a harm, and rollouts a bound.
+const beforeRights = 42
+
+const rightsInUse = `
+INSERT INTO machines (machine_id, phase, node_state, node_state_changed_at, created_at, agent_id, os_image_digest)
+VALUES ('m-1', 'MAINTENANCE', 'active', now(), now(), 'a-1', '');
+INSERT INTO plans (plan_id, body, digest, built_in, created_at) VALUES ('p', '', '', false, now());
+INSERT INTO operations (operation_id, target_id, request_id, request_body, type, phase, plan_id, evidence, created_at, finished_at, updated_at, destructive)
+VALUES ('op-1', 'm-1', 'r', '{}', 'REIMAGE', 'FAILED', 'p', '{}', now(), now(), now(), true);
+INSERT INTO budgets (name, domain, value, at_once, percent, per_hour, per_day, updated_at) VALUES ('racks', 'label:rack', '', 1, 0, 0, 0, now());
+INSERT INTO budget_slots (operation_id, machine_id, site, labels, taken_at) VALUES ('op-1', 'm-1', '', '{}', now());
+INSERT INTO role_bindings (binding_id, role, member_kind, member, selection, created_at, created_by)
+VALUES ('rb-1', 'operator', 'group', 'night', 'site=a', now(), 'admin');
+INSERT INTO api_tokens (token_id, name, scope, hash, created_at, created_by, expires_at)
+SELECT 'tok-' || s, s, s, s::bytea, now(), 'admin', now() + interval '1 day' FROM unnest(ARRAY['read', 'operate', 'report', 'admin']) s;`
+
+// An upgrade with tokens, roles and budgets in use widens none: each token has its scope, no role grows, and a budget
+// limits the work that it has limited.
+func TestAnUpgradeWidensNoRights(t *testing.T) {
+	s := empty(t)
+	if err := s.MigrateUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	backTo(t, s, beforeRights)
+	run(t, s, rightsInUse)
+	for range 2 {
+		if err := s.MigrateUp(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for what, query := range map[string]string{
+			"tokens as they were":   `SELECT count(*) = 4 AND bool_and(scope = name AND selection = '') FROM api_tokens`,
+			"the role as it was":    `SELECT count(*) = 1 AND bool_and(role = 'operator' AND selection = 'site=a') FROM role_bindings`,
+			"a budget of data lost": `SELECT count(*) = 1 AND bool_and(harm = 'DESTROYS' AND at_once = 1) FROM budgets`,
+			"a slot that is held":   `SELECT count(*) = 1 AND bool_and(harm = 'DESTROYS' AND released_at IS NULL) FROM budget_slots`,
+			"no policy":             `SELECT count(*) = 0 FROM approval_policies`,
+		} {
+			if n := storetest.Count(t, s, "SELECT ("+query+")::int"); n != 1 {
+				t.Errorf("not %s", what)
+			}
+		}
+		backTo(t, s, beforeRights)
+	}
+}

@@ -75,6 +75,26 @@ func (s *Store) RescueJobs(ctx context.Context) (int64, error) {
 	return tag.RowsAffected(), nil
 }
 
+// ReleaseScheduledJobs makes jobs of a kind available that have been scheduled for longer than after, by the database's
+// clock. It returns how many.
+func (s *Store) ReleaseScheduledJobs(ctx context.Context, kind string, after time.Duration) (int64, error) {
+	tag, err := s.db.Pool().Exec(ctx, `UPDATE river_job SET state = 'available', scheduled_at = now()
+		WHERE state = 'scheduled' AND kind = $1 AND scheduled_at < now() - $2::interval`, kind, after)
+	if err != nil {
+		return 0, fmt.Errorf("release scheduled jobs: %w", err)
+	}
+	return tag.RowsAffected(), nil
+}
+
+// DeleteScheduledJobs deletes those of the jobs that are scheduled. Others are worked on, or will be.
+func (s *Store) DeleteScheduledJobs(ctx context.Context, jobs []int64) error {
+	_, err := s.db.Pool().Exec(ctx, `DELETE FROM river_job WHERE id = ANY($1) AND state = 'scheduled'`, jobs)
+	if err != nil {
+		return fmt.Errorf("delete jobs of evaluated operations: %w", err)
+	}
+	return nil
+}
+
 // RescueHungJobs makes jobs available again that have run for longer than the time of their kind and a grace, by the
 // database's clock. It returns how many. The time of kinds without one of their own is usual.
 func (s *Store) RescueHungJobs(

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,6 +20,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
 	"github.com/ingot-metal/ingot/controller/store/operationlog"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/planted"
 )
 
@@ -26,7 +28,16 @@ import (
 type EventKey struct {
 	AgentID, StateID string
 	Seq              uint64
+	// Epoch is that of the session that the event came by. Once the agent has a newer session, the older one stores
+	// nothing: it may be that of a copy, whose numbers the agent counts too. 0 is not compared.
+	Epoch int64
+	// InstallerOf is the machine that an installer was certified for, empty for any other agent. Once its operation has
+	// ended, its events leave nothing but their numbers.
+	InstallerOf string
 }
+
+// What take_event returns of a number that it has not taken.
+const eventSeen, eventSuperseded = 0, 2
 
 // errSeen takes back what was done for an event whose number has been taken before.
 var errSeen = errors.New("event has been seen")
@@ -35,15 +46,23 @@ var errSeen = errors.New("event has been seen")
 // taken last: a grant, too, locks its operation and machine before the memory of the agent.
 func (s *Store) once(ctx context.Context, k EventKey, fn func(q *dbsqlc.Queries) error) error {
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
-		if err := fn(q); err != nil {
+		counts, err := countsOf(ctx, q, k)
+		if err != nil {
 			return err
 		}
-		n, err := q.AdvanceEventSeq(ctx, dbsqlc.AdvanceEventSeqParams{AgentID: k.AgentID, StateID: k.StateID,
-			Seq: int64(k.Seq)})
-		if err != nil {
-			return fmt.Errorf("take event number: %w", err)
+		if counts {
+			if err := fn(q); err != nil {
+				return err
+			}
 		}
-		if n == 0 && !planted.EventNumber {
+		taken, err := q.TakeEvent(ctx, dbsqlc.TakeEventParams{AgentID: k.AgentID, StateID: k.StateID,
+			Seq: int64(k.Seq), Epoch: k.Epoch})
+		switch {
+		case err != nil:
+			return fmt.Errorf("take event number: %w", err)
+		case taken == eventSuperseded:
+			return failure.Aborted("SESSION_SUPERSEDED", "a newer session of this agent is open")
+		case taken == eventSeen && !planted.EventNumber:
 			return errSeen
 		}
 		return nil
@@ -54,14 +73,28 @@ func (s *Store) once(ctx context.Context, k EventKey, fn func(q *dbsqlc.Queries)
 	return nil
 }
 
+// countsOf reports whether an event may change something: an installer's only as long as it has what it was certified
+// for. Its machine is locked then, so that its operation cannot end meanwhile.
+func countsOf(ctx context.Context, q *dbsqlc.Queries, k EventKey) (bool, error) {
+	if k.InstallerOf == "" {
+		return true, nil
+	}
+	if _, err := q.LockMachine(ctx, k.InstallerOf); err != nil {
+		return false, fmt.Errorf("lock machine: %w", err)
+	}
+	stands, err := q.InstallerStands(ctx, k.AgentID)
+	return stands, pgtx.Wrap(err, "read the installer's operation")
+}
+
 // SkipEvent takes the number of an event that leaves nothing in the database.
 func (s *Store) SkipEvent(ctx context.Context, k EventKey) error {
 	return s.once(ctx, k, func(*dbsqlc.Queries) error { return nil })
 }
 
 // LogEvent appends an agent's log lines to the log of the command's operation. Lines of a command that was not given to
-// this agent are dropped.
+// this agent are dropped. An installer's last lines may follow the end of its own operation, whose log takes them.
 func (s *Store) LogEvent(ctx context.Context, k EventKey, commandID, stream string, data []byte, now time.Time) error {
+	k.InstallerOf = ""
 	return s.once(ctx, k, func(q *dbsqlc.Queries) error {
 		row, err := q.GetCommand(ctx, commandID)
 		if errors.Is(err, pgx.ErrNoRows) || (err == nil && row.ExecutorID != k.AgentID) {
@@ -165,14 +198,16 @@ func (s *Store) InventoryEvent(
 	if machineID != "" && nodestate.ReadableInventory(document) {
 		e.document = document
 	}
-	together, err := s.batches.inventories.Do(ctx, e)
-	if together {
-		return nil
+	if k.InstallerOf == "" {
+		together, err := s.batches.inventories.Do(ctx, e)
+		if together {
+			return nil
+		}
+		if err != nil {
+			s.db.Log.Debug("inventories were not stored together; each is stored alone", "error", err.Error())
+		}
 	}
-	if err != nil {
-		s.db.Log.Debug("inventories were not stored together; each is stored alone", "error", err.Error())
-	}
-	err = s.once(ctx, k, func(q *dbsqlc.Queries) error {
+	err := s.once(ctx, k, func(q *dbsqlc.Queries) error {
 		if len(e.document) == 0 {
 			return nil
 		}
@@ -218,10 +253,14 @@ func (s *Store) storeInventories(ctx context.Context, lot []inventory) ([]bool, 
 			append(p.Seqs, int64(e.Seq))
 		p.MachineIds, p.Hashes = append(p.MachineIds, e.machineID), append(p.Hashes, e.hash)
 		p.Documents, p.Simulated = append(p.Documents, string(e.document)), append(p.Simulated, e.simulated)
-		p.Ats = append(p.Ats, e.at)
+		p.Ats, p.Epochs = append(p.Ats, e.at), append(p.Epochs, e.Epoch)
 	}
-	if _, err := s.db.Q.TakeInventories(ctx, p); err != nil {
+	taken, err := s.db.Q.TakeInventories(ctx, p)
+	if err != nil {
 		return nil, fmt.Errorf("store inventories: %w", err)
+	}
+	for i, e := range lot {
+		stored[i] = stored[i] && slices.Contains(taken, e.AgentID) // the rest are looked at alone
 	}
 	return stored, nil
 }

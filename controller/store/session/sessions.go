@@ -114,6 +114,11 @@ func openSession(ctx context.Context, q *dbsqlc.Queries, h Hello, now time.Time)
 	if err := checkCert(ctx, q, h, now); err != nil {
 		return nil, err
 	}
+	if before.Role == roleInstaller {
+		if err := checkInstaller(ctx, q, h.AgentID); err != nil {
+			return nil, err
+		}
+	}
 	out := &Opened{Role: before.Role, MachineID: pgtx.StrVal(before.MachineID), Site: before.Site,
 		PreviousHardware: before.HardwareFingerprint}
 	if err := compareMemory(ctx, q, h, out, now); err != nil {
@@ -180,7 +185,7 @@ func compareMemory(ctx context.Context, q *dbsqlc.Queries, h Hello, out *Opened,
 				Now: now}), "record memory")
 		},
 		func(q *dbsqlc.Queries) (err error) {
-			st, err = q.AgentState(ctx, dbsqlc.AgentStateParams{AgentID: h.AgentID, StateID: h.StateID})
+			st, err = q.LockAgentState(ctx, dbsqlc.LockAgentStateParams{AgentID: h.AgentID, StateID: h.StateID})
 			return pgtx.Wrap(err, "read memory")
 		},
 		func(q *dbsqlc.Queries) error {
@@ -206,7 +211,7 @@ func storedBefore(ctx context.Context, q *dbsqlc.Queries, h Hello) (uint64, erro
 	if h.PreviousStateID == "" {
 		return 0, nil
 	}
-	st, err := q.AgentState(ctx, dbsqlc.AgentStateParams{AgentID: h.AgentID, StateID: h.PreviousStateID})
+	st, err := q.LockAgentState(ctx, dbsqlc.LockAgentStateParams{AgentID: h.AgentID, StateID: h.PreviousStateID})
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return 0, fmt.Errorf("read the memory given up: %w", err)
 	}
@@ -234,7 +239,7 @@ func recordHello(ctx context.Context, q *dbsqlc.Queries, h Hello, now time.Time)
 
 // machineSeen updates the machine of a host agent: boot, reachability, coarse state, and proof for a fence.
 func machineSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h Hello, out *Opened, now time.Time) error {
-	if out.Role == "installer" {
+	if out.Role == roleInstaller {
 		return installerSeen(ctx, q, m, h, now)
 	}
 	if out.Role != "host" {

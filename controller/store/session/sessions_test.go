@@ -15,6 +15,7 @@ import (
 	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/evidence"
+	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 func TestEpochsGrow(t *testing.T) {
@@ -161,6 +162,34 @@ func TestEventNumbersAreTakenOnce(t *testing.T) {
 	}
 	if o := storetest.Open(t, s, a.Hello("st-1", "boot-1")); o.LastEventSeq != 6 || !o.RolledBack {
 		t.Errorf("%+v", o) // the Hello says that it knows of none
+	}
+}
+
+// TestAnOlderSessionStoresNoEvent: a copy of an agent has a session, and the agent a newer one. A late event of the copy
+// takes no number, which would hide the agent's own event of that number.
+func TestAnOlderSessionStoresNoEvent(t *testing.T) {
+	s := storetest.New(t)
+	a, id, c := storetest.Rebooting(t, s, "m-1")
+	older := storetest.Open(t, s, a.Hello("st-1", "boot-1")).Epoch
+	newer := storetest.Open(t, s, a.Hello("st-1", "boot-1")).Epoch
+	key := sessionstore.EventKey{AgentID: a.ID, StateID: "st-1", Seq: 5, Epoch: older}
+	err := s.LogEvent(t.Context(), key, c.ID, "stdout", []byte("of the copy"), storetest.Now())
+	if failure.ReasonOf(err) != "SESSION_SUPERSEDED" {
+		t.Errorf("by the older session: %v", err)
+	}
+	err = s.InventoryEvent(t.Context(), key, "m-1", "h", []byte("{}"), false, storetest.Now())
+	if failure.ReasonOf(err) != "SESSION_SUPERSEDED" {
+		t.Errorf("an inventory by the older session: %v", err)
+	}
+	key.Epoch = newer
+	for range 2 {
+		if err := s.LogEvent(t.Context(), key, c.ID, "stdout", []byte("of the agent"), storetest.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	logs, err := s.LogsOf(t.Context(), id, 0, 10)
+	if err != nil || len(logs) != 1 || string(logs[0].GetData()) != "of the agent" {
+		t.Errorf("%v, %v", logs, err)
 	}
 }
 

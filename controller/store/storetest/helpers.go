@@ -51,6 +51,15 @@ func (g *signer) Sign(_ context.Context, agentID string) (*agentstore.Signed, er
 	}, nil
 }
 
+// SignFor certifies an installer.
+func (g *signer) SignFor(ctx context.Context, agentID string, life time.Duration) (*agentstore.Signed, error) {
+	c, err := g.Sign(ctx, agentID)
+	if err == nil {
+		c.NotAfter = Now().Add(life)
+	}
+	return c, err
+}
+
 func (g *signer) Count() int { return len(g.calls) }
 
 func Token(t testing.TB, s *store.Store, n agentstore.NewToken) agentstore.NewToken {

@@ -16,7 +16,7 @@ func (r *MetalRig) Claim(token, key string, chip *identity.Key, proven bool, at 
 	v, err := r.Store.Vouch(r.Context(), identitystore.VouchRequest{
 		SiteAgentID: r.Site.ID, MachineID: "m-1", BootToken: token, MAC: MetalMAC, PublicKeyDigest: []byte(key), TPM: chip,
 		Proven: proven,
-	}, NewSigner().Sign, at)
+	}, NewSigner().SignFor, at)
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -21,12 +21,14 @@ type Listener struct {
 // Listen takes the place of a store's controller.
 func Listen(s *store.Store) *Listener {
 	h := &Listener{}
-	s.OnCreated(func(_ context.Context, _ pgx.Tx, keys []operationstore.JobKey) error {
+	s.OnCreated(func(_ context.Context, _ pgx.Tx, jobs []*operationstore.NewJob) error {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.Jobs = append(h.Jobs, keys...)
+		for _, j := range jobs {
+			h.Jobs = append(h.Jobs, j.JobKey)
+		}
 		return nil
-	})
+	}, nil)
 	s.OnApplied(func(a *operationstore.Applied) {
 		h.mu.Lock()
 		defer h.mu.Unlock()

@@ -198,7 +198,7 @@ func (r *MetalRig) Grant(op string, a Enrolled, state, boot string) *fleetv1.Com
 func (r *MetalRig) Vouch(token, key string, at time.Time) (*identitystore.Vouched, error) {
 	return r.Store.Vouch(r.Context(), identitystore.VouchRequest{
 		SiteAgentID: r.Site.ID, MachineID: "m-1", BootToken: token, MAC: MetalMAC, PublicKeyDigest: []byte(key),
-	}, NewSigner().Sign, at)
+	}, NewSigner().SignFor, at)
 }
 
 // Installer opens the session of a certified installer.

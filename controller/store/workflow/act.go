@@ -37,9 +37,14 @@ type WorkflowAct struct {
 	Comment, Actor        string
 	// DryRun decides and changes nothing.
 	DryRun bool
+	// ValidateOnly is DryRun of a machine that is judged as in maintenance.
+	ValidateOnly bool
 	// Inputs of the attempt, from the workflow's params.
 	Inputs func(params map[string]string) (plan.Inputs, error)
 }
+
+// dry reports whether nothing is stored.
+func (r WorkflowAct) dry() bool { return r.DryRun || r.ValidateOnly }
 
 // Acted is what an action did.
 type Acted struct {
@@ -59,7 +64,7 @@ func (s *Store) ActOnWorkflow(ctx context.Context, r WorkflowAct, now time.Time)
 		if out, err = s.act(ctx, q, r, now); err != nil {
 			return err
 		}
-		if r.DryRun {
+		if r.dry() {
 			return errForetold
 		}
 		return operationstore.FailpointBeforeCommit.HitCtx(ctx)
@@ -108,15 +113,15 @@ func (s *Store) act(ctx context.Context, q *dbsqlc.Queries, r WorkflowAct, now t
 		}
 	}
 	if e.Nothing {
-		return s.foretold(ctx, q, w, e, operationstore.Fit{}, r.DryRun)
+		return s.foretold(ctx, q, w, e, operationstore.Fit{}, r.dry())
 	}
-	next := next{from: w.State, effect: e, request: request}
+	next := next{from: w.State, effect: e, request: request, validateOnly: r.ValidateOnly}
 	if e.Attempt {
 		if err := s.nextFits(ctx, q, &next, now); err != nil {
 			return nil, err
 		}
 	}
-	if r.DryRun {
+	if r.dry() {
 		return s.foretold(ctx, q, w, e, next.fit, true)
 	}
 	return s.afterApply(ctx, q, m, next, now)
@@ -236,6 +241,8 @@ type next struct {
 	from    workflow.State
 	effect  workflow.Effect
 	request operationstore.StartRequest
+	// validateOnly judges the machine as in maintenance.
+	validateOnly bool
 	// attempt, fit and machine are set by nextFits.
 	attempt Attempt
 	fit     operationstore.Fit
@@ -254,6 +261,9 @@ func (s *Store) nextFits(ctx context.Context, q *dbsqlc.Queries, n *next, now ti
 	var err error
 	if n.attempt, n.machine, err = s.attemptOf(ctx, q, &w, n.effect, n.request, now); err != nil {
 		return err
+	}
+	if n.validateOnly {
+		n.machine = operationstore.Validated(n.machine, n.request.Type)
 	}
 	n.fit, err = s.AttemptFits(ctx, q, n.machine, n.attempt)
 	return err

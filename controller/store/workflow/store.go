@@ -2,6 +2,7 @@
 package workflow
 
 import (
+	budgetstore "github.com/ingot-metal/ingot/controller/store/budget"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 )
@@ -10,9 +11,10 @@ import (
 type Store struct {
 	db         *pgtx.DB
 	operations *operationstore.Store
+	budgets    *budgetstore.Store
 }
 
 // New returns a store over the stores that it needs.
-func New(db *pgtx.DB, operations *operationstore.Store) *Store {
-	return &Store{db: db, operations: operations}
+func New(db *pgtx.DB, operations *operationstore.Store, budgets *budgetstore.Store) *Store {
+	return &Store{db: db, operations: operations, budgets: budgets}
 }

@@ -12,6 +12,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/machinefilter"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/rollout"
@@ -49,6 +50,19 @@ type WorkflowStart struct {
 	RolloutID string
 	// DryRun checks everything and keeps nothing; the operation that is returned has no id.
 	DryRun bool
+	// ValidateOnly is DryRun of a machine that is judged as in maintenance, unless the workflow enters maintenance itself.
+	ValidateOnly bool
+}
+
+// dry reports whether nothing is stored.
+func (r WorkflowStart) dry() bool { return r.DryRun || r.ValidateOnly }
+
+// judged returns the machine as the request judges it.
+func (r WorkflowStart) judged(m dbsqlc.Machine) dbsqlc.Machine {
+	if r.ValidateOnly && !r.EnterMaintenance {
+		return operationstore.Validated(m, operationTypes[r.Kind])
+	}
+	return m
 }
 
 // errForetold takes back what a dry run has done.
@@ -69,7 +83,7 @@ func (r WorkflowStart) Request() operationstore.StartRequest {
 	}
 	maps.Copy(p, r.Params)
 	return operationstore.StartRequest{MachineID: r.MachineID, RequestID: r.RequestID, Type: operationTypes[r.Kind],
-		Params: p, Inputs: r.Inputs, Actor: r.Actor}
+		Params: p, Inputs: r.Inputs, Actor: r.Actor, Judged: r.RolloutID != ""}
 }
 
 // StartWorkflow creates a workflow and its first attempt, or returns the attempt that the same request has made before.
@@ -88,12 +102,12 @@ func (s *Store) StartWorkflow(
 		if op, err = s.operations.Replay(ctx, q, sr); op != nil || err != nil {
 			return err
 		}
-		op, err = s.BeginWorkflow(ctx, q, m, r, now)
+		op, err = s.BeginWorkflow(ctx, q, r.judged(m), r, now)
 		created = err == nil
 		if err != nil {
 			return err
 		}
-		if r.DryRun {
+		if r.dry() {
 			return errForetold
 		}
 		return operationstore.FailpointBeforeCommit.HitCtx(ctx)
@@ -197,7 +211,7 @@ func (s *Store) BeginWorkflow(
 	if err != nil {
 		return nil, err
 	}
-	if r.DryRun {
+	if r.dry() {
 		op.Params["stages"], op.Params[ParamPath] = strings.Join(w.Plan, ","), a.Traits.Path
 		op.Params[ParamNotAsked] = strings.Join(fit.NotAsked, "\n")
 	}
@@ -249,6 +263,9 @@ func (s *Store) enterFirst(
 ) (dbsqlc.Machine, error) {
 	op, err := s.operations.Create(ctx, q, m, r.enters(m), now)
 	if err != nil {
+		return m, err
+	}
+	if err := s.budgets.AdmitNow(ctx, q, op.GetOperationId(), now); err != nil {
 		return m, err
 	}
 	if _, err := s.operations.DecideIn(ctx, q, op.GetOperationId(), operation.Evaluate{}, now); err != nil {
@@ -342,13 +359,15 @@ type WorkflowFilter struct {
 	BeforeTime time.Time
 	BeforeID   string
 	Limit      int32
+	// Selections hold the machines; the zero value holds all.
+	Selections machinefilter.Selections
 }
 
 // ListWorkflows reads workflows, newest first, from a position on.
 func (s *Store) ListWorkflows(ctx context.Context, f WorkflowFilter) ([]*baremetalv1.Workflow, error) {
 	rows, err := s.db.Lists(ctx).ListWorkflows(ctx, dbsqlc.ListWorkflowsParams{
 		MachineID: f.MachineID, Kind: f.Kind, Mode: f.Mode, State: f.State, FailureClass: f.FailureClass, OnlyOpen: f.Open,
-		BeforeID: f.BeforeID, BeforeTime: f.BeforeTime, PageSize: f.Limit,
+		BeforeID: f.BeforeID, BeforeTime: f.BeforeTime, PageSize: f.Limit, Selections: f.Selections.SQL(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list workflows: %w", err)

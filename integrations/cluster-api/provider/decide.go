@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strings"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/api/client"
+	"github.com/ingot-metal/ingot/internal/label"
 )
 
 // Claim is the machine that an IngotMachine has chosen, and the id under which it holds it: the UID that the object had
@@ -81,10 +83,11 @@ const (
 	ReasonUnreachable   = "IngotUnreachable"
 )
 
-// free reports whether a machine may be taken: nobody has claimed it, and it is new, in service without work, or lacks
-// nothing but a system.
+// free reports whether a machine may be taken: an admin has offered it to Cluster API, nobody has claimed it or owns it
+// otherwise, no cluster of a customer runs on it, and it is new, in service without work, or lacks nothing but a system.
 func free(m *baremetalv1.Machine) bool {
-	if m.GetLabels()[ClaimLabel] != "" {
+	labels := m.GetLabels()
+	if labels[label.Offered] != label.ClusterAPI || labels[ClaimLabel] != "" || owned(labels) || inCluster(m) {
 		return false
 	}
 	switch m.GetStatus().GetEffectiveState() {
@@ -94,6 +97,20 @@ func free(m *baremetalv1.Machine) bool {
 		return m.GetStatus().GetAttentionReason() == baremetalv1.Reason_NOT_PROVISIONED.String()
 	}
 	return false
+}
+
+// owned reports whether another tool or a team owns the machine.
+func owned(labels map[string]string) bool {
+	owner := labels[label.Owner]
+	return owner != "" && owner != label.ClusterAPI
+}
+
+// inCluster reports whether a cluster runs on the machine that this provider has not made, or is meant to.
+func inCluster(m *baremetalv1.Machine) bool {
+	return m.GetSpec().GetTargetClusterRef() != "" ||
+		slices.ContainsFunc(m.GetStatus().GetConditions(), func(c *baremetalv1.Condition) bool {
+			return c.GetType() == "InCustomerCluster" && c.GetStatus()
+		})
 }
 
 // choose picks a free machine for an id; nil where there is none. Every process picks the same, and different ids pick

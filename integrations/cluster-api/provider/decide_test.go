@@ -5,9 +5,11 @@ import (
 	"slices"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/internal/label"
 )
 
 func machine(id string, state baremetalv1.MachineStatus_EffectiveState, reason string) *baremetalv1.Machine {
@@ -15,8 +17,20 @@ func machine(id string, state baremetalv1.MachineStatus_EffectiveState, reason s
 	if state == baremetalv1.MachineStatus_MAINTENANCE_IDLE {
 		phase = baremetalv1.MachineStatus_MAINTENANCE
 	}
-	return &baremetalv1.Machine{MachineId: id, Status: &baremetalv1.MachineStatus{EffectiveState: state,
+	return &baremetalv1.Machine{MachineId: id, Labels: map[string]string{label.Offered: label.ClusterAPI}, Status: &baremetalv1.MachineStatus{EffectiveState: state,
 		AttentionReason: reason, Phase: phase}}
+}
+
+// otherwiseTaken are why a machine is not Cluster API's to take, whatever its state.
+var otherwiseTaken = map[string]func(*baremetalv1.Machine){
+	"with a claim":             func(m *baremetalv1.Machine) { m.Labels[ClaimLabel] = "x" },
+	"that nobody offered":      func(m *baremetalv1.Machine) { delete(m.Labels, label.Offered) },
+	"offered to another tool":  func(m *baremetalv1.Machine) { m.Labels[label.Offered] = "opentofu" },
+	"that another tool owns":   func(m *baremetalv1.Machine) { m.Labels[label.Owner] = "opentofu" },
+	"that is meant for others": func(m *baremetalv1.Machine) { m.Spec = &baremetalv1.MachineSpec{TargetClusterRef: "c"} },
+	"of a customer's cluster": func(m *baremetalv1.Machine) {
+		m.Status.Conditions = []*baremetalv1.Condition{{Type: "InCustomerCluster", Status: true, Known: true}}
+	},
 }
 
 func TestFree(t *testing.T) {
@@ -30,10 +44,17 @@ func TestFree(t *testing.T) {
 		if free(m) != want {
 			t.Errorf("%v is free: %t", state, !want)
 		}
-		m.Labels = map[string]string{ClaimLabel: "x"}
-		if free(m) {
-			t.Errorf("%v with a claim is free", state)
+		for name, take := range otherwiseTaken {
+			other := proto.CloneOf(m)
+			take(other)
+			if free(other) {
+				t.Errorf("%v %s is free", state, name)
+			}
 		}
+	}
+	m := machine("m", baremetalv1.MachineStatus_IDLE, "")
+	if m.Labels[label.Owner] = label.ClusterAPI; !free(m) {
+		t.Error("a machine that Cluster API owns is not free")
 	}
 	if !free(machine("m", baremetalv1.MachineStatus_ATTENTION, "NOT_PROVISIONED")) {
 		t.Error("a machine that lacks a system is not free")

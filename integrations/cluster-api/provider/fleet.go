@@ -12,6 +12,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/api/client"
+	"github.com/ingot-metal/ingot/internal/label"
 )
 
 // ClaimLabel is the label of a machine that a cluster uses. Its value is the id of the claim.
@@ -23,21 +24,21 @@ type Fleet struct {
 	operations baremetalv1.OperationServiceClient
 	workflows  baremetalv1.WorkflowServiceClient
 	admin      baremetalv1.AdminServiceClient
-	conn       grpc.ClientConnInterface
 }
 
 // NewFleet takes a connection of client.Dial.
 func NewFleet(conn grpc.ClientConnInterface) *Fleet {
 	return &Fleet{
 		baremetalv1.NewMachineServiceClient(conn), baremetalv1.NewOperationServiceClient(conn),
-		baremetalv1.NewWorkflowServiceClient(conn), baremetalv1.NewAdminServiceClient(conn), conn,
+		baremetalv1.NewWorkflowServiceClient(conn), baremetalv1.NewAdminServiceClient(conn),
 	}
 }
 
-// candidates lists the machines of a selector, and of a site where one is given, that nobody has claimed and that may
-// be free.
+// candidates lists the machines of a selector, and of a site where one is given, that are offered to Cluster API, that
+// nobody has claimed, and that may be free.
 func (f *Fleet) candidates(ctx context.Context, selector, site string) ([]*baremetalv1.Machine, error) {
-	filter := "state in (NEW, IDLE, ATTENTION)," + "labels." + ClaimLabel + "!=*," + selector
+	filter := "state in (NEW, IDLE, ATTENTION)," + "labels." + label.Offered + "=" + label.ClusterAPI +
+		",labels." + ClaimLabel + "!=*," + selector
 	if site != "" {
 		filter += ",site in (" + site + ")"
 	}
@@ -171,11 +172,8 @@ func (f *Fleet) do(ctx context.Context, c Claim, step string, o order) (*baremet
 	const comment = "Cluster API"
 	var out *baremetalv1.Operation
 	var err error
-	if step == stepEnter {
-		// What would be refused later is refused before the machine is taken out of service.
-		if err := f.preview(ctx, id, o); err != nil {
-			return nil, fmt.Errorf("%s machine %s: %w", step, id, err)
-		}
+	if err := f.validate(ctx, c, step, o); err != nil {
+		return nil, fmt.Errorf("%s machine %s: %w", step, id, err)
 	}
 	switch step {
 	case stepEnter, stepLeave:
@@ -185,20 +183,14 @@ func (f *Fleet) do(ctx context.Context, c Claim, step string, o order) (*baremet
 		out, err = f.machines.ExitMaintenance(ctx,
 			&baremetalv1.ExitMaintenanceRequest{MachineId: id, RequestId: request, Comment: comment})
 	case stepErase:
-		out, err = f.workflows.StartWorkflow(ctx, &baremetalv1.StartWorkflowRequest{
-			MachineId: id, RequestId: request, Kind: baremetalv1.Workflow_DECOMMISSION,
-			Mode: baremetalv1.Workflow_STORAGE_CLEANUP, Params: map[string]string{"image_ref": o.image},
-		})
+		out, err = f.workflows.StartWorkflow(ctx, c.erasure(o))
 	case stepAbandon:
 		out, err = f.workflows.ActOnWorkflow(ctx, &baremetalv1.ActOnWorkflowRequest{
 			WorkflowId: o.workflow, RequestId: request, Action: baremetalv1.WorkflowAction_WORKFLOW_ACTION_CANCEL,
 			Comment: comment,
 		})
 	default:
-		out, err = f.machines.ReimageMachine(ctx, &baremetalv1.ReimageMachineRequest{
-			MachineId: id, RequestId: request, ImageRef: o.image, Agentless: o.agentless,
-			Seed: &baremetalv1.SystemSeed{UserData: o.userData},
-		})
+		out, err = f.machines.ReimageMachine(ctx, c.installation(step, o))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s machine %s: %w", step, id, err)
@@ -206,15 +198,36 @@ func (f *Fleet) do(ctx context.Context, c Claim, step string, o order) (*baremet
 	return out, nil
 }
 
-// preview asks whether the installation would be taken, and begins none.
-func (f *Fleet) preview(ctx context.Context, machineID string, o order) error {
-	params := map[string]string{"image_ref": o.image}
-	if o.agentless {
-		params["agentless"] = "true"
+// installation is the request for the installation of a step.
+func (c Claim) installation(step string, o order) *baremetalv1.ReimageMachineRequest {
+	return &baremetalv1.ReimageMachineRequest{
+		MachineId: c.MachineID, RequestId: c.request(step), ImageRef: o.image, Agentless: o.agentless,
+		Seed: &baremetalv1.SystemSeed{UserData: o.userData},
 	}
-	return client.Preview(ctx, f.conn, machineID, &baremetalv1.RolloutSpec{
-		Action: baremetalv1.RolloutSpec_PROVISION, Params: params, Seed: &baremetalv1.SystemSeed{UserData: o.userData},
-	})
+}
+
+// erasure is the request for the decommission that writes the image anew.
+func (c Claim) erasure(o order) *baremetalv1.StartWorkflowRequest {
+	return &baremetalv1.StartWorkflowRequest{
+		MachineId: c.MachineID, RequestId: c.request(stepErase), Kind: baremetalv1.Workflow_DECOMMISSION,
+		Mode: baremetalv1.Workflow_STORAGE_CLEANUP, Params: map[string]string{"image_ref": o.image},
+	}
+}
+
+// validate asks whether the work would be taken that a step into maintenance is for, and starts nothing: what would be
+// refused in maintenance is refused before the machine is taken out of service. Other steps are not asked about.
+func (f *Fleet) validate(ctx context.Context, c Claim, step string, o order) (err error) {
+	switch step {
+	case stepEnter:
+		r := c.installation(installStep(1), o)
+		r.ValidateOnly = true
+		_, err = f.machines.ReimageMachine(ctx, r)
+	case stepLeave:
+		r := c.erasure(o)
+		r.ValidateOnly = true
+		_, err = f.workflows.StartWorkflow(ctx, r)
+	}
+	return err
 }
 
 // cancel stops an operation that can still be stopped.

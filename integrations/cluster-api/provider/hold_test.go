@@ -47,3 +47,48 @@ func TestAClaimThatCameFirstStays(t *testing.T) {
 		t.Errorf("held: %v; the machine carries %q", h, o.m.GetLabels()[ClaimLabel])
 	}
 }
+
+// strict refuses every installation and every decommission that is validated, and records which other calls come.
+type strict struct {
+	baremetalv1.MachineServiceClient
+	baremetalv1.WorkflowServiceClient
+	asked []string
+}
+
+func (s *strict) ReimageMachine(
+	_ context.Context, r *baremetalv1.ReimageMachineRequest, _ ...grpc.CallOption,
+) (*baremetalv1.Operation, error) {
+	if r.GetValidateOnly() {
+		return nil, status.Error(codes.NotFound, "there is no image "+r.GetImageRef())
+	}
+	s.asked = append(s.asked, "reimage")
+	return &baremetalv1.Operation{}, nil
+}
+
+func (s *strict) StartWorkflow(
+	_ context.Context, r *baremetalv1.StartWorkflowRequest, _ ...grpc.CallOption,
+) (*baremetalv1.Operation, error) {
+	if r.GetValidateOnly() {
+		return nil, status.Error(codes.NotFound, "there is no image "+r.GetParams()["image_ref"])
+	}
+	s.asked = append(s.asked, "workflow")
+	return &baremetalv1.Operation{}, nil
+}
+
+func (s *strict) EnterMaintenance(
+	context.Context, *baremetalv1.EnterMaintenanceRequest, ...grpc.CallOption,
+) (*baremetalv1.Operation, error) {
+	s.asked = append(s.asked, "enter")
+	return &baremetalv1.Operation{}, nil
+}
+
+// TestRefusedWorkLeavesTheMachineInService, before it is installed and before it is erased.
+func TestRefusedWorkLeavesTheMachineInService(t *testing.T) {
+	for _, step := range []string{stepEnter, stepLeave} {
+		s := &strict{}
+		_, err := (&Fleet{machines: s, workflows: s}).do(t.Context(), Claim{"m-1", "mine"}, step, order{image: "debain-13"})
+		if status.Code(err) != codes.NotFound || len(s.asked) != 0 {
+			t.Errorf("%s: %v, and %v was asked for", step, err, s.asked)
+		}
+	}
+}

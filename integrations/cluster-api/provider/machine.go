@@ -18,6 +18,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/integrations/cluster-api/api/v1alpha1"
+	"github.com/ingot-metal/ingot/internal/label"
 )
 
 // soon is after how long a decision is made anew that somebody's write has overtaken.
@@ -247,8 +248,9 @@ func (p pass) choose(ctx context.Context) (time.Duration, error) {
 	found := choose(list, string(p.m.UID))
 	if found == nil {
 		p.ready(decision{reason: ReasonNoFreeMachine, message: fmt.Sprintf(
-			"no free machine matches %q in site %q: it must be NEW or IDLE, or lack a system alone, and carry no label %s",
-			p.m.Spec.Selector, p.owner.Spec.FailureDomain, ClaimLabel)})
+			"no free machine matches %q in site %q: an admin must have offered it with the label %s=%s, it must be NEW or "+
+				"IDLE, or lack a system alone, and be claimed and owned by nobody else",
+			p.m.Spec.Selector, p.owner.Spec.FailureDomain, label.Offered, label.ClusterAPI)})
 		return p.Poll, nil
 	}
 	claim := Claim{found.GetMachineId(), string(p.m.UID)}

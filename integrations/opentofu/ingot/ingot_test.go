@@ -1,6 +1,7 @@
 package ingot
 
 import (
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -124,19 +125,51 @@ func TestLabelsOfOthersAreLeftAlone(t *testing.T) {
 		t.Errorf("changes %v", got)
 	}
 	imported := machineModel{Labels: types.MapNull(types.StringType), Spec: types.ObjectNull(specTypes())}.refreshed(m)
-	if len(imported.Labels.Elements()) != 2 {
+	if !imported.Labels.IsNull() {
 		t.Errorf("an import takes %v", imported.Labels)
+	}
+	if got := labelChanges(labels("tier", "db"), imported.Labels); !slices.Equal(got, []string{"labels.tier"}) {
+		t.Errorf("after an import, changes %v", got)
 	}
 }
 
+// seed is a seed of a configuration. Its version stands for the content, which no state holds.
 func seed(userData string) types.Object {
 	return types.ObjectValueMust(
 		map[string]attr.Type{
-			"user_data":           types.StringType,
-			"ssh_authorized_keys": types.ListType{ElemType: types.StringType},
+			"user_data_wo":         types.StringType,
+			"user_data_wo_version": types.Int64Type,
+			"network_config_wo":    types.StringType,
+			"ssh_authorized_keys":  types.ListType{ElemType: types.StringType},
 		},
-		map[string]attr.Value{"user_data": types.StringValue(userData), "ssh_authorized_keys": list("ssh-ed25519 AAAA")},
+		map[string]attr.Value{"user_data_wo": types.StringValue(userData),
+			"user_data_wo_version": types.Int64Value(int64(len(userData))), "network_config_wo": types.StringNull(),
+			"ssh_authorized_keys": list("ssh-ed25519 AAAA")},
 	)
+}
+
+// TestTheContentOfASeedIsTheConfigurationsAlone: a plan has none of it, and the request has all of it.
+func TestTheContentOfASeedIsTheConfigurationsAlone(t *testing.T) {
+	config := installation(func(m *installationModel) { m.Seed = seed("#cloud-config") })
+	plan := installation(func(m *installationModel) {
+		values := maps.Clone(config.Seed.Attributes())
+		values["user_data_wo"] = types.StringNull()
+		m.Seed = types.ObjectValueMust(config.Seed.AttributeTypes(t.Context()), values)
+	})
+	if got := plan.request().GetSeed().GetUserData(); got != "" {
+		t.Errorf("a plan has %q", got)
+	}
+	if got := plan.seeded(config).request().GetSeed().GetUserData(); got != "#cloud-config" {
+		t.Errorf("the request has %q", got)
+	}
+	if v := judge(plan, &plan); v.writes || v.refusal != "" {
+		t.Errorf("the same plan: %+v", v)
+	}
+	for _, name := range writeOnly {
+		if a := seedAttribute().Attributes[name]; !a.IsWriteOnly() {
+			t.Errorf("%s lands in states", name)
+		}
+	}
 }
 
 func installation(change func(*installationModel)) installationModel {

@@ -60,15 +60,7 @@ func (*installationResource) Schema(_ context.Context, _ resource.SchemaRequest,
 				Description: "How the machine gets into the installer: auto, kexec, bootnext, bmc or media."},
 			"agentless": schema.BoolAttribute{Optional: true,
 				Description: "Write the image without an agent; the system proves itself by cloud-init's phone-home."},
-			"seed": schema.SingleNestedAttribute{Optional: true, Sensitive: true,
-				Description: "What the new system is given for its first boot, through cloud-init. The state holds it.",
-				Attributes: map[string]schema.Attribute{
-					"hostname": schema.StringAttribute{Optional: true, Description: "The machine's id where it is not set."},
-					"ssh_authorized_keys": schema.ListAttribute{Optional: true, ElementType: types.StringType,
-						Description: "Public keys of the image's default user."},
-					"user_data":      schema.StringAttribute{Optional: true, Description: "cloud-init's user-data."},
-					"network_config": schema.StringAttribute{Optional: true, Description: "cloud-init's network configuration."},
-				}},
+			"seed": seedAttribute(),
 			"take_out_of_service": schema.BoolAttribute{Optional: true, Computed: true, Default: booldefault.StaticBool(false),
 				Description: "Also a machine that is in service is taken into maintenance for it. Else that is refused."},
 			"timeout": schema.StringAttribute{Optional: true, Computed: true, Default: stringdefault.StaticString("2h"),
@@ -99,12 +91,16 @@ func (r *installationResource) ModifyPlan(
 	} else if resp.Diagnostics.Append(req.State.Get(ctx, before)...); resp.Diagnostics.HasError() {
 		return
 	}
+	var config installationModel
+	if resp.Diagnostics.Append(req.Config.Get(ctx, &config)...); resp.Diagnostics.HasError() {
+		return
+	}
 	v := judge(plan, before)
 	if v.refusal != "" {
 		resp.Diagnostics.AddAttributeError(path.Root(v.attribute), "This plan cannot be carried out", v.refusal)
 	}
 	if v.writes {
-		r.askController(ctx, &resp.Diagnostics, plan)
+		r.askController(ctx, &resp.Diagnostics, plan.seeded(config))
 		resp.Diagnostics.AddAttributeWarning(path.Root("generation"), "A disk is written",
 			fmt.Sprintf("The apply writes %s to the disk of %s, and what is on it is lost, unless this generation was written "+
 				"before.", plan.Image.ValueString(), plan.MachineID.ValueString()))
@@ -116,12 +112,13 @@ func (r *installationResource) ModifyPlan(
 // askController adds to a plan what the controller would refuse of it. A machine that the same apply registers is not
 // known yet, and one whose generation was asked for before is not asked again.
 func (r *installationResource) askController(ctx context.Context, diags *diag.Diagnostics, plan installationModel) {
-	if r.c == nil || plan.MachineID.IsUnknown() || plan.Image.IsUnknown() || plan.Seed.IsUnknown() {
+	if r.c == nil || plan.MachineID.IsUnknown() || plan.Image.IsUnknown() || plan.Path.IsUnknown() ||
+		plan.Agentless.IsUnknown() || seedUnknown(plan.Seed) {
 		return
 	}
 	asked, err := r.asked(ctx, plan)
 	if err == nil && !asked {
-		err = r.preview(ctx, plan)
+		err = r.validate(ctx, plan)
 	}
 	switch client.Reason(err) {
 	case baremetalv1.Reason_MACHINE_NOT_FOUND:
@@ -198,19 +195,7 @@ func (m installationModel) request() *baremetalv1.ReimageMachineRequest {
 		MachineId: m.MachineID.ValueString(), RequestId: m.requestID("install"), ImageRef: m.Image.ValueString(),
 		Path: m.Path.ValueString(), Agentless: m.Agentless.ValueBool(),
 	}
-	if said(m.Seed) {
-		text := func(name string) string {
-			// The schema has it as a text; the zero value of a missing one is the empty text.
-			v, _ := m.Seed.Attributes()[name].(types.String)
-			return v.ValueString()
-		}
-		// The schema has it as a list; the zero value of a missing one is the empty list.
-		keys, _ := m.Seed.Attributes()["ssh_authorized_keys"].(types.List)
-		r.Seed = &baremetalv1.SystemSeed{
-			Hostname: text("hostname"), UserData: text("user_data"), NetworkConfig: text("network_config"),
-			SshAuthorizedKeys: texts(keys),
-		}
-	}
+	r.Seed = seedMessage(m.Seed)
 	return r
 }
 
@@ -227,7 +212,11 @@ func (r *installationResource) Create(
 	if resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...); resp.Diagnostics.HasError() {
 		return
 	}
-	if r.install(ctx, &resp.Diagnostics, &plan) {
+	var config installationModel
+	if resp.Diagnostics.Append(req.Config.Get(ctx, &config)...); resp.Diagnostics.HasError() {
+		return
+	}
+	if r.install(ctx, &resp.Diagnostics, &plan, config) {
 		resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 	}
 }
@@ -237,19 +226,24 @@ func (r *installationResource) Update(
 	ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse,
 ) {
 	var plan, state installationModel
+	var config installationModel
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
 	if resp.Diagnostics.Append(req.State.Get(ctx, &state)...); resp.Diagnostics.HasError() {
 		return
 	}
-	if judge(plan, &state).writes && !r.install(ctx, &resp.Diagnostics, &plan) {
+	if judge(plan, &state).writes && !r.install(ctx, &resp.Diagnostics, &plan, config) {
 		return
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, plan)...)
 }
 
 // install has a generation written, waits for it, and puts the machine in service. Whatever of that was asked for
-// before is not asked for again: each step has a request id that follows from the plan.
-func (r *installationResource) install(ctx context.Context, diags *diag.Diagnostics, plan *installationModel) bool {
+// before is not asked for again: each step has a request id that follows from the plan. The write-only part of the seed
+// is in the configuration alone.
+func (r *installationResource) install(
+	ctx context.Context, diags *diag.Diagnostics, plan *installationModel, config installationModel,
+) bool {
 	id := plan.MachineID.ValueString()
 	what := fmt.Sprintf("Install %s, generation %d", id, plan.Generation.ValueInt64())
 	limit, err := time.ParseDuration(plan.Timeout.ValueString())
@@ -259,11 +253,12 @@ func (r *installationResource) install(ctx context.Context, diags *diag.Diagnost
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if err := r.prepare(ctx, *plan); err != nil {
+	want := plan.seeded(config)
+	if err := r.prepare(ctx, want); err != nil {
 		r.c.failed(ctx, diags, what, id, err)
 		return false
 	}
-	o, err := r.c.machines.ReimageMachine(ctx, plan.request())
+	o, err := r.c.machines.ReimageMachine(ctx, want.request())
 	if err == nil {
 		o, err = client.Wait(ctx, r.c.conn, o.GetOperationId(), nil)
 	}
@@ -306,7 +301,7 @@ func (r *installationResource) prepare(ctx context.Context, plan installationMod
 	case phase == baremetalv1.MachineStatus_READY && !plan.TakeOutOfService.ValueBool():
 		return errInService
 	}
-	if err := r.preview(ctx, plan); err != nil {
+	if err := r.validate(ctx, plan); err != nil {
 		return err
 	}
 	o, err := r.c.machines.EnterMaintenance(ctx, &baremetalv1.EnterMaintenanceRequest{
@@ -319,17 +314,13 @@ func (r *installationResource) prepare(ctx context.Context, plan installationMod
 	return err
 }
 
-// preview asks whether the installation would be taken, and begins none. Else a typing error in the image would leave
-// the machine in maintenance.
-func (r *installationResource) preview(ctx context.Context, plan installationModel) error {
+// validate asks whether the installation would be taken once the machine is in maintenance, and starts nothing. Else a
+// typing error would leave the machine out of service.
+func (r *installationResource) validate(ctx context.Context, plan installationModel) error {
 	want := plan.request()
-	params := map[string]string{"image_ref": want.GetImageRef(), "path": want.GetPath()}
-	if want.GetAgentless() {
-		params["agentless"] = "true"
-	}
-	return client.Preview(ctx, r.c.conn, want.GetMachineId(), &baremetalv1.RolloutSpec{
-		Action: baremetalv1.RolloutSpec_PROVISION, Params: params, Seed: want.GetSeed(),
-	})
+	want.ValidateOnly = true
+	_, err := r.c.machines.ReimageMachine(ctx, want)
+	return err
 }
 
 // hint is what an error means for the configuration.

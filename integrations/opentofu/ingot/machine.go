@@ -15,7 +15,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/objectplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
-	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"google.golang.org/protobuf/proto"
@@ -40,7 +39,7 @@ type machineModel struct {
 }
 
 // machineResource is a machine of the inventory. A configuration owns the labels and the fields that it names, and
-// leaves the others alone.
+// leaves the others alone. An import owns nothing. A machine is never replaced: see replace.go.
 type machineResource struct{ withController }
 
 // Metadata implements resource.Resource.
@@ -54,8 +53,8 @@ func (*machineResource) Schema(_ context.Context, _ resource.SchemaRequest, resp
 		Description: "A machine of the inventory. One that is registered already is imported by its machine_id.",
 		Attributes: map[string]schema.Attribute{
 			"machine_id": schema.StringAttribute{Required: true,
-				Description:   "Its identity, for ever: the id of a machine that was removed is not used again.",
-				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()}},
+				Description: "Its identity, for ever: the id of a machine that was removed is not used again. Another id is " +
+					"refused at the plan."},
 			"labels": schema.MapAttribute{Optional: true, ElementType: types.StringType,
 				Description: "Labels that the configuration owns. Others stay as they are."},
 			"spec": schema.SingleNestedAttribute{Optional: true, Computed: true, Attributes: specAttributes(),
@@ -177,13 +176,22 @@ func (r *machineResource) change(
 	return m
 }
 
-// Delete implements resource.Resource.
+// Delete implements resource.Resource. It is refused unless it was planned as a destroy: it may be half of a
+// replacement.
 func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
 	var state machineModel
 	if resp.Diagnostics.Append(req.State.Get(ctx, &state)...); resp.Diagnostics.HasError() {
 		return
 	}
 	id, how := state.MachineID.ValueString(), state.OnDestroy.ValueString()
+	planned, diags := destroyPlanned(ctx, req.Private)
+	if resp.Diagnostics.Append(diags...); resp.Diagnostics.HasError() {
+		return
+	}
+	if !planned {
+		resp.Diagnostics.AddError(neverReplaced, wayOut(id))
+		return
+	}
 	if how == destroyErase {
 		r.erase(ctx, &resp.Diagnostics, id)
 		return
@@ -204,11 +212,8 @@ func (r *machineResource) Delete(ctx context.Context, req resource.DeleteRequest
 // start later count too.
 func (r *machineResource) erase(ctx context.Context, diags *diag.Diagnostics, id string) {
 	what := "Erase " + id
-	request := client.RequestID("opentofu", "erase", id)
-	started, err := r.c.workflows.StartWorkflow(ctx, &baremetalv1.StartWorkflowRequest{
-		MachineId: id, RequestId: request, Kind: baremetalv1.Workflow_DECOMMISSION,
-		Mode: baremetalv1.Workflow_FULL_DECOMMISSION, EnterMaintenance: true,
-	})
+	request := erasure(id, false)
+	started, err := r.c.workflows.StartWorkflow(ctx, request)
 	if gone(err) {
 		return
 	}
@@ -223,7 +228,7 @@ func (r *machineResource) erase(ctx context.Context, diags *diag.Diagnostics, id
 		return
 	}
 	for _, w := range flows.GetWorkflows() {
-		if w.GetRequestId() == request && w.GetOperationId() != "" {
+		if w.GetRequestId() == request.GetRequestId() && w.GetOperationId() != "" {
 			attempt = w.GetOperationId()
 		}
 	}
@@ -248,16 +253,9 @@ func (p machineModel) settled(m *baremetalv1.Machine) machineModel {
 }
 
 // refreshed is the state as the machine is now: the labels that the configuration owns, and the whole spec. One that
-// was just imported takes all labels.
+// was just imported owns no label: the configuration has named none yet.
 func (p machineModel) refreshed(m *baremetalv1.Machine) machineModel {
-	if imported := p.Spec.IsNull(); imported {
-		p.Labels = types.MapNull(types.StringType)
-		if len(m.GetLabels()) > 0 {
-			p.Labels = labelsValue(m.GetLabels(), allLabels(m))
-		}
-	} else {
-		p.Labels = labelsValue(m.GetLabels(), p.Labels)
-	}
+	p.Labels = labelsValue(m.GetLabels(), p.Labels)
 	p.Spec = spelled(specObject(m.GetSpec()), p.Spec)
 	return p
 }

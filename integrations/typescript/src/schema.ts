@@ -93,6 +93,49 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/approval-policies": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** ListApprovalPolicies returns the policies by name. */
+        get: operations["RolloutService_ListApprovalPolicies"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/approval-policies/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * SetApprovalPolicy makes an approval policy or replaces it.
+         * @description It holds for work that is asked for afterwards. The caller
+         *     is held to what it replaces for another 24 hours.
+         */
+        put: operations["RolloutService_SetApprovalPolicy"];
+        post?: never;
+        /**
+         * DeleteApprovalPolicy removes a policy: NOT_FOUND with reason APPROVAL_POLICY_NOT_FOUND where there is none.
+         * @description The caller
+         *     is held to it for another 24 hours.
+         */
+        delete: operations["RolloutService_DeleteApprovalPolicy"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/audit-log": {
         parameters: {
             query?: never;
@@ -2276,6 +2319,8 @@ export interface components {
             last_used_at?: string;
             /** @description The actor in the audit log. 1 to 63 characters of [a-z0-9._-]. */
             name?: string;
+            /** @description The token that has made it, and is revoked with it. Empty: a person or a token of the file has made it. */
+            parent_id?: string;
             /**
              * Format: date-time
              * @description When it was revoked; unset otherwise.
@@ -2283,6 +2328,8 @@ export interface components {
             revoked_at?: string;
             /** @description "read", "operate", "report" or "admin". */
             scope?: string;
+            /** @description The filter of the machines that it is good for. Empty: all of them. */
+            selection?: string;
             /** @description "file" or "database". Tokens of the file have no id and are changed there. */
             source?: string;
             /** @description Made by the server; empty for one of the file. */
@@ -2565,6 +2612,45 @@ export interface components {
          * @enum {string}
          */
         "baremetal.v1.AgentRole": "AGENT_ROLE_UNSPECIFIED" | "AGENT_ROLE_HOST" | "AGENT_ROLE_INSTALLER" | "AGENT_ROLE_SITE";
+        /**
+         * @description ApprovalPolicy demands the approval of a second person, whatever the caller asks for. A rollout that a policy demands
+         *     it for waits in AWAITING_APPROVAL. Other work is refused with APPROVAL_REQUIRED: a rollout is the way to have it
+         *     approved. All identities that one root has made (tokens, and their tokens) count as one person.
+         */
+        "baremetal.v1.ApprovalPolicy": {
+            /** @description Which work is counted. */
+            harm?: components["schemas"]["baremetal.v1.ApprovalPolicy.Harm"];
+            /**
+             * Format: int32
+             * @description Machines that one person may work on within 24 hours without approval; 0: none. Approved rollouts don't count.
+             */
+            machines?: number;
+            /** @description 1 to 63 characters of [a-z0-9._-]. */
+            name?: string;
+            /** @description The machines that count, as a role's selection: what a machine is and where. Empty: every machine. */
+            selection?: string;
+            /** @description Who has set it. */
+            set_by?: string;
+            /**
+             * Format: date-time
+             * @description When it was changed last.
+             */
+            updated_at?: string;
+            /**
+             * Format: int64
+             * @description Grows with every change.
+             */
+            version?: string;
+        };
+        /**
+         * @description Harm is what work does to a machine.
+         *
+         *      - HARM_UNSPECIFIED: Not set.
+         *      - DESTROYS: The work loses data.
+         * @default HARM_UNSPECIFIED
+         * @enum {string}
+         */
+        "baremetal.v1.ApprovalPolicy.Harm": "HARM_UNSPECIFIED" | "DESTROYS";
         /** @description AuditEntry is one row of the audit log. */
         "baremetal.v1.AuditEntry": {
             /** @description Who did it: a token's name, a person, an agent, or "system". */
@@ -2784,6 +2870,8 @@ export interface components {
             at_once?: number;
             /** @description What is counted by: "fleet", "site", or "label:KEY" such as "label:rack". */
             domain?: string;
+            /** @description The harm that is limited; DESTROYS where it is not set. */
+            harm?: components["schemas"]["baremetal.v1.Budget.Harm"];
             /** @description 1 to 63 characters of [a-z0-9._-]. */
             name?: string;
             /**
@@ -2814,12 +2902,25 @@ export interface components {
              */
             version?: string;
         };
+        /**
+         * @description Harm is what work does to a machine.
+         *
+         *      - HARM_UNSPECIFIED: The same as DESTROYS.
+         *      - DESTROYS: Work that loses data or a record: REIMAGE, erasing, DECOMMISSION.
+         *      - INTERRUPTS: Work that takes a machine in service out of it: REBOOT, ENTER_MAINTENANCE, draining. The slot is held until the machine
+         *     is in service again. Machines that are out of service when the work begins take none.
+         * @default HARM_UNSPECIFIED
+         * @enum {string}
+         */
+        "baremetal.v1.Budget.Harm": "HARM_UNSPECIFIED" | "DESTROYS" | "INTERRUPTS";
         "baremetal.v1.BudgetService.ReleaseBudgetSlotBody": {
             /** @description Goes into the audit log only. */
             comment?: string;
         };
         /** @description BudgetSlot is what one destructive operation holds. */
         "baremetal.v1.BudgetSlot": {
+            /** @description The harm that it is a slot of. */
+            harm?: components["schemas"]["baremetal.v1.Budget.Harm"];
             /** @description The machine that it was taken for. */
             machine_id?: string;
             /** @description The operation that took it. */
@@ -3079,12 +3180,17 @@ export interface components {
             total?: number;
         };
         "baremetal.v1.CreateAPITokenRequest": {
-            /** @description 0 means 90 days; at most 3650 days. */
+            /** @description 0 means 90 days; at most 3650 days. A token that a token has made ends with that one at the latest. */
             lifetime?: string;
             /** @description The actor in the audit log. 1 to 63 characters of [a-z0-9._-]. */
             name?: string;
             /** @description "read", "operate", "report" or "admin". */
             scope?: string;
+            /**
+             * @description Which machines it is good for, as RoleBinding.selection. Empty: all of them. Scope "report" needs one that names a machine_id or
+             *     a site.
+             */
+            selection?: string;
         };
         "baremetal.v1.CreateAPITokenResponse": {
             /** @description Shown once. */
@@ -3101,6 +3207,12 @@ export interface components {
             request_id?: string;
             /** @description As it was previewed. */
             spec?: components["schemas"]["baremetal.v1.RolloutSpec"];
+            /**
+             * @description Checks the call and begins nothing. Machines are judged as though they were in MAINTENANCE: see
+             *     RebootMachineRequest.validate_only. The digest may be left out; one that is sent must be the current one. The answer
+             *     has no rollout_id. ROLLOUT_EMPTY: every machine would be refused.
+             */
+            validate_only?: boolean;
         };
         "baremetal.v1.CreateSelectionRequest": {
             /** @description Which machines, as in ListMachinesRequest; or machine_ids. At most 10,000 machines. */
@@ -3742,6 +3854,18 @@ export interface components {
              */
             total_size?: number;
         };
+        /** @description ListApprovalPoliciesResponse is a page of policies. */
+        "baremetal.v1.ListApprovalPoliciesResponse": {
+            /** @description Set where there is more. */
+            next_page_token?: string;
+            /** @description By name. */
+            policies?: components["schemas"]["baremetal.v1.ApprovalPolicy"][];
+            /**
+             * Format: int32
+             * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
+             */
+            total_size?: number;
+        };
         "baremetal.v1.ListAuditLogResponse": {
             /** @description Newest first. */
             entries?: components["schemas"]["baremetal.v1.AuditEntry"][];
@@ -4160,7 +4284,8 @@ export interface components {
             created_at?: string;
             /**
              * Format: date-time
-             * @description Set on tombstones, which only reconciling lists return.
+             * @description Set on tombstones, which only reconciling lists return. To a caller with selections a machine that has left them is a
+             *     tombstone too: machine_id, and in this field when it left.
              */
             deleted_at?: string;
             /** @description Keys and values of the client's own; filters name them as labels.KEY. */
@@ -4203,6 +4328,7 @@ export interface components {
          *      - CURRENT: The machine matches, as the watch begins. A BOOKMARK follows the last of them.
          *      - CHANGED: The machine has changed, or is new, and matches.
          *      - LEFT: The machine has changed and does not match, or no longer. After a resume it may be one that the client never had.
+         *     Where it has left the selections of the caller, or is deleted there, machine is a tombstone: its id alone.
          *      - DELETED: The machine is gone from the inventory.
          *      - BOOKMARK: Nothing has changed up to here: comes at least every 10 s while nothing else does.
          * @default KIND_UNSPECIFIED
@@ -4238,12 +4364,16 @@ export interface components {
             comment?: string;
             /** @description Required for idempotency. 1 to 128 printable characters. */
             request_id?: string;
+            /** @description Checks the call and starts nothing; the machine is judged as it is. See RebootMachineRequest.validate_only. */
+            validate_only?: boolean;
         };
         "baremetal.v1.MachineService.ExitMaintenanceBody": {
             /** @description Kept in the audit log only. */
             comment?: string;
             /** @description Required for idempotency. 1 to 128 printable characters. */
             request_id?: string;
+            /** @description Checks the call and starts nothing. See RebootMachineRequest.validate_only. */
+            validate_only?: boolean;
         };
         "baremetal.v1.MachineService.NetbootMachineBody": {
             /** @description "PXE" (default), "HTTP" or "DISK". */
@@ -4257,6 +4387,8 @@ export interface components {
              * @description How long a try may take; 0 means the server's default.
              */
             timeout_seconds?: number;
+            /** @description Checks the call and starts nothing. See RebootMachineRequest.validate_only. */
+            validate_only?: boolean;
         };
         "baremetal.v1.MachineService.RebootMachineBody": {
             /** @description "graceful" (default), "force", or "bmc": the agent of the site power-cycles the machine through its BMC or provider. */
@@ -4270,6 +4402,13 @@ export interface components {
              * @description How long a try may take; 0 means the plan's or the server's default.
              */
             timeout_seconds?: number;
+            /**
+             * @description Asks every question that the call asks, and starts nothing: no operation, no use of the request id. The machine is
+             *     judged as though it were in MAINTENANCE, so that a client asks before it takes the machine out of service. A refusal
+             *     is that of the call itself. The answer has no operation_id, unless the request has started its operation before.
+             *     Params "not_asked" names what only the work itself can find out, one sentence a line.
+             */
+            validate_only?: boolean;
         };
         "baremetal.v1.MachineService.ReconfigureMachineBody": {
             /** @description What the host is to be; absent parts stay as they are. */
@@ -4281,6 +4420,8 @@ export interface components {
              * @description How long a try may take; 0 means the server's default.
              */
             timeout_seconds?: number;
+            /** @description Checks the call and starts nothing. See RebootMachineRequest.validate_only. */
+            validate_only?: boolean;
         };
         "baremetal.v1.MachineService.ReimageMachineBody": {
             /** @description Write the image without an agent. The new system proves itself by a phone-home to the site's agent. */
@@ -4304,6 +4445,8 @@ export interface components {
              * @description How long a try of the write may take; 0 means the plan's or the server's default.
              */
             timeout_seconds?: number;
+            /** @description Checks the call, the seed too, and starts nothing. See RebootMachineRequest.validate_only. */
+            validate_only?: boolean;
         };
         /** @description SetIdentifyLightRequest orders the light. */
         "baremetal.v1.MachineService.SetIdentifyLightBody": {
@@ -4335,6 +4478,8 @@ export interface components {
              * @description How long a try may take; 0 means the server's default. It is never less than the tests take.
              */
             timeout_seconds?: number;
+            /** @description Checks the call and starts nothing. See RebootMachineRequest.validate_only. */
+            validate_only?: boolean;
         };
         /** @description MachineSpec is what clients say about a machine. */
         "baremetal.v1.MachineSpec": {
@@ -4740,6 +4885,8 @@ export interface components {
             site?: string;
             /** @description Further fields of the machine; site, group and the MAC address are those of the request. */
             spec?: components["schemas"]["baremetal.v1.MachineSpec"];
+            /** @description Checks the call and registers nothing. The operation has no id. */
+            validate_only?: boolean;
         };
         "baremetal.v1.NodeService.SetNodeGroupBody": {
             /** @description An installed node becomes active by itself. */
@@ -4775,6 +4922,8 @@ export interface components {
             request_id?: string;
             /** @description Where to. */
             state?: components["schemas"]["baremetal.v1.NodeState"];
+            /** @description As dry_run, of a machine that is judged as though it were in MAINTENANCE. See RebootMachineRequest.validate_only. */
+            validate_only?: boolean;
         };
         "baremetal.v1.NodeService.UpdateNodeBody": {
             /**
@@ -5069,7 +5218,7 @@ export interface components {
          * @description Why a call was refused. Switch on it, never on a message. New ones may come; none goes away.
          * @enum {string}
          */
-        "baremetal.v1.Reason": "MACHINE_NOT_FOUND" | "OPERATION_NOT_FOUND" | "PLAN_NOT_FOUND" | "AGENT_NOT_FOUND" | "COMMAND_NOT_FOUND" | "TOKEN_NOT_FOUND" | "INVENTORY_NOT_FOUND" | "IMAGE_NOT_FOUND" | "SITE_NOT_FOUND" | "CREDENTIALS_NOT_FOUND" | "BLOB_NOT_FOUND" | "WORKFLOW_NOT_FOUND" | "WEBHOOK_NOT_FOUND" | "DELIVERY_NOT_FOUND" | "DISCOVERY_NOT_FOUND" | "INVALID_FIELD" | "REQUEST_ID_REQUIRED" | "INVALID_FILTER" | "INVALID_PAGE_TOKEN" | "INVALID_CURSOR" | "UNKNOWN_STEP_KIND" | "DUPLICATE_STEP_NAME" | "FILTER_NOT_ALLOWED_WITH_CURSOR" | "UNKNOWN_RUN_TYPE" | "MESSAGE_TOO_LARGE" | "REQUEST_ID_REUSED" | "MAC_ADDRESS_IN_USE" | "EXTERNAL_ID_IN_USE" | "PLAN_IMMUTABLE" | "IMAGE_EXISTS" | "WRONG_PHASE" | "MACHINE_BUSY" | "OPERATION_FINISHED" | "COMMAND_UNRESOLVED" | "MACHINE_BLOCKED" | "MACHINE_QUARANTINED" | "REGION_PROVIDER_MISMATCH" | "EXTERNAL_ID_IMMUTABLE" | "HARDWARE_MISMATCH" | "CURSOR_EXPIRED" | "VERSION_CONFLICT" | "MACHINE_DELETED" | "NOTHING_TO_SETTLE" | "TOKEN_NOT_REVOCABLE" | "CERTIFICATE_STILL_VALID" | "REENROLL_REFUSED" | "MACHINE_HAS_NO_IMAGE" | "FLEET_FROZEN" | "IMAGE_IN_USE" | "CREDENTIALS_IN_USE" | "BEARER_MISSING" | "BEARER_INVALID" | "SCOPE_TOO_SMALL" | "BOOTSTRAP_TOKEN_INVALID" | "CERTIFICATE_UNKNOWN" | "CERTIFICATE_REVOKED" | "CERTIFICATE_REQUIRED" | "DATABASE_UNAVAILABLE" | "CONTROLLER_DRAINING" | "SESSION_SUPERSEDED" | "SLOW_READER" | "RATE_LIMITED" | "INTERNAL" | "CONTROLLER_LEASE_LOST" | "SESSION_UNKNOWN" | "IMAGE_STORE_FULL" | "OPERATION_TYPE_NOT_WIRED" | "STEP_KIND_NOT_WIRED" | "NODE_LIFECYCLE_NOT_WIRED" | "WORKFLOWS_NOT_WIRED" | "IMAGE_CATALOGUE_NOT_WIRED" | "WEBHOOKS_NOT_WIRED" | "SITE_SERVICES_NOT_WIRED" | "EXPLAIN_NOT_WIRED" | "TIMELINE_NOT_WIRED" | "NETWORK_RECONFIG_NOT_WIRED" | "STAGE_NOT_WIRED" | "EXECUTION_FAILED" | "OUTCOME_UNKNOWN" | "EVIDENCE_MISSING" | "AGENT_UNAVAILABLE" | "CAPABILITY_MISSING" | "AGENT_LOCKED" | "REPAVE_NOT_WIRED" | "NETBOOT_UNSUPPORTED" | "CONFIG_ROLLED_BACK" | "COMMAND_EXPIRED" | "GRANT_REFUSED" | "AGENT_MEMORY_LOST" | "AGENT_STATE_ROLLED_BACK" | "CLONE_DETECTED" | "STEP_TIMEOUT" | "CANCELED_BY_REQUEST" | "EXECUTOR_PANICKED" | "AGENT_STORAGE_FULL" | "BMC_AUTH_FAILED" | "DISK_RULE_NO_UNIQUE_MATCH" | "ENROLMENT_CONTESTED" | "SETTLED_BY_OPERATOR" | "IMAGE_DIGEST_MISMATCH" | "IMAGE_TOO_LARGE" | "IMAGE_UNAVAILABLE" | "IMAGE_UNSUPPORTED" | "DISK_WRITE_ERROR" | "BMC_UNREACHABLE" | "BMC_NO_EFFECT" | "INSTALLER_SILENT" | "NO_BOOT_PATH" | "INSTALLER_MISSING" | "SITE_AGENT_SILENT" | "CONFIG_DRIFT" | "ERASE_UNSUPPORTED" | "STAGE_CHECK_FAILED" | "INSTALL_ATTEMPTS_EXHAUSTED" | "NODE_TRANSITION_ILLEGAL" | "NODE_GUARD_FAILED" | "REPORT_REFUSED" | "NODE_IDENTITY_DELETED" | "WORKFLOW_ACTION_ILLEGAL" | "WORKFLOW_ACTIVE" | "WEBHOOK_URL_REFUSED" | "HISTORY_OUT_OF_RANGE" | "SCRIPT_NOT_FOUND" | "SCRIPT_EXISTS" | "SCRIPT_IN_USE" | "SCRIPT_DIGEST_MISMATCH" | "SSH_NOT_CONFIGURED" | "SSH_HOST_KEY_UNKNOWN" | "SSH_HOST_KEY_MISMATCH" | "SSH_AUTH_FAILED" | "SSH_UNREACHABLE" | "WEBHOOK_EXISTS" | "ROUTE_NOT_FOUND" | "METHOD_NOT_ALLOWED" | "MEDIA_TYPE_UNSUPPORTED" | "MAAS_UNREACHABLE" | "MAAS_AUTH_FAILED" | "MAAS_REFUSED" | "MAAS_MACHINE_GONE" | "MAAS_MACHINE_AMBIGUOUS" | "MAAS_FAILED" | "MAAS_STATUS_CONFLICT" | "CLUSTER_NOT_FOUND" | "CLUSTER_IN_USE" | "CLUSTER_NOT_CONFIGURED" | "CLUSTER_UNREACHABLE" | "CLUSTER_ACCESS_DENIED" | "CLUSTER_OTHER_MEMBER" | "CLUSTER_NODE_MISMATCH" | "CLUSTER_NODE_NOT_READY" | "DRAIN_BLOCKED" | "KUBEADM_FAILED" | "NODE_NOT_IN_CLUSTER" | "BUDGET_NOT_FOUND" | "BUDGET_SLOT_NOT_FOUND" | "BUDGET_SLOT_IN_USE" | "BUDGET_REQUIRED" | "ADMISSION_PACED" | "ROLLOUT_NOT_FOUND" | "ROLLOUT_CHANGED" | "ROLLOUT_EMPTY" | "ROLLOUT_TOO_LARGE" | "ROLLOUT_ENDED" | "ROLLOUT_NOT_APPROVED" | "ROLLOUT_SELF_APPROVAL" | "ROLLOUT_STOPPED" | "TOO_MANY_STREAMS" | "CONTROLLER_OVERLOADED" | "NOT_PROVISIONED" | "NODE_OFFLINE" | "NODE_NOT_VERIFIED" | "NODE_NOT_ACTIVE" | "MACHINE_UNREACHABLE" | "INTERVENTION_REQUIRED" | "NOT_OBSERVED" | "WRONG_SYSTEM_BOOTED" | "PROVIDER_DRIFT" | "DECOMMISSION_REQUIRED" | "DEVICE_RESET_FAILED" | "MACHINE_EXISTS" | "PLAN_EXISTS" | "PLAN_IN_USE" | "RESOURCE_EXISTS" | "CANCEL_TOO_LATE" | "NOBODY_REACHES_MACHINE" | "TOKEN_SPENT" | "BMC_ENDPOINT_NOT_ALLOWED" | "BMC_PLAIN_HTTP_NOT_ALLOWED" | "BMC_CERTIFICATE_CHANGED" | "BMC_CERTIFICATE_NOT_OFFERED" | "IMAGE_URL_REFUSED" | "IMAGE_OVER_LIMIT" | "API_TOKEN_NOT_FOUND" | "API_TOKEN_EXISTS" | "DATABASE_WENT_BACK" | "DATABASE_IN_DOUBT" | "DATABASE_OUTCOME_UNKNOWN" | "TPM_REQUIRED" | "TPM_MISMATCH" | "TPM_KEY_TAKEN" | "TPM_PROOF_INVALID" | "TPM_CHALLENGE_EXPIRED" | "IDENTITY_LEVEL_TOO_LOW" | "IDENTITY_LEVEL_NOT_WIRED" | "NO_BMC" | "SELECTION_NOT_FOUND" | "SITE_AGENT_UNAVAILABLE" | "SITE_AGENT_ELSEWHERE" | "DISCOVERY_UNDER_WAY" | "BMC_SHARED" | "BMC_PASSWORD_REFUSED" | "PHONE_HOME_PREVENTED" | "PHONE_HOME_MISSING" | "MACHINE_AGENTLESS" | "MEDIA_UNSUPPORTED" | "MEDIA_IN_USE" | "NO_INSTALL_ADDRESS" | "MEDIA_PROOF_MISSING" | "ERASURE_NOT_PROVEN" | "HISTORY_BROKEN" | "INVALID_GROUP_BY" | "TOO_MANY_GROUPS" | "INVALID_ORDER_BY" | "SIGN_ON_OFF" | "SIGN_ON_UNAVAILABLE" | "SIGN_ON_EXPIRED" | "ROLES_CHANGED" | "SIGN_ON_REVOKED" | "NO_ROLE" | "OUTSIDE_SELECTION" | "SELECTION_TOO_NARROW" | "ROLE_BINDING_NOT_FOUND" | "SESSION_NOT_FOUND" | "AUTHORITY_IN_USE" | "AUTHORITY_NOT_FOUND" | "AUTHORITY_KEY_MISSING" | "MOMENT_NOT_KEPT" | "HARDWARE_TEST_FAILED" | "HARDWARE_TEST_UNFINISHED" | "HARDWARE_FAULT" | "RAID_DEGRADED" | "IMAGE_STORE_UNAVAILABLE" | "IMAGE_STORE_REFUSED" | "VIEW_NOT_FOUND";
+        "baremetal.v1.Reason": "MACHINE_NOT_FOUND" | "OPERATION_NOT_FOUND" | "PLAN_NOT_FOUND" | "AGENT_NOT_FOUND" | "COMMAND_NOT_FOUND" | "TOKEN_NOT_FOUND" | "INVENTORY_NOT_FOUND" | "IMAGE_NOT_FOUND" | "SITE_NOT_FOUND" | "CREDENTIALS_NOT_FOUND" | "BLOB_NOT_FOUND" | "WORKFLOW_NOT_FOUND" | "WEBHOOK_NOT_FOUND" | "DELIVERY_NOT_FOUND" | "DISCOVERY_NOT_FOUND" | "INVALID_FIELD" | "REQUEST_ID_REQUIRED" | "INVALID_FILTER" | "INVALID_PAGE_TOKEN" | "INVALID_CURSOR" | "UNKNOWN_STEP_KIND" | "DUPLICATE_STEP_NAME" | "FILTER_NOT_ALLOWED_WITH_CURSOR" | "UNKNOWN_RUN_TYPE" | "MESSAGE_TOO_LARGE" | "REQUEST_ID_REUSED" | "MAC_ADDRESS_IN_USE" | "EXTERNAL_ID_IN_USE" | "PLAN_IMMUTABLE" | "IMAGE_EXISTS" | "WRONG_PHASE" | "MACHINE_BUSY" | "OPERATION_FINISHED" | "COMMAND_UNRESOLVED" | "MACHINE_BLOCKED" | "MACHINE_QUARANTINED" | "REGION_PROVIDER_MISMATCH" | "EXTERNAL_ID_IMMUTABLE" | "HARDWARE_MISMATCH" | "CURSOR_EXPIRED" | "VERSION_CONFLICT" | "MACHINE_DELETED" | "NOTHING_TO_SETTLE" | "TOKEN_NOT_REVOCABLE" | "CERTIFICATE_STILL_VALID" | "REENROLL_REFUSED" | "MACHINE_HAS_NO_IMAGE" | "FLEET_FROZEN" | "IMAGE_IN_USE" | "CREDENTIALS_IN_USE" | "BEARER_MISSING" | "BEARER_INVALID" | "SCOPE_TOO_SMALL" | "BOOTSTRAP_TOKEN_INVALID" | "CERTIFICATE_UNKNOWN" | "CERTIFICATE_REVOKED" | "CERTIFICATE_REQUIRED" | "DATABASE_UNAVAILABLE" | "CONTROLLER_DRAINING" | "SESSION_SUPERSEDED" | "SLOW_READER" | "RATE_LIMITED" | "INTERNAL" | "CONTROLLER_LEASE_LOST" | "SESSION_UNKNOWN" | "IMAGE_STORE_FULL" | "OPERATION_TYPE_NOT_WIRED" | "STEP_KIND_NOT_WIRED" | "NODE_LIFECYCLE_NOT_WIRED" | "WORKFLOWS_NOT_WIRED" | "IMAGE_CATALOGUE_NOT_WIRED" | "WEBHOOKS_NOT_WIRED" | "SITE_SERVICES_NOT_WIRED" | "EXPLAIN_NOT_WIRED" | "TIMELINE_NOT_WIRED" | "NETWORK_RECONFIG_NOT_WIRED" | "STAGE_NOT_WIRED" | "EXECUTION_FAILED" | "OUTCOME_UNKNOWN" | "EVIDENCE_MISSING" | "AGENT_UNAVAILABLE" | "CAPABILITY_MISSING" | "AGENT_LOCKED" | "REPAVE_NOT_WIRED" | "NETBOOT_UNSUPPORTED" | "CONFIG_ROLLED_BACK" | "COMMAND_EXPIRED" | "GRANT_REFUSED" | "AGENT_MEMORY_LOST" | "AGENT_STATE_ROLLED_BACK" | "CLONE_DETECTED" | "STEP_TIMEOUT" | "CANCELED_BY_REQUEST" | "EXECUTOR_PANICKED" | "AGENT_STORAGE_FULL" | "BMC_AUTH_FAILED" | "DISK_RULE_NO_UNIQUE_MATCH" | "ENROLMENT_CONTESTED" | "SETTLED_BY_OPERATOR" | "IMAGE_DIGEST_MISMATCH" | "IMAGE_TOO_LARGE" | "IMAGE_UNAVAILABLE" | "IMAGE_UNSUPPORTED" | "DISK_WRITE_ERROR" | "BMC_UNREACHABLE" | "BMC_NO_EFFECT" | "INSTALLER_SILENT" | "NO_BOOT_PATH" | "INSTALLER_MISSING" | "SITE_AGENT_SILENT" | "CONFIG_DRIFT" | "ERASE_UNSUPPORTED" | "STAGE_CHECK_FAILED" | "INSTALL_ATTEMPTS_EXHAUSTED" | "NODE_TRANSITION_ILLEGAL" | "NODE_GUARD_FAILED" | "REPORT_REFUSED" | "NODE_IDENTITY_DELETED" | "WORKFLOW_ACTION_ILLEGAL" | "WORKFLOW_ACTIVE" | "WEBHOOK_URL_REFUSED" | "HISTORY_OUT_OF_RANGE" | "SCRIPT_NOT_FOUND" | "SCRIPT_EXISTS" | "SCRIPT_IN_USE" | "SCRIPT_DIGEST_MISMATCH" | "SSH_NOT_CONFIGURED" | "SSH_HOST_KEY_UNKNOWN" | "SSH_HOST_KEY_MISMATCH" | "SSH_AUTH_FAILED" | "SSH_UNREACHABLE" | "WEBHOOK_EXISTS" | "ROUTE_NOT_FOUND" | "METHOD_NOT_ALLOWED" | "MEDIA_TYPE_UNSUPPORTED" | "MAAS_UNREACHABLE" | "MAAS_AUTH_FAILED" | "MAAS_REFUSED" | "MAAS_MACHINE_GONE" | "MAAS_MACHINE_AMBIGUOUS" | "MAAS_FAILED" | "MAAS_STATUS_CONFLICT" | "CLUSTER_NOT_FOUND" | "CLUSTER_IN_USE" | "CLUSTER_NOT_CONFIGURED" | "CLUSTER_UNREACHABLE" | "CLUSTER_ACCESS_DENIED" | "CLUSTER_OTHER_MEMBER" | "CLUSTER_NODE_MISMATCH" | "CLUSTER_NODE_NOT_READY" | "DRAIN_BLOCKED" | "KUBEADM_FAILED" | "NODE_NOT_IN_CLUSTER" | "BUDGET_NOT_FOUND" | "BUDGET_SLOT_NOT_FOUND" | "BUDGET_SLOT_IN_USE" | "BUDGET_REQUIRED" | "ADMISSION_PACED" | "ROLLOUT_NOT_FOUND" | "ROLLOUT_CHANGED" | "ROLLOUT_EMPTY" | "ROLLOUT_TOO_LARGE" | "ROLLOUT_ENDED" | "ROLLOUT_NOT_APPROVED" | "ROLLOUT_SELF_APPROVAL" | "ROLLOUT_STOPPED" | "APPROVAL_REQUIRED" | "APPROVAL_POLICY_NOT_FOUND" | "TOO_MANY_STREAMS" | "CONTROLLER_OVERLOADED" | "NOT_PROVISIONED" | "NODE_OFFLINE" | "NODE_NOT_VERIFIED" | "NODE_NOT_ACTIVE" | "MACHINE_UNREACHABLE" | "INTERVENTION_REQUIRED" | "NOT_OBSERVED" | "WRONG_SYSTEM_BOOTED" | "PROVIDER_DRIFT" | "DECOMMISSION_REQUIRED" | "DEVICE_RESET_FAILED" | "MACHINE_EXISTS" | "PLAN_EXISTS" | "PLAN_IN_USE" | "RESOURCE_EXISTS" | "CANCEL_TOO_LATE" | "NOBODY_REACHES_MACHINE" | "TOKEN_SPENT" | "BMC_ENDPOINT_NOT_ALLOWED" | "BMC_PLAIN_HTTP_NOT_ALLOWED" | "BMC_CERTIFICATE_CHANGED" | "BMC_CERTIFICATE_NOT_OFFERED" | "IMAGE_URL_REFUSED" | "IMAGE_OVER_LIMIT" | "API_TOKEN_NOT_FOUND" | "API_TOKEN_EXISTS" | "DATABASE_WENT_BACK" | "DATABASE_IN_DOUBT" | "DATABASE_OUTCOME_UNKNOWN" | "TPM_REQUIRED" | "TPM_MISMATCH" | "TPM_KEY_TAKEN" | "TPM_PROOF_INVALID" | "TPM_CHALLENGE_EXPIRED" | "IDENTITY_LEVEL_TOO_LOW" | "IDENTITY_LEVEL_NOT_WIRED" | "NO_BMC" | "SELECTION_NOT_FOUND" | "SITE_AGENT_UNAVAILABLE" | "SITE_AGENT_ELSEWHERE" | "DISCOVERY_UNDER_WAY" | "BMC_SHARED" | "BMC_PASSWORD_REFUSED" | "PHONE_HOME_PREVENTED" | "PHONE_HOME_MISSING" | "MACHINE_AGENTLESS" | "MEDIA_UNSUPPORTED" | "MEDIA_IN_USE" | "NO_INSTALL_ADDRESS" | "MEDIA_PROOF_MISSING" | "ERASURE_NOT_PROVEN" | "HISTORY_BROKEN" | "INVALID_GROUP_BY" | "TOO_MANY_GROUPS" | "INVALID_ORDER_BY" | "SIGN_ON_OFF" | "SIGN_ON_UNAVAILABLE" | "SIGN_ON_EXPIRED" | "ROLES_CHANGED" | "SIGN_ON_REVOKED" | "NO_ROLE" | "OUTSIDE_SELECTION" | "SELECTION_TOO_NARROW" | "ROLE_BINDING_NOT_FOUND" | "SESSION_NOT_FOUND" | "AUTHORITY_IN_USE" | "AUTHORITY_NOT_FOUND" | "AUTHORITY_KEY_MISSING" | "FIELD_IN_USE" | "MOMENT_NOT_KEPT" | "HARDWARE_TEST_FAILED" | "HARDWARE_TEST_UNFINISHED" | "HARDWARE_FAULT" | "RAID_DEGRADED" | "IMAGE_STORE_UNAVAILABLE" | "IMAGE_STORE_REFUSED" | "VIEW_NOT_FOUND";
         /** @description Reboot ends on another boot id. */
         "baremetal.v1.Reboot": {
             /** @description "graceful" (default), "force", or "bmc" (out of band). */
@@ -5178,6 +5327,8 @@ export interface components {
         };
         /** @description Rollout is one piece of work on many machines. Which machines is settled when it is created. */
         "baremetal.v1.Rollout": {
+            /** @description Approval policies that have demanded a second person's approval, by name. */
+            approval_policies?: string[];
             /**
              * Format: date-time
              * @description When it was approved; unset before.
@@ -5192,6 +5343,16 @@ export interface components {
             created_at?: string;
             /** @description Who created it. */
             created_by?: string;
+            /**
+             * Format: int32
+             * @description As in RolloutPreview.
+             */
+            default_in_flight?: number;
+            /**
+             * Format: int32
+             * @description As in RolloutPreview.
+             */
+            default_per_rack?: number;
             /** @description The work loses data. */
             destructive?: boolean;
             /** @description Digest of the preview that it was created from. */
@@ -5352,8 +5513,21 @@ export interface components {
         "baremetal.v1.RolloutMachine.State": "STATE_UNSPECIFIED" | "PENDING" | "SKIPPED" | "RUNNING" | "SUCCEEDED" | "FAILED" | "CANCELED";
         /** @description RolloutPreview is what a rollout would do. */
         "baremetal.v1.RolloutPreview": {
+            /** @description Approval policies that would demand a second person's approval of the caller, by name. Not in the digest. */
+            approval_policies?: string[];
             /** @description Budgets that leave less room than the rollout would use. */
             budgets?: components["schemas"]["baremetal.v1.RolloutBudget"][];
+            /**
+             * Format: int32
+             * @description Machines under work at a time, where spec.max_in_flight is 0 and machines are taken out of service without a budget of
+             *     INTERRUPTS: a tenth of them, one at least. 0: no bound of the server's own.
+             */
+            default_in_flight?: number;
+            /**
+             * Format: int32
+             * @description The same in each rack (label rack), where every machine names its rack and spec.domain is empty.
+             */
+            default_per_rack?: number;
             /** @description The work loses data. */
             destructive?: boolean;
             /** @description SHA-256 over spec, plan, machines, their order and steps, and the refused ones; lower hex. */
@@ -5962,6 +6136,11 @@ export interface components {
             command?: string;
             /** @description Gated like a reimage. */
             destructive?: boolean;
+            /**
+             * @description Positions of args, from 0, that are secret. They are stored sealed, and every answer has "(secret)" in their places.
+             *     A plan that is stored again needs the arguments themselves.
+             */
+            secret_args?: number[];
         };
         "baremetal.v1.StartRunRequest": {
             /** @description The machine to work on. */
@@ -5976,6 +6155,8 @@ export interface components {
             request_id?: string;
             /** @description REPAVE, RMA, REBOOT, UPGRADE, NET_RECONFIG, or any Operation.OperationType. Empty with a plan_id means RUN_PLAN. */
             type?: string;
+            /** @description Checks the call and starts nothing. See RebootMachineRequest.validate_only. The run has no run_id. */
+            validate_only?: boolean;
         };
         "baremetal.v1.StartWorkflowRequest": {
             /**
@@ -5999,6 +6180,8 @@ export interface components {
             plan_id?: string;
             /** @description Required for idempotency. 1 to 128 printable characters. */
             request_id?: string;
+            /** @description As dry_run, of a machine that is judged as though it were in MAINTENANCE. See RebootMachineRequest.validate_only. */
+            validate_only?: boolean;
         };
         /** @description Step is one unit of a plan. */
         "baremetal.v1.Step": {
@@ -6637,6 +6820,8 @@ export interface components {
             dry_run?: boolean;
             /** @description Required for idempotency. 1 to 128 printable characters. */
             request_id?: string;
+            /** @description As dry_run, of a machine that is judged as though it were in MAINTENANCE. See RebootMachineRequest.validate_only. */
+            validate_only?: boolean;
         };
         /**
          * @description WorkflowStage is a check or an action of the controller's own in the built-in plans of workflows; other plans may not
@@ -6881,6 +7066,132 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.APIToken"];
                 };
             };
+            default: components["responses"]["Error"];
+        };
+    };
+    RolloutService_ListApprovalPolicies: {
+        parameters: {
+            query?: {
+                /** @description 0: as many rows as fit into 4 MiB. At most 1000. */
+                page_size?: number;
+                /** @description next_page_token of the page before; empty begins with the first page. */
+                page_token?: string;
+                /** @description Terms of the fields of the rows, in the language of ListMachinesRequest.filter. */
+                filter?: string;
+                /**
+                 * @description A field of the rows, and " desc" for the other way round. Numbers in texts count as numbers. Every page must name the
+                 *     order of the first.
+                 */
+                order_by?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A successful response. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["baremetal.v1.ListApprovalPoliciesResponse"];
+                };
+            };
+            default: components["responses"]["Error"];
+        };
+    };
+    RolloutService_SetApprovalPolicy: {
+        parameters: {
+            query?: {
+                /** @description Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check. */
+                expected_version?: string;
+                /** @description Refused with RESOURCE_EXISTS where there is one already; nothing is changed then. */
+                create_only?: boolean;
+            };
+            header?: {
+                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                /** @description 1 to 63 characters of [a-z0-9._-]. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        /** @description name says which. */
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description Which work is counted. */
+                    harm?: components["schemas"]["baremetal.v1.ApprovalPolicy.Harm"];
+                    /**
+                     * Format: int32
+                     * @description Machines that one person may work on within 24 hours without approval; 0: none. Approved rollouts don't count.
+                     */
+                    machines?: number;
+                    /** @description The machines that count, as a role's selection: what a machine is and where. Empty: every machine. */
+                    selection?: string;
+                    /** @description Who has set it. */
+                    set_by?: string;
+                    /**
+                     * Format: date-time
+                     * @description When it was changed last.
+                     */
+                    updated_at?: string;
+                    /**
+                     * Format: int64
+                     * @description Grows with every change.
+                     */
+                    version?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description A successful response. */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["baremetal.v1.ApprovalPolicy"];
+                };
+            };
+            412: components["responses"]["VersionConflict"];
+            default: components["responses"]["Error"];
+        };
+    };
+    RolloutService_DeleteApprovalPolicy: {
+        parameters: {
+            query?: {
+                /** @description Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check. */
+                expected_version?: string;
+            };
+            header?: {
+                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                /** @description The policy to remove. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A successful response. */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["baremetal.v1.ApprovalPolicy"];
+                };
+            };
+            412: components["responses"]["VersionConflict"];
             default: components["responses"]["Error"];
         };
     };
@@ -7358,6 +7669,8 @@ export interface operations {
                     at_once?: number;
                     /** @description What is counted by: "fleet", "site", or "label:KEY" such as "label:rack". */
                     domain?: string;
+                    /** @description The harm that is limited; DESTROYS where it is not set. */
+                    harm?: components["schemas"]["baremetal.v1.Budget.Harm"];
                     /**
                      * Format: int32
                      * @description Slots taken in any 24 hours.
@@ -8174,7 +8487,7 @@ export interface operations {
                 page_token?: string;
                 /** @description Begins a reconcile at a time instead of a cursor: safe_updated_since of an answer. */
                 updated_since?: string;
-                /** @description Opaque, from next_cursor. */
+                /** @description Opaque, from next_cursor. Bound to the selections of the caller; under them it lasts 7 days. */
                 cursor?: string;
                 /**
                  * @description The order of a walk: machine_id, site, rack, updated_at or effective_state (BLOCKED, ATTENTION, BUSY, MAINTENANCE, NEW,
@@ -8317,7 +8630,8 @@ export interface operations {
                     created_at?: string;
                     /**
                      * Format: date-time
-                     * @description Set on tombstones, which only reconciling lists return.
+                     * @description Set on tombstones, which only reconciling lists return. To a caller with selections a machine that has left them is a
+                     *     tombstone too: machine_id, and in this field when it left.
                      */
                     deleted_at?: string;
                     /** @description Keys and values of the client's own; filters name them as labels.KEY. */

@@ -92,7 +92,8 @@ func LogsComplete(h History) bool {
 }
 
 // logs: the chunks of an operation are numbered without gaps, and the line that an agent writes before it asks for a
-// reboot arrives once for each. An agent without room may lose a line, and logs that.
+// reboot arrives once for each. An agent without room may lose a line, and logs that. A line that is not delivered yet
+// when its agent is copied may arrive from both.
 func (j *judge) logs() {
 	lines := map[string][]string{}
 	next := map[string]int64{}
@@ -104,6 +105,12 @@ func (j *judge) logs() {
 		lines[l.Operation] = append(lines[l.Operation], l.Text)
 	}
 	forgets := slices.ContainsFunc(j.h.Faults, func(f Fault) bool { return f.Forgets })
+	copies := 0
+	for _, f := range j.h.Faults {
+		if f.Kind == "clone-agent" && f.Took {
+			copies++
+		}
+	}
 	missing := 0
 	lost := func(n int) bool { return n == 0 && !forgets && missing > j.h.Header.Lost }
 	for _, id := range j.repaved() {
@@ -126,7 +133,7 @@ func (j *judge) logs() {
 		if n == 0 {
 			missing++
 		}
-		if n > 1 || lost(n) {
+		if n > 1+copies || lost(n) {
 			j.add(RuleLogs, e.OperationID, "the line of the agent before the reboot of %s from %s is there %d times",
 				e.CommandID, e.BootID, n)
 		}

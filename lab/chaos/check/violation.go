@@ -47,7 +47,7 @@ const (
 	// RuleCursor: a client that follows the reconcile cursor has in the end every machine as it is, and was never sent back.
 	RuleCursor = "cursor"
 	// RuleLogs: the line that an agent writes before a reboot arrives once. It may be lost only with the agent's memory, or
-	// for want of room, and then the agent logs the loss.
+	// for want of room, and then the agent logs the loss. A copy of the agent's memory may bring it once more.
 	RuleLogs = "logs"
 	// RuleAnswers: the answers of the API are those of a machine that takes one call after the other. Calls without an answer
 	// may lie anywhere after they were made.

@@ -4,6 +4,7 @@ package clients
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -72,8 +73,13 @@ func newAnsible(t *testing.T) *ansible {
 	return a
 }
 
+// installed is the path of one of Ansible's programs: Debian's, or that of a folder that a run names.
+func installed(program string) string {
+	return filepath.Join(cmp.Or(os.Getenv("INGOT_TEST_ANSIBLE"), "/usr/bin"), program)
+}
+
 func (a *ansible) command(program string, args ...string) (*exec.Cmd, *bytes.Buffer) {
-	cmd := exec.Command("/usr/bin/"+program, args...)
+	cmd := exec.Command(installed(program), args...)
 	var out bytes.Buffer
 	cmd.Env, cmd.Stdout, cmd.Stderr = a.env, &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -438,7 +444,7 @@ func TestAnsibleInventory(t *testing.T) {
 
 func (a *ansible) host(file, name string) document {
 	a.t.Helper()
-	cmd := exec.CommandContext(context.Background(), "/usr/bin/ansible-inventory", "-i", file, "--host", name)
+	cmd := exec.CommandContext(context.Background(), installed("ansible-inventory"), "-i", file, "--host", name)
 	cmd.Env = a.env
 	raw, err := cmd.Output()
 	var out document

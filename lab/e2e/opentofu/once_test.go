@@ -191,7 +191,7 @@ resource "ingot_installation" "system" {
 	c.Register(&baremetalv1.Machine{MachineId: lonely, Spec: &baremetalv1.MachineSpec{Provider: "fake"}})
 	fails := newWorkspace(t, c, installation(lonely, 1))
 	for range 2 {
-		fails.refused(applying, "INSTALLER_MISSING", "Next step:", "Generation 1 has ended", "Set generation = 2")
+		fails.refused(applying, "NOBODY_REACHES_MACHINE", "Next step:", "Generation 1 has ended", "Set generation = 2")
 	}
 	if got := installs(c.Client, lonely); len(got) != 1 {
 		t.Errorf("installations: %v", got)

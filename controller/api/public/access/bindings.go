@@ -11,7 +11,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/api/public/service"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/validate"
-	"github.com/ingot-metal/ingot/internal/filter"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
 
@@ -53,7 +52,7 @@ func (s *Server) binding(b *baremetalv1.RoleBinding) (out auth.RoleBinding, err 
 	}
 	out = auth.RoleBinding{ID: ids.New(ids.RoleBinding), Role: auth.Role(b.GetRole()), Group: b.GetGroup(),
 		Subject: b.GetSubject()}
-	if out.Selection, err = selection(b.GetSelection()); err != nil {
+	if out.Selection, err = query.Selection("binding.selection", b.GetSelection()); err != nil {
 		return out, err
 	}
 	if at := b.GetExpiresAt(); at != nil {
@@ -62,21 +61,6 @@ func (s *Server) binding(b *baremetalv1.RoleBinding) (out auth.RoleBinding, err 
 		}
 	}
 	return out, nil
-}
-
-// selection writes a filter as it is kept. It may only speak of what a machine is and where, not of what happens to it.
-func selection(text string) (string, error) {
-	terms, err := query.Machines.Parse(text)
-	if err != nil {
-		return "", err
-	}
-	for _, t := range terms {
-		if !slices.Contains(query.Machines.Text, t.Key) && !strings.HasPrefix(t.Key, "labels.") {
-			return "", validate.Fault("binding.selection", "%s says what happens to a machine; select by %s", t.Key,
-				strings.Join(query.Machines.Text, ", "))
-		}
-	}
-	return filter.Format(terms), nil
 }
 
 func (s *Server) refresh() {

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -10,7 +11,9 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/membership"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
+	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/filter"
 )
@@ -21,6 +24,8 @@ type Machines interface {
 	GetMachine(ctx context.Context, id, externalID string) (*baremetalv1.Machine, error)
 	GetOperation(ctx context.Context, id string) (*baremetalv1.Operation, error)
 	GetWorkflow(ctx context.Context, id string) (*baremetalv1.Workflow, error)
+	// MachineOfMAC returns the id of the machine that has a MAC address; empty where none has.
+	MachineOfMAC(ctx context.Context, mac string) (string, error)
 }
 
 // Interceptor holds callers to the machines of their roles. It stands behind the guard, and before every handler.
@@ -86,15 +91,20 @@ func (i Interceptor) enter(ctx context.Context, method string, req any) (context
 	case auth.AboutNothing:
 		return ctx, nil
 	case auth.AboutList:
-		// Changes are told of all machines, and orders are over all.
-		if r, ok := req.(*baremetalv1.ListMachinesRequest); ok &&
-			(r.GetCursor() != "" || r.GetUpdatedSince() != nil || r.GetOrderBy() != "") {
-			return nil, tooNarrow(c, method)
+		if r, ok := req.(*baremetalv1.ListMachinesRequest); ok && r.GetOrderBy() != "" {
+			return nil, tooNarrow(c, method) // an order is over all machines
 		}
 		return ctx, nil
 	case auth.AboutFilter:
-		named = namesOfFilter(req)
+		if named = namesOfFilter(req); named.none() {
+			return ctx, nil // the handler keeps to the selections
+		}
 	case auth.AboutNamed:
+		if r, ok := req.(*baremetalv1.RegisterMachineRequest); ok {
+			if isNew, err := i.isNew(ctx, r.GetMachine().GetMachineId()); err != nil || isNew {
+				return registering(ctx, c, r.GetMachine(), selections, err)
+			}
+		}
 	default:
 		return nil, tooNarrow(c, method)
 	}
@@ -112,13 +122,50 @@ func (i Interceptor) enter(ctx context.Context, method string, req any) (context
 			return nil, err
 		}
 		if len(in) == 0 {
-			return nil, outside(c)
+			return nil, auth.OutsideSelection(ctx)
 		}
 		if here := c.In(in); n == 0 || here.Scope < lowest.Scope {
 			lowest = here
 		}
 	}
 	return auth.WithCaller(ctx, lowest), nil
+}
+
+// isNew reports whether no machine has the id. A deleted one counts as new: the store refuses it.
+func (i Interceptor) isNew(ctx context.Context, id string) (bool, error) {
+	if id == "" {
+		return true, nil
+	}
+	_, err := i.Machines.GetMachine(ctx, id, "")
+	var no *failure.Error
+	if errors.As(err, &no) && no.Kind == failure.KindNotFound {
+		return true, nil
+	}
+	return false, err
+}
+
+// registering returns the context of a caller who registers a new machine, with the rights that the caller will have on
+// it. The store decides again, in the transaction that writes.
+func registering(
+	ctx context.Context, c auth.Caller, m *baremetalv1.Machine, selections []string, err error,
+) (context.Context, error) {
+	if err != nil {
+		return nil, err
+	}
+	var in []string
+	for _, s := range selections {
+		terms, err := membership.ParseSelection(s)
+		if err != nil {
+			return nil, err
+		}
+		if membership.OfFields(terms) && machinestore.FieldsOf(m).In(terms) {
+			in = append(in, s)
+		}
+	}
+	if len(in) == 0 {
+		return nil, auth.OutsideSelection(ctx)
+	}
+	return auth.WithCaller(ctx, c.In(in)), nil
 }
 
 func tooNarrow(c auth.Caller, method string) error {
@@ -129,12 +176,6 @@ func tooNarrow(c auth.Caller, method string) error {
 		c.Name,
 		method,
 	)
-}
-
-// outside is the same for a machine that is not there: nobody learns which there are.
-func outside(c auth.Caller) error {
-	return failure.Denied("OUTSIDE_SELECTION",
-		"the machine is not one of those that the roles of %s are for; ingot whoami shows them", c.Name)
 }
 
 // inside gives the selections that a machine is in.
@@ -160,7 +201,12 @@ func (i Interceptor) inside(ctx context.Context, selections []string, machineID 
 }
 
 // names are what a request is about.
-type names struct{ machines, externals, operations, workflows []string }
+type names struct{ machines, externals, operations, workflows, macs []string }
+
+// none reports whether nothing is named.
+func (n names) none() bool {
+	return len(n.machines)+len(n.externals)+len(n.operations)+len(n.workflows)+len(n.macs) == 0
+}
 
 // namesOf reads every field that names a machine or something of one.
 func namesOf(req any) (n names) {
@@ -186,6 +232,9 @@ func namesOf(req any) (n names) {
 	}
 	if r, ok := req.(interface{ GetRunId() string }); ok {
 		add(&n.operations, r.GetRunId())
+	}
+	if r, ok := req.(*baremetalv1.ReportNodeRequest); ok {
+		add(&n.macs, r.GetMacAddress())
 	}
 	if r, ok := req.(interface{ GetWorkflowId() string }); ok {
 		add(&n.workflows, r.GetWorkflowId())
@@ -240,6 +289,17 @@ func (i Interceptor) machines(ctx context.Context, n names) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
+	}
+	for _, text := range n.macs {
+		mac, ok := validate.MAC(text)
+		if !ok {
+			return nil, validate.Fault("mac_address", "is no MAC address")
+		}
+		id, err := i.Machines.MachineOfMAC(ctx, mac)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, cmp.Or(id, "no machine of "+mac))
 	}
 	slices.Sort(out)
 	return slices.Compact(out), nil

@@ -42,13 +42,13 @@ func (s *Server) GetCaller(ctx context.Context, _ *baremetalv1.GetCallerRequest)
 	if !ok {
 		return &baremetalv1.Caller{Name: service.Actor(ctx)}, nil
 	}
-	out := &baremetalv1.Caller{Name: c.Name, Address: c.Address, Kind: "token", Scope: c.Scope.String()}
-	if c.Person == nil {
-		return out, nil
+	out := &baremetalv1.Caller{Name: c.Name, Address: c.Address, Kind: "token", Scope: c.Scope.String(),
+		ExpiresAt: service.StampIfSet(c.TokenEnds)}
+	if c.Person != nil {
+		out.Kind, out.Scope = "person", ""
+		out.Issuer, out.Subject, out.Groups = c.Person.Issuer, c.Person.Subject, c.Person.Groups
+		out.SessionId, out.ExpiresAt = c.Person.Session, service.Stamp(c.Person.ExpiresAt)
 	}
-	out.Kind, out.Scope = "person", ""
-	out.Issuer, out.Subject, out.Groups = c.Person.Issuer, c.Person.Subject, c.Person.Groups
-	out.SessionId, out.ExpiresAt = c.Person.Session, service.Stamp(c.Person.ExpiresAt)
 	for _, g := range c.Grants {
 		out.Roles = append(out.Roles, &baremetalv1.Caller_Role{
 			Role: string(g.Role), Selection: g.Selection, BindingId: g.Binding, ExpiresAt: service.StampIfSet(g.ExpiresAt),

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
 	"github.com/ingot-metal/ingot/controller/auth"
 	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
@@ -32,7 +33,15 @@ func (s *Server) CreateAPIToken(
 	if err != nil {
 		return nil, validate.Fault("scope", "read, operate, report or admin")
 	}
-	life, err := apiTokenLife(r.GetLifetime())
+	selection, err := query.Selection("selection", r.GetSelection())
+	if err != nil {
+		return nil, err
+	}
+	if scope == auth.ScopeReport && !query.NamesPlace(selection) {
+		return nil, validate.Fault("selection", "a token that reports is bound to one machine_id or one site")
+	}
+	now := s.Clock.Now()
+	ends, err := apiTokenEnd(ctx, r.GetLifetime(), now)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +52,6 @@ func (s *Server) CreateAPIToken(
 				WithField("name", "taken by a token of the file")
 		}
 	}
-	now := s.Clock.Now()
 	secret, _ := auth.NewToken()
 	token, err := s.Store.CreateAPIToken(ctx, credentialstore.NewAPIToken{
 		ID: ids.New(
@@ -53,13 +61,32 @@ func (s *Server) CreateAPIToken(
 		Actor:     service.Actor(ctx),
 		Scope:     scope,
 		Hash:      sha256.Sum256([]byte(secret)),
-		ExpiresAt: now.Add(life),
+		ExpiresAt: ends,
+		Selection: selection,
 	}, now)
 	if err != nil {
 		return nil, err
 	}
 	s.refreshTokens()
 	return &baremetalv1.CreateAPITokenResponse{Token: token, Secret: secret}, nil
+}
+
+// apiTokenEnd returns when a new token expires: not after the token that makes it.
+func apiTokenEnd(ctx context.Context, lifetime *durationpb.Duration, now time.Time) (time.Time, error) {
+	life, err := apiTokenLife(lifetime)
+	if err != nil {
+		return time.Time{}, err
+	}
+	ends := now.Add(life)
+	maker, _ := auth.CallerFrom(ctx) // none in the controller's own work, whose tokens end by their lifetime alone
+	if maker.TokenEnds.IsZero() || !ends.After(maker.TokenEnds) {
+		return ends, nil
+	}
+	if lifetime.AsDuration() != 0 {
+		return time.Time{}, validate.Fault("lifetime", "the token that makes it ends at %s",
+			maker.TokenEnds.UTC().Format(time.RFC3339))
+	}
+	return maker.TokenEnds, nil
 }
 
 func apiTokenLife(d *durationpb.Duration) (time.Duration, error) {
@@ -112,7 +139,8 @@ func (s *Server) ListAPITokens(
 	}
 	if first {
 		for _, t := range ofFile {
-			out.Tokens = append(out.Tokens, &baremetalv1.APIToken{Name: t.Name, Scope: t.Scope.String(), Source: "file"})
+			out.Tokens = append(out.Tokens, &baremetalv1.APIToken{Name: t.Name, Scope: t.Scope.String(), Source: "file",
+				Selection: t.Selection})
 		}
 	}
 	out.Tokens = append(out.Tokens, p.Rows...)

@@ -22,6 +22,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/bmcaddr"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"
+	"github.com/ingot-metal/ingot/internal/safetext"
 )
 
 const (
@@ -204,7 +205,7 @@ func discovered(f *fleetv1.FoundBMC) *baremetalv1.DiscoveredBMC {
 
 // shown bounds what an agent says.
 func shown(text string, most int) string {
-	r := []rune(strings.ToValidUTF8(text, "?"))
+	r := []rune(safetext.Line(text))
 	return string(r[:min(len(r), most)])
 }
 

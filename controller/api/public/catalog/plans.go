@@ -7,6 +7,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
+	"github.com/ingot-metal/ingot/controller/domain/plan"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/ids"
@@ -72,6 +73,14 @@ func (s *Server) CreatePlan(ctx context.Context, r *baremetalv1.CreatePlanReques
 	p := proto.Clone(r.GetPlan()).(*baremetalv1.Plan)
 	if p.GetPlanId() == "" {
 		p.PlanId = ids.New(ids.Plan)
+	}
+	for _, step := range p.GetSteps() {
+		err := plan.MapSecretArgs(step.GetSsh(), func(arg string) (string, error) {
+			return s.Config.Secrets.SealArgument(arg), nil
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
 	return s.Store.CreatePlan(ctx, p, service.Actor(ctx), s.Clock.Now(), opts...)
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ingot-metal/ingot/controller/api/public/query"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
@@ -20,10 +21,15 @@ const (
 	forgotten = 5 * time.Second
 )
 
+// reader reads the changes behind a cursor, at most limit. next is where to go on, and more reports whether there is
+// more to read right now.
+type reader func(ctx context.Context, from string, limit int32) (all []machinestore.Change, next string, more bool,
+	err error)
+
 // feed reads changes of machines once for all watches of a server that stand near the newest one. Others read by
 // themselves, until they do.
 type feed struct {
-	read  func(ctx context.Context, from string, limit int32) ([]machinestore.Change, string, bool, error)
+	read  reader
 	clock clock.Clock
 
 	mu sync.Mutex
@@ -142,4 +148,57 @@ func before(at, base machinestore.Spot) bool {
 
 func spotOf(c machinestore.Change) machinestore.Spot {
 	return machinestore.Spot{Xid: c.Xid, Machine: c.Machine.GetMachineId()}
+}
+
+// changeSource is the order of changes as one kind of caller sees it.
+type changeSource interface {
+	Reconcile(ctx context.Context, from string, since time.Time, limit int32) (*machinestore.Changes, error)
+	Follow(ctx context.Context, from string, limit int32) (all []machinestore.Change, next string, more bool, err error)
+	HeadCursor(ctx context.Context) (next string, safeSince time.Time, err error)
+	CheckCursor(ctx context.Context, cursor string) error
+}
+
+// changes are those that a caller may see.
+type changes struct {
+	changeSource
+	// narrow reports that the caller is held to selections.
+	narrow bool
+}
+
+// changes returns the changes that the call's caller may see.
+func (s *Server) changes(ctx context.Context) (changes, error) {
+	within, err := query.Within(ctx)
+	if err != nil {
+		return changes{}, err
+	}
+	if within.Narrow() {
+		return changes{changeSource: s.Store.Narrowed(within), narrow: true}, nil
+	}
+	return changes{changeSource: wholeFleet{s.Store}}, nil
+}
+
+// after returns the reader of a watch. All watches of the whole fleet share one feed.
+func (c changes) after(shared *feed) reader {
+	if c.narrow {
+		return c.Follow
+	}
+	return shared.after
+}
+
+// wholeFleet are the changes of every machine, in messages that are made when they are sent.
+type wholeFleet struct{ fleetStore }
+
+// fleetStore is what the store reads of the whole fleet.
+type fleetStore interface {
+	ReconcileSealed(ctx context.Context, from string, since time.Time, limit int32) (*machinestore.Changes, error)
+	Follow(ctx context.Context, from string, limit int32) (all []machinestore.Change, next string, more bool, err error)
+	HeadCursor(ctx context.Context) (next string, safeSince time.Time, err error)
+	CheckCursor(ctx context.Context, cursor string) error
+}
+
+// Reconcile implements changeSource.
+func (f wholeFleet) Reconcile(
+	ctx context.Context, from string, since time.Time, limit int32,
+) (*machinestore.Changes, error) {
+	return f.ReconcileSealed(ctx, from, since, limit)
 }

@@ -184,7 +184,11 @@ func (s *Server) listNow(
 		return nil, err
 	}
 	if r.GetPageToken() == "" {
-		if at.Cursor, at.Safe, err = s.Store.HeadCursor(ctx); err != nil {
+		changes, err := s.changes(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if at.Cursor, at.Safe, err = changes.HeadCursor(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -223,13 +227,17 @@ func (s *Server) reconcile(
 	if r.GetUpdatedSince() != nil {
 		since = r.GetUpdatedSince().AsTime()
 	}
-	c, err := s.Store.ReconcileSealed(ctx, r.GetCursor(), since, min(size, reconcileRows))
+	changes, err := s.changes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := changes.Reconcile(ctx, r.GetCursor(), since, min(size, reconcileRows))
 	if err != nil {
 		return nil, err
 	}
 	if fit := service.RowsThatFit(c.Machines); fit < len(c.Machines) {
 		// The place behind a row is known of the last one alone, so that fewer are asked for.
-		if c, err = s.Store.ReconcileSealed(ctx, r.GetCursor(), since, int32(fit)); err != nil {
+		if c, err = changes.Reconcile(ctx, r.GetCursor(), since, int32(fit)); err != nil {
 			return nil, err
 		}
 	}

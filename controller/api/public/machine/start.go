@@ -17,7 +17,8 @@ func (s *Server) RebootMachine(
 	p := service.Set(nil, validate.ParamMode, r.GetMode())
 	p = service.Set(p, validate.ParamTimeout, service.Seconds(r.GetTimeoutSeconds()))
 	return s.Begin(ctx, service.Work{
-		MachineID: r.GetMachineId(), RequestID: r.GetRequestId(), Kind: fleet.Reboot, PlanID: r.GetPlanId(), Params: p,
+		ValidateOnly: r.GetValidateOnly(),
+		MachineID:    r.GetMachineId(), RequestID: r.GetRequestId(), Kind: fleet.Reboot, PlanID: r.GetPlanId(), Params: p,
 		Path: service.Plain,
 	})
 }
@@ -32,7 +33,8 @@ func (s *Server) NetbootMachine(
 		p = service.Set(p, validate.ParamReboot, "true")
 	}
 	return s.Begin(ctx, service.Work{
-		MachineID: r.GetMachineId(), RequestID: r.GetRequestId(), Kind: fleet.Netboot, Params: p, Path: service.Plain,
+		ValidateOnly: r.GetValidateOnly(),
+		MachineID:    r.GetMachineId(), RequestID: r.GetRequestId(), Kind: fleet.Netboot, Params: p, Path: service.Plain,
 	})
 }
 
@@ -47,7 +49,8 @@ func (s *Server) TestMachine(
 	}
 	p := service.Set(validate.TestParams(asked), validate.ParamTimeout, service.Seconds(r.GetTimeoutSeconds()))
 	return s.Begin(ctx, service.Work{
-		MachineID: r.GetMachineId(), RequestID: r.GetRequestId(), Kind: fleet.TestHardware, Params: p, Path: service.Plain,
+		ValidateOnly: r.GetValidateOnly(),
+		MachineID:    r.GetMachineId(), RequestID: r.GetRequestId(), Kind: fleet.TestHardware, Params: p, Path: service.Plain,
 	})
 }
 
@@ -64,12 +67,13 @@ func (s *Server) ReimageMachine(
 	if err := validate.PhonesHome("seed", r.GetSeed(), p); err != nil {
 		return nil, err
 	}
-	seed, err := s.KeepSeed(ctx, "seed", r.GetSeed())
+	seed, err := s.KeepSeed(ctx, "seed", r.GetSeed(), r.GetValidateOnly())
 	if err != nil {
 		return nil, err
 	}
 	return s.Begin(ctx, service.Work{
-		MachineID: r.GetMachineId(), RequestID: r.GetRequestId(), Kind: fleet.Reimage, PlanID: r.GetPlanId(), Params: p,
+		ValidateOnly: r.GetValidateOnly(),
+		MachineID:    r.GetMachineId(), RequestID: r.GetRequestId(), Kind: fleet.Reimage, PlanID: r.GetPlanId(), Params: p,
 		Path: service.Plain, Seed: seed,
 	})
 }
@@ -92,7 +96,8 @@ func (s *Server) ReconfigureMachine(
 		p = service.Set(p, validate.ParamConfig, config)
 	}
 	return s.Begin(ctx, service.Work{
-		MachineID: r.GetMachineId(), RequestID: r.GetRequestId(), Kind: fleet.Reconfigure, Params: p, Path: service.Plain,
+		ValidateOnly: r.GetValidateOnly(),
+		MachineID:    r.GetMachineId(), RequestID: r.GetRequestId(), Kind: fleet.Reconfigure, Params: p, Path: service.Plain,
 	})
 }
 
@@ -101,7 +106,8 @@ func (s *Server) EnterMaintenance(
 	ctx context.Context, r *baremetalv1.EnterMaintenanceRequest,
 ) (*baremetalv1.Operation, error) {
 	return s.Begin(ctx, service.Work{
-		MachineID: r.GetMachineId(), RequestID: r.GetRequestId(), Kind: fleet.EnterMaintenance, Comment: r.GetComment(),
+		ValidateOnly: r.GetValidateOnly(),
+		MachineID:    r.GetMachineId(), RequestID: r.GetRequestId(), Kind: fleet.EnterMaintenance, Comment: r.GetComment(),
 		Path: service.Plain,
 	})
 }
@@ -111,7 +117,8 @@ func (s *Server) ExitMaintenance(
 	ctx context.Context, r *baremetalv1.ExitMaintenanceRequest,
 ) (*baremetalv1.Operation, error) {
 	return s.Begin(ctx, service.Work{
-		MachineID: r.GetMachineId(), RequestID: r.GetRequestId(), Kind: fleet.ExitMaintenance, Comment: r.GetComment(),
+		ValidateOnly: r.GetValidateOnly(),
+		MachineID:    r.GetMachineId(), RequestID: r.GetRequestId(), Kind: fleet.ExitMaintenance, Comment: r.GetComment(),
 		Path: service.Plain,
 	})
 }

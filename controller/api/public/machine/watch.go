@@ -32,8 +32,12 @@ func (s *Server) WatchMachines(
 		return err
 	}
 	ctx, end := s.Streaming(stream.Context())
+	changes, err := s.changes(ctx)
+	if err != nil {
+		return err
+	}
 	w := &watcher{
-		Base: s.Base, feed: s.feed, Pacer: service.Pacer{Base: s.Base, Together: true},
+		Base: s.Base, changes: changes, after: changes.after(s.feed), Pacer: service.Pacer{Base: s.Base, Together: true},
 		filter: machinefilter.Of(terms),
 		out:    service.NewSender(stream.Send, s.Clock, s.Config.SendTimeout), has: map[string]bool{},
 		resumed: r.GetCursor() != "", last: s.Clock.Now(),
@@ -48,9 +52,11 @@ func (s *Server) WatchMachines(
 type watcher struct {
 	*service.Base
 	service.Pacer
-	feed   *feed
-	filter machinefilter.Filter
-	out    *service.Sender[*baremetalv1.MachineEvent]
+	// changes are those that the caller may see, and after reads the next of them.
+	changes changes
+	after   reader
+	filter  machinefilter.Filter
+	out     *service.Sender[*baremetalv1.MachineEvent]
 	// has says of machines whether the client has them as ones that match. Without a word of a machine it has it not,
 	// unless the watch was resumed: then it may.
 	has     map[string]bool
@@ -65,7 +71,7 @@ func (w *watcher) run(ctx context.Context, r *baremetalv1.WatchMachinesRequest,
 ) error {
 	token, listing := strings.CutPrefix(r.GetCursor(), inList)
 	if r.GetCursor() != "" && !listing {
-		if err := w.Store.CheckCursor(ctx, r.GetCursor()); err != nil {
+		if err := w.changes.CheckCursor(ctx, r.GetCursor()); err != nil {
 			return err
 		}
 		return w.standing(ctx, func() error { return w.follow(ctx, r.GetCursor()) })
@@ -97,14 +103,14 @@ func (w *watcher) listFrom(
 	filter string,
 ) (at validate.Page, err error) {
 	if !listing {
-		at.Cursor, _, err = w.Store.HeadCursor(ctx)
+		at.Cursor, _, err = w.changes.HeadCursor(ctx)
 		return at, err
 	}
 	if at, err = validate.ParsePage(token, watchList, filter); err != nil || at.Cursor == "" {
 		return at, failure.Invalid("INVALID_CURSOR", "cursor: not one of a watch with this filter").
 			WithField("cursor", "not one of a watch with this filter")
 	}
-	return at, w.Store.CheckCursor(ctx, at.Cursor)
+	return at, w.changes.CheckCursor(ctx, at.Cursor)
 }
 
 // standing sends the stream's header, then goes on: a client that has it misses nothing that happens from then on.
@@ -140,7 +146,7 @@ func (w *watcher) current(ctx context.Context, list service.List[*baremetalv1.Ma
 func (w *watcher) follow(ctx context.Context, at string) error {
 	for {
 		changed := w.Mark()
-		page, next, more, err := w.feed.after(ctx, at, w.Config.PageRows)
+		page, next, more, err := w.after(ctx, at, w.Config.PageRows)
 		if err != nil {
 			return err
 		}
@@ -175,6 +181,8 @@ func (w *watcher) judge(m *baremetalv1.Machine) baremetalv1.MachineEvent_Kind {
 	switch {
 	case matches:
 		return baremetalv1.MachineEvent_CHANGED
+	case gone && had && w.changes.narrow:
+		return baremetalv1.MachineEvent_LEFT // deleted, or in no selection of the caller: it is not said which
 	case gone && had:
 		return baremetalv1.MachineEvent_DELETED
 	case had:

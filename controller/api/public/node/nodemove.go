@@ -14,7 +14,7 @@ import (
 // moveID wants a request id where work begins, which must not begin twice. A move that stands for none leaves the node
 // where a repeat finds it.
 func moveID(r *baremetalv1.TransitionNodeRequest) error {
-	if r.GetRequestId() == "" && (r.GetDryRun() || !node.InProgress(r.GetState())) {
+	if r.GetRequestId() == "" && (r.GetDryRun() || r.GetValidateOnly() || !node.InProgress(r.GetState())) {
 		return nil
 	}
 	return validate.RequestID(r.GetRequestId())
@@ -28,7 +28,7 @@ func (s *Server) move(ctx context.Context, t nodestore.TransitionRequest) (*bare
 	}
 	t.RequestID = ids.New("req")
 	op, err := s.Engine.TransitionNode(ctx, t)
-	if err == nil || failure.From(err).Reason != "NODE_TRANSITION_ILLEGAL" || t.DryRun {
+	if err == nil || failure.From(err).Reason != "NODE_TRANSITION_ILLEGAL" || t.Dry() {
 		return op, err
 	}
 	before, readErr := s.movedBefore(ctx, t)

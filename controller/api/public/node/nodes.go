@@ -10,6 +10,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
+	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	nodestore "github.com/ingot-metal/ingot/controller/store/node"
 	"github.com/ingot-metal/ingot/controller/validate"
@@ -169,6 +170,7 @@ func (s *Server) TransitionNode(
 		MachineID: r.GetNodeId(), RequestID: r.GetRequestId(), To: r.GetState(), Force: r.GetForce(), Purge: r.GetPurge(),
 		ImageRef: r.GetImageRef(),
 		Actor:    service.Actor(ctx), Comment: r.GetComment(), DryRun: r.GetDryRun(),
+		ValidateOnly: r.GetValidateOnly(),
 	})
 }
 
@@ -179,7 +181,11 @@ func (s *Server) ReportNode(ctx context.Context, r *baremetalv1.ReportNodeReques
 		return nil, err
 	}
 	r.MacAddress = mac
-	return s.Store.ReportNode(ctx, r, service.Actor(ctx), s.Clock.Now())
+	n, err := s.Store.ReportNode(ctx, r, service.Actor(ctx), s.Clock.Now())
+	if c, ok := auth.CallerFrom(ctx); err == nil && ok && c.Scope == auth.ScopeReport {
+		return &baremetalv1.Node{}, nil // such a token does not read
+	}
+	return n, err
 }
 
 // ApproveDiscovered implements NodeService.
@@ -212,7 +218,7 @@ func (s *Server) ApproveDiscovered(
 	}
 	return s.Engine.ApproveDiscovered(ctx, nodestore.ApproveRequest{
 		Site: cmp.Or(r.GetSite(), "default"), MAC: mac, RequestID: r.GetRequestId(), PlanID: r.GetPlanId(), Machine: m,
-		Actor: service.Actor(ctx), Comment: r.GetComment(),
+		Actor: service.Actor(ctx), Comment: r.GetComment(), ValidateOnly: r.GetValidateOnly(),
 	})
 }
 

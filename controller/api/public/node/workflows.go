@@ -44,6 +44,7 @@ func workflowStart(r *baremetalv1.StartWorkflowRequest) (workflowstore.WorkflowS
 	w := workflowstore.WorkflowStart{
 		MachineID: r.GetMachineId(), RequestID: r.GetRequestId(), Kind: workflow.Kind(r.GetKind().String()),
 		EnterMaintenance: r.GetEnterMaintenance(), Params: r.GetParams(), DryRun: r.GetDryRun(),
+		ValidateOnly: r.GetValidateOnly(),
 	}
 	err := service.FirstError(validate.RequestID(r.GetRequestId()), validate.Key("machine_id", r.GetMachineId()))
 	if err != nil {
@@ -79,6 +80,9 @@ func (s *Server) ListWorkflows(
 		return nil, err
 	}
 	f := workflowFilter(terms)
+	if f.Selections, err = query.Within(ctx); err != nil {
+		return nil, err
+	}
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.Workflow]{
 		Name: "workflows", Filter: r.GetFilter(),
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Workflow, error) {
@@ -134,7 +138,7 @@ func (s *Server) ActOnWorkflow(
 		Action:     workflow.Action(strings.TrimPrefix(name, actionPrefix)),
 		Comment:    r.GetComment(),
 		Actor:      service.Actor(ctx),
-		DryRun:     r.GetDryRun(),
+		DryRun:     r.GetDryRun(), ValidateOnly: r.GetValidateOnly(),
 		Inputs: func(params map[string]string) (plan.Inputs, error) {
 			return validate.WorkflowParams("params", workflow.Onboarding, params)
 		},

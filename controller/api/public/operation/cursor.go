@@ -30,9 +30,11 @@ type cursor struct {
 	Version     int    `json:"v"`
 	Kind        string `json:"k"`
 	Incarnation string `json:"n,omitempty"`
-	Xid         string `json:"x"`
-	Operation   string `json:"o,omitempty"`
-	Seq         int64  `json:"s,omitempty"`
+	// Selections is the digest of those that the caller is held to; empty where it sees every machine.
+	Selections string `json:"l,omitempty"`
+	Xid        string `json:"x"`
+	Operation  string `json:"o,omitempty"`
+	Seq        int64  `json:"s,omitempty"`
 	// Phase and Time are those of the last active operation that was sent.
 	Phase string    `json:"p,omitempty"`
 	Time  time.Time `json:"t,omitzero"`
@@ -51,16 +53,25 @@ func (c cursor) pos() operationlog.FeedPos {
 
 // at is the cursor after an event.
 func (c cursor) at(kind string, p operationlog.FeedPos) cursor {
-	return cursor{Kind: kind, Incarnation: c.Incarnation, Xid: p.Xid, Operation: p.Operation, Seq: p.Seq}
+	return cursor{
+		Kind:        kind,
+		Incarnation: c.Incarnation,
+		Selections:  c.Selections,
+		Xid:         p.Xid,
+		Operation:   p.Operation,
+		Seq:         p.Seq,
+	}
 }
 
-func parseCursor(s, incarnation string) (cursor, error) {
+// parseCursor reads a cursor that is of the same database and the same selections as the one here.
+func parseCursor(s string, here cursor) (cursor, error) {
 	var c cursor
 	if err := validate.Opaque(s, &c); err != nil || !c.valid() {
 		return c, badCursor("not one of ours")
 	}
-	if c.Incarnation != incarnation {
-		return c, failure.Precondition("CURSOR_EXPIRED", "the cursor is of another incarnation of this database; watch anew").
+	if c.Incarnation != here.Incarnation || c.Selections != here.Selections {
+		return c, failure.Precondition("CURSOR_EXPIRED",
+			"the cursor is of another incarnation of this database, or of other selections; watch anew").
 			WithField("cursor", "expired")
 	}
 	return c, nil

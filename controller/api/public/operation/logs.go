@@ -13,6 +13,7 @@ import (
 
 type logRequest struct {
 	operationID string
+	machineID   string
 	after       int64
 	noFollow    bool
 }
@@ -29,9 +30,11 @@ func (s *Server) logs(ctx context.Context, r logRequest, send func(*baremetalv1.
 	if r.after < 0 {
 		return validate.Fault("after_seq", "not negative")
 	}
-	if _, err := s.Store.GetOperation(ctx, r.operationID); err != nil {
+	op, err := s.Store.GetOperation(ctx, r.operationID)
+	if err != nil {
 		return err
 	}
+	r.machineID = op.GetMachineId()
 	ctx, end := s.Streaming(ctx)
 	out := service.NewSender(send, s.Clock, s.Config.SendTimeout)
 	return end(out.Finish(ctx, s.followLog(ctx, r, out)))
@@ -43,7 +46,10 @@ func (s *Server) followLog(ctx context.Context, r logRequest, out *service.Sende
 	for {
 		changed := p.Mark()
 		last := r.noFollow || !endedAt.IsZero() && s.Clock.Now().Sub(endedAt) >= s.Config.LogGrace
-		var err error
+		err := s.StillInside(ctx, r.machineID)
+		if err != nil {
+			return err
+		}
 		if r.after, err = s.drainLog(ctx, r, out); err != nil || last {
 			return err
 		}

@@ -26,7 +26,7 @@ func (s *Server) GetOperation(ctx context.Context, r *baremetalv1.GetOperationRe
 func (s *Server) ListOperations(
 	ctx context.Context, r *baremetalv1.ListOperationsRequest,
 ) (*baremetalv1.ListOperationsResponse, error) {
-	l, err := workList("operations", r, query.OperationKeys, s.Store.ListOperations,
+	l, err := workList(ctx, "operations", r, query.OperationKeys, s.Store.ListOperations,
 		service.ByTime((*baremetalv1.Operation).GetOperationId,
 			func(op *baremetalv1.Operation) time.Time { return op.GetCreatedAt().AsTime() }))
 	if err != nil {
@@ -46,7 +46,7 @@ type workRequest interface {
 }
 
 // workList is the list of operations or of runs, newest first.
-func workList[M proto.Message](name string, r workRequest, keys validate.Keys,
+func workList[M proto.Message](ctx context.Context, name string, r workRequest, keys validate.Keys,
 	read func(context.Context, operationquery.OperationFilter) ([]M, error), place func(M) validate.Page,
 ) (service.List[M], error) {
 	l := service.List[M]{Name: name, Filter: r.GetFilter(), Place: place}
@@ -55,6 +55,10 @@ func workList[M proto.Message](name string, r workRequest, keys validate.Keys,
 		return l, err
 	}
 	f, err := query.OperationFilter(terms)
+	if err != nil {
+		return l, err
+	}
+	f.Selections, err = query.Within(ctx)
 	l.Read = func(ctx context.Context, after validate.Page, limit int32) ([]M, error) {
 		f.BeforeID, f.BeforeTime, f.Limit = after.ID, after.Time, limit
 		return read(ctx, f)
@@ -90,5 +94,6 @@ func (s *Server) StreamOperationLogs(
 	if err := validate.Key("operation_id", r.GetOperationId()); err != nil {
 		return err
 	}
-	return s.logs(stream.Context(), logRequest{r.GetOperationId(), r.GetAfterSeq(), r.GetNoFollow()}, stream.Send)
+	wanted := logRequest{operationID: r.GetOperationId(), after: r.GetAfterSeq(), noFollow: r.GetNoFollow()}
+	return s.logs(stream.Context(), wanted, stream.Send)
 }

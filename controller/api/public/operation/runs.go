@@ -8,6 +8,9 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/operationlog"
 	"github.com/ingot-metal/ingot/controller/validate"
 )
@@ -21,14 +24,37 @@ func (s *Server) StartRun(ctx context.Context, r *baremetalv1.StartRunRequest) (
 	if err != nil {
 		return nil, err
 	}
-	op, err := s.Begin(ctx, service.Work{
+	w := service.Work{
 		MachineID: r.GetMachineId(), RequestID: r.GetRequestId(), Kind: t, PlanID: r.GetPlanId(), Params: r.GetParams(),
 		Path: func(param string) string { return "params[" + param + "]" },
-	})
+	}
+	if r.GetValidateOnly() {
+		return s.validateRun(ctx, w)
+	}
+	op, err := s.Begin(ctx, w)
 	if err != nil {
 		return nil, err
 	}
 	return s.Store.GetRun(ctx, op.GetOperationId())
+}
+
+// validateRun returns the run that the work would be; one that the same request has started before is returned as it
+// is.
+func (s *Server) validateRun(ctx context.Context, w service.Work) (*baremetalv1.Run, error) {
+	op, steps, err := s.Validate(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	if op.GetOperationId() != "" {
+		return s.Store.GetRun(ctx, op.GetOperationId())
+	}
+	proposed := operation.Operation{Type: fleet.OperationType(op.GetType().String())}
+	for _, f := range steps {
+		step := convert.StepOf(f.Step)
+		step.Name, step.Kind, step.State = f.Step.GetName(), operation.Kind(f.Kind), operation.StepWaiting
+		proposed.Steps = append(proposed.Steps, step)
+	}
+	return convert.RunMessage(op, proposed, nil, nil), nil
 }
 
 // GetRun implements RunService.
@@ -53,6 +79,7 @@ func (s *Server) CancelRun(ctx context.Context, r *baremetalv1.CancelRunRequest)
 // ListRuns implements RunService.
 func (s *Server) ListRuns(ctx context.Context, r *baremetalv1.ListRunsRequest) (*baremetalv1.ListRunsResponse, error) {
 	l, err := workList(
+		ctx,
 		"runs",
 		r,
 		query.RunKeys,
@@ -106,5 +133,6 @@ func (s *Server) StreamRunLogs(
 	if err := validate.Key("run_id", r.GetRunId()); err != nil {
 		return err
 	}
-	return s.logs(stream.Context(), logRequest{r.GetRunId(), r.GetAfterSeq(), r.GetNoFollow()}, stream.Send)
+	wanted := logRequest{operationID: r.GetRunId(), after: r.GetAfterSeq(), noFollow: r.GetNoFollow()}
+	return s.logs(stream.Context(), wanted, stream.Send)
 }

@@ -45,6 +45,9 @@ func watch[M any](ctx context.Context, s *Server, r watchRequest, keys validate.
 	if err != nil {
 		return err
 	}
+	if filter.Selections, err = query.Within(ctx); err != nil {
+		return err
+	}
 	ctx, end := s.Streaming(ctx)
 	out := service.NewSender(send, s.Clock, s.Config.SendTimeout)
 	w := &watcher{Base: s.Base, Pacer: service.Pacer{Base: s.Base}, filter: filter, sent: map[string]int64{}}
@@ -69,9 +72,9 @@ func (w *watcher) run(ctx context.Context, r watchRequest) error {
 	if err != nil {
 		return err
 	}
-	at := cursor{Kind: cursorFeed, Incarnation: incarnation, Xid: "0"}
+	at := cursor{Kind: cursorFeed, Incarnation: incarnation, Selections: w.filter.Selections.Digest(), Xid: "0"}
 	if r.GetCursor() != "" {
-		if at, err = parseCursor(r.GetCursor(), incarnation); err != nil {
+		if at, err = parseCursor(r.GetCursor(), at); err != nil {
 			return err
 		}
 	}
@@ -103,8 +106,15 @@ func (w *watcher) follow(ctx context.Context, at cursor) error {
 		if err != nil {
 			return err
 		}
+		inside, err := w.inside(ctx, page)
+		if err != nil {
+			return err
+		}
 		for _, e := range page {
 			at = at.at(cursorFeed, e.Pos)
+			if !inside[e.Snapshot.GetMachineId()] {
+				continue
+			}
 			if err := w.offer(ctx, e, at); err != nil {
 				return err
 			}
@@ -113,6 +123,19 @@ func (w *watcher) follow(ctx context.Context, at cursor) error {
 			return err
 		}
 	}
+}
+
+// inside returns the machines of events that the caller may see as they are now.
+func (w *watcher) inside(ctx context.Context, page []operationlog.Event) (map[string]bool, error) {
+	var ids []string
+	for _, e := range page {
+		ids = append(ids, e.Snapshot.GetMachineId())
+	}
+	slices.Sort(ids)
+	if ids = slices.Compact(ids); len(ids) == 0 {
+		return nil, nil
+	}
+	return w.Store.InSelections(ctx, w.filter.Selections, ids)
 }
 
 // rest waits, unless the page was full.
@@ -157,7 +180,8 @@ func (w *watcher) activeThenFollow(ctx context.Context, at cursor) error {
 		if err != nil {
 			return err
 		}
-		at = cursor{Kind: cursorActive, Incarnation: at.Incarnation, Xid: head.Xid, Phase: activePhases[0]}
+		at = cursor{Kind: cursorActive, Incarnation: at.Incarnation, Selections: at.Selections, Xid: head.Xid,
+			Phase: activePhases[0]}
 	}
 	return w.standing(ctx, w.activeFrom, at)
 }
@@ -167,7 +191,7 @@ func (w *watcher) activeFrom(ctx context.Context, at cursor) error {
 	head := operationlog.FeedPos{Xid: at.Xid}
 	for _, phase := range activePhases[activeIndex(at.Phase):] {
 		if at.Phase != phase {
-			at = cursor{Kind: cursorActive, Incarnation: at.Incarnation, Xid: at.Xid, Phase: phase}
+			at = cursor{Kind: cursorActive, Incarnation: at.Incarnation, Selections: at.Selections, Xid: at.Xid, Phase: phase}
 		}
 		if err := w.active(ctx, at); err != nil {
 			return err
@@ -221,6 +245,9 @@ func (w *watcher) one(ctx context.Context, at cursor) error {
 			return err
 		}
 		ended := finished(op)
+		if err := w.StillInside(ctx, op.GetMachineId()); err != nil {
+			return err
+		}
 		for _, e := range page {
 			after, ended = e.Seq, ended || finished(e.Snapshot)
 			if err := w.offerOne(ctx, e, at); err != nil {

@@ -221,6 +221,15 @@ func Serve(t *testing.T, s *service.Base) *grpc.ClientConn {
 }
 
 func asCaller(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	caller, err := callerOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return next(auth.WithCaller(ctx, caller), req)
+}
+
+// callerOf returns the caller that the metadata of a call names.
+func callerOf(ctx context.Context) (auth.Caller, error) {
 	name := "tester"
 	if other := metadata.ValueFromIncomingContext(ctx, "test-caller"); len(other) == 1 {
 		name = other[0]
@@ -229,18 +238,14 @@ func asCaller(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.U
 	if other := metadata.ValueFromIncomingContext(ctx, "test-scope"); len(other) == 1 {
 		var err error
 		if scope, err = auth.ParseScope(other[0]); err != nil {
-			return nil, err
+			return auth.Caller{}, err
 		}
 	}
-	caller := auth.Caller{Name: name, Scope: scope, Address: "192.0.2.9"}
 	if grants := grantsOf(ctx); len(grants) > 0 {
-		var err error
 		who := auth.Person{Issuer: "https://provider.test", Subject: name, Name: name}
-		if caller, err = auth.PersonCaller(who, grants, scope); err != nil {
-			return nil, err
-		}
+		return auth.PersonCaller(who, grants, scope)
 	}
-	return next(auth.WithCaller(ctx, caller), req)
+	return auth.Caller{Name: name, Scope: scope, Address: "192.0.2.9"}, nil
 }
 
 // grantsOf are the roles that Within has put into the metadata.
@@ -269,7 +274,11 @@ type callerStream struct {
 func (s callerStream) Context() context.Context { return s.ctx }
 
 func asStreamCaller(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	return next(srv, callerStream{s, auth.WithCaller(s.Context(), auth.Caller{Name: "tester", Scope: auth.ScopeAdmin})})
+	caller, err := callerOf(s.Context())
+	if err != nil {
+		return err
+	}
+	return next(srv, callerStream{s, auth.WithCaller(s.Context(), caller)})
 }
 
 // Register registers a machine.

@@ -160,11 +160,11 @@ func narrowText(f machinestore.MachineFilter, t filter.Term) machinestore.Machin
 		}
 	case exact && isLabel && !isSet(f.Labels, label):
 		f.Labels = with(f.Labels, label, value)
-	case exact && t.Key == "provider" && f.Provider == "":
+	case exact && value != "" && t.Key == "provider" && f.Provider == "":
 		f.Provider = value
-	case exact && t.Key == "site" && f.Site == "":
+	case exact && value != "" && t.Key == "site" && f.Site == "":
 		f.Site = value
-	case exact && t.Key == "region" && f.Region == "":
+	case exact && value != "" && t.Key == "region" && f.Region == "":
 		f.Region = value
 	case exact && !isLabel && !slices.Contains(columns, t.Key) && !isSet(f.Spec, specField(t.Key)):
 		f.Spec = with(f.Spec, specField(t.Key), value)

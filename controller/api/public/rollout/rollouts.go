@@ -36,7 +36,7 @@ func waveNumber(value string) (string, bool) {
 
 // rolloutRequest checks everything that can be checked without looking at machines.
 func (s *Server) rolloutRequest(
-	ctx context.Context, spec *baremetalv1.RolloutSpec,
+	ctx context.Context, spec *baremetalv1.RolloutSpec, validateOnly bool,
 ) (rolloutstore.RolloutRequest, error) {
 	var r rolloutstore.RolloutRequest
 	var err error
@@ -55,7 +55,7 @@ func (s *Server) rolloutRequest(
 		return r, err
 	}
 	// The seed itself is in no row of the rollout, nor in its digest: its name is.
-	if r.Spec.SeedId, err = s.KeepSeed(ctx, "spec.seed", r.Spec.GetSeed()); err != nil {
+	if r.Spec.SeedId, err = s.KeepSeed(ctx, "spec.seed", r.Spec.GetSeed(), validateOnly); err != nil {
 		return r, err
 	}
 	r.Spec.Seed = nil
@@ -90,7 +90,7 @@ func rolloutWork(spec *baremetalv1.RolloutSpec) (operationstore.StartRequest, er
 func (s *Server) PreviewRollout(
 	ctx context.Context, r *baremetalv1.PreviewRolloutRequest,
 ) (*baremetalv1.RolloutPreview, error) {
-	req, err := s.rolloutRequest(ctx, r.GetSpec())
+	req, err := s.rolloutRequest(ctx, r.GetSpec(), false)
 	if err != nil {
 		return nil, err
 	}
@@ -100,20 +100,24 @@ func (s *Server) PreviewRollout(
 // CreateRollout implements RolloutService.
 func (s *Server) CreateRollout(ctx context.Context, r *baremetalv1.CreateRolloutRequest) (*baremetalv1.Rollout, error) {
 	err := service.FirstError(validate.RequestID(r.GetRequestId()), validate.Comment("comment", r.GetComment()),
-		digestOf(r.GetDigest()))
+		digestOf(r.GetDigest(), r.GetValidateOnly()))
 	if err != nil {
 		return nil, err
 	}
-	req, err := s.rolloutRequest(ctx, r.GetSpec())
+	req, err := s.rolloutRequest(ctx, r.GetSpec(), r.GetValidateOnly())
 	if err != nil {
 		return nil, err
 	}
 	req.RequestID, req.Digest, req.Comment = r.GetRequestId(), r.GetDigest(), r.GetComment()
+	if r.GetValidateOnly() {
+		return s.Store.ValidateRollout(ctx, req, s.Clock.Now())
+	}
 	return s.Engine.CreateRollout(ctx, req)
 }
 
-func digestOf(digest string) error {
-	if len(digest) != 64 {
+// digestOf checks a preview's digest. A call that only validates may leave it out.
+func digestOf(digest string, optional bool) error {
+	if len(digest) != 64 && (digest != "" || !optional) {
 		return validate.Fault("digest", "required: that of the preview, 64 hexadecimal digits")
 	}
 	return nil
@@ -123,7 +127,7 @@ func digestOf(digest string) error {
 func (s *Server) ApproveRollout(
 	ctx context.Context, r *baremetalv1.ApproveRolloutRequest,
 ) (*baremetalv1.Rollout, error) {
-	if err := digestOf(r.GetDigest()); err != nil {
+	if err := digestOf(r.GetDigest(), false); err != nil {
 		return nil, err
 	}
 	return s.actOnRollout(ctx, rolloutstore.RolloutAct{RolloutID: r.GetRolloutId(), Action: rollout.Approve,

@@ -11,6 +11,7 @@ import (
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/controller/validate"
+	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/filter"
 )
 
@@ -171,4 +172,17 @@ func (s *Base) WalkInOrder(
 		return p
 	}
 	return l, nil
+}
+
+// StillInside refuses to go on about a machine that has left the caller's selections since a stream began.
+func (s *Base) StillInside(ctx context.Context, machineID string) error {
+	within, err := query.Within(ctx)
+	if err != nil {
+		return err
+	}
+	inside, err := s.Store.InSelections(ctx, within, []string{machineID})
+	if err == nil && !inside[machineID] {
+		err = failure.Denied("OUTSIDE_SELECTION", "the machine has left the selections that the caller's roles are for")
+	}
+	return err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/identity"
+	"github.com/ingot-metal/ingot/controller/domain/machinefilter"
 	"github.com/ingot-metal/ingot/controller/domain/timeline"
 	"github.com/ingot-metal/ingot/controller/store"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
@@ -20,6 +21,7 @@ import (
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	"github.com/ingot-metal/ingot/controller/store/machinemap"
 	nodestore "github.com/ingot-metal/ingot/controller/store/node"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/operationlog"
 	"github.com/ingot-metal/ingot/controller/store/operationquery"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
@@ -107,6 +109,8 @@ type Machines interface {
 	MapMachines(ctx context.Context, c machinestore.Counter) (all []machinemap.Part, asOf time.Time, err error)
 	ReconcileSealed(ctx context.Context, from string, since time.Time, limit int32) (*machinestore.Changes, error)
 	Follow(ctx context.Context, from string, limit int32) (all []machinestore.Change, next string, more bool, err error)
+	Narrowed(in machinefilter.Selections) *machinestore.Narrowed
+	InSelections(ctx context.Context, in machinefilter.Selections, ids []string) (map[string]bool, error)
 	CheckCursor(ctx context.Context, cursor string) error
 	HeadCursor(ctx context.Context) (next string, safeSince time.Time, err error)
 	GetInventory(ctx context.Context, machineID string, before int32) (*baremetalv1.Inventory, error)
@@ -133,6 +137,7 @@ type Workflows interface {
 
 // Operations is the work, as it is and as it was.
 type Operations interface {
+	ValidateStart(ctx context.Context, r operationstore.StartRequest) (*baremetalv1.Operation, operationstore.Fit, error)
 	GetOperation(ctx context.Context, id string) (*baremetalv1.Operation, error)
 	ListOperations(ctx context.Context, f operationquery.OperationFilter) ([]*baremetalv1.Operation, error)
 	CountWork(ctx context.Context, since time.Time) (operationquery.Work, error)
@@ -236,6 +241,11 @@ type ScriptEntries interface {
 
 // Budgets bound how many machines may be lost at a time, and stop the fleet.
 type Budgets interface {
+	SetApprovalPolicy(ctx context.Context, p *baremetalv1.ApprovalPolicy, in machinefilter.Selections, actor string,
+		now time.Time, opts ...pgtx.WriteOption) (*baremetalv1.ApprovalPolicy, error)
+	ListApprovalPolicies(ctx context.Context, after string, limit int32) ([]*baremetalv1.ApprovalPolicy, error)
+	DeleteApprovalPolicy(ctx context.Context, name, actor string, now time.Time, opts ...pgtx.WriteOption) (
+		*baremetalv1.ApprovalPolicy, error)
 	SetBudget(ctx context.Context, b *baremetalv1.Budget, actor string, now time.Time,
 		opts ...pgtx.WriteOption) (*baremetalv1.Budget, error)
 	ListBudgets(ctx context.Context, after string, limit int32) ([]*baremetalv1.Budget, error)
@@ -248,6 +258,7 @@ type Budgets interface {
 
 // Rollouts are one piece of work on many machines.
 type Rollouts interface {
+	ValidateRollout(ctx context.Context, r rolloutstore.RolloutRequest, now time.Time) (*baremetalv1.Rollout, error)
 	PreviewRollout(ctx context.Context, r rolloutstore.RolloutRequest, now time.Time) (*baremetalv1.RolloutPreview, error)
 	GetRollout(ctx context.Context, id string) (*baremetalv1.Rollout, error)
 	ListRollouts(ctx context.Context, f rolloutstore.RolloutFilter) ([]*baremetalv1.Rollout, error)
@@ -313,6 +324,7 @@ type Nodes interface {
 	SetNodeGroup(ctx context.Context, r *baremetalv1.SetNodeGroupRequest, actor string, now time.Time,
 		opts ...pgtx.WriteOption) (*baremetalv1.NodeGroup, error)
 	ListNodeGroups(ctx context.Context, after string, limit int32) ([]*baremetalv1.NodeGroup, error)
+	MachineOfMAC(ctx context.Context, mac string) (string, error)
 }
 
 // Webhooks are who is told of events, and what became of it.

@@ -12,6 +12,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/plan"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -26,6 +27,8 @@ type Work struct {
 	Comment              string
 	// Seed names what the new system is given: see KeepSeed.
 	Seed string
+	// ValidateOnly checks the work and starts none.
+	ValidateOnly bool
 	// Path names a parameter's field in the request.
 	Path func(param string) string
 }
@@ -37,22 +40,46 @@ var MaintenancePlans = map[string]fleet.OperationType{
 	fleet.DefaultPlan(fleet.NodeTransition):   fleet.NodeTransition,
 }
 
-// Begin checks the request, then starts the work.
+// Begin checks the request, then starts the work, unless it is to be validated only.
 func (s *Base) Begin(ctx context.Context, w Work) (*baremetalv1.Operation, error) {
-	if w.Kind == fleet.Onboard || w.Kind == fleet.Decommission {
-		return nil, validate.Fault("type", "%s is the type of a workflow's attempts; call StartWorkflow", w.Kind)
-	}
-	r, err := w.Request()
+	r, err := w.start(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r.Actor = Actor(ctx)
+	if w.ValidateOnly {
+		op, _, err := s.Store.ValidateStart(ctx, r)
+		return op, err
+	}
 	return s.Engine.Start(ctx, r)
 }
 
-// KeepSeed checks what a new system is to be given and stores it sealed. It returns the name for Work.Seed, which tells
-// nothing of the content; "" for a seed that is nil.
-func (s *Base) KeepSeed(ctx context.Context, path string, seed *baremetalv1.SystemSeed) (string, error) {
+// Validate returns the operation that the work would be, with its steps, and starts none. The operation has no id
+// unless the same request has started it before.
+func (s *Base) Validate(ctx context.Context, w Work) (*baremetalv1.Operation, []plan.Filled, error) {
+	r, err := w.start(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	op, fit, err := s.Store.ValidateStart(ctx, r)
+	return op, fit.Steps, err
+}
+
+// start returns the caller's request for the work.
+func (w Work) start(ctx context.Context) (operationstore.StartRequest, error) {
+	if w.Kind == fleet.Onboard || w.Kind == fleet.Decommission {
+		return operationstore.StartRequest{},
+			validate.Fault("type", "%s is the type of a workflow's attempts; call StartWorkflow", w.Kind)
+	}
+	r, err := w.Request()
+	r.Actor = Actor(ctx)
+	return r, err
+}
+
+// KeepSeed checks what a new system is to be given and stores it sealed, unless the call only validates. It returns the
+// name for Work.Seed, which tells nothing of the content; "" for a seed that is nil.
+func (s *Base) KeepSeed(
+	ctx context.Context, path string, seed *baremetalv1.SystemSeed, validateOnly bool,
+) (string, error) {
 	if seed == nil {
 		return "", nil
 	}
@@ -64,6 +91,9 @@ func (s *Base) KeepSeed(ctx context.Context, path string, seed *baremetalv1.Syst
 		return "", fmt.Errorf("encode seed: %w", err)
 	}
 	id, sealed := s.Config.Secrets.SealSeed(plain)
+	if validateOnly {
+		return id, nil
+	}
 	return id, s.Store.PutSystemSeed(ctx, id, sealed, s.Clock.Now())
 }
 

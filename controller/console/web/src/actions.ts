@@ -24,6 +24,8 @@ export interface Action {
   fields?: Field[]
   // refused says why it cannot be done now; empty when it can, as far as the page can tell. The controller has the last word.
   refused?: string
+  // refusedWith is refused with what a person has filled in.
+  refusedWith?(values: Record<string, string>): string
   // once says that a repeat after a lost answer would do it again.
   once?: boolean
   command(values: Record<string, string>): string

@@ -3,7 +3,7 @@ import { get, path, post } from './api.svelte'
 import type { Person } from './api.svelte'
 import { comment, flag, list, quoted, type Action, type Evidence, type Field } from './actions'
 import { words, zoned } from './format'
-import type { Command, Machine } from './types'
+import type { Command, Machine, Operation } from './types'
 import { zone } from './zone.svelte'
 
 export interface Verb {
@@ -17,8 +17,8 @@ export interface Verb {
   // offered: shown only where an explanation names it.
   offered?: boolean
   // refused says why the verb is not legal now; empty when it is, as far as the page can tell. The controller has the last
-  // word.
-  refused(m: Machine): string
+  // word. What a person has filled in may lift it.
+  refused(m: Machine, values?: Record<string, string>): string
   command(id: string, values: Record<string, string>): string
   evidence?(m: Machine): Promise<Evidence>
   // request names the work: asked again under the same name it is done once.
@@ -33,8 +33,38 @@ const busy = (m: Machine): string =>
 const inPhase = (m: Machine, phases: string[], how: string): string =>
   busy(m) || (phases.includes(m.status?.phase ?? '') ? '' : `the machine is in phase ${m.status?.phase ?? 'unknown'}; ${how}`)
 
+// maintained says why work that needs maintenance is not legal: the machine is in it, or is to enter it first.
+const maintained = (m: Machine, v: Record<string, string> = {}): string =>
+  v['enter-maintenance'] ? busy(m) : inPhase(m, ['MAINTENANCE'], 'enter maintenance first')
+
 const enterFirst: Field = { key: 'enter-maintenance', label: 'Enter maintenance first, where it is not in it', kind: 'check' }
 const enters = (v: Record<string, string>): string => (v['enter-maintenance'] ? ' --enter-maintenance' : '')
+
+const pause = 1000 // milliseconds between two looks at an operation
+const final = ['SUCCEEDED', 'FAILED', 'CANCELED']
+
+// ended waits for the end of an operation, and throws where it has not succeeded.
+async function ended(operation: Operation): Promise<void> {
+  let o = operation
+  while (!final.includes(o.phase)) {
+    await new Promise((resolve) => setTimeout(resolve, pause))
+    o = await get<Operation>(path`/operations/${o.operation_id}`)
+  }
+  if (o.phase !== 'SUCCEEDED') throw new Error(`${words(o.type)} of ${o.machine_id} is ${o.phase}: ${o.error?.message ?? ''}`)
+}
+
+// inMaintenance starts work that needs maintenance. Where the machine is to enter it first, the call itself is asked
+// before, with validate_only: what is refused leaves the machine in service.
+async function inMaintenance(id: string, call: string, body: Record<string, unknown>, enter: boolean): Promise<unknown> {
+  if (enter) {
+    await post(call, { ...body, validate_only: true })
+    const why = `for ${call.split('/').pop()}`
+    await ended(await post<Operation>(path`/machines/${id}/enter-maintenance`, { request_id: `${body.request_id}-enter`, comment: why }))
+  }
+  return post(call, body)
+}
+
+const entersBefore = (id: string, v: Record<string, string>): string => (v['enter-maintenance'] ? `ingot enter-maintenance ${quoted(id)} && ` : '')
 
 function startWorkflow(id: string, kind: string, v: Record<string, string>, request: string): Promise<unknown> {
   const params: Record<string, string> = {}
@@ -104,10 +134,11 @@ export const verbs: Verb[] = [
     says: 'Writes an image over the system disk.',
     warns: 'It interrupts what runs on the machine, and the data on its system disk is lost.',
     scope: 'operate',
-    fields: [{ key: 'image', label: 'Image', required: true }],
-    refused: (m) => inPhase(m, ['MAINTENANCE'], 'enter maintenance first'),
-    command: (id, v) => `ingot reimage ${quoted(id)}${flag('image', v.image)}`,
-    call: (id, v, request) => post(path`/machines/${id}/reimage`, { request_id: request, image_ref: v.image ?? '' }),
+    fields: [{ key: 'image', label: 'Image', required: true }, enterFirst],
+    refused: maintained,
+    command: (id, v) => `${entersBefore(id, v)}ingot reimage ${quoted(id)}${flag('image', v.image)}`,
+    call: (id, v, request) =>
+      inMaintenance(id, path`/machines/${id}/reimage`, { request_id: request, image_ref: v.image ?? '' }, v['enter-maintenance'] === 'yes'),
   },
   {
     name: 'test',
@@ -117,11 +148,17 @@ export const verbs: Verb[] = [
     fields: [
       { key: 'tests', label: 'Tests (nic, cpu, memory, disk; empty: all)' },
       { key: 'duration', label: 'Seconds that all of it may take', kind: 'number', value: '120', required: true },
+      enterFirst,
     ],
-    refused: (m) => inPhase(m, ['MAINTENANCE'], 'enter maintenance first'),
-    command: (id, v) => `ingot test ${quoted(id)}${flag('tests', list(v.tests).join(','))} --duration ${v.duration}s`,
+    refused: maintained,
+    command: (id, v) => `${entersBefore(id, v)}ingot test ${quoted(id)}${flag('tests', list(v.tests).join(','))} --duration ${v.duration}s`,
     call: (id, v, request) =>
-      post(path`/machines/${id}/test`, { request_id: request, tests: list(v.tests), duration_seconds: Number.parseInt(v.duration ?? '', 10) || 0 }),
+      inMaintenance(
+        id,
+        path`/machines/${id}/test`,
+        { request_id: request, tests: list(v.tests), duration_seconds: Number.parseInt(v.duration ?? '', 10) || 0 },
+        v['enter-maintenance'] === 'yes',
+      ),
   },
   {
     name: 'onboard',
@@ -216,6 +253,7 @@ export function actionOf(verb: Verb, m: Machine): Action {
     scope: verb.scope,
     fields: verb.fields,
     refused: verb.refused(m),
+    refusedWith: (v) => verb.refused(m, v),
     evidence: verb.evidence?.bind(verb, m),
     command: (v) => verb.command(id, v),
     call: (v, request) => verb.call(id, v, request),

@@ -295,6 +295,13 @@ export async function further({ page, browser, base, ask, say, open, accessible,
   await page.getByText('The same on the command line').click()
   await page.getByText('ingot decommission web-3 --mode soft-reset').first().waitFor()
   await refused(button(/^Test the hardware/), 'enter maintenance first')
+  // A typing error leaves the machine in service.
+  await button(/^Test the hardware/).click()
+  await fill({ 'Tests (': 'gpus', 'Enter maintenance first': true })
+  await dialog.locator('form button').last().click()
+  await dialog.getByRole('alert').waitFor()
+  await page.keyboard.press('Escape')
+  assert.equal((await (await api('/machines/web-3', process.env.CONSOLE_TOKEN)).json()).status.phase, 'READY', 'in service')
   await act(button(/^Enter maintenance/))
   await page.locator('main').getByRole('button', { name: 'Exit maintenance', exact: true }).first().waitFor()
   await act(button(/^Test the hardware/), { 'Seconds that': '2' })

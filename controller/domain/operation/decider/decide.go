@@ -137,7 +137,7 @@ func (d *decider) past(deadline time.Time) bool {
 func (d *decider) evaluate() {
 	switch d.op.Phase {
 	case operation.Pending:
-		if d.op.Destructive && !d.w.SlotHeld {
+		if d.op.NeedsSlot() && !d.w.SlotHeld {
 			// Whoever gives the slot wakes the operation.
 			d.wait(operation.WaitBudget, d.now.Add(operation.LookAgain))
 			return
@@ -431,8 +431,8 @@ func (d *decider) whyNoGrant(e operation.GrantAsked) (reason, message string) {
 		return "COMMAND_EXPIRED", "the step's deadline has passed"
 	case d.w.Machine.Freeze.Active():
 		return "FLEET_FROZEN", "the fleet is frozen: " + d.w.Machine.Freeze.Cause()
-	case d.op.Destructive && !d.w.SlotHeld:
-		return "BUDGET_REQUIRED", "the operation holds no slot of the budgets for destructive work"
+	case d.op.NeedsSlot() && !d.w.SlotHeld:
+		return "BUDGET_REQUIRED", "the operation holds no slot of the budgets for its work"
 	case d.w.Machine.NodeState == fleet.Quarantined:
 		return "MACHINE_QUARANTINED", "the machine is quarantined"
 	case d.blocked() && !d.forgets():

@@ -20,17 +20,16 @@ options:
   state:
     description:
       - C(present) registers the machine where it is not known, and changes what differs.
-      - C(absent) removes it from the inventory; a tombstone stays, so that its id does not come back.
+      - C(absent) removes it from the inventory; a tombstone stays, so that its id does not come back. The same hardware
+        returns as a new record under a new id.
     type: str
     choices: [present, absent]
     default: present
   labels:
-    description: Labels by key. A value that is empty or null removes the label.
+    description:
+      - Labels by key. A value that is empty or null removes the label.
+      - A label that is not named is never removed; budgets, claims and other tools go by labels too.
     type: dict
-  purge_labels:
-    description: Also remove the labels that I(labels) does not name.
-    type: bool
-    default: false
   purge:
     description:
       - With C(absent), also remove one whose system runs, without a decommission. Needs a token of scope admin.
@@ -212,9 +211,6 @@ def values(machine, paths):
 def plan(machine, params):
     """The paths to set: to what, and what they are now."""
     want = wanted(params)
-    if params["purge_labels"] and params["labels"] is not None:
-        for key in machine.get("labels") or {}:
-            want.setdefault("labels." + key, "")
     have = values(machine, want)
     paths = [p for p in sorted(want) if want[p] != have[p]]
     return dict((p, want[p]) for p in paths), dict((p, have[p]) for p in paths)
@@ -291,7 +287,6 @@ def main():
         machine_id=dict(type="str", required=True, aliases=["name"]),
         state=dict(type="str", choices=["present", "absent"], default="present"),
         labels=dict(type="dict"),
-        purge_labels=dict(type="bool", default=False),
         purge=dict(type="bool", default=False),
         spec=dict(type="dict", options=fields),
     )

@@ -226,8 +226,7 @@ class Work(object):
             self.operation = known
             return
         # Sent also where it is known: another body under the same id is refused.
-        path = "/machines/%s/%s" % (quote(self.machine_id, safe=""), action.replace("_", "-"))
-        self.operation = self.client.call("POST", path, body_of(action, self.params, request_id))
+        self.operation = self.client.call("POST", self.path(action), body_of(action, self.params, request_id))
         if self.params["wait"]:
             self.wait()
 
@@ -267,11 +266,11 @@ class Work(object):
         return Failed(message, error.get("code", ""), o, steps)
 
     def actions(self):
-        """What the controller says that may be done; an explanation that cannot be had says nothing."""
+        """The commands that the controller names; the question itself when it is not answered."""
         try:
             answer = self.client.explain(self.machine_id, self.operation["operation_id"])
         except IngotError:
-            return []
+            return ["ingot why %s" % self.operation["operation_id"]]
         return [a["command"] for a in answer.get("actions") or [] if a.get("command")]
 
     def move(self, action):
@@ -295,25 +294,12 @@ class Work(object):
                 self.run(action, "ansible-" + uuid.uuid4().hex)
                 self.before, self.after = status["phase"], PHASES[action]
 
-    def preview(self, action):
-        """Raises the refusal that the work would meet, before a machine is taken out of service for it."""
-        params = dict((k, str(v)) for k, v in body_of(action, self.params, "").items() if v and k != "seed")
-        params.pop("plan_id", None)
-        spec = dict(filter="machine_id=" + self.machine_id, params=params)
-        if self.params["plan_id"]:
-            return  # a plan is asked about in the machine's own phase, which is to change
-        if action == "reimage":
-            params["agentless"] = "true" if self.params["agentless"] else ""
-            spec["action"] = "PROVISION"
-            seed = body_of(action, self.params, "").get("seed")
-            if seed:
-                spec["seed"] = seed
-        else:
-            spec["type"] = action.upper()
-        answer = self.client.call("POST", "/rollout-previews", dict(spec=spec))
-        for machine in answer.get("machines") or []:
-            if machine.get("state") == "SKIPPED":
-                raise IngotError(machine.get("message", ""), machine.get("reason", ""))
+    def path(self, action):
+        return "/machines/%s/%s" % (quote(self.machine_id, safe=""), action.replace("_", "-"))
+
+    def validate(self, action, request_id):
+        """Raises the refusal that the call would meet in maintenance, before the machine is taken out of service for it."""
+        self.client.call("POST", self.path(action), dict(body_of(action, self.params, request_id), validate_only=True))
 
     def do(self):
         action, request_id = self.params["action"], self.params["request_id"]
@@ -326,7 +312,7 @@ class Work(object):
         around = request_id + ".enter", request_id + ".exit"
         if self.known(request_id) is None:
             if self.known(around[0]) is None:
-                self.preview(action)
+                self.validate(action, request_id)
             self.run("enter_maintenance", around[0])
         # Where an earlier task has asked for the work alone, the machine is not this task's to put in service.
         entered = self.check or self.known(around[0]) is not None

@@ -1,0 +1,128 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ingot-metal/ingot/internal/task"
+
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+)
+
+// A controller evaluates the operations that it creates as soon as their transaction has committed, without waiting for
+// River's notification and fetch. The job of such an operation is inserted as scheduled, which no worker fetches, and
+// is deleted after the evaluation. A job that is still scheduled after firstRunTime is made available to all
+// controllers: its creator was killed, was busy, did not learn of its commit, or failed to evaluate the operation.
+
+const (
+	// firstRunTime is how long a new operation is left to the controller that created it. A second evaluation beside a
+	// late first one changes nothing.
+	firstRunTime = time.Second
+	// firstRunsWaiting bounds the new operations that wait for a worker; the jobs of further ones become available.
+	firstRunsWaiting = 4096
+	// deleteJobsEvery is the time between two statements that delete the jobs of evaluated operations.
+	deleteJobsEvery = 50 * time.Millisecond
+)
+
+// firstRuns are the new operations of this controller.
+type firstRuns struct {
+	// running reports whether the workers take operations.
+	running atomic.Bool
+	waiting chan *operationstore.NewJob
+
+	mu   sync.Mutex
+	done []int64 // jobs of evaluated operations, to be deleted
+}
+
+func newFirstRuns() *firstRuns {
+	return &firstRuns{waiting: make(chan *operationstore.NewJob, firstRunsWaiting)}
+}
+
+// enqueueCreated inserts the jobs of new operations in the transaction that creates them.
+func (e *Engine) enqueueCreated(ctx context.Context, tx pgx.Tx, created []*operationstore.NewJob) error {
+	keys := make([]operationstore.JobKey, len(created))
+	for i, j := range created {
+		keys[i] = j.JobKey
+	}
+	jobs := operationJobs(keys)
+	if e.first.running.Load() {
+		for i := range jobs {
+			jobs[i].InsertOpts = leftToCreator()
+		}
+	}
+	inserted, err := e.river.InsertManyTx(ctx, tx, jobs)
+	if err != nil {
+		return fmt.Errorf("enqueue operations: %w", err)
+	}
+	for i, r := range inserted {
+		if !r.UniqueSkippedAsDuplicate {
+			created[i].ID = r.Job.ID
+		}
+	}
+	return nil
+}
+
+// takeCreated hands operations that were created here to the workers. It does not wait.
+func (e *Engine) takeCreated(created []*operationstore.NewJob) {
+	if !e.first.running.Load() {
+		return
+	}
+	for _, j := range created {
+		select {
+		case e.first.waiting <- j:
+		default: // its job becomes available
+		}
+	}
+}
+
+// runFirst evaluates new operations until ctx ends.
+func (e *Engine) runFirst(ctx context.Context) error {
+	g, _ := task.New(ctx) // no worker returns an error, so that none ends the others
+	for range e.cfg.Workers {
+		g.Go("first evaluations", e.evaluateCreated)
+	}
+	g.Go("delete jobs", func(ctx context.Context) error {
+		return e.every(ctx, deleteJobsEvery, "delete jobs of evaluated operations", e.deleteEvaluated)
+	})
+	e.first.running.Store(true)
+	defer e.first.running.Store(false)
+	return g.Wait()
+}
+
+func (e *Engine) evaluateCreated(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case j := <-e.first.waiting:
+			limited, cancel := context.WithTimeout(ctx, jobTime)
+			err := e.evaluate(limited, j.OperationID, 1)
+			cancel()
+			if err != nil {
+				e.log.Debug("a new operation was not evaluated; its job becomes available", "operation_id", j.OperationID,
+					"error", err.Error())
+				continue
+			}
+			e.first.mu.Lock()
+			e.first.done = append(e.first.done, j.ID)
+			e.first.mu.Unlock()
+		}
+	}
+}
+
+// deleteEvaluated deletes the jobs of operations that were evaluated. A failure leaves them to the sweep.
+func (e *Engine) deleteEvaluated(ctx context.Context) error {
+	e.first.mu.Lock()
+	done := e.first.done
+	e.first.done = nil
+	e.first.mu.Unlock()
+	if len(done) == 0 {
+		return nil
+	}
+	return e.store.DeleteScheduledJobs(ctx, done)
+}

@@ -1,0 +1,102 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/membership"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+// MACInUse is the refusal of a MAC address that a machine has already, in a field of the request. Only a caller whose
+// rights cover all machines learns which machine that is: any other could ask for the names outside its selection.
+func MACInUse(ctx context.Context, field, mac, machineID string) *failure.Error {
+	if c, ok := auth.CallerFrom(ctx); ok {
+		if _, restricted := c.Within(); restricted {
+			return failure.AlreadyExists("MAC_ADDRESS_IN_USE", "MAC address %s belongs to another machine", mac).
+				WithField(field, mac+" is taken by another machine")
+		}
+	}
+	return failure.AlreadyExists("MAC_ADDRESS_IN_USE", "MAC address %s belongs to machine %s", mac, machineID).
+		WithField(field, mac+" is taken by machine "+machineID).WithMeta("machine_id", machineID)
+}
+
+// setMacs makes the machine's MAC addresses those of its spec; one that another machine has is refused and named.
+func (s *Store) setMacs(ctx context.Context, q *dbsqlc.Queries, m *baremetalv1.Machine) error {
+	macs := m.GetSpec().GetMacAddresses()
+	if err := q.DeleteMachineMacs(ctx, dbsqlc.DeleteMachineMacsParams{MachineID: m.GetMachineId(),
+		Keep: pgtx.NonNil(macs)}); err != nil {
+		return fmt.Errorf("remove MAC addresses: %w", err)
+	}
+	if len(macs) == 0 {
+		return nil
+	}
+	have, err := q.MacsInUse(ctx, macs)
+	if err != nil {
+		return fmt.Errorf("look up MAC addresses: %w", err)
+	}
+	known := map[string]bool{}
+	for _, h := range have {
+		if h.MachineID != m.GetMachineId() {
+			return MACInUse(ctx, "machine.spec.mac_addresses", h.Mac, h.MachineID)
+		}
+		known[h.Mac] = true
+	}
+	var add []string
+	for _, mac := range macs {
+		if !known[mac] {
+			add = append(add, mac)
+		}
+	}
+	if len(add) == 0 {
+		return nil
+	}
+	// After the look at those in use: an address that is released meanwhile has its last machine now.
+	if err := s.mayTakeMACs(ctx, q, m, add); err != nil {
+		return err
+	}
+	if err := q.InsertMachineMacs(ctx, dbsqlc.InsertMachineMacsParams{Macs: add,
+		MachineID: m.GetMachineId()}); err != nil {
+		return fmt.Errorf("insert MAC addresses: %w", err)
+	}
+	return nil
+}
+
+// mayTakeMACs refuses MAC addresses that another record had last, where the caller may not move that record's fields to
+// those of this machine: the hardware would leave its place by a deletion, or by a change of the address, and a new
+// registration. An address of a deleted machine whose TPM is recorded needs an admin.
+func (s *Store) mayTakeMACs(ctx context.Context, q *dbsqlc.Queries, m *baremetalv1.Machine, macs []string) error {
+	caller, ok, err := CallerOf(ctx)
+	if err != nil || !ok || caller.Everywhere() >= membership.Admin {
+		return err
+	}
+	last, err := q.LastMachinesOfMACs(ctx, macs)
+	if err != nil {
+		return fmt.Errorf("look up the last machines of MAC addresses: %w", err)
+	}
+	if len(last) == 0 {
+		return nil
+	}
+	uses, err := s.fieldUses(ctx, q)
+	if err != nil {
+		return err
+	}
+	after := FieldsOf(m)
+	for _, row := range last {
+		before, err := storedFields(row)
+		if err != nil {
+			return err
+		}
+		if no := membership.Decide(caller, &before, after, uses); no != nil {
+			return refusal(ctx, caller, no)
+		}
+		if row.DeletedAt != nil && row.TpmKeyDigest != nil && caller.LevelAt(after) < membership.Admin {
+			return needsAdmin(ctx, "mac_addresses", "a deleted machine with it has a recorded TPM")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/rollout"
+)
+
+// ValidateRollout asks what CreateRollout asks, and stores nothing. Machines are judged as in maintenance. It returns
+// the rollout that would begin, without an id; one that the same request has begun before is returned as it is.
+func (s *Store) ValidateRollout(
+	ctx context.Context, r RolloutRequest, now time.Time,
+) (*baremetalv1.Rollout, error) {
+	p, err := s.validated(ctx, r, now)
+	if err != nil {
+		return nil, fmt.Errorf("validate rollout: %w", err)
+	}
+	return p, nil
+}
+
+func (s *Store) validated(ctx context.Context, r RolloutRequest, now time.Time) (*baremetalv1.Rollout, error) {
+	if r.Digest != "" {
+		if known, err := s.sameRollout(ctx, s.db.Q, r); known != nil || err != nil {
+			return known, err
+		}
+		current, err := s.foresee(ctx, r, now)
+		if err != nil {
+			return nil, err
+		}
+		if current.GetDigest() != r.Digest {
+			return nil, stalePreview(current)
+		}
+	}
+	r.validates = true
+	p, err := s.foresee(ctx, r, now)
+	if err != nil {
+		return nil, err
+	}
+	if len(p.GetWaves()) == 0 {
+		return nil, emptyRollout(p)
+	}
+	all := len(p.GetMachines())
+	pending := 0
+	for _, w := range p.GetWaves() {
+		pending += int(w.GetTally().GetMachines())
+	}
+	return &baremetalv1.Rollout{
+		RequestId: r.RequestID, Spec: p.GetSpec(), Digest: r.Digest, Waves: p.GetWaves(), Destructive: p.GetDestructive(),
+		Tally: tallyMessage(rollout.Tally{Machines: all, Pending: pending, Skipped: all - pending}),
+	}, nil
+}

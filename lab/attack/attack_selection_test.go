@@ -1,0 +1,207 @@
+package attack
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/lab/harness"
+)
+
+func selectionAttempts() []Attempt {
+	return []Attempt{
+		{Party: Reader, Attempt: "read machines outside one's selection by list, cursor, watch and tombstone", Rule: 14,
+			Run: readOutside},
+	}
+}
+
+// outsider is a client with a selection that looks for what lies outside of it.
+type outsider struct {
+	*harness.Client
+	// answers are all messages that it has been sent; gone counts the tombstones among them.
+	answers []string
+	gone    int
+}
+
+// take keeps what a machine of an answer shows.
+func (o *outsider) take(m *baremetalv1.Machine) {
+	if m.GetDeletedAt() != nil {
+		o.gone++
+	}
+	o.answers = append(o.answers, protojson.Format(m))
+}
+
+// list reads all pages of a list or of a reconcile.
+func (o *outsider) list(ctx context.Context, r *baremetalv1.ListMachinesRequest) (next string, err error) {
+	for {
+		page, err := o.Machines().ListMachines(ctx, r)
+		if err != nil {
+			return "", err
+		}
+		for _, m := range page.GetMachines() {
+			o.take(m)
+		}
+		next := page.GetNextCursor()
+		if raw, err := base64.RawURLEncoding.DecodeString(next); err == nil {
+			o.answers = append(o.answers, string(raw)) // what a cursor names is read, too
+		}
+		switch {
+		case page.GetNextPageToken() != "":
+			r.PageToken = page.GetNextPageToken()
+		case page.GetMore():
+			r.Cursor, r.UpdatedSince = next, nil
+		default:
+			return next, nil
+		}
+	}
+}
+
+// watch takes what a watch sends within a moment.
+func (o *outsider) watch(ctx context.Context, cursor string) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	machines, err := o.Machines().WatchMachines(ctx, &baremetalv1.WatchMachinesRequest{Cursor: cursor})
+	for err == nil {
+		var ev *baremetalv1.MachineEvent
+		if ev, err = machines.Recv(); err == nil {
+			o.answers = append(o.answers, protojson.Format(ev))
+		}
+	}
+}
+
+// watchWork takes the operations that it is sent within a moment.
+func (o *outsider) watchWork(ctx context.Context, filter string) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	work, err := o.Operations().WatchOperations(ctx,
+		&baremetalv1.WatchOperationsRequest{FromBeginning: true, Filter: filter})
+	for err == nil {
+		var ev *baremetalv1.OperationEvent
+		if ev, err = work.Recv(); err == nil {
+			o.answers = append(o.answers, protojson.Format(ev))
+		}
+	}
+}
+
+// forged are cursors made of a cursor: of all time, of the whole fleet, and of another selection.
+func forged(cursor string) (out []string, err error) {
+	raw, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil {
+		return nil, err
+	}
+	for _, change := range []map[string]any{{"x": "0"}, {"l": ""}, {"l": "", "x": "0"}, {"l": "0123456789abcdef"},
+		{"x": "18446744073709551615"}} {
+		fields := map[string]any{}
+		if err := json.Unmarshal(raw, &fields); err != nil {
+			return nil, err
+		}
+		for k, v := range change {
+			fields[k] = v
+		}
+		b, err := json.Marshal(fields)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, base64.RawURLEncoding.EncodeToString(b))
+	}
+	return out, nil
+}
+
+// readOutside: a token reads one site. One machine is at another, and one goes there.
+func readOutside(ctx context.Context, r *Rig) (Outcome, error) {
+	machine := func(id, site, rack string) *baremetalv1.Machine {
+		return &baremetalv1.Machine{MachineId: id, Labels: map[string]string{"rack": rack},
+			Spec: &baremetalv1.MachineSpec{Site: site, Rack: rack}}
+	}
+	r.C.Register(machine("m-stays", "here", "r1"))
+	r.C.Register(machine("m-moves", "here", "r1"))
+	r.C.Register(machine("m-elsewhere", "site-b7", "secret"))
+	c, _, err := token(ctx, r.C.Client, "narrow", "read", "site=here")
+	if err != nil {
+		return Outcome{}, err
+	}
+	o := &outsider{Client: c}
+	before := time.Now()
+	cursor, err := o.list(ctx, &baremetalv1.ListMachinesRequest{})
+	if err != nil {
+		return Outcome{}, err
+	}
+	for _, m := range []*baremetalv1.Machine{machine("m-moves", "site-b7", "secret"),
+		machine("m-elsewhere", "site-b7", "secret-too")} {
+		if _, err := r.C.Machines().UpdateMachine(ctx, &baremetalv1.UpdateMachineRequest{Machine: m}); err != nil {
+			return Outcome{}, err
+		}
+	}
+	for _, id := range []string{"m-moves", "m-elsewhere"} {
+		if _, err := r.C.Machines().EnterMaintenance(ctx, &baremetalv1.EnterMaintenanceRequest{MachineId: id,
+			RequestId: "1"}); err != nil {
+			return Outcome{}, err
+		}
+	}
+	if err := until(ctx, func() error {
+		if _, err := o.list(ctx, &baremetalv1.ListMachinesRequest{Cursor: cursor}); err != nil {
+			return err
+		}
+		if shown, _ := o.judge(0); o.gone == 0 && !shown.Breach {
+			return fmt.Errorf("the machine that has left is no tombstone")
+		}
+		return nil
+	}); err != nil {
+		return Outcome{}, err
+	}
+	made, err := forged(cursor)
+	if err != nil {
+		return Outcome{}, err
+	}
+	refused := 0
+	for _, cursor := range append(made, "") {
+		for _, q := range []*baremetalv1.ListMachinesRequest{{Cursor: cursor}, {Cursor: cursor, Filter: "machine_id=m-moves"},
+			{UpdatedSince: timestamppb.New(before)}, {Filter: "site=site-b7"}, {Filter: "machine_id=m-elsewhere"},
+			{Filter: "rack=secret*"}} {
+			if _, err := o.list(ctx, q); err != nil {
+				refused++
+			}
+		}
+		o.watch(ctx, cursor)
+	}
+	for _, filter := range []string{"", "machine_id=m-moves", "machine_id=m-elsewhere", "type=ENTER_MAINTENANCE"} {
+		o.watchWork(ctx, filter)
+		ops, err := o.Operations().ListOperations(ctx, &baremetalv1.ListOperationsRequest{Filter: filter})
+		if err == nil {
+			o.answers = append(o.answers, protojson.Format(ops))
+		}
+	}
+	return o.judge(refused)
+}
+
+// judge looks for what lies outside in all answers. Of the machine that has left, tombstones and earlier states may be
+// there.
+func (o *outsider) judge(refused int) (Outcome, error) {
+	for _, a := range o.answers {
+		for _, bad := range []string{"secret", "site-b7", "m-elsewhere", "ENTER_MAINTENANCE"} {
+			if strings.Contains(a, bad) {
+				return breached("an answer shows %q: %s", bad, a), nil
+			}
+		}
+		var ev baremetalv1.MachineEvent
+		m := ev.GetMachine()
+		if protojson.Unmarshal([]byte(a), &ev) == nil && ev.GetKind() == baremetalv1.MachineEvent_LEFT {
+			m = ev.GetMachine()
+		} else if one := new(baremetalv1.Machine); protojson.Unmarshal([]byte(a), one) == nil && one.GetDeletedAt() != nil {
+			m = one
+		}
+		if m != nil && !proto.Equal(m, &baremetalv1.Machine{MachineId: "m-moves", DeletedAt: m.GetDeletedAt()}) {
+			return breached("a tombstone shows more than the id: %s", a), nil
+		}
+	}
+	return held("%d answers show nothing outside, %d tombstones among them; %d calls refused", len(o.answers), o.gone,
+		refused), nil
+}

@@ -1,0 +1,1 @@
+DROP FUNCTION take_event(text, text, bigint, bigint);

@@ -1,0 +1,2 @@
+-- Statistics stay.
+SELECT 1;

@@ -1,0 +1,11 @@
+DROP INDEX operations_waiting_for_slots;
+CREATE INDEX operations_waiting_for_slots ON operations (created_at, operation_id) WHERE destructive AND phase = 'PENDING';
+ALTER TABLE rollouts DROP COLUMN default_in_flight, DROP COLUMN default_per_rack;
+DELETE FROM budget_slots WHERE harm = 'INTERRUPTS';
+DROP INDEX budget_slots_held;
+CREATE UNIQUE INDEX budget_slots_held ON budget_slots (machine_id) WHERE released_at IS NULL;
+ALTER TABLE budget_slots DROP CONSTRAINT budget_slots_pkey, ADD PRIMARY KEY (operation_id);
+ALTER TABLE budget_slots DROP COLUMN harm;
+ALTER TABLE operations DROP COLUMN interrupts;
+DELETE FROM budgets WHERE harm = 'INTERRUPTS';
+ALTER TABLE budgets DROP COLUMN harm;

@@ -1,0 +1,3 @@
+ALTER TABLE rollouts DROP COLUMN approval_policies;
+DROP TABLE unapproved_work;
+DROP TABLE approval_policies;

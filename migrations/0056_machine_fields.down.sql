@@ -1,0 +1,13 @@
+DROP TRIGGER operations_request_place ON operations;
+DROP FUNCTION operation_request_place();
+ALTER TABLE operations DROP COLUMN request_labels, DROP COLUMN request_site;
+DROP TRIGGER machine_macs_released ON machine_macs;
+DROP FUNCTION machine_mac_released();
+DROP TABLE released_macs;
+DROP TRIGGER node_groups_field_uses ON node_groups;
+DROP TRIGGER sites_field_uses ON sites;
+DROP TRIGGER approval_policies_field_uses ON approval_policies;
+DROP TRIGGER budgets_field_uses ON budgets;
+DROP TRIGGER api_tokens_field_uses ON api_tokens;
+DROP TRIGGER role_bindings_field_uses ON role_bindings;
+DROP FUNCTION field_uses_change();
