@@ -27,6 +27,8 @@ const (
 	firstRunsWaiting = 4096
 	// deleteJobsEvery is the time between two statements that delete the jobs of evaluated operations.
 	deleteJobsEvery = 50 * time.Millisecond
+	// lastDeletionTime bounds the deletion when a controller stops.
+	lastDeletionTime = 2 * time.Second
 )
 
 // firstRuns are the new operations of this controller.
@@ -80,7 +82,8 @@ func (e *Engine) takeCreated(created []*operationstore.NewJob) {
 	}
 }
 
-// runFirst evaluates new operations until ctx ends.
+// runFirst evaluates new operations until ctx ends. Then it deletes the jobs of those that were evaluated, which the
+// next controller would run for nothing.
 func (e *Engine) runFirst(ctx context.Context) error {
 	g, _ := task.New(ctx) // no worker returns an error, so that none ends the others
 	for range e.cfg.Workers {
@@ -90,8 +93,14 @@ func (e *Engine) runFirst(ctx context.Context) error {
 		return e.every(ctx, deleteJobsEvery, "delete jobs of evaluated operations", e.deleteEvaluated)
 	})
 	e.first.running.Store(true)
-	defer e.first.running.Store(false)
-	return g.Wait()
+	err := g.Wait()
+	e.first.running.Store(false)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastDeletionTime)
+	defer cancel()
+	if deleteErr := e.deleteEvaluated(last); deleteErr != nil {
+		e.log.Warn("jobs of evaluated operations are left to other controllers", "error", deleteErr.Error())
+	}
+	return err
 }
 
 func (e *Engine) evaluateCreated(ctx context.Context) error {

@@ -158,9 +158,17 @@ func TestItsCreatorEvaluatesANewOperation(t *testing.T) {
 		n, _ := jobs(t, s, "scheduled")
 		return err == nil && op.GetPhase() == baremetalv1.Operation_SUCCEEDED && n == 0
 	}, "the operation to end, and its job to go")
+	second := startOn(t, s, "m-2", fleet.EnterMaintenance, time.Now())
+	testkit.Eventually(t, 30*time.Second, func() bool {
+		op, err := s.GetOperation(t.Context(), second)
+		return err == nil && op.GetPhase() == baremetalv1.Operation_SUCCEEDED
+	}, "the second operation to end")
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+	if n, _ := jobs(t, s, "scheduled"); n != 0 {
+		t.Errorf("a controller that has stopped leaves %d jobs to the next one", n)
 	}
 }
 

@@ -109,9 +109,10 @@ func TestABudgetOfInterruptionsHolds(t *testing.T) {
 		}
 		return done == machines
 	}, "not all reboots ended")
-	if n := held(); n != 0 || !waited {
-		t.Errorf("%d slots are held by machines in service; one has waited: %t", n, waited)
+	if !waited {
+		t.Error("no reboot has waited for another")
 	}
+	testkit.Eventually(t, rig.Soon, func() bool { return held() == 0 }, "machines in service hold slots")
 	enter := func(i int) string {
 		return harness.Must(t, c.Machines().EnterMaintenance, &baremetalv1.EnterMaintenanceRequest{MachineId: fleet[i],
 			RequestId: fmt.Sprint("out-", i)}).GetOperationId()
