@@ -68,7 +68,9 @@ type StartRequest struct {
 	Removes bool
 	// AfterInstall says that another operation replaces the machine's system before this one; only previews ask that.
 	AfterInstall bool
-	// Judged: the work is part of a rollout, which approval policies have judged as a whole.
+	// Retires says that the operation takes a machine that holds a system out of the inventory, which counts as destroying.
+	Retires bool
+	// Judged: approval policies have judged the work already, such as a rollout as a whole.
 	Judged bool
 	// begun is what the transaction has read of the machine already; nil reads it.
 	begun *preloaded
@@ -423,13 +425,12 @@ func (s *Store) newOperation(
 	if op.Destructive, err = catalogstore.DestructiveScripts(ctx, q, p); err != nil {
 		return nil, err
 	}
+	op.Destructive = op.Destructive || r.Retires
 	if op.Interrupts, err = interrupts(ctx, q, m, r, p); err != nil {
 		return nil, err
 	}
-	// Work of the controller's own, such as a further attempt, has no caller.
-	if op.Destructive && !r.Judged && auth.IdentityFrom(ctx) != "" {
-		w := approvalstore.Work{Actor: r.Actor, Machines: []string{m.MachineID}}
-		if err := approvalstore.Admit(ctx, q, w, now); err != nil {
+	if op.Destructive && !r.Judged {
+		if err := approvalstore.Admit(ctx, q, approvalstore.WorkOn(m.MachineID, r.Actor), now); err != nil {
 			return nil, err
 		}
 	}
@@ -457,10 +458,7 @@ func interrupts(
 		return fleet.InService(convert.FleetFacts(m, r.begun.conditions[m.MachineID])), nil
 	}
 	conds, err := q.ConditionsOf(ctx, []string{m.MachineID})
-	if err != nil {
-		return false, fmt.Errorf("read conditions: %w", err)
-	}
-	return fleet.InService(convert.FleetFacts(m, conds)), nil
+	return err == nil && fleet.InService(convert.FleetFacts(m, conds)), pgtx.Wrap(err, "read conditions")
 }
 
 // InsertOperation writes the rows of a new operation. The transaction inserts its job before the commit.
