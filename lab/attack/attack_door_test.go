@@ -27,6 +27,12 @@ func doorAttempts() []Attempt {
 		},
 		{Party: Reader, Attempt: "use a token of the provider that is no ID token", Rule: 9, Run: otherTokens,
 			Config: theProvider().config()},
+		{
+			Party:   Reader,
+			Attempt: "use a copied cookie after its sign-out, with a controller that has just started",
+			Rule:    9,
+			Run:     signedOut,
+		},
 		{Party: Reader, Attempt: "use up all login codes", Rule: 9, Run: useUpCodes, Config: theProvider().config()},
 	}
 }
@@ -138,4 +144,58 @@ func useUpCodes(ctx context.Context, r *Rig) (Outcome, error) {
 		return breached("after %d codes of one reader another is answered %d, %v", got, code, err), nil
 	}
 	return held("one reader has %d codes, and others theirs", got), nil
+}
+
+// signedOut copies the cookie of a session of the console, signs it out, and comes with the copy to the same controller,
+// and to one that has just started and remembers nothing.
+func signedOut(ctx context.Context, r *Rig) (Outcome, error) {
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: r.TLS()}}
+	at := r.Addresses().REST
+	session := func(method, body string, cookie *http.Cookie) (*http.Response, error) {
+		req, err := http.NewRequestWithContext(ctx, method, "https://"+at+console.SessionPath,
+			strings.NewReader(body))
+		if err != nil {
+			return nil, err
+		}
+		req.Header.Set(console.Header, "1")
+		req.Header.Set("Content-Type", "application/json")
+		if cookie != nil {
+			req.AddCookie(cookie)
+		}
+		answer, err := client.Do(req)
+		if err == nil {
+			err = answer.Body.Close()
+		}
+		return answer, err
+	}
+	begun, err := session(http.MethodPost, fmt.Sprintf(`{"token": %q}`, r.Client("reader", auth.ScopeRead).Token()), nil)
+	if err != nil || len(begun.Cookies()) != 1 {
+		return Outcome{}, fmt.Errorf("sign on: %d, %w", begun.StatusCode, err)
+	}
+	copied := begun.Cookies()[0]
+	if got, err := session(http.MethodGet, "", copied); err != nil || got.StatusCode != http.StatusOK {
+		return Outcome{}, fmt.Errorf("the session is not open: %w", err)
+	}
+	if got, err := session(http.MethodDelete, "", copied); err != nil || got.StatusCode != http.StatusNoContent {
+		return Outcome{}, fmt.Errorf("sign out: %w", err)
+	}
+	other := r.C.Beside(r.T)
+	other.Start("")
+	defer other.Process.Kill()
+	for when, rest := range map[string]string{"by the same": at, "by one that has just started": other.Addresses().REST} {
+		at = rest
+		got, err := session(http.MethodGet, "", copied)
+		for ; err == nil && got.StatusCode == http.StatusServiceUnavailable; got, err = session(http.MethodGet, "", copied) {
+			if hold(ctx, 50*time.Millisecond); ctx.Err() != nil {
+				return Outcome{}, ctx.Err()
+			}
+		}
+		if err != nil {
+			return Outcome{}, err
+		}
+		if got.StatusCode != http.StatusUnauthorized {
+			return breached("the copied cookie is answered %d %s", got.StatusCode, when), nil
+		}
+	}
+	return held("the copy opens nothing, with either controller"), nil
 }

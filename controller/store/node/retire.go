@@ -125,7 +125,10 @@ func (s *Store) retireNow(ctx context.Context, q *dbsqlc.Queries, machineID stri
 	// Whether a decommission may be left out was judged when the retirement was asked for.
 	v := nodestate.Move{To: node.Retired, By: node.Admin, User: r.User, AuditID: &r.AuditID, Purge: true}
 	start := r.request(machineID).start()
-	start.Retires, start.Judged = r.Holds, true
+	start.Judged = true
+	if r.Holds {
+		start.Harm = operation.Destroys
+	}
 	_, err = s.record(ctx, q, m, start, v, now)
 	return err
 }

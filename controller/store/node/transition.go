@@ -182,7 +182,12 @@ func (s *Store) transition(
 		}
 	}
 	start := r.start()
-	start.Retires = r.To == node.Retired && f.Holds
+	switch {
+	case r.To == node.Retired && f.Holds:
+		start.Harm = operation.Destroys
+	case from == node.Retired && r.To == node.Offline && m.Phase == string(fleet.Maintenance):
+		start.Harm = operation.Interrupts // it is in the inventory again, and out of service
+	}
 	op, err := s.record(ctx, q, m, start, v, now)
 	return op, err == nil, err
 }
@@ -251,8 +256,12 @@ func (r TransitionRequest) work(
 ) (start operationstore.StartRequest, err error) {
 	start = r.start()
 	start.Type, start.PlanID, start.Internal = kind, planID, true
-	if r.To == node.Draining { // which ends retired
-		start.Retires, err = nodestate.Holds(ctx, q, m)
+	if r.To != node.Draining {
+		return start, nil
+	}
+	holds, err := nodestate.Holds(ctx, q, m)
+	if holds {
+		start.Harm = operation.Destroys // it ends retired
 	}
 	return start, err
 }
@@ -284,9 +293,10 @@ func (s *Store) record(
 			State: operation.StepWaiting})
 	}
 	switch {
-	case r.Retires && r.Judged:
+	case r.Harm == operation.Harmless:
+	case r.Judged:
 		err = budgetstore.TakeSlots(ctx, q, []string{op.ID}, now)
-	case r.Retires:
+	default:
 		err = s.budgets.AdmitNow(ctx, q, op.ID, now)
 	}
 	if err != nil {

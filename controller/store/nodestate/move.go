@@ -278,6 +278,12 @@ func followRetirement(
 	if node.Gone(from) == node.Gone(to) {
 		return nil
 	}
+	if node.Gone(to) { // it is out of no service any more
+		if _, err := q.ReleaseSlotOfMachine(ctx, dbsqlc.ReleaseSlotOfMachineParams{MachineID: machineID, Now: &now,
+			Harms: []string{operation.Interrupts.String()}}); err != nil {
+			return fmt.Errorf("give slots of interruptions back: %w", err)
+		}
+	}
 	return machinestore.SetCondition(ctx, q, machineID, operation.ConditionChange{
 		Type: fleet.RetiredFlag, Status: node.Gone(to), Reason: "NodeState", Message: "the node is " + node.Name(to),
 	}, now)

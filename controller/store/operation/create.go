@@ -68,8 +68,8 @@ type StartRequest struct {
 	Removes bool
 	// AfterInstall says that another operation replaces the machine's system before this one; only previews ask that.
 	AfterInstall bool
-	// Retires says that the operation takes a machine that holds a system out of the inventory, which counts as destroying.
-	Retires bool
+	// Harm is done besides what the plan does, such as by the node state in which the operation ends.
+	Harm operation.Harm
 	// Judged: approval policies have judged the work already, such as a rollout as a whole.
 	Judged bool
 	// begun is what the transaction has read of the machine already; nil reads it.
@@ -425,7 +425,7 @@ func (s *Store) newOperation(
 	if op.Destructive, err = catalogstore.DestructiveScripts(ctx, q, p); err != nil {
 		return nil, err
 	}
-	op.Destructive = op.Destructive || r.Retires
+	op.Destructive = op.Destructive || r.Harm == operation.Destroys
 	if op.Interrupts, err = interrupts(ctx, q, m, r, p); err != nil {
 		return nil, err
 	}
@@ -452,7 +452,7 @@ func interrupts(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, p *baremetalv1.Plan,
 ) (bool, error) {
 	if plan.HarmOf(p) == operation.Harmless || m.Phase != string(fleet.Ready) {
-		return false, nil
+		return r.Harm == operation.Interrupts, nil
 	}
 	if r.begun != nil {
 		return fleet.InService(convert.FleetFacts(m, r.begun.conditions[m.MachineID])), nil

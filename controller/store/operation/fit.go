@@ -81,7 +81,7 @@ func (s *Store) Admissible(
 		Boot: r.begun.boots[m.MachineID], Freeze: r.begun.freeze, Stage: stage, Now: s.db.Now(),
 	}
 	destroys, err := catalogstore.DestructiveScripts(ctx, q, fit.Plan)
-	if err == nil && (destroys || r.Retires) && !r.Judged {
+	if err == nil && (destroys || r.Harm == operation.Destroys) && !r.Judged {
 		err = approvalstore.Ask(ctx, q, approvalstore.WorkOn(m.MachineID, r.Actor), w.Now)
 	}
 	if err != nil {
