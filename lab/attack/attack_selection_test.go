@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -242,7 +243,9 @@ func rollOutside(ctx context.Context, r *Rig) (Outcome, error) {
 		if err != nil {
 			continue
 		}
-		if strings.Contains(protojson.Format(p), "m-other") {
+		if slices.ContainsFunc(p.GetMachines(), func(m *baremetalv1.RolloutMachine) bool {
+			return m.GetMachineId() == "m-other"
+		}) {
 			return breached("a preview over %s shows m-other", what), nil
 		}
 		_, _ = mine.CreateRollout(ctx, // it may be empty

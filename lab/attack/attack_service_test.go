@@ -167,12 +167,12 @@ func emptyInventory(ctx context.Context, r *Rig) (Outcome, error) {
 		lost := 0
 		for _, id := range fleet {
 			_, _ = operator.Machines().DeleteMachine(ctx, &baremetalv1.DeleteMachineRequest{MachineId: id}) // or it is refused
-			m, err := r.C.Machines().GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: id})
-			if err != nil {
-				return Outcome{}, err
-			}
-			if m.GetDeletedAt() != nil {
+			_, err := r.C.Machines().GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: id})
+			switch {
+			case harness.HasReason(err, "MACHINE_NOT_FOUND"), harness.HasReason(err, "MACHINE_DELETED"):
 				lost++
+			case err != nil:
+				return Outcome{}, err
 			}
 		}
 		if lost > 1 {

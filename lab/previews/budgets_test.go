@@ -34,6 +34,7 @@ type budgetWorld struct {
 	agentOf  map[string]*simAgent
 	racks    int
 	limits   limits
+	seed     uint64
 	open     []string // operations that have not ended
 	rollouts []string
 	turn     int
@@ -77,8 +78,14 @@ func newBudgetWorld(t *testing.T, seed uint64, machines int) *budgetWorld {
 	storetest.Lease(t, w.Store)
 	w.exec(`INSERT INTO images (image_ref, kind, arch, format, sha256_file, sha256_raw, size_bytes, file_size_bytes,
 		minimum_disk_bytes, created_at) VALUES ('tiny', 'os', 'amd64', 'raw.zst', 'cc', 'dd', 100, 10, 200, now())`)
-	b := &budgetWorld{world: w, racks: max(3, machines/20), agentOf: map[string]*simAgent{}, begun: map[string]int{},
-		ctx: metadata.AppendToOutgoingContext(t.Context(), "test-caller", "operator", "test-scope", "operate")}
+	b := &budgetWorld{
+		world:   w,
+		seed:    seed,
+		racks:   max(3, machines/20),
+		agentOf: map[string]*simAgent{},
+		begun:   map[string]int{},
+		ctx:     metadata.AppendToOutgoingContext(t.Context(), "test-caller", "operator", "test-scope", "operate"),
+	}
 	b.limits = limits{
 		out:           max(3, machines/12),
 		outOfRack:     2,
@@ -250,7 +257,7 @@ func (b *budgetWorld) bulk() {
 }
 
 // relabels writes fields of a machine: an operator those that no budget uses, and an admin all, of machines that are in
-// service or wait.
+// service or wait. A machine that has been admitted already is not moved: no budget would hold afterwards.
 func (b *budgetWorld) relabels(id string) {
 	m := &pb.Machine{MachineId: id, Labels: map[string]string{"rack": fmt.Sprint("r", b.rand.IntN(b.racks))},
 		Spec: &pb.MachineSpec{Site: fmt.Sprint("s", b.rand.IntN(3)), Group: b.oneOf("a", "b")}}
@@ -269,7 +276,8 @@ func (b *budgetWorld) relabels(id string) {
 			b.T.Errorf("an operator writes %s of %s: %v", path, id, err)
 		}
 	}
-	if _, busy := b.state()[id]; !busy && b.chance(40) {
+	if _, busy := b.state()[id]; !busy && b.chance(40) && storetest.Count(b.T, b.Store,
+		"SELECT count(*) FROM budget_slots WHERE machine_id = $1 AND released_at IS NULL", id) == 0 {
 		if err := write(b.T.Context(), "labels.rack", "spec.site"); err == nil {
 			b.begun["moved by an admin"]++
 		}
@@ -387,16 +395,22 @@ func (b *budgetWorld) check() {
 	}
 	b.most = counts{max(b.most.out, now.out), max(b.most.written, now.written)}
 	if now.out > b.limits.out || now.written > b.limits.written {
-		b.T.Fatalf("%d machines are out of service and %d lose data; the budgets are %+v", now.out, now.written, b.limits)
+		b.T.Fatalf(
+			"seed %d: %d machines are out of service and %d lose data; the budgets are %+v",
+			b.seed,
+			now.out,
+			now.written,
+			b.limits,
+		)
 	}
 	for rack, n := range racks {
 		if n > b.limits.outOfRack {
-			b.T.Fatalf("%d machines of rack %s are out of service", n, rack)
+			b.T.Fatalf("seed %d: %d machines of rack %s are out of service", b.seed, n, rack)
 		}
 	}
 	for site, n := range sites {
 		if n > b.limits.writtenOfSite {
-			b.T.Fatalf("%d machines of site %s lose data", n, site)
+			b.T.Fatalf("seed %d: %d machines of site %s lose data", b.seed, n, site)
 		}
 	}
 }

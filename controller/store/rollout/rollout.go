@@ -201,7 +201,8 @@ func (s *Store) CountRollouts(ctx context.Context) (map[string]int64, error) {
 }
 
 // ListRollouts reads rollouts, newest first.
-// WhoseRollout returns the identity that has created a rollout, its machines, and those on which it still works or will.
+// WhoseRollout returns the identity that has created a rollout, its machines that are in the inventory, and those of them
+// on which it still works or will.
 func (s *Store) WhoseRollout(ctx context.Context, id string) (identity string, all, left []string, err error) {
 	row, err := s.db.Q.GetRollout(ctx, id)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -217,7 +218,12 @@ func (s *Store) WhoseRollout(ctx context.Context, id string) (identity string, a
 	}
 	for _, m := range machines {
 		all = append(all, m.MachineID)
-		if slices.Contains([]string{"PENDING", "STARTING", "RUNNING"}, m.State) {
+	}
+	if all, err = s.db.Q.KnownMachines(ctx, all); err != nil {
+		return "", nil, nil, fmt.Errorf("look up machines: %w", err)
+	}
+	for _, m := range machines {
+		if slices.Contains(all, m.MachineID) && slices.Contains([]string{"PENDING", "STARTING", "RUNNING"}, m.State) {
 			left = append(left, m.MachineID)
 		}
 	}

@@ -6,11 +6,13 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/auth"
+	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// A caller whose roles are for some machines works on several of these, and on no others. It sees rollouts of its own,
-// and those of which it may see each machine; what it may not see is refused as what does not exist.
+// A caller whose roles are for some machines works on several of these, and on no others. It sees the rollouts
+// of which it may see each machine, and lists those among them that its own identity has created, which is also that of
+// whoever has made its token. What it may not see is refused as what does not exist.
 
 // mayUseSelection refuses a kept selection in which a machine is not the caller's. Without an id there is none.
 func (s *Server) mayUseSelection(ctx context.Context, id string) error {
@@ -44,8 +46,11 @@ func (s *Server) maySee(ctx context.Context, id string) error {
 		return err
 	}
 	identity, all, _, err := s.Store.WhoseRollout(ctx, id)
-	if err == nil && identity != "" && identity == auth.IdentityFrom(ctx) {
-		return nil
+	if err == nil && len(all) == 0 { // all were deleted, such as by the rollout itself
+		if identity == auth.IdentityFrom(ctx) {
+			return nil
+		}
+		return auth.OutsideSelection(ctx)
 	}
 	return s.insideIfKnown(ctx, all, err)
 }
@@ -73,5 +78,32 @@ func (s *Server) ofCaller(ctx context.Context) func(*baremetalv1.Rollout, error)
 			return nil, err
 		}
 		return r, nil
+	}
+}
+
+// visible returns a page of the rollouts that the caller may see.
+func (s *Server) visible(
+	ctx context.Context, f rolloutstore.RolloutFilter, narrow bool,
+) (out []*baremetalv1.Rollout, err error) {
+	for {
+		page, err := s.Store.ListRollouts(ctx, f)
+		if err != nil || !narrow {
+			return page, err
+		}
+		for _, r := range page {
+			f.BeforeID, f.BeforeTime = r.GetRolloutId(), r.GetCreatedAt().AsTime()
+			switch err := s.maySee(ctx, r.GetRolloutId()); {
+			case err == nil:
+				out = append(out, r)
+			case failure.From(err).Kind != failure.KindDenied:
+				return nil, err
+			}
+			if len(out) == int(f.Limit) {
+				return out, nil
+			}
+		}
+		if len(page) < int(f.Limit) {
+			return out, nil
+		}
 	}
 }

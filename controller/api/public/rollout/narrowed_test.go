@@ -92,7 +92,20 @@ func TestANarrowedCallerWorksOnWhatItsSelectionHolds(t *testing.T) {
 	}
 	_, err = r.Rollouts.CreateRollout(db, &pb.CreateRolloutRequest{RequestId: "work", Spec: spec, Digest: p.GetDigest()})
 	outside("the request of another", err)
-	for ctx, want := range map[context.Context]int{web: 1, db: 0, t.Context(): 1} {
+	// A token is whoever has made it, and sees no more of the maker's rollouts than its selection holds.
+	whole, err := r.Rollouts.PreviewRollout(as(t.Context(), "db"), &pb.PreviewRolloutRequest{Spec: spec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	makers, err := r.Rollouts.CreateRollout(as(t.Context(), "db"), &pb.CreateRolloutRequest{RequestId: "all", Spec: spec,
+		Digest: whole.GetDigest()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, err := range calls(db, makers.GetRolloutId()) {
+		outside("the rollout of its maker: "+what, err)
+	}
+	for ctx, want := range map[context.Context]int{web: 1, db: 0, t.Context(): 2} {
 		got, err := r.Rollouts.ListRollouts(ctx, &pb.ListRolloutsRequest{})
 		if err != nil || len(got.GetRollouts()) != want {
 			t.Errorf("%v, %v, want %d", got, err, want)

@@ -214,7 +214,7 @@ func (s *Server) ListRollouts(
 		Name: "rollouts", Filter: r.GetFilter(),
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Rollout, error) {
 			f.BeforeID, f.BeforeTime, f.Limit = after.ID, after.Time, limit
-			return s.Store.ListRollouts(ctx, f)
+			return s.visible(ctx, f, within.Narrow())
 		},
 		Place: service.ByTime((*baremetalv1.Rollout).GetRolloutId,
 			func(r *baremetalv1.Rollout) time.Time { return r.GetCreatedAt().AsTime() }),
