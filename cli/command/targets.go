@@ -131,8 +131,8 @@ func (a *App) selected(
 // maxFilter is the length of the longest filter that the controller takes, in bytes.
 const maxFilter = 4096
 
-// filterOf returns a filter of the machines. It refuses names of which the controller has no machine, and more names than
-// a filter takes.
+// filterOf returns a filter of the machines. It refuses names of which the controller has no machine, and more names
+// than a filter takes.
 func (a *App) filterOf(ctx context.Context, svc *Services, t *Targets, args []string) (string, error) {
 	names, err := a.names(t, args)
 	switch {

@@ -151,11 +151,11 @@ func useUpCodes(ctx context.Context, r *Rig) (Outcome, error) {
 func signedOut(ctx context.Context, r *Rig) (Outcome, error) {
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: r.TLS()}}
 	at := r.Addresses().REST
-	session := func(method, body string, cookie *http.Cookie) (*http.Response, error) {
+	session := func(method, body string, cookie *http.Cookie) (code int, cookies []*http.Cookie, err error) {
 		req, err := http.NewRequestWithContext(ctx, method, "https://"+at+console.SessionPath,
 			strings.NewReader(body))
 		if err != nil {
-			return nil, err
+			return 0, nil, err
 		}
 		req.Header.Set(console.Header, "1")
 		req.Header.Set("Content-Type", "application/json")
@@ -163,38 +163,37 @@ func signedOut(ctx context.Context, r *Rig) (Outcome, error) {
 			req.AddCookie(cookie)
 		}
 		answer, err := client.Do(req)
-		if err == nil {
-			err = answer.Body.Close()
+		if err != nil {
+			return 0, nil, err
 		}
-		return answer, err
+		return answer.StatusCode, answer.Cookies(), answer.Body.Close()
 	}
-	begun, err := session(http.MethodPost, fmt.Sprintf(`{"token": %q}`, r.Client("reader", auth.ScopeRead).Token()), nil)
-	if err != nil || len(begun.Cookies()) != 1 {
-		return Outcome{}, fmt.Errorf("sign on: %d, %w", begun.StatusCode, err)
+	code, cookies, err := session(http.MethodPost,
+		fmt.Sprintf(`{"token": %q}`, r.Client("reader", auth.ScopeRead).Token()), nil)
+	if err != nil || len(cookies) != 1 {
+		return Outcome{}, fmt.Errorf("sign on: %d, %w", code, err)
 	}
-	copied := begun.Cookies()[0]
-	if got, err := session(http.MethodGet, "", copied); err != nil || got.StatusCode != http.StatusOK {
-		return Outcome{}, fmt.Errorf("the session is not open: %w", err)
+	if code, _, err := session(http.MethodGet, "", cookies[0]); err != nil || code != http.StatusOK {
+		return Outcome{}, fmt.Errorf("the session is not open: %d, %w", code, err)
 	}
-	if got, err := session(http.MethodDelete, "", copied); err != nil || got.StatusCode != http.StatusNoContent {
-		return Outcome{}, fmt.Errorf("sign out: %w", err)
+	if code, _, err := session(http.MethodDelete, "", cookies[0]); err != nil || code != http.StatusNoContent {
+		return Outcome{}, fmt.Errorf("sign out: %d, %w", code, err)
 	}
 	other := r.C.Beside(r.T)
 	other.Start("")
 	defer other.Process.Kill()
 	for when, rest := range map[string]string{"by the same": at, "by one that has just started": other.Addresses().REST} {
 		at = rest
-		got, err := session(http.MethodGet, "", copied)
-		for ; err == nil && got.StatusCode == http.StatusServiceUnavailable; got, err = session(http.MethodGet, "", copied) {
+		for code = http.StatusServiceUnavailable; code == http.StatusServiceUnavailable; {
+			if code, _, err = session(http.MethodGet, "", cookies[0]); err != nil {
+				return Outcome{}, err
+			}
 			if hold(ctx, 50*time.Millisecond); ctx.Err() != nil {
 				return Outcome{}, ctx.Err()
 			}
 		}
-		if err != nil {
-			return Outcome{}, err
-		}
-		if got.StatusCode != http.StatusUnauthorized {
-			return breached("the copied cookie is answered %d %s", got.StatusCode, when), nil
+		if code != http.StatusUnauthorized {
+			return breached("the copied cookie is answered %d %s", code, when), nil
 		}
 	}
 	return held("the copy opens nothing, with either controller"), nil

@@ -78,8 +78,8 @@ func begin(
 }
 
 // Admit refuses work on one machine for which a policy demands approval, with APPROVAL_REQUIRED. Work of the
-// controller's own, such as a further attempt, has no caller and is not refused. Without policies it costs one statement
-// and takes no lock.
+// controller's own, such as a further attempt, has no caller and is not refused. Without policies it costs one
+// statement and takes no lock.
 func Admit(ctx context.Context, q *dbsqlc.Queries, w Work, now time.Time) error {
 	if auth.IdentityFrom(ctx) == "" {
 		return nil

@@ -328,6 +328,9 @@ func BudgetVerdict(
 	}
 	v := round.Ask(budget.Request{OperationID: operationID, Harms: harmsOf(place.Destroys, place.Interrupts),
 		Place: PlaceOf(place.Site, place.Labels), Also: requestPlace(place.RequestSite, place.RequestLabels)})
+	if v.Admitted { // the budgets that are full are of another harm
+		return nil, nil
+	}
 	return &v, nil
 }
 

@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -116,4 +117,31 @@ func TestAPurgeIsJudgedAsADecommission(t *testing.T) {
 	_, _, err := s.TransitionNode(ctx, nodestore.TransitionRequest{MachineID: "m-4", RequestID: "drain",
 		To: node.Draining, Actor: "ann"}, storetest.Now())
 	storetest.WantReason(t, err, "APPROVAL_REQUIRED")
+}
+
+// TestARetiredMachineComesBackUnderTheBudget: in maintenance it is out of service again, beside what has left meanwhile.
+func TestARetiredMachineComesBackUnderTheBudget(t *testing.T) {
+	s := storetest.New(t)
+	storetest.Live(t, s, "m-1")
+	storetest.Live(t, s, "m-2")
+	storetest.SetBudget(t, s, &baremetalv1.Budget{Name: "out", Domain: "fleet", AtOnce: 1,
+		Harm: baremetalv1.Budget_INTERRUPTS})
+	taken := `INSERT INTO budget_slots (operation_id, machine_id, site, labels, harm, taken_at)
+		SELECT operation_id, target_id, '', '{}', 'INTERRUPTS', now() FROM operations WHERE target_id = 'm-1' LIMIT 1`
+	storetest.Exec(t, s, taken)
+	if err := purge(t.Context(), s, "m-1", "out"); err != nil {
+		t.Fatal(err)
+	}
+	held := func() int {
+		return storetest.Count(t, s, "SELECT count(*) FROM budget_slots WHERE released_at IS NULL AND harm = 'INTERRUPTS'")
+	}
+	if n := held(); n != 0 {
+		t.Errorf("a retired machine holds %d slots of interruptions", n)
+	}
+	storetest.Exec(t, s, strings.ReplaceAll(taken, "m-1", "m-2"))
+	storetest.WantReason(t, storetest.Transition(s, "m-1", "back", node.Offline, false), "BUDGET_REQUIRED")
+	storetest.Exec(t, s, "UPDATE budget_slots SET released_at = now() WHERE machine_id = 'm-2'")
+	if err := storetest.Transition(s, "m-1", "back-again", node.Offline, false); err != nil || held() != 1 {
+		t.Errorf("%v, %d slots are held", err, held())
+	}
 }
