@@ -379,6 +379,24 @@ func (b *budgetWorld) state() map[string]stand {
 	return all
 }
 
+// explain logs of each machine that is out of service its slots and its newest operations.
+func (b *budgetWorld) explain() {
+	rows, err := b.Store.Pool().
+		Query(b.T.Context(), `SELECT m.machine_id || ' ' || m.phase || ' ' || m.node_state || ': ' ||
+		coalesce((SELECT string_agg(h.harm || ' of ' || h.operation_id, ', ') FROM budget_slots h
+			WHERE h.machine_id = m.machine_id AND h.released_at IS NULL), 'no slots') || '; ' ||
+		(SELECT string_agg(concat_ws(' ', o.operation_id, o.type, o.plan_id, o.phase, o.interrupts), ', ' ORDER BY o.created_at DESC)
+			FROM operations o WHERE o.target_id = m.machine_id)
+		FROM machines m WHERE m.phase <> 'READY' OR m.current_operation_id IS NOT NULL`)
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	var line string
+	if _, err := pgx.ForEachRow(rows, []any{&line}, func() error { b.T.Log(line); return nil }); err != nil {
+		b.T.Fatal(err)
+	}
+}
+
 // check compares the fleet with its budgets.
 func (b *budgetWorld) check() {
 	b.T.Helper()
@@ -395,6 +413,7 @@ func (b *budgetWorld) check() {
 	}
 	b.most = counts{max(b.most.out, now.out), max(b.most.written, now.written)}
 	if now.out > b.limits.out || now.written > b.limits.written {
+		b.explain()
 		b.T.Fatalf(
 			"seed %d: %d machines are out of service and %d lose data; the budgets are %+v",
 			b.seed,

@@ -188,7 +188,7 @@ func refusal(ctx context.Context, caller membership.Caller, no *membership.Refus
 	meta["key"] = no.Key
 	return withMeta(failure.Denied(
 		"FIELD_IN_USE",
-		"the field %s may be changed only by an admin of the machine, where it is now and where it would be: it is used by %s",
+		"the field %s may be changed only by an admin of the machine, as it is and as it would be: it is used by %s",
 		no.Key,
 		use,
 	).

@@ -185,8 +185,8 @@ func (s *Store) transition(
 	switch {
 	case r.To == node.Retired && f.Holds:
 		start.Harm = operation.Destroys
-	case from == node.Retired && r.To == node.Offline && m.Phase == string(fleet.Maintenance):
-		start.Harm = operation.Interrupts // it is in the inventory again, and out of service
+	case from == node.Retired && r.To == node.Offline && m.Phase != string(fleet.FactoryReady):
+		start.Harm = operation.Interrupts // it is in the inventory again, and out of service until it is IDLE
 	}
 	op, err := s.record(ctx, q, m, start, v, now)
 	return op, err == nil, err

@@ -108,7 +108,7 @@ func Walks(ctx context.Context, terms []filter.Term) ([]machinestore.MachineFilt
 	return out, err
 }
 
-// AllInside refuses a call about machines of which some are not the caller's. A machine that does not exist is nobody's.
+// AllInside refuses a call about machines of which some are not the caller's. One that does not exist is nobody's.
 func (s *Base) AllInside(ctx context.Context, machineIDs []string) error {
 	within, err := query.Within(ctx)
 	if err != nil || !within.Narrow() {
