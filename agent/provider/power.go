@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/host"
@@ -136,7 +137,44 @@ type Sensor struct {
 	// Stateful says that there is no Value, only State, in the BMC's words.
 	Stateful bool
 	State    string
-	Health   string // ok, warning, critical; empty: not said
+	Health   string // ok, warning, critical; empty: not said; HealthUnknown
+}
+
+// HealthUnknown is the health of what could not be read, or means nothing in the state that it is in. It clears no
+// earlier fault.
+const HealthUnknown = "unknown"
+
+// NotRead is what stands for a part that could not be read.
+func NotRead(name, kind, why string) Sensor {
+	return Sensor{Name: name, Kind: kind, Stateful: true, State: stateNotRead + why, Health: HealthUnknown}
+}
+
+const stateNotRead = "not read: "
+
+// WhyNotRead is the reason of a part that could not be read; empty where it was.
+func (s Sensor) WhyNotRead() string {
+	why, _ := strings.CutPrefix(s.State, stateNotRead)
+	if s.Health != HealthUnknown || why == s.State {
+		return ""
+	}
+	return why
+}
+
+// Incomplete is the error of an answer that lacks some of its parts, each named with the reason. The rest of the answer
+// stands beside it.
+type Incomplete struct{ Missing []string }
+
+// Unwrap is ErrRefused: the BMC answers, and not with all of it.
+func (e *Incomplete) Unwrap() error { return ErrRefused }
+
+// Error names the first of them.
+func (e *Incomplete) Error() string {
+	const most = 3
+	text := "not read: " + strings.Join(e.Missing[:min(len(e.Missing), most)], "; ")
+	if more := len(e.Missing) - most; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
 }
 
 // Light is an identify light, as it is or is to be.
@@ -191,6 +229,8 @@ var (
 	ErrProtocol = errors.New("what answers does not speak the protocol")
 	// ErrOldTLS is ErrProtocol of a BMC that has no TLS 1.2.
 	ErrOldTLS = fmt.Errorf("%w: it has no TLS 1.2", ErrProtocol)
+	// ErrRSAOnly is ErrProtocol of a BMC whose TLS exchanges keys by RSA alone, without forward secrecy.
+	ErrRSAOnly = fmt.Errorf("%w: its TLS has no key exchange but RSA's", ErrProtocol)
 	// ErrRefused: the BMC answers that it won't or can't do that now.
 	ErrRefused = errors.New("the BMC refuses")
 	// ErrUnchanged: the change of a password was not asked for, or was refused by an answer.

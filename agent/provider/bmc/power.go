@@ -27,7 +27,15 @@ const (
 // PowerState reads it once.
 func (p *Provider) PowerState(ctx context.Context, t provider.Target) (provider.PowerState, error) {
 	state, _, err := p.readPower(ctx, t)
-	return state, err
+	return settled(state), err
+}
+
+// settled is a state that lasts: a machine on its way is in an unknown one.
+func settled(state provider.PowerState) provider.PowerState {
+	if state == provider.PowerTurningOn || state == provider.PowerTurningOff {
+		return provider.PowerUnknown
+	}
+	return state
 }
 
 func (p *Provider) readPower(
@@ -86,6 +94,7 @@ func (p *Provider) TurnOff(
 		d.gently = now.Add(p.cfg.SoftOff)
 		d.deadline = d.gently.Add(p.cfg.Within)
 	}
+	d.lastly = d.deadline.Add(onItsWayMost * p.cfg.Within)
 	asking := func() error {
 		if !c.OffAskedAt.IsZero() {
 			return nil
@@ -106,6 +115,7 @@ func (p *Provider) TurnOn(
 	ctx context.Context, t provider.Target, e effect.Cause, c *provider.Cycle, keep func(provider.Cycle) error,
 ) error {
 	d := &powerPlan{want: provider.PowerOn, deadline: p.cfg.Clock.Now().Add(p.cfg.Within)}
+	d.lastly = d.deadline.Add(onItsWayMost * p.cfg.Within)
 	protocol, err := p.runPlan(ctx, t, e, d, func() error { return nil })
 	if err != nil {
 		return err

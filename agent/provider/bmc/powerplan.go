@@ -12,8 +12,9 @@ type powerPlan struct {
 	want provider.PowerState
 	// gently is until when the operating system may still go by itself; zero: not asked.
 	gently time.Time
-	// deadline is when it ends without success.
-	deadline time.Time
+	// deadline is when it ends without success. A machine that is read to be on its way there has until lastly: firmware
+	// may stay in that state for as long as its self-test takes.
+	deadline, lastly time.Time
 
 	softAsked bool
 	asked     int       // hard switches that were accepted
@@ -42,6 +43,8 @@ const (
 	// Accepted switches that had no effect are repeated: both are idempotent, and BMCs lose requests while they start.
 	repeatAfter = 15 * time.Second
 	repeatMost  = 3
+	// onItsWayMost is how many times as long as for a switch is waited for a machine that is read to be on its way.
+	onItsWayMost = 4
 )
 
 // next decides after each reading. An unreadable state is no reason to switch, except that off may be asked for when
@@ -50,8 +53,10 @@ func (d *powerPlan) next(now time.Time) move {
 	switch {
 	case d.lastErr == nil && d.reads > 0 && d.lastRead == d.want:
 		return moveDone
-	case !now.Before(d.deadline):
+	case !now.Before(d.deadline) && (!d.onItsWay() || !now.Before(d.lastly)):
 		return d.end()
+	case d.onItsWay():
+		return moveWait // to ask once more would be answered with a refusal, or start it anew
 	case d.lastErr != nil || d.reads == 0:
 		return moveWait
 	case d.want == provider.PowerOff && now.Before(d.gently) && !d.noSoft:
@@ -63,6 +68,13 @@ func (d *powerPlan) next(now time.Time) move {
 		return moveWait
 	}
 	return moveHard
+}
+
+// onItsWay reports whether the last reading was of a machine that is going where it is wanted.
+func (d *powerPlan) onItsWay() bool {
+	ways := map[provider.PowerState]provider.PowerState{provider.PowerOn: provider.PowerTurningOn,
+		provider.PowerOff: provider.PowerTurningOff}
+	return d.lastErr == nil && d.reads > 0 && d.lastRead == ways[d.want]
 }
 
 // end says how it failed.
