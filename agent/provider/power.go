@@ -68,8 +68,12 @@ type Cycle struct {
 	OffAskedAt time.Time `json:"off_asked_at,omitzero"`
 	// OffSeenAt is when the BMC first said that it is off. From then on it is never switched off again.
 	OffSeenAt time.Time `json:"off_seen_at,omitzero"`
+	// OnAskedAt is set before the machine is asked to go on for the first time.
+	OnAskedAt time.Time `json:"on_asked_at,omitzero"`
 	// OnSeenAt is when the BMC said that it is on again.
 	OnSeenAt time.Time `json:"on_seen_at,omitzero"`
+	// Others are changes of the power that were seen and that nobody here had asked for.
+	Others []Outside `json:"others,omitempty"`
 	// Protocol is how the BMC was spoken to: redfish or ipmi.
 	Protocol string `json:"protocol,omitempty"`
 	// Forced says that the machine did not go off by itself.
@@ -77,6 +81,21 @@ type Cycle struct {
 	// BootOnce is the device that was set for the next boot, BootProof how that is known.
 	BootOnce  BootDevice `json:"boot_once,omitempty"`
 	BootProof BootProof  `json:"boot_proof,omitempty"`
+}
+
+// Outside is a change of the power by somebody else: a person, another manager, or the machine itself.
+type Outside struct {
+	State PowerState `json:"state"`
+	At    time.Time  `json:"at"`
+}
+
+const mostOutside = 8
+
+// Outside notes a change by somebody else, as long as there are few.
+func (c *Cycle) Outside(state PowerState, at time.Time) {
+	if len(c.Others) < mostOutside {
+		c.Others = append(c.Others, Outside{State: state, At: at})
+	}
 }
 
 // CutShort is the error of a call whose time was up before it could say what the BMC does wrong. It unwraps to Cause;

@@ -95,6 +95,7 @@ func (p *Provider) TurnOff(
 		d.deadline = d.gently.Add(p.cfg.Within)
 	}
 	d.lastly = d.deadline.Add(onItsWayMost * p.cfg.Within)
+	d.ours = !c.OffAskedAt.IsZero()
 	asking := func() error {
 		if !c.OffAskedAt.IsZero() {
 			return nil
@@ -103,6 +104,7 @@ func (p *Provider) TurnOff(
 		return keep(*c)
 	}
 	protocol, err := p.runPlan(ctx, t, e, d, asking)
+	p.others(ctx, t, e, d, c)
 	if err != nil {
 		return err
 	}
@@ -116,12 +118,33 @@ func (p *Provider) TurnOn(
 ) error {
 	d := &powerPlan{want: provider.PowerOn, deadline: p.cfg.Clock.Now().Add(p.cfg.Within)}
 	d.lastly = d.deadline.Add(onItsWayMost * p.cfg.Within)
-	protocol, err := p.runPlan(ctx, t, e, d, func() error { return nil })
+	d.ours = !c.OnAskedAt.IsZero()
+	if !c.OffSeenAt.IsZero() {
+		d.seen = provider.PowerOff
+	}
+	asking := func() error {
+		if !c.OnAskedAt.IsZero() {
+			return nil
+		}
+		c.OnAskedAt = p.cfg.Clock.Now()
+		return keep(*c)
+	}
+	protocol, err := p.runPlan(ctx, t, e, d, asking)
+	p.others(ctx, t, e, d, c)
 	if err != nil {
 		return err
 	}
 	c.OnSeenAt, c.Protocol = p.cfg.Clock.Now(), protocol
 	return keep(*c)
+}
+
+// others notes what the plan saw of somebody else's doing.
+func (p *Provider) others(ctx context.Context, t provider.Target, e effect.Cause, d *powerPlan, c *provider.Cycle) {
+	for _, state := range d.others {
+		p.cfg.Log.WarnContext(ctx, "the power was switched by somebody else", "machine_id", t.MachineID, "operation_id",
+			e.OperationID, "command_id", e.CommandID, "power", string(state))
+		c.Outside(state, p.cfg.Clock.Now())
+	}
 }
 
 // runPlan brings the machine to d.want, and says in which protocol it was seen there. asking is called before each
@@ -147,6 +170,7 @@ func (p *Provider) runPlan(
 			if err := asking(); err != nil {
 				return protocol, err
 			}
+			d.ours = true
 			if err := p.push(ctx, t, e, d, move); err != nil {
 				return protocol, d.cutShort(ctx, t, err)
 			}

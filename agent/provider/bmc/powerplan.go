@@ -22,6 +22,12 @@ type powerPlan struct {
 	// soft says that the soft switch cannot be had.
 	noSoft bool
 
+	// ours: the machine was asked to go where it is wanted. seen is the last state that lasts, also of an earlier plan.
+	ours bool
+	seen provider.PowerState
+	// others are the states that the machine was brought to by somebody else, at most othersMost.
+	others []provider.PowerState
+
 	reads    int
 	lastRead provider.PowerState
 	lastErr  error // of the last exchange; nil when it was answered
@@ -43,6 +49,7 @@ const (
 	// Accepted switches that had no effect are repeated: both are idempotent, and BMCs lose requests while they start.
 	repeatAfter = 15 * time.Second
 	repeatMost  = 3
+	othersMost  = 8
 	// onItsWayMost is how many times as long as for a switch is waited for a machine that is read to be on its way.
 	onItsWayMost = 4
 )
@@ -87,8 +94,19 @@ func (d *powerPlan) end() move {
 
 // read takes what one exchange brought.
 func (d *powerPlan) read(state provider.PowerState, err error) {
-	if d.lastErr = err; err == nil {
-		d.reads++
-		d.lastRead = state
+	d.lastErr = err
+	if err != nil {
+		return
 	}
+	d.reads++
+	d.lastRead = state
+	if state != provider.PowerOn && state != provider.PowerOff {
+		return
+	}
+	// To where it is wanted it may go by our order; away from there it never does.
+	changed := d.seen != "" && state != d.seen
+	if changed && (state != d.want || !d.ours) && len(d.others) < othersMost {
+		d.others = append(d.others, state)
+	}
+	d.seen = state
 }

@@ -71,8 +71,12 @@ var generic = map[types.EventReadingType]string{
 	0x0c: "....",      // ACPI states of a device
 }
 
-// presence is the offset with which a sensor of a type says that its part is there.
-var presence = map[types.SensorType]uint8{0x07: 7, 0x08: 0, 0x0c: 6, 0x0d: 0, 0x21: 2, 0x29: 2}
+// Offsets of a power supply (08h): that it is there, and those that say what comes in.
+const (
+	supplyThere = 0
+	firstInput  = 3
+	lastInput   = 5
+)
 
 // worth is how well a part is in one state of its sensor; empty where the state says nothing of that.
 func worth(kind types.EventReadingType, of types.SensorType, offset uint8) string {
@@ -86,23 +90,24 @@ func worth(kind types.EventReadingType, of types.SensorType, offset uint8) strin
 	return marks[table[offset]]
 }
 
-// judge is the worst of the states that hold. A part that says in other states whether it is there, and does not say so
-// now, is not there: then a bad state is no fault, and nobody knows what it means.
+// judge is the worst of the states that hold. A supply that says in other states whether it is there, and does not say
+// so now, has no input in an empty bay, too: nobody knows whether that is a fault.
 func judge(kind types.EventReadingType, of types.SensorType, active, possible []uint8) (health string) {
+	gone := kind == types.EventReadingTypeSensorSpecific && of == types.SensorTypePowerSupply &&
+		slices.Contains(possible, supplyThere) && !slices.Contains(active, supplyThere)
 	for _, offset := range active {
-		health = worse(health, worth(kind, of, offset))
-	}
-	there, has := presence[of]
-	if health != "" && kind == types.EventReadingTypeSensorSpecific && has && slices.Contains(possible, there) &&
-		!slices.Contains(active, there) {
-		return provider.HealthUnknown
+		said := worth(kind, of, offset)
+		if gone && offset >= firstInput && offset <= lastInput {
+			said = provider.HealthUnknown
+		}
+		health = worse(health, said)
 	}
 	return health
 }
 
 // worse is the graver of two.
 func worse(a, b string) string {
-	for _, h := range []string{critical, warning, ok} {
+	for _, h := range []string{critical, warning, provider.HealthUnknown, ok} {
 		if a == h || b == h {
 			return h
 		}

@@ -35,6 +35,8 @@ func Decide(s operation.Snapshot, e operation.Event, now time.Time) operation.De
 		d.reported(e)
 	case operation.Impostor:
 		d.impostor(e)
+	case operation.PowerSeen:
+		d.powerSeen(e)
 	case operation.Quarantine:
 		d.stop(e.Reason, e.Message)
 	}

@@ -23,6 +23,9 @@ func (d *decider) resulted(e operation.Resulted) {
 		return
 	}
 	d.out.Ack = true
+	if d.cmd.State == operation.Granted && d.cmd.ClaimedAt.IsZero() {
+		d.toldOfOthers(e)
+	}
 	switch {
 	case d.cmd.State == operation.Unknown:
 		d.lateResult(e)
