@@ -33,7 +33,7 @@ func (p *Provider) Hardware(
 const readEvents = 20
 
 // ReadHardware reads what the BMC says of its machine's hardware. Each question is one of its own, so that a command to
-// the same BMC waits for one of them at most. What could not be read is named in NotRead, and a sensor of it stands among
+// the same BMC waits for one of them at most. What could not be read is named in NotRead. A sensor of it stands among
 // the others with the health unknown, so that a reading without it clears none of its faults. A BMC that is not reached
 // at all is an error.
 func (p *Provider) ReadHardware(ctx context.Context, t provider.Target) (provider.Reading, error) {

@@ -14,8 +14,8 @@ import (
 )
 
 // Hardware reads the machine's own FRU (device 0): its product area, or else its board. There are no MAC addresses in
-// it, and the system's GUID is left out: controllers differ in its byte order. An area that cannot be read costs no other:
-// found has the rest beside the error.
+// it, and the system's GUID is left out: controllers differ in its byte order. An area that cannot be read costs no
+// other: found has the rest beside the error.
 func (c *Client) Hardware(ctx context.Context) (found provider.Hardware, err error) {
 	err = c.call(ctx, func() error {
 		size, err := c.api.GetFRUInventoryAreaInfo(ctx, 0)

@@ -26,7 +26,7 @@ var specific = map[types.SensorType]string{
 	0x05: ".......",         // physical security: chassis, drive bay, card, processor and fan area open; unplugged; dock
 	0x06: "......",          // platform security: passwords that were tried
 	0x07: "ccccccco..wcw",   // processor: IERR to uncorrectable, present, disabled, terminator, throttled, machine checks
-	0x08: "ocwccww.",        // supply: present, failed, predicted, no input (2), input out of range, configuration, standby
+	0x08: "ocwccww.",        // supply: present, failed, predicted, no input (2), bad input, configuration, standby
 	0x09: "..c.cccw",        // power unit: off, cycle, 240 VA, interlock, no input, control failed, failed, predicted
 	0x0c: "wcccwwow.wc",     // memory: ECC, parity, scrub, disabled, limit, present, configuration, spare, throttled, hot
 	0x0d: "ocw..wcww",       // drive: present, fault, predicted, spare, check, array critical, failed, rebuild, aborted

@@ -14,9 +14,9 @@ import (
 // skipEntries is how many numbers are tried after an entry that cannot be read, and so names no next one.
 const skipEntries = 4
 
-// EventLog returns the newest entries of the system event log, newest first, at most limit. Entries are read one by one,
-// from the oldest on: that is how the log is linked (31.5). Where entries could not be read it returns the others, and
-// an error that names those.
+// EventLog returns the newest entries of the system event log, newest first, at most limit. Entries are read one by
+// one, from the oldest on: that is how the log is linked (31.5). Where entries could not be read it returns the others,
+// and an error that names those.
 func (c *Client) EventLog(ctx context.Context, limit int) (out []provider.Event, err error) {
 	err = c.call(ctx, func() error {
 		info, err := c.api.GetSELInfo(ctx)

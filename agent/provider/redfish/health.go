@@ -87,15 +87,18 @@ func (s status) discounted() bool {
 
 func unhealthy(health string) bool { return health == "warning" || health == "critical" }
 
+// unwellSum reports whether a whole is not known to be well.
+func unwellSum(s status) bool { return unhealthy(s.worst()) || s.worst() == provider.HealthUnknown }
+
 // sum is what a whole says of itself, where none of its parts that were read is unhealthy: a finding, or unknown where
 // a part that is absent or not settled has a bad health of its own, which the whole may only repeat.
 func sum(name, kind string, s status, explained bool) (provider.Sensor, bool) {
-	worst := s.worst()
-	if unhealthy(worst) && explained {
-		worst = provider.HealthUnknown
-	}
-	if !unhealthy(worst) && worst != provider.HealthUnknown {
+	if !unwellSum(s) {
 		return provider.Sensor{}, false
+	}
+	worst := s.worst()
+	if explained {
+		worst = provider.HealthUnknown
 	}
 	return provider.Sensor{Name: name, Kind: kind, Stateful: true, State: cmp.Or(s.State.V, s.HealthRollup.V, s.Health.V),
 		Health: worst}, true

@@ -227,7 +227,7 @@ func (s *survey) entries(all []member, limit int) (out []provider.Event, err err
 }
 
 // newestFirst orders entries by their times, whatever the order of the service. An entry without a time stays beside
-// its neighbours; without any times the numbers of the entries tell the order, and without those the last is the newest.
+// its neighbours. Without any times the numbers of the entries tell the order, and without those the last is newest.
 func newestFirst(all []provider.Event) []provider.Event {
 	out := slices.Clone(all)
 	if !descending(out) {

@@ -169,8 +169,8 @@ func parseSystem(b []byte) (system, error) {
 	return s, nil
 }
 
-// powerStates are all values of PowerState (DSP0268, Resource.PowerState), in lower case. What is paused holds its power
-// and its memory, so it is not off.
+// powerStates are all values of PowerState (DSP0268, Resource.PowerState), in lower case. What is paused holds its
+// power and its memory, so it is not off.
 var powerStates = map[string]provider.PowerState{
 	"on": provider.PowerOn, "paused": provider.PowerOn, "off": provider.PowerOff,
 	"poweringon": provider.PowerTurningOn, "poweringoff": provider.PowerTurningOff,

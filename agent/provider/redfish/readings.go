@@ -176,8 +176,7 @@ func (s *survey) unknown() (out []provider.Sensor) {
 
 // summed adds the unhealthy parts of an unhealthy summary, or the summary itself where no part is unhealthy.
 func (s *survey) summed(kind string, of status, list path, all *parsed) error {
-	whole, ill := sum(kind, kind, of, false)
-	if !ill {
+	if !unwellSum(of) {
 		return nil
 	}
 	var found parsed
@@ -185,7 +184,7 @@ func (s *survey) summed(kind string, of status, list path, all *parsed) error {
 		return err
 	}
 	if !slices.ContainsFunc(found.sensors, func(p provider.Sensor) bool { return unhealthy(p.Health) }) {
-		if whole, ill = sum(kind, kind, of, found.explained); ill {
+		if whole, ill := sum(kind, kind, of, found.explained); ill {
 			found.sensors = append(found.sensors, whole)
 		}
 	}

@@ -1,9 +1,13 @@
 package redfish_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -487,5 +491,89 @@ func TestMeaningOfAnswers(t *testing.T) {
 	}
 	if _, err := redfish.Open(t.Context(), redfish.Config{URL: "https://x/path"}); err == nil {
 		t.Error("a URL with a path is taken")
+	}
+}
+
+// A service may want the mode with every change of the override: it is set, and taken back.
+func TestAModeThatIsNeeded(t *testing.T) {
+	t.Parallel()
+	s := loadShape(t, "dell-like.json")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if r.Method == http.MethodPatch && !bytes.Contains(body, []byte("BootSourceOverrideMode")) {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		s.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	c, err := redfish.Open(t.Context(), redfish.Config{URL: server.URL, Username: "u", Password: "p"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	for _, d := range []provider.BootDevice{provider.BootPXE, provider.BootDefault} {
+		if _, err := c.SetBootOnce(t.Context(), d); err != nil {
+			t.Errorf("boot from %q: %v", d, err)
+		}
+		if got, err := c.BootOnce(t.Context()); err != nil || !got.Once(d) {
+			t.Errorf("boot device reads %+v, %v; want %q", got, err, d)
+		}
+	}
+}
+
+// A service whose TLS exchanges keys by RSA alone is named as such, and gets no password.
+func TestTLSWithRSAAlone(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.TLS = &tls.Config{MaxVersion: tls.VersionTLS12, //nolint:gosec // it is what it is about
+		CipherSuites: []uint16{tls.TLS_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_RSA_WITH_AES_256_CBC_SHA}}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	cfg := redfish.Config{URL: server.URL, Username: "u", Password: "p", TLS: &tls.Config{MinVersion: tls.VersionTLS12,
+		InsecureSkipVerify: true}} //nolint:gosec // a test's certificate
+	for name, err := range map[string]error{"probe": redfish.Probe(t.Context(), cfg), "open": func() error {
+		_, err := redfish.Open(t.Context(), cfg)
+		return err
+	}()} {
+		if !errors.Is(err, provider.ErrRSAOnly) || !errors.Is(err, provider.ErrProtocol) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if asked > 0 {
+		t.Errorf("%d requests were sent", asked)
+	}
+}
+
+// One member that always answers 401 is not a wrong password: other documents are read with the same log-in.
+func TestAMemberThatIsForbidden(t *testing.T) {
+	t.Parallel()
+	s := loadShape(t, "dell-like.json")
+	logins := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/Thermal") {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/Sessions") {
+			logins++
+		}
+		s.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	c, err := redfish.Open(t.Context(), redfish.Config{URL: server.URL, Username: "u", Password: "p"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	sensors, err := c.Sensors(t.Context())
+	if err != nil || len(sensors) < 2 || sensors[len(sensors)-1].Health != provider.HealthUnknown || logins != 2 {
+		t.Errorf("%+v, %v after %d log-ins", sensors, err, logins)
 	}
 }

@@ -140,10 +140,14 @@ func TestSomebodyElseAtThePowerButton(t *testing.T) {
 		Inputs: storetest.Inputs("tiny")}).GetOperationId()
 	sees := func(state string, at time.Time) (changes int) {
 		t.Helper()
-		recorded, err := r.Store.RecordSite(t.Context(), sitestore.SiteReport{Site: "lab", AgentID: r.Site.ID, LeasesSame: true,
-			BMCs: []*fleetv1.BMCObservation{{
-				MachineId: "m-1", Reachable: true, PowerState: state, SeenAt: timestamppb.New(at),
-			}}}, storetest.Now())
+		recorded, err := r.Store.RecordSite(
+			t.Context(),
+			sitestore.SiteReport{Site: "lab", AgentID: r.Site.ID, LeasesSame: true,
+				BMCs: []*fleetv1.BMCObservation{{
+					MachineId: "m-1", Reachable: true, PowerState: state, SeenAt: timestamppb.New(at),
+				}}},
+			storetest.Now(),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

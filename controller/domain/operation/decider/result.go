@@ -23,9 +23,7 @@ func (d *decider) resulted(e operation.Resulted) {
 		return
 	}
 	d.out.Ack = true
-	if d.cmd.State == operation.Granted && d.cmd.ClaimedAt.IsZero() {
-		d.toldOfOthers(e)
-	}
+	d.tell(operation.NoteOthers, operation.SwitchedByOthers(d.cmd, e))
 	switch {
 	case d.cmd.State == operation.Unknown:
 		d.lateResult(e)
