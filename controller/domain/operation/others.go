@@ -31,8 +31,8 @@ func PowerByOthers(op *Operation, cmd *Command, e PowerSeen) string {
 		all[evidence.PowerChangesSeen] = told + ", " + word
 	}
 	op.Evidence = all
-	return "the BMC shows that the machine is " + e.State + ", and no command of this operation was to switch it so; it is " +
-		"left as it is"
+	return "the BMC shows that the machine is " + e.State + ", and no command of this operation was to switch it so; " +
+		"it is left as it is"
 }
 
 // explained reports whether a command of the operation explains the change: one that restarts or switches the machine
