@@ -73,6 +73,8 @@ type walk struct {
 	out []provider.Sensor
 	// quiet is how many requests in a row got no answer.
 	quiet int
+	// reservation is that of the repository; 0 before it is needed (33.11).
+	reservation uint16
 }
 
 func (w *walk) records() error {
@@ -147,13 +149,12 @@ var errRecord = errors.New("the answer makes no sense")
 
 // record reads one record in pieces, and returns nil for one that is no sensor's. next is 0 where it is not known.
 func (w *walk) record(id uint16) (sdr *types.SDR, next uint16, err error) {
-	reservation := uint16(0)
 	var data []byte
 	for size := uint8(types.SDRRecordHeaderSize); ; {
 		r := &storage.GetSDRResponse{}
-		err = w.c.api.Exchange(w.ctx, &storage.GetSDRRequest{ReservationID: reservation, RecordID: id,
+		err = w.c.api.Exchange(w.ctx, &storage.GetSDRRequest{ReservationID: w.reservation, RecordID: id,
 			ReadOffset: uint8(len(data)), ReadBytes: size}, r) //nolint:gosec // at most 260, of which 255 are asked for
-		if again := w.piece(err, &reservation, &size); again {
+		if again := w.piece(err, &size); again {
 			continue
 		}
 		if err != nil {
@@ -173,8 +174,8 @@ func (w *walk) record(id uint16) (sdr *types.SDR, next uint16, err error) {
 			return sdr, next, err
 		case len(data) == types.SDRRecordHeaderSize:
 			size = 16 // what every controller can send in one message (ipmitool's first size is larger, and is halved)
-			if reservation == 0 {
-				reservation = w.reserve()
+			if w.reservation == 0 {
+				w.reservation = w.reserve()
 			}
 		}
 		size = uint8(min(int(size), left, 0xff-len(data))) //nolint:gosec // at most 16
@@ -182,16 +183,16 @@ func (w *walk) record(id uint16) (sdr *types.SDR, next uint16, err error) {
 }
 
 // piece reports whether a piece is to be asked for again: with a new reservation (C5h), or a smaller one (C8h, CAh).
-func (w *walk) piece(err error, reservation *uint16, size *uint8) bool {
+func (w *walk) piece(err error, size *uint8) bool {
 	var completed *types.ResponseError
 	if !errors.As(err, &completed) {
 		return false
 	}
 	switch completed.CompletionCode() {
 	case types.CodeReservationCanceled:
-		before := *reservation
-		*reservation = w.reserve()
-		return *reservation != before
+		before := w.reservation
+		w.reservation = w.reserve()
+		return w.reservation != before
 	case types.CodeRequestDataLengthLimitExceeded, types.CodeCannotReturnRequestedDataBytes:
 		*size /= 2
 		return *size > 0

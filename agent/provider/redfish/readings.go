@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,7 +15,7 @@ import (
 // What one call reads at most: BMCs are slow.
 const (
 	maxChassis = 4
-	maxSensors = 128
+	maxSensors = 512
 	maxParts   = 64
 	maxLogs    = 4
 )
@@ -144,25 +145,35 @@ func (c *Client) Sensors(ctx context.Context) (out []provider.Sensor, err error)
 			return err
 		}
 		sv, all := &survey{c: c}, parsed{}
-		for _, p := range s.chassis() {
-			if err := sv.chassisSensors(p, &all); err != nil {
-				return fmt.Errorf("read sensors of %s: %w", p, err)
-			}
-		}
-		if err := sv.summed("memory", s.MemorySummary.V.Status.V, s.Memory, &all); err != nil {
-			return err
-		}
-		if err := sv.summed("processor", s.ProcessorSummary.V.Status.V, s.Processors, &all); err != nil {
-			return err
-		}
-		whole, ill := sum("system", "system", s.Status.V, all.explained)
-		if ill && !slices.ContainsFunc(all.sensors, func(p provider.Sensor) bool { return unhealthy(p.Health) }) {
-			all.sensors = append(all.sensors, whole)
-		}
+		err = sv.sensorsOf(s, &all)
 		out = append(all.sensors, sv.unknown()...)
-		return nil
+		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && len(all.sensors) > 0 {
+			out = append(out, provider.NotRead("further documents", "document", "the time was up"))
+			return nil
+		}
+		return err
 	})
 	return out, err
+}
+
+// sensorsOf adds what the chassis of a system measure, and the parts of it that are not known to be well.
+func (s *survey) sensorsOf(sys system, all *parsed) error {
+	for _, p := range sys.chassis() {
+		if err := s.chassisSensors(p, all); err != nil {
+			return fmt.Errorf("read sensors of %s: %w", p, err)
+		}
+	}
+	if err := s.summed("memory", sys.MemorySummary.V.Status.V, sys.Memory, all); err != nil {
+		return err
+	}
+	if err := s.summed("processor", sys.ProcessorSummary.V.Status.V, sys.Processors, all); err != nil {
+		return err
+	}
+	whole, ill := sum("system", "system", sys.Status.V, all.explained)
+	if ill && !slices.ContainsFunc(all.sensors, func(p provider.Sensor) bool { return unhealthy(p.Health) }) {
+		all.sensors = append(all.sensors, whole)
+	}
+	return nil
 }
 
 // unknown are the documents that could not be read, as sensors.

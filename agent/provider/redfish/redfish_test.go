@@ -577,3 +577,36 @@ func TestAMemberThatIsForbidden(t *testing.T) {
 		t.Errorf("%+v, %v after %d log-ins", sensors, err, logins)
 	}
 }
+
+// A service that is too slow for all of its sensors within a call has told some; the others are unknown.
+func TestSensorsUntilTheTimeIsUp(t *testing.T) {
+	t.Parallel()
+	s := loadShape(t, "dell-like.json")
+	over := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/Power") {
+			select {
+			case <-over:
+			case <-r.Context().Done():
+			}
+			return
+		}
+		s.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(over) })
+	c, err := redfish.Open(
+		t.Context(),
+		redfish.Config{URL: server.URL, Username: "u", Password: "p", Timeout: time.Minute},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	sensors, err := c.Sensors(ctx)
+	if err != nil || len(sensors) < 2 || sensors[len(sensors)-1].Health != provider.HealthUnknown {
+		t.Errorf("%+v, %v", sensors, err)
+	}
+}
