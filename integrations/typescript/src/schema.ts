@@ -3595,7 +3595,7 @@ export interface components {
         };
         /** @description HardwareSensor is one thing that a BMC watches. */
         "baremetal.v1.HardwareSensor": {
-            /** @description "ok", "warning" or "critical"; empty where the BMC does not say. */
+            /** @description "ok", "warning", "critical", or "unknown" where it was not read or means nothing; empty where the BMC does not say. */
             health?: string;
             /** @description Such as "temperature", "fan", "power supply", "memory". */
             kind?: string;
