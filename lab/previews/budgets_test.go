@@ -291,7 +291,7 @@ func (b *budgetWorld) repairs(id string) {
 	if b.chance(50) {
 		b.run(b.away(id), "EXIT_MAINTENANCE", "")
 	}
-	if _, busy := b.state()[id]; !busy {
+	if storetest.Machine(b.T, b.Store, id).GetStatus().GetEffectiveState() == pb.MachineStatus_IDLE {
 		_, _ = b.Budgets.ReleaseBudgetSlot(ctx, &pb.ReleaseBudgetSlotRequest{MachineId: id}) // it may hold none
 	}
 }
