@@ -74,8 +74,7 @@ func TestACancelAbortsNoErasure(t *testing.T) {
 	job := r.job(s, t.Context())
 	job.Progress = func(int, string) { cancel(executor.ErrCanceled) }
 	out, err := r.exec.Execute(ctx, job)
-	if err != nil || out.Outcome != fleetv1.CommandResult_CANCELED || len(r.region.Requests("POST abort")) != 0 ||
-		!strings.Contains(out.Message, "MAAS goes on by itself") {
+	if err != nil || out.Outcome != fleetv1.CommandResult_CANCELED || len(r.region.Requests("POST abort")) != 0 {
 		t.Errorf("%+v, %v", out, err)
 	}
 }
