@@ -41,8 +41,8 @@ func (s scanner) byID(d disk.Device) []string {
 	return names
 }
 
-// identify is the data of IDENTIFY DEVICE (ACS-4, 7.13.7) in the ATA Information page (SAT-4, 12.4.2: from byte 60), nil
-// where a disk has none. SCSI cuts the model to 16 characters and the firmware to 4; here they are whole.
+// identify is the data of IDENTIFY DEVICE (ACS-4, 7.13.7) in the ATA Information page (SAT-4, 12.4.2: from byte 60),
+// nil where a disk has none. SCSI cuts the model to 16 characters and the firmware to 4; here they are whole.
 func (s scanner) identify(name string) []byte {
 	page := s.raw("sys/block/" + name + "/device/vpd_pg89")
 	if len(page) < 60+512 {

@@ -25,7 +25,10 @@ func TestUserDataTravelsAsText(t *testing.T) {
 	if text, err := read("gz.data"); err != nil || !strings.HasPrefix(text, "#cloud-config\n") {
 		t.Errorf("gzip: %q, %v", text, err)
 	}
-	if _, err := read("latin1.data"); err == nil || !strings.Contains(err.Error(), "not text in UTF-8: the fault is in line 2") {
+	if _, err := read(
+		"latin1.data",
+	); err == nil ||
+		!strings.Contains(err.Error(), "not text in UTF-8: the fault is in line 2") {
 		t.Errorf("Latin 1: %v", err)
 	}
 }

@@ -275,8 +275,8 @@ func otherMachine(old, m *pb.Machine, siteGiven bool) []problem {
 	}
 	return []problem{
 		{field: "site", text: fmt.Sprintf("machine %s is in site %s, and this row in site %s, without a serial number "+
-			"or MAC address that they share: maybe two machines of one name. Rename one; if it has moved: ingot machine update %s "+
-			"--site %s", id, from, to, id, to)},
+			"or MAC address that they share: maybe two machines of one name. Rename one; if it has moved: "+
+			"ingot machine update %s --site %s", id, from, to, id, to)},
 	}
 }
 

@@ -87,8 +87,12 @@ func NetBox(text string) ([]map[string]any, error) {
 		}
 	}
 	if whole > len(out) {
-		return nil, fmt.Errorf("%d of %d entries: this is one page of several; ask NetBox for ?limit=0, or put all pages into "+
-			"the file, one after the other", len(out), whole)
+		return nil, fmt.Errorf(
+			"%d of %d entries: this is one page of several; ask NetBox for ?limit=0, or put all pages into "+
+				"the file, one after the other",
+			len(out),
+			whole,
+		)
 	}
 	return out, nil
 }

@@ -105,11 +105,11 @@ func Read(raw []byte) (Table, error) {
 			line, _ := r.FieldPos(0)
 			return Table{}, fmt.Errorf("line %d: more than %d cells", line, MostCells)
 		}
-		row, any := cellsOf(r, record)
+		row, filled := cellsOf(r, record)
 		switch {
 		case named:
 			named = false
-		case !any:
+		case !filled:
 		case out.Header == nil:
 			out.Header = row
 		default:
@@ -122,13 +122,13 @@ func Read(raw []byte) (Table, error) {
 	return out, nil
 }
 
-func cellsOf(r *csv.Reader, record []string) (row []Cell, any bool) {
+func cellsOf(r *csv.Reader, record []string) (row []Cell, filled bool) {
 	for i, text := range record {
 		line, col := r.FieldPos(i)
 		row = append(row, Cell{strings.TrimSpace(text), line, col})
-		any = any || row[i].Text != ""
+		filled = filled || row[i].Text != ""
 	}
-	return row, any
+	return row, filled
 }
 
 // separatorOf looks outside of quotes. named reports that the first line names the separator and is no header.

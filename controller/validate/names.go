@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	// Parts that begin with a letter or digit, so that none is taken for an option or a directory, parted by single slashes.
+	// Parts that begin with a letter or digit, so that none is taken for an option or a directory, with slashes between.
 	planForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*$`)
 	nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	// Kubernetes: "Labels and Selectors", syntax and character set.

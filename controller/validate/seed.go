@@ -83,8 +83,8 @@ func seedData(s string) string {
 	case handled:
 		return ""
 	case len(parts) == 0 || parts[0].Type != "text/x-not-multipart":
-		return "cloud-init would ignore it: none of its MIME parts is of a type that it handles, such as text/cloud-config; " +
-			"parts stand between lines of -- and the boundary"
+		return "cloud-init would ignore it: none of its MIME parts is of a type that it handles, such as " +
+			"text/cloud-config; parts stand between lines of -- and the boundary"
 	case mimeHeader.MatchString(s):
 		return "cloud-init would ignore it: it reads MIME only where a header MIME-Version stands in the first 4,096 bytes"
 	}
