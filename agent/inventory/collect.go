@@ -132,8 +132,8 @@ func (c collector) resolved(rel string) string {
 }
 
 // ReadFingerprinted reads the make of the machine from DMI for its hardware fingerprint. Without root the serials and
-// the UUID are empty. What it leaves out is what the first agents left out, and stays so: a host whose fingerprint changes
-// with its agent looks like another machine.
+// the UUID are empty. What it leaves out is what the first agents left out, and stays so: a host whose fingerprint
+// changes with its agent looks like another machine.
 func ReadFingerprinted(root string) System {
 	c := collector{root: rootOr(root), missing: map[string]string{}}
 	return c.dmi(func(s string) string {

@@ -14,8 +14,8 @@ func Text(text string) string {
 	return text
 }
 
-// unset are texts that factories leave: they belong to no machine. The first lines are those of inxi 3.3.26, clean_unset
-// and clean_dmi, less its "System .*" and "Chassis .*", which take names of products such as "System x3650 M5".
+// unset are texts that factories leave: they belong to no machine. The first lines are those of inxi 3.3.26,
+// clean_unset and clean_dmi, less its "System .*" and "Chassis .*", which take names of products such as "System x3650 M5".
 var unset = regexp.MustCompile(`(?i)^(` + strings.Join([]string{
 	`[.\-_*x0 ]*`, `0x0+`, `bad index`, `.*default string.*`, `\[?empty\]?`, `\(?none\)?`, `n\.?/?a\.?`, `not .*`, `not`,
 	`out of spec.*`, `.*to be filled.*`, `.*\bo\.e\.m\b.*`, `oem`, `undefined?`, `unknown?`, `unspecified`, `other`,
@@ -26,8 +26,8 @@ var unset = regexp.MustCompile(`(?i)^(` + strings.Join([]string{
 	`0?12345678(9(0(123456)?)?)?`,
 }, "|") + `)$`)
 
-// UUID returns a UUID in lower case with hyphens; empty for one that factories leave in boards. Braces, a URN's prefix and
-// absent hyphens are no difference. A text that is no UUID is an identity of its own, in lower case.
+// UUID returns a UUID in lower case with hyphens; empty for one that factories leave in boards. Braces, a URN's prefix
+// and absent hyphens are no difference. A text that is no UUID is an identity of its own, in lower case.
 func UUID(text string) string {
 	text = strings.ToLower(Text(text))
 	plain := strings.TrimPrefix(strings.TrimPrefix(text, "urn:"), "uuid:")
@@ -51,8 +51,8 @@ func SameUUID(a, b string) (same, known bool) {
 
 var uuidForm = regexp.MustCompile(`^([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{12})$`)
 
-// boards are UUIDs that many boards have, in digits. UUIDs of one byte, repeated, are the others: all zeros stand for one
-// that can be set, all ones for none (SMBIOS 3.7, 7.2.1).
+// boards are UUIDs that many boards have, in digits. UUIDs of one byte, repeated, are the others: all zeros stand for
+// one that can be set, all ones for none (SMBIOS 3.7, 7.2.1).
 var boards = map[string]bool{
 	"03000200040005000006000700080009": true, // AMI's
 	"00020003000400050006000700080009": true, // the same in the byte order of SMBIOS 2.6
