@@ -15,7 +15,8 @@ func Text(text string) string {
 }
 
 // unset are texts that factories leave: they belong to no machine. The first lines are those of inxi 3.3.26,
-// clean_unset and clean_dmi, less its "System .*" and "Chassis .*", which take names of products such as "System x3650 M5".
+// clean_unset and clean_dmi, less its "System .*" and "Chassis .*", which take names of products such as
+// "System x3650 M5".
 var unset = regexp.MustCompile(`(?i)^(` + strings.Join([]string{
 	`[.\-_*x0 ]*`, `0x0+`, `bad index`, `.*default string.*`, `\[?empty\]?`, `\(?none\)?`, `n\.?/?a\.?`, `not .*`, `not`,
 	`out of spec.*`, `.*to be filled.*`, `.*\bo\.e\.m\b.*`, `oem`, `undefined?`, `unknown?`, `unspecified`, `other`,

@@ -128,7 +128,7 @@ func (k Kernel) Refuses(b []byte, size int64, sector int) string {
 // judged puts a finding of each kind into words.
 func (k Kernel) judged(kind string, block, sector int64, bytes uint64, size int64, lacking []string) string {
 	switch {
-	case block < int64(sector):
+	case block < sector:
 		return fmt.Sprintf("%s has blocks of %d bytes, and the disk's sectors have %d", kind, block, sector)
 	case k.Page > 0 && block > int64(k.Page) && (kind == "ext4" || k.Major < 6 || k.Major == 6 && k.Minor < 12):
 		return fmt.Sprintf("%s has blocks of %d bytes, and the kernel's pages have %d", kind, block, k.Page)
