@@ -342,6 +342,9 @@ func (c *Controller) runEngine(ctx context.Context) error {
 }
 
 func (c *Controller) prepareDatabase(ctx context.Context) error {
+	if err := c.store.CheckSessions(ctx); err != nil { // before a statement that a lost session would fail
+		return err
+	}
 	if err := c.followTime(ctx); err != nil {
 		return err
 	}

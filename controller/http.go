@@ -52,6 +52,12 @@ func (c *Controller) runHTTP(ctx context.Context) error {
 		Checks: []healthhttp.Check{
 			{Name: "startup", Run: func(context.Context) error { return c.ready.err() }},
 			{Name: "database", Run: c.store.Ping},
+			{Name: "writes", Run: func(context.Context) error {
+				if !c.engine.Written() {
+					return errors.New("the database has stored nothing for four seconds")
+				}
+				return nil
+			}},
 			{Name: "lease", Run: func(context.Context) error {
 				if !c.engine.LeaseFresh() {
 					return errors.New("the lease in the database has not been renewed in time")

@@ -1,20 +1,17 @@
 package cmdline
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/ingot-metal/ingot/agent/provider/ipmi"
+	"github.com/ingot-metal/ingot/agent/provider/redfish"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/internal/bmcaddr"
 	"github.com/ingot-metal/ingot/internal/doctor"
@@ -94,61 +91,23 @@ func askBMC(ctx context.Context, endpoint string) error {
 	return askRedfish(ctx, "https://"+net.JoinHostPort(a.Host, cmp.Or(a.Port, "443")))
 }
 
-// askRedfish reads the service root, which every service shows without a password (DSP0266, "Service root").
+// askRedfish reads the service root, which every service shows without a password, by the reader that is used at work.
 func askRedfish(ctx context.Context, base string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/redfish/v1/", nil)
-	if err != nil {
-		return err
-	}
-	client := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
+	err := redfish.Probe(ctx, redfish.Config{
+		URL: base, Timeout: bmcTime,
 		// Whose certificate it is matters where a password is sent; here none is.
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see above
-	}}
-	resp, err := client.Do(req)
+		TLS: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}, //nolint:gosec // see above
+	})
 	if err != nil {
-		return errors.Unwrap(err) // without the URL and its verb
-	}
-	defer resp.Body.Close()
-	var root struct {
-		RedfishVersion string
-	}
-	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if err != nil {
-		return err
-	}
-	if json.Unmarshal(text, &root) != nil || root.RedfishVersion == "" {
-		return fmt.Errorf("%s answers %s, and not as a Redfish service", base, resp.Status)
+		return fmt.Errorf("%s: %w", base, err)
 	}
 	return nil
 }
 
-// presencePing and presencePong are the RMCP messages of IPMI 2.0, 13.2.3 and 13.2.4; byte 9 is the message's tag.
-var presencePing = []byte{0x06, 0x00, 0xff, 0x06, 0x00, 0x00, 0x11, 0xbe, 0x80, 0x00, 0x00, 0x00}
-
-const presencePong = 0x40
-
-// askIPMI sends a presence ping three times: UDP loses packets.
+// askIPMI sends presence pings.
 func askIPMI(ctx context.Context, address string) error {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "udp", address)
-	if err != nil {
-		return err
+	if err := ipmi.Ping(ctx, address); err != nil {
+		return fmt.Errorf("%s does not answer an RMCP ping: %w", address, err)
 	}
-	defer conn.Close()
-	answer := make([]byte, 64)
-	for range 3 {
-		if _, err = conn.Write(presencePing); err != nil {
-			return err
-		}
-		if err = conn.SetReadDeadline(time.Now().Add(bmcTime / 4)); err != nil {
-			return err
-		}
-		var n int
-		n, err = conn.Read(answer)
-		if err == nil && n > 8 && bytes.Equal(answer[4:8], presencePing[4:8]) && answer[8] == presencePong {
-			return nil
-		}
-	}
-	return fmt.Errorf("%s does not answer an RMCP ping: %w", address, cmp.Or(err, errors.New("it answers something else")))
+	return nil
 }

@@ -83,7 +83,7 @@ func TestDoctorNamesBMCsThatDoNotAnswer(t *testing.T) {
 		{MachineId: "m-5", Endpoint: "ipmi://" + silent.LocalAddr().String()},
 		{MachineId: "m-6", Endpoint: "gopher://nowhere"},
 	})
-	want := []string{"m-3: https://", "m-4: dial tcp", "m-5: " + silent.LocalAddr().String(), "m-6: bmc_endpoint",
+	want := []string{"m-3: https://", "m-4: https://", "m-5: " + silent.LocalAddr().String(), "m-6: bmc_endpoint",
 		"2 of 6 BMCs answer"}
 	if len(list) != len(want) {
 		t.Fatalf("found %+v", list)

@@ -41,6 +41,12 @@ func (p basicPower) TurnOff(
 }
 
 func (p basicPower) TurnOn(ctx context.Context, t Target, e effect.Cause, c *Cycle, keep func(Cycle) error) error {
+	if c.OnAskedAt.IsZero() {
+		c.OnAskedAt = clock.Real().Now()
+		if err := keep(*c); err != nil {
+			return err
+		}
+	}
 	if err := p.until(ctx, t, e, PowerOn); err != nil {
 		return err
 	}

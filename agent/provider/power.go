@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/host"
@@ -67,8 +68,12 @@ type Cycle struct {
 	OffAskedAt time.Time `json:"off_asked_at,omitzero"`
 	// OffSeenAt is when the BMC first said that it is off. From then on it is never switched off again.
 	OffSeenAt time.Time `json:"off_seen_at,omitzero"`
+	// OnAskedAt is set before the machine is asked to go on for the first time.
+	OnAskedAt time.Time `json:"on_asked_at,omitzero"`
 	// OnSeenAt is when the BMC said that it is on again.
 	OnSeenAt time.Time `json:"on_seen_at,omitzero"`
+	// Others are changes of the power that were seen and that nobody here had asked for.
+	Others []Outside `json:"others,omitempty"`
 	// Protocol is how the BMC was spoken to: redfish or ipmi.
 	Protocol string `json:"protocol,omitempty"`
 	// Forced says that the machine did not go off by itself.
@@ -76,6 +81,21 @@ type Cycle struct {
 	// BootOnce is the device that was set for the next boot, BootProof how that is known.
 	BootOnce  BootDevice `json:"boot_once,omitempty"`
 	BootProof BootProof  `json:"boot_proof,omitempty"`
+}
+
+// Outside is a change of the power by somebody else: a person, another manager, or the machine itself.
+type Outside struct {
+	State PowerState `json:"state"`
+	At    time.Time  `json:"at"`
+}
+
+const mostOutside = 8
+
+// Outside notes a change by somebody else, as long as there are few.
+func (c *Cycle) Outside(state PowerState, at time.Time) {
+	if len(c.Others) < mostOutside {
+		c.Others = append(c.Others, Outside{State: state, At: at})
+	}
 }
 
 // CutShort is the error of a call whose time was up before it could say what the BMC does wrong. It unwraps to Cause;
@@ -136,7 +156,44 @@ type Sensor struct {
 	// Stateful says that there is no Value, only State, in the BMC's words.
 	Stateful bool
 	State    string
-	Health   string // ok, warning, critical; empty: not said
+	Health   string // ok, warning, critical; empty: not said; HealthUnknown
+}
+
+// HealthUnknown is the health of what could not be read, or means nothing in the state that it is in. It clears no
+// earlier fault.
+const HealthUnknown = "unknown"
+
+// NotRead is what stands for a part that could not be read.
+func NotRead(name, kind, why string) Sensor {
+	return Sensor{Name: name, Kind: kind, Stateful: true, State: stateNotRead + why, Health: HealthUnknown}
+}
+
+const stateNotRead = "not read: "
+
+// WhyNotRead is the reason of a part that could not be read; empty where it was.
+func (s Sensor) WhyNotRead() string {
+	why, _ := strings.CutPrefix(s.State, stateNotRead)
+	if s.Health != HealthUnknown || why == s.State {
+		return ""
+	}
+	return why
+}
+
+// Incomplete is the error of an answer that lacks some of its parts, each named with the reason. The rest of the answer
+// stands beside it.
+type Incomplete struct{ Missing []string }
+
+// Unwrap is ErrRefused: the BMC answers, and not with all of it.
+func (e *Incomplete) Unwrap() error { return ErrRefused }
+
+// Error names the first of them.
+func (e *Incomplete) Error() string {
+	const most = 3
+	text := "not read: " + strings.Join(e.Missing[:min(len(e.Missing), most)], "; ")
+	if more := len(e.Missing) - most; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
 }
 
 // Light is an identify light, as it is or is to be.
@@ -191,6 +248,8 @@ var (
 	ErrProtocol = errors.New("what answers does not speak the protocol")
 	// ErrOldTLS is ErrProtocol of a BMC that has no TLS 1.2.
 	ErrOldTLS = fmt.Errorf("%w: it has no TLS 1.2", ErrProtocol)
+	// ErrRSAOnly is ErrProtocol of a BMC whose TLS exchanges keys by RSA alone, without forward secrecy.
+	ErrRSAOnly = fmt.Errorf("%w: its TLS has no key exchange but RSA's", ErrProtocol)
 	// ErrRefused: the BMC answers that it won't or can't do that now.
 	ErrRefused = errors.New("the BMC refuses")
 	// ErrUnchanged: the change of a password was not asked for, or was refused by an answer.

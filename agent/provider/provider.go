@@ -49,6 +49,9 @@ const (
 	PowerOn      PowerState = "on"
 	PowerOff     PowerState = "off"
 	PowerUnknown PowerState = "unknown"
+	// PowerTurningOn and PowerTurningOff are of a machine on its way. They are not reported: whoever asks reads unknown.
+	PowerTurningOn  PowerState = "turning-on"
+	PowerTurningOff PowerState = "turning-off"
 )
 
 // Power switches machines. Returning without an error is a claim; PowerState reads back.

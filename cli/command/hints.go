@@ -123,6 +123,7 @@ var hints = map[pb.Reason]string{
 	pb.Reason_WORKFLOW_ACTIVE: "ingot workflow list --machine {machine} --open shows it; ingot workflow act " +
 		"steers or cancels it",
 	pb.Reason_WORKFLOW_ACTION_ILLEGAL: "ingot workflow get shows its state and the actions that it allows",
+	pb.Reason_DHCP_RELAYS_NOT_WIRED:   "not built: put a site agent on the machines' own network, and leave relays empty",
 	pb.Reason_STAGE_NOT_WIRED:         "not built: docs/reference/workflow-stages.md lists the stages",
 	pb.Reason_STAGE_CHECK_FAILED:      "ingot why {machine} shows what is seen; then ingot workflow act",
 

@@ -56,7 +56,30 @@ func healthWord(s view.Style, h *pb.HardwareHealth) string {
 	case len(h.GetFaults()) > 1:
 		return s.Bad(fmt.Sprintf("%d parts are not well", len(h.GetFaults())))
 	}
+	if len(h.GetSensors()) == 0 {
+		return s.Warn("not known: the BMC shows no part of its machine")
+	}
+	if n := notKnown(h); n > 0 {
+		return s.Warn(fmt.Sprintf("not known: %s not read; the BMC names nothing else that is not well", parts(n)))
+	}
 	return s.Good("the BMC names nothing that is not well")
+}
+
+// notKnown counts the parts whose health is unknown.
+func notKnown(h *pb.HardwareHealth) (n int) {
+	for _, x := range h.GetSensors() {
+		if x.GetHealth() == "unknown" {
+			n++
+		}
+	}
+	return n
+}
+
+func parts(n int) string {
+	if n == 1 {
+		return "one part was"
+	}
+	return fmt.Sprintf("%d parts were", n)
 }
 
 // light says what was ordered beside what was read back: the BMC takes a moment.

@@ -93,8 +93,10 @@ type Engine struct {
 	clock clock.Clock
 	river *river.Client[pgx.Tx]
 	lease lease
-	acks  acks
-	spans *spans.Recorder
+	// written is when the database last stored this controller's lease of jobs.
+	written lease
+	acks    acks
+	spans   *spans.Recorder
 	// places are the operations of commands that were sent from here.
 	places commandIndex
 	// webhooks sends events to other systems; nil sends none.
@@ -151,6 +153,7 @@ func New(c Config) (*Engine, error) {
 		acks:    acks{waiting: map[string]waitingAck{}},
 		spans:   spans.New(c.Traces, c.ControllerID, c.Clock),
 		lease:   lease{length: c.Lease, clock: c.Monotonic},
+		written: lease{length: mostUnwritten, clock: c.Monotonic},
 		signals: newSignals(), outbox: outbox{waiting: newSignal()},
 		inbox: outbox{waiting: newSignal()}, first: newFirstRuns(),
 	}

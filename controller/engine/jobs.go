@@ -192,8 +192,20 @@ func (e *Engine) sweepOperations(ctx context.Context) (int, error) {
 func (e *Engine) keepJobLease(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, jobLease)
 	defer cancel()
-	return e.store.RenewJobLease(limited, e.cfg.ControllerID, jobLease)
+	asked := e.lease.clock.Now()
+	if err := e.store.RenewJobLease(limited, e.cfg.ControllerID, jobLease); err != nil {
+		return err
+	}
+	e.written.renewedAt(asked)
+	return nil
 }
+
+// mostUnwritten is how long the database may have stored nothing of a controller that counts as ready.
+const mostUnwritten = 4 * time.Second
+
+// Written reports whether the database has stored something of this controller in the last four seconds: one that
+// answers reads may refuse writes.
+func (e *Engine) Written() bool { return e.written.age() < mostUnwritten }
 
 // Every time of a job is the database's. What River would take from this machine's wall clock is set here: the time to
 // which a job is put off, the time of a retry, and which jobs count as hung or as old.

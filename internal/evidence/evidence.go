@@ -83,6 +83,12 @@ const (
 	// BMCPasswordAcceptedAt is when the BMC has taken a log-in with its new password (RFC 3339, UTC, the agent's clock).
 	BMCPasswordAcceptedAt = "bmc_password_accepted_at"
 
+	// PowerByOthers lists the changes of the power that the BMC showed and that no command of ours had asked for, such as
+	// "on at 2026-01-02T03:04:05Z" (the agent's clock), separated by commas, at most 8.
+	PowerByOthers = "power_by_others"
+	// PowerChangesSeen lists, in the same form, the changes that the BMC showed while no command of the operation was to
+	// make them (the site agent's clock).
+	PowerChangesSeen = "power_changes_seen"
 	// PowerOffForced is "true" when the system did not go down by itself.
 	PowerOffForced = "power_off_forced"
 	// BMCProtocol is how the BMC was spoken to: "redfish" or "ipmi".

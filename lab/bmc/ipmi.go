@@ -26,6 +26,9 @@ type IPMIConfig struct {
 	Password string
 	// FailedSupply is a power supply, PSU2, that says it has failed.
 	FailedSupply bool
+	// Emulation replaces what the simulator reads of its controllers, sensors and records (ipmi_sim_cmd(5)); empty means
+	// one controller with one sensor.
+	Emulation string
 	// Helper is a command line (a program and its arguments) that calls ChassisControl with the arguments after its
 	// own. Empty means a script in perl; where there is none, this program with the argument "chassis-control".
 	Helper []string

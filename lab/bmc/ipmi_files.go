@@ -17,7 +17,11 @@ func (s *IPMI) writeFiles() error {
 	if err := os.WriteFile(s.path("lan.conf"), []byte(lan), 0o600); err != nil {
 		return err
 	}
-	if err := os.WriteFile(s.path("bmc.emu"), []byte(s.emulation()+s.fruLines()), 0o600); err != nil {
+	all := s.cfg.Emulation
+	if all == "" {
+		all = s.emulation() + s.fruLines()
+	}
+	if err := os.WriteFile(s.path("bmc.emu"), []byte(all), 0o600); err != nil {
 		return err
 	}
 	// It holds what the BMC keeps over a restart; a new machine has nothing there.

@@ -64,7 +64,8 @@ func (r *Redfish) accountRoutes(mux *http.ServeMux) {
 		for i := range max(r.cfg.Shape.Accounts.Slots, 1) {
 			paths = append(paths, fmt.Sprintf("%s/%d", accountsPath, i+1))
 		}
-		r.answer(w, req, collection(accountsPath, "ManagerAccount", "Accounts Collection", paths))
+		r.answer(w, req, r.cfg.Shape.page(collection(accountsPath, "ManagerAccount", "Accounts Collection",
+			r.cfg.Shape.haunted(accountsPath, paths)), req))
 	})
 	mux.HandleFunc("GET "+accountsPath+"/{id}", r.getAccount)
 	mux.HandleFunc("PATCH "+accountsPath+"/{id}", r.patchAccount)

@@ -162,7 +162,8 @@ func (r *Redfish) mediaRoutes(mux *http.ServeMux) {
 		for _, name := range shape.names() {
 			paths = append(paths, at+"/"+name)
 		}
-		r.answer(w, req, collection(at, "VirtualMedia", "Virtual Media Collection", paths))
+		r.answer(w, req, r.cfg.Shape.page(collection(at, "VirtualMedia", "Virtual Media Collection",
+			r.cfg.Shape.haunted(at, paths)), req))
 	})
 	for _, name := range shape.names() {
 		p := at + "/" + name

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -30,7 +31,9 @@ func (r *Redfish) routes(mux *http.ServeMux) {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, req *http.Request) { r.answer(w, req, doc()) })
 	}
 	members := func(path, kind, name string, list func() []string) {
-		get(path, func() object { return collection(path, kind, name, list()) })
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, req *http.Request) {
+			r.answer(w, req, r.cfg.Shape.page(collection(path, kind, name, r.cfg.Shape.haunted(path, list())), req))
+		})
 	}
 	shape := r.cfg.Shape
 	systemPath := shape.system()
@@ -133,6 +136,29 @@ func collection(path, kind, name string, paths []string) object {
 		"@odata.id": path, "@odata.type": "#" + kind + "Collection." + kind + "Collection", "Name": name,
 		"Members": members, "Members@odata.count": len(members),
 	}
+}
+
+// haunted lists the member that is gone first. A list that is empty stays so.
+func (s Shape) haunted(path string, members []string) []string {
+	if s.Ghost == "" || len(members) == 0 {
+		return members
+	}
+	return append([]string{path + "/" + s.Ghost}, members...)
+}
+
+// page is the page of a collection that a request asks for with $skip.
+func (s Shape) page(doc object, req *http.Request) object {
+	all, _ := doc["Members"].([]object)
+	skip, _ := strconv.Atoi(req.URL.Query().Get("$skip")) // none is the first page
+	if s.Page == 0 || skip < 0 || skip > len(all) {
+		return doc
+	}
+	end := min(skip+s.Page, len(all))
+	doc["Members"] = all[skip:end]
+	if end < len(all) {
+		doc["Members@odata.nextLink"] = fmt.Sprintf("%s?$skip=%d", req.URL.Path, end)
+	}
+	return doc
 }
 
 func (r *Redfish) root() object {

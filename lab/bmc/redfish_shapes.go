@@ -40,6 +40,11 @@ type Shape struct {
 	// device counts: to disable the override is no order.
 	Continuous bool
 
+	// Page is how many members a page of a collection has; 0 means all. Ghost is the last part of the path of a member
+	// that every collection lists first and that answers 404; empty means none.
+	Page  int
+	Ghost string
+
 	// Accounts is how it keeps accounts.
 	Accounts Accounts
 	// Media is how it attaches images.
@@ -141,11 +146,16 @@ var NoSessions = Shape{SessionsFull: http.StatusBadRequest, Media: Media{None: t
 var Asynchronous = Shape{Settings: "Settings", SettingsBoot: true, Later: true,
 	BootRefused: "Base.1.15.PropertyNotWritable", Accounts: Accounts{Later: true}}
 
+// Paged gives collections in pages of one member (DSP0266 1.15, "Paging"), and lists members that are gone.
+// Source: github.com/bmc-toolbox/bmclib, fixtures of an iDRAC whose chassis is linked and not there.
+var Paged = Shape{Page: 1, Ghost: "Gone"}
+
 // Shapes are all of them, by the name that the documentation has for them.
 var Shapes = map[string]Shape{
 	"plain": {}, "iDRAC9": IDRAC9, "iDRAC10": IDRAC10, "AMI DGX": AMIDGX, "BlueField": BlueField, "GB200": GB200,
 	"Supermicro mode": SupermicroMode, "iLO": ILO, "trailing slashes": Slashed, "asynchronous": Asynchronous,
 	"slow":        SlowBMC,
+	"paged":       Paged,
 	"ThinkSystem": ThinkSystem, "sushy-tools": SushyTools, "no sessions": NoSessions,
 }
 

@@ -3,9 +3,11 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -90,6 +92,39 @@ func TestADatabaseThatIsDownAtTheStart(t *testing.T) {
 	m.WaitConnected()
 	rig.Maintenance(t, c.Client, m.ID)
 	works(t, c, m)
+}
+
+// TestReadinessFollowsWrites has the database answer and refuse every write, as one does after a failover to a server
+// that was not promoted.
+func TestReadinessFollowsWrites(t *testing.T) {
+	t.Parallel()
+	url := testkit.Database(t)
+	c := harness.NewControllerProcessOn(t, url)
+	c.Start("")
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	readOnly := func(value string) {
+		for _, sql := range []string{
+			"SET default_transaction_read_only = off",
+			fmt.Sprintf("ALTER DATABASE %s SET default_transaction_read_only = %s",
+				pgx.Identifier{conn.Config().Database}.Sanitize(), value),
+			"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+		} {
+			if _, err := conn.Exec(t.Context(), sql); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	readOnly("on")
+	testkit.Eventually(t, rig.Soon, func() bool {
+		ready, answer := c.Readiness()
+		return !ready && strings.Contains(answer, `"database":"ok"`) && strings.Contains(answer, "has stored nothing")
+	}, "still ready")
+	readOnly("off")
+	testkit.Eventually(t, rig.Soon, func() bool { ready, _ := c.Readiness(); return ready }, "not ready again")
 }
 
 func TestADatabaseThatGoesAwayInMidFlight(t *testing.T) {

@@ -296,8 +296,9 @@ func (c *ControllerProcess) Start(failpoints string) time.Time {
 	c.Launch(failpoints)
 	var a controller.Addresses
 	c.until("the controller does not say where it listens", func() bool {
-		b, err := os.ReadFile(c.addressesFile())
-		return err == nil && json.Unmarshal(bytes.TrimSpace(b), &a) == nil
+		var err error
+		a, err = c.listening()
+		return err == nil
 	})
 	c.until("the controller is not ready", func() bool {
 		ready, _ := readiness("http://" + a.HTTP)
@@ -315,6 +316,23 @@ func (c *ControllerProcess) Start(failpoints string) time.Time {
 	c.Fleet.Retarget("tcp", a.Fleet)
 	c.Enrolment.Retarget("tcp", a.Enrolment)
 	return up
+}
+
+func (c *ControllerProcess) listening() (a controller.Addresses, err error) {
+	b, err := os.ReadFile(c.addressesFile())
+	if err == nil {
+		err = json.Unmarshal(bytes.TrimSpace(b), &a)
+	}
+	return a, err
+}
+
+// Readiness asks /readyz of a process that may not be ready, or not listen yet.
+func (c *ControllerProcess) Readiness() (ready bool, answer string) {
+	a, err := c.listening()
+	if err != nil {
+		return false, err.Error()
+	}
+	return readiness("http://" + a.HTTP)
 }
 
 // until waits for something that the process does, or for its end.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -216,7 +217,7 @@ func TestKilledAtEachStep(t *testing.T) {
 	t.Parallel()
 	for name, spec := range map[string]*fleetv1.CommandSpec{"power": action("cycle", "PXE", true),
 		"reboot": rebootIn("force")} {
-		for at := 1; at <= 3; at++ {
+		for at := 1; at <= 4; at++ {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				r := newRig(t, true)
@@ -281,7 +282,11 @@ func TestKilledAfterTheLastSwitch(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := len(r.chassis.Switched())
-	is(t, "after the restart", r.goOn(t, spec), succeeded, 0)
+	got := r.goOn(t, spec)
+	is(t, "after the restart", got, succeeded, 0)
+	if !strings.HasPrefix(got.Evidence[evidence.PowerByOthers], "on at ") {
+		t.Errorf("evidence %v", got.Evidence)
+	}
 	// The same with an agent that was granted to go on before the machine came on.
 	result, err := r.executor(spec).Execute(t.Context(), r.job(t, spec))
 	if err != nil {
@@ -291,6 +296,48 @@ func TestKilledAfterTheLastSwitch(t *testing.T) {
 	left, err := r.chassis.BootOnce(t.Context())
 	if err != nil || left != lab.BootNone || len(r.chassis.Switched()) != before {
 		t.Errorf("boot device %q, %v; switched %q", left, err, r.chassis.Switched()[before:])
+	}
+}
+
+// Somebody else switches the machine on while it is to stay off for a moment. It is seen, told, and not switched again.
+func TestSomebodyElseAtThePowerButton(t *testing.T) {
+	t.Parallel()
+	for name, spec := range map[string]*fleetv1.CommandSpec{"power": action("cycle", "PXE", true),
+		"reboot": rebootIn("force")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, true)
+			e := r.executor(spec)
+			if settled := r.prepare(t, e, spec); settled != nil {
+				t.Fatal(settled)
+			}
+			job := r.job(t, spec)
+			update, before := job.UpdateIntent, len(r.chassis.Switched())
+			job.UpdateIntent = func(ctx context.Context, intent any) error {
+				err := update(ctx, intent)
+				if r.writes == 2 { // it was seen off
+					err = errors.Join(err, r.chassis.SetPower(ctx, on))
+				}
+				return err
+			}
+			got, err := e.Execute(t.Context(), job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			is(t, "result", got, succeeded, 0)
+			said := got.Evidence[evidence.PowerByOthers]
+			if s := r.chassis.Switched()[before:]; !slices.Equal(s, []lab.Switch{off, on}) ||
+				!strings.HasPrefix(said, "on at ") || strings.Contains(said, ",") {
+				t.Errorf("switched %q, others %q", s, said)
+			}
+		})
+	}
+	for name, spec := range map[string]*fleetv1.CommandSpec{"cycle": action("cycle", "", true),
+		"on when on": action("on", "", false), "off": action("off", "", false)} {
+		r := newRig(t, true)
+		if got := r.do(t, r.executor(spec), spec); got.Evidence[evidence.PowerByOthers] != "" {
+			t.Errorf("%s accuses somebody: %v", name, got.Evidence)
+		}
 	}
 }
 

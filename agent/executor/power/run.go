@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -108,6 +109,9 @@ func (r *run) on(ctx context.Context) error {
 		return err
 	}
 	r.job.Logf("the BMC says that it is on (%s)", r.in.Cycle.Protocol)
+	if said := others(r.in.Cycle.Others); said != "" {
+		r.job.Logf("somebody else has switched the power meanwhile: %s; it is left as it is", said)
+	}
 	return executor.AfterEffect.HitCtx(ctx)
 }
 
@@ -201,6 +205,9 @@ func Resume(ctx context.Context, m provider.Machine, in Intent, now time.Time) e
 		return executor.GoOn()
 	}
 	if in.Cycle.OnSeenAt.IsZero() {
+		if in.Cycle.OnAskedAt.IsZero() {
+			in.Cycle.Outside(provider.PowerOn, now)
+		}
 		in.Cycle.OnSeenAt = now
 	}
 	return executor.Settle(executor.Succeeded(in.evidence()))
@@ -216,6 +223,7 @@ func (in Intent) evidence() map[string]string {
 	put(evidence.PowerOffSeenAt, stamp(in.Cycle.OffSeenAt))
 	put(evidence.PowerOnSeenAt, stamp(in.Cycle.OnSeenAt))
 	put(evidence.MediaInsertedAt, stamp(in.MediaAt))
+	put(evidence.PowerByOthers, others(in.Cycle.Others))
 	put(evidence.BMCProtocol, in.Cycle.Protocol)
 	put(evidence.BootNext, string(in.Cycle.BootOnce))
 	put(evidence.BootNextProof, string(in.Cycle.BootProof))
@@ -223,6 +231,15 @@ func (in Intent) evidence() map[string]string {
 		put(evidence.PowerOffForced, strconv.FormatBool(in.Cycle.Forced || !in.Gently && !in.Cycle.OffAskedAt.IsZero()))
 	}
 	return out
+}
+
+// others names the changes of the power by somebody else.
+func others(all []provider.Outside) string {
+	var words []string
+	for _, o := range all {
+		words = append(words, fmt.Sprintf("%s at %s", o.State, stamp(o.At)))
+	}
+	return strings.Join(words, ", ")
 }
 
 func stamp(t time.Time) string {

@@ -316,6 +316,9 @@ func (p *Provider) explain(ctx context.Context, l *conn, err error) error {
 	case errors.Is(err, provider.ErrOldTLS):
 		e = failure.Unavailable("BMC_UNREACHABLE",
 			"BMC %s has no TLS 1.2; older TLS is not spoken. Update its firmware, or name it ipmi://%s", l.key, l.key)
+	case errors.Is(err, provider.ErrRSAOnly):
+		e = failure.Unavailable("BMC_UNREACHABLE", "BMC %s offers TLS with RSA key exchange alone, without forward "+
+			"secrecy, which is not spoken. Update its firmware, or name it ipmi://%s", l.key, l.key)
 	case errors.Is(err, provider.ErrSilent):
 		e = failure.Unavailable("BMC_UNREACHABLE", "BMC %s does not answer", l.key)
 	case errors.Is(err, provider.ErrProtocol):

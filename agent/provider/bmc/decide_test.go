@@ -212,6 +212,42 @@ func TestDrive(t *testing.T) {
 	}
 }
 
+// A machine that is read to be on its way is waited for, longer than one that does not move, and not switched again. A
+// change that nobody here has asked for is noted, a few times.
+func TestOnItsWayAndOthers(t *testing.T) {
+	t.Parallel()
+	const on, off = provider.PowerOn, provider.PowerOff
+	at := func(second int) time.Time { return t0.Add(time.Duration(second) * time.Second) }
+	d := &powerPlan{want: on, deadline: at(60), lastly: at(300)}
+	for _, step := range []struct {
+		second int
+		state  provider.PowerState
+		want   move
+	}{{0, off, moveHard}, {1, provider.PowerTurningOn, moveWait}, {59, provider.PowerTurningOn, moveWait},
+		{120, provider.PowerTurningOn, moveWait}, {200, on, moveDone}} {
+		d.read(step.state, nil)
+		if got := d.next(at(step.second)); got != step.want {
+			t.Errorf("%v at %d: move %d, want %d", step.state, step.second, got, step.want)
+		}
+		d.ours = true
+	}
+	if len(d.others) != 0 {
+		t.Errorf("others %v", d.others)
+	}
+	d.read(provider.PowerTurningOn, nil)
+	if got := d.next(at(300)); got != moveStuck {
+		t.Errorf("for ever on its way: move %d", got)
+	}
+	d = &powerPlan{want: off, deadline: at(60), ours: true}
+	for range 40 {
+		d.read(off, nil)
+		d.read(on, nil)
+	}
+	if len(d.others) != othersMost || d.others[0] != on {
+		t.Errorf("others %v", d.others)
+	}
+}
+
 func TestPollGrowsToASecond(t *testing.T) {
 	t.Parallel()
 	last := time.Duration(0)

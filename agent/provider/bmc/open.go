@@ -48,7 +48,7 @@ func (p *Provider) dial(
 	}
 	cfg := p.redfish(l, e, creds)
 	cfg.Username, cfg.Password, cfg.MACs = creds.Username, creds.Password, t.MACs
-	cfg.System, cfg.UUID, cfg.Serial = e.System, t.UUID, t.Serial
+	cfg.System, cfg.UUID, cfg.Serial, cfg.BIOS = e.System, t.UUID, t.Serial, t.BIOS
 	cfg.Account = l.account
 	cfg.OneLogin = l.account
 	if t.MachineID == "" {

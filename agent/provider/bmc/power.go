@@ -27,7 +27,15 @@ const (
 // PowerState reads it once.
 func (p *Provider) PowerState(ctx context.Context, t provider.Target) (provider.PowerState, error) {
 	state, _, err := p.readPower(ctx, t)
-	return state, err
+	return settled(state), err
+}
+
+// settled is a state that lasts: a machine on its way is in an unknown one.
+func settled(state provider.PowerState) provider.PowerState {
+	if state == provider.PowerTurningOn || state == provider.PowerTurningOff {
+		return provider.PowerUnknown
+	}
+	return state
 }
 
 func (p *Provider) readPower(
@@ -86,6 +94,8 @@ func (p *Provider) TurnOff(
 		d.gently = now.Add(p.cfg.SoftOff)
 		d.deadline = d.gently.Add(p.cfg.Within)
 	}
+	d.lastly = d.deadline.Add(onItsWayMost * p.cfg.Within)
+	d.ours = !c.OffAskedAt.IsZero()
 	asking := func() error {
 		if !c.OffAskedAt.IsZero() {
 			return nil
@@ -94,6 +104,7 @@ func (p *Provider) TurnOff(
 		return keep(*c)
 	}
 	protocol, err := p.runPlan(ctx, t, e, d, asking)
+	p.others(ctx, t, e, d, c)
 	if err != nil {
 		return err
 	}
@@ -106,12 +117,34 @@ func (p *Provider) TurnOn(
 	ctx context.Context, t provider.Target, e effect.Cause, c *provider.Cycle, keep func(provider.Cycle) error,
 ) error {
 	d := &powerPlan{want: provider.PowerOn, deadline: p.cfg.Clock.Now().Add(p.cfg.Within)}
-	protocol, err := p.runPlan(ctx, t, e, d, func() error { return nil })
+	d.lastly = d.deadline.Add(onItsWayMost * p.cfg.Within)
+	d.ours = !c.OnAskedAt.IsZero()
+	if !c.OffSeenAt.IsZero() {
+		d.seen = provider.PowerOff
+	}
+	asking := func() error {
+		if !c.OnAskedAt.IsZero() {
+			return nil
+		}
+		c.OnAskedAt = p.cfg.Clock.Now()
+		return keep(*c)
+	}
+	protocol, err := p.runPlan(ctx, t, e, d, asking)
+	p.others(ctx, t, e, d, c)
 	if err != nil {
 		return err
 	}
 	c.OnSeenAt, c.Protocol = p.cfg.Clock.Now(), protocol
 	return keep(*c)
+}
+
+// others notes what the plan saw of somebody else's doing.
+func (p *Provider) others(ctx context.Context, t provider.Target, e effect.Cause, d *powerPlan, c *provider.Cycle) {
+	for _, state := range d.others {
+		p.cfg.Log.WarnContext(ctx, "the power was switched by somebody else", "machine_id", t.MachineID, "operation_id",
+			e.OperationID, "command_id", e.CommandID, "power", string(state))
+		c.Outside(state, p.cfg.Clock.Now())
+	}
 }
 
 // runPlan brings the machine to d.want, and says in which protocol it was seen there. asking is called before each
@@ -137,6 +170,7 @@ func (p *Provider) runPlan(
 			if err := asking(); err != nil {
 				return protocol, err
 			}
+			d.ours = true
 			if err := p.push(ctx, t, e, d, move); err != nil {
 				return protocol, d.cutShort(ctx, t, err)
 			}

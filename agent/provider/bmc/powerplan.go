@@ -12,14 +12,21 @@ type powerPlan struct {
 	want provider.PowerState
 	// gently is until when the operating system may still go by itself; zero: not asked.
 	gently time.Time
-	// deadline is when it ends without success.
-	deadline time.Time
+	// deadline is when it ends without success. A machine that is read to be on its way there has until lastly: firmware
+	// may stay in that state for as long as its self-test takes.
+	deadline, lastly time.Time
 
 	softAsked bool
 	asked     int       // hard switches that were accepted
 	askedAt   time.Time // the last of them
 	// soft says that the soft switch cannot be had.
 	noSoft bool
+
+	// ours: the machine was asked to go where it is wanted. seen is the last state that lasts, also of an earlier plan.
+	ours bool
+	seen provider.PowerState
+	// others are the states that the machine was brought to by somebody else, at most othersMost.
+	others []provider.PowerState
 
 	reads    int
 	lastRead provider.PowerState
@@ -42,6 +49,9 @@ const (
 	// Accepted switches that had no effect are repeated: both are idempotent, and BMCs lose requests while they start.
 	repeatAfter = 15 * time.Second
 	repeatMost  = 3
+	othersMost  = 8
+	// onItsWayMost is how many times as long as for a switch is waited for a machine that is read to be on its way.
+	onItsWayMost = 4
 )
 
 // next decides after each reading. An unreadable state is no reason to switch, except that off may be asked for when
@@ -50,8 +60,10 @@ func (d *powerPlan) next(now time.Time) move {
 	switch {
 	case d.lastErr == nil && d.reads > 0 && d.lastRead == d.want:
 		return moveDone
-	case !now.Before(d.deadline):
+	case !now.Before(d.deadline) && (!d.onItsWay() || !now.Before(d.lastly)):
 		return d.end()
+	case d.onItsWay():
+		return moveWait // to ask once more would be answered with a refusal, or start it anew
 	case d.lastErr != nil || d.reads == 0:
 		return moveWait
 	case d.want == provider.PowerOff && now.Before(d.gently) && !d.noSoft:
@@ -65,6 +77,13 @@ func (d *powerPlan) next(now time.Time) move {
 	return moveHard
 }
 
+// onItsWay reports whether the last reading was of a machine that is going where it is wanted.
+func (d *powerPlan) onItsWay() bool {
+	ways := map[provider.PowerState]provider.PowerState{provider.PowerOn: provider.PowerTurningOn,
+		provider.PowerOff: provider.PowerTurningOff}
+	return d.lastErr == nil && d.reads > 0 && d.lastRead == ways[d.want]
+}
+
 // end says how it failed.
 func (d *powerPlan) end() move {
 	if d.lastErr != nil || d.reads == 0 {
@@ -75,8 +94,19 @@ func (d *powerPlan) end() move {
 
 // read takes what one exchange brought.
 func (d *powerPlan) read(state provider.PowerState, err error) {
-	if d.lastErr = err; err == nil {
-		d.reads++
-		d.lastRead = state
+	d.lastErr = err
+	if err != nil {
+		return
 	}
+	d.reads++
+	d.lastRead = state
+	if state != provider.PowerOn && state != provider.PowerOff {
+		return
+	}
+	// To where it is wanted it may go by our order; away from there it never does.
+	changed := d.seen != "" && state != d.seen
+	if changed && (state != d.want || !d.ours) && len(d.others) < othersMost {
+		d.others = append(d.others, state)
+	}
+	d.seen = state
 }

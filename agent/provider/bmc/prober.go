@@ -172,6 +172,7 @@ func (p *Prober) probe(ctx context.Context, d *probed) {
 		return
 	}
 	state, protocol, err := p.cfg.Provider.readPower(ctx, t)
+	state = settled(state)
 	<-p.slots
 	now := p.cfg.Clock.Now()
 	if ctx.Err() == nil {

@@ -46,6 +46,7 @@ var shapes = map[string]struct {
 	"iLO":              {lab.ILO, provider.BootRead, provider.BootPXE, lab.BootPXE},
 	"trailing slashes": {lab.Slashed, provider.BootRead, provider.BootPXE, lab.BootPXE},
 	"no sessions":      {lab.NoSessions, provider.BootRead, provider.BootPXE, lab.BootPXE},
+	"paged":            {lab.Paged, provider.BootRead, provider.BootPXE, lab.BootPXE},
 	"ThinkSystem":      {lab.ThinkSystem, provider.BootRead, provider.BootPXE, lab.BootPXE},
 	"sushy-tools":      {lab.SushyTools, provider.BootStays, provider.BootPXE, lab.BootPXE},
 	"asynchronous":     {lab.Asynchronous, provider.BootOrdered, provider.BootPXE, lab.BootPXE},

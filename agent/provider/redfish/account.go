@@ -1,6 +1,7 @@
 package redfish
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -73,29 +74,23 @@ func (c *Client) accountOf(ctx context.Context, user string) (found path, etag s
 	if c.accounts == "" {
 		return "", "", unsupported("the BMC has no Redfish account service")
 	}
-	b, _, err := c.get(c.accounts)
-	if err != nil {
-		return "", "", err
-	}
-	list, err := parseCollection(b)
-	if err != nil {
-		return "", "", err
-	}
-	for _, p := range list.links() {
-		b, etag, err := c.get(p)
-		if err != nil {
-			if c.failed(err) {
-				return "", "", err
-			}
-			continue
-		}
+	sv := &survey{c: c}
+	err = sv.each(c.accounts, maxMembers, func(p path, b []byte, tag string) error {
 		var a account
-		if json.Unmarshal(b, &a) == nil && a.UserName.V == user {
-			if etag == "" {
-				etag = a.ETag.V
-			}
-			return p, etag, nil
+		if err := parseObject(b, &a); err != nil {
+			return err
 		}
+		if a.UserName.V != user {
+			return nil
+		}
+		found, etag = p, cmp.Or(tag, a.ETag.V)
+		return errEnough
+	})
+	switch {
+	case err != nil || found != "":
+		return found, etag, err
+	case len(sv.missing) > 0:
+		return "", "", fmt.Errorf("%w: look for the account %q: %w", provider.ErrRefused, user, sv.incomplete())
 	}
 	return "", "", unsupported("the BMC has no account %q of its own; is it one of a directory?", user)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -46,6 +47,11 @@ type bootPlace struct {
 	etag    string
 	boot    bootOverride
 	pending bool
+}
+
+// offers reports whether the object has an override at all. Blades of a Cray EX have none.
+func (p bootPlace) offers() bool {
+	return p.boot.Target != nil || p.boot.Enabled.Said || len(p.boot.Allowed.V) > 0
 }
 
 // bootPlaces are the objects that have BootSourceOverrideTarget, the one to write to first. A settings object may be
@@ -133,10 +139,13 @@ func (c *Client) SetBootOnce(ctx context.Context, d provider.BootDevice) (ordere
 		if err != nil {
 			return err
 		}
+		if !slices.ContainsFunc(places, bootPlace.offers) {
+			return unsupported("the BMC offers no boot override: the boot device is chosen elsewhere")
+		}
 		if d == provider.BootDefault {
 			return c.clearBoot(places)
 		}
-		orders, err := bootOrders(d, places)
+		orders, err := bootOrders(d, places, c.cfg.BIOS)
 		if err != nil {
 			return err
 		}
@@ -152,7 +161,7 @@ func (c *Client) clearBoot(places []bootPlace) error {
 		if p.boot.choice().Device == provider.BootDefault && p.boot.Enabled.V == redfish.DisabledBootSourceOverrideEnabled {
 			continue
 		}
-		_, err := c.orderAt(p, clearings(p.boot))
+		_, err := c.orderAt(p, clearings(p.boot, bootMode(places, c.cfg.BIOS)))
 		// A system that has a settings object may be read-only; what it still has is read back.
 		readOnly := len(places) > 1 && !p.pending && statusOf(classify(c.rt.ctx, err)) != 0
 		if err != nil && !readOnly {
@@ -200,21 +209,31 @@ const (
 
 // clearings are the forms in which services take an override back. iLO wants a target that is one, which is ignored
 // once the override is disabled. The target of now is named there: a service that does not ignore it changes nothing.
-func clearings(now bootOverride) []map[string]any {
+// Others want the mode with every change.
+func clearings(now bootOverride, mode redfish.BootSourceOverrideMode) []map[string]any {
 	target := redfish.PxeBootSourceOverrideTarget
 	if now.Target != nil && now.Target.V != "" && now.Target.V != redfish.NoneBootSourceOverrideTarget {
 		target = now.Target.V
 	}
-	return []map[string]any{
+	forms := []map[string]any{
 		{wordEnabled: redfish.DisabledBootSourceOverrideEnabled},
 		{wordEnabled: redfish.DisabledBootSourceOverrideEnabled, wordTarget: redfish.NoneBootSourceOverrideTarget},
 		{wordEnabled: redfish.DisabledBootSourceOverrideEnabled, wordTarget: target},
 	}
+	if mode == "" {
+		return forms
+	}
+	for _, plain := range slices.Clone(forms) {
+		with := maps.Clone(plain)
+		with[wordMode] = mode
+		forms = append(forms, with)
+	}
+	return forms
 }
 
 // bootOrders are the forms of the order. The first has the mode, without which some boards fall back to Legacy; the
 // second has none, because others refuse to have it written.
-func bootOrders(d provider.BootDevice, places []bootPlace) ([]map[string]any, error) {
+func bootOrders(d provider.BootDevice, places []bootPlace, bios bool) ([]map[string]any, error) {
 	target, known := bootTargets[d]
 	if !known {
 		return nil, &effect.Refusal{
@@ -227,7 +246,7 @@ func bootOrders(d provider.BootDevice, places []bootPlace) ([]map[string]any, er
 		return nil, unsupported("the BMC does not boot from %q", target)
 	}
 	plain := map[string]any{wordEnabled: redfish.OnceBootSourceOverrideEnabled, wordTarget: target}
-	mode := bootMode(places)
+	mode := bootMode(places, bios)
 	needed := d == provider.BootHTTP && mode == redfish.LegacyBootSourceOverrideMode
 	if needed {
 		mode = redfish.UEFIBootSourceOverrideMode // nothing that a legacy BIOS could do
@@ -255,17 +274,22 @@ func takes(places []bootPlace, t redfish.BootSourceOverrideTarget) bool {
 	return !listed
 }
 
-// bootMode is the mode that the machine boots in, or the only one that it has; empty where neither is said.
-func bootMode(places []bootPlace) redfish.BootSourceOverrideMode {
+// bootMode is the mode in which the machine is to boot; empty where the service knows none. What the override shows is
+// that of an earlier order, and tells nothing of the firmware: a UEFI machine that is sent to Legacy boots nothing. So
+// it is UEFI, unless the machine is known to have a BIOS, or the service lists one mode alone.
+func bootMode(places []bootPlace, bios bool) redfish.BootSourceOverrideMode {
+	known := false
 	for _, p := range places {
-		if p.boot.Mode.V != "" {
-			return p.boot.Mode.V
-		}
-	}
-	for _, p := range places {
+		known = known || p.boot.Mode.V != "" || len(p.boot.Modes.V) > 0
 		if len(p.boot.Modes.V) == 1 {
 			return p.boot.Modes.V[0]
 		}
 	}
-	return ""
+	switch {
+	case !known:
+		return ""
+	case bios:
+		return redfish.LegacyBootSourceOverrideMode
+	}
+	return redfish.UEFIBootSourceOverrideMode
 }

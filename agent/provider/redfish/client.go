@@ -1,6 +1,7 @@
 package redfish
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -31,6 +32,8 @@ type Config struct {
 	System       string
 	MACs         []string
 	UUID, Serial string
+	// BIOS: the machine's firmware is known to be no UEFI.
+	BIOS bool
 	// Timeout of one request; 0 means 10 s.
 	Timeout time.Duration
 	// Grace is how long the answer to a log-in is awaited after its caller has gone; 0 means 2 s.
@@ -58,6 +61,10 @@ type Client struct {
 	system path
 	// accounts is the collection of accounts; empty where there is none.
 	accounts path
+	// renewed: the session was made anew within this call. proven is how many documents the log-in has read since, and
+	// quiet how many requests in a row got no answer.
+	renewed       bool
+	proven, quiet int
 }
 
 // Probe reads the service root, which needs no log-in, and says whether the service is one (ErrSilent, ErrProtocol).
@@ -135,8 +142,9 @@ func newClient(cfg Config) (*Client, error) {
 	if err != nil || origin.Host == "" || origin.Path != "" {
 		return nil, fmt.Errorf("redfish: bad URL %q", cfg.URL)
 	}
+	dial := &net.Dialer{Timeout: 5 * time.Second, Control: cloudmeta.Control}
 	pool := &http.Transport{
-		DialContext:     (&net.Dialer{Timeout: 5 * time.Second, Control: cloudmeta.Control}).DialContext,
+		DialContext:     dial.DialContext,
 		TLSClientConfig: cfg.TLS, TLSHandshakeTimeout: cfg.Timeout, IdleConnTimeout: time.Minute,
 		MaxIdleConnsPerHost: 1, MaxResponseHeaderBytes: 64 << 10,
 	}
@@ -145,6 +153,10 @@ func newClient(cfg Config) (*Client, error) {
 	}
 	rt := &transport{base: pool, origin: origin, timeout: cfg.Timeout, grace: cfg.Grace, heard: cfg.Heard,
 		most: cfg.MaxDocument}
+	if origin.Scheme == "https" {
+		port := cmp.Or(origin.Port(), "443")
+		rt.rsaOnly = takesRSA(dial, net.JoinHostPort(origin.Hostname(), port))
+	}
 	return &Client{cfg: cfg, pool: pool, rt: rt}, nil
 }
 
@@ -206,6 +218,7 @@ func (c *Client) call(ctx context.Context, fn func(context.Context) error) error
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rt.ctx = ctx
+	c.renewed, c.proven, c.quiet = false, 0, 0
 	err := c.rt.hint(classify(ctx, fn(ctx)))
 	if !errors.Is(err, provider.ErrCredentials) || c.basic || c.cfg.OneLogin {
 		return err
@@ -215,6 +228,7 @@ func (c *Client) call(ctx context.Context, fn func(context.Context) error) error
 		return err
 	}
 	c.forget(old)
+	c.renewed, c.proven, c.quiet = true, 0, 0
 	return c.rt.hint(classify(ctx, fn(ctx)))
 }
 
@@ -251,12 +265,20 @@ func (c *Client) readRoot(ctx context.Context) error {
 // get reads a document and its ETag.
 func (c *Client) get(p path) (b []byte, etag string, err error) {
 	resp, err := c.api.Get(string(p))
-	if err != nil {
-		return nil, "", err
+	if err == nil {
+		defer resp.Body.Close()
+		if b, err = io.ReadAll(resp.Body); err == nil {
+			c.quiet = 0
+			if plain(p) != plain(common.DefaultServiceRoot) {
+				c.proven++ // the root needs no log-in
+			}
+			return b, resp.Header.Get("ETag"), nil
+		}
 	}
-	defer resp.Body.Close()
-	b, err = io.ReadAll(resp.Body)
-	return b, resp.Header.Get("ETag"), err
+	if c.quiet++; statusOf(classify(c.rt.ctx, err)) != 0 {
+		c.quiet = 0
+	}
+	return nil, "", err
 }
 
 // Close ends the session, as far as the BMC lets it, and the connections.

@@ -30,72 +30,60 @@ func (c *Client) Hardware(ctx context.Context) (found provider.Hardware, err err
 			return err
 		}
 		found = provider.Hardware{Vendor: s.Manufacturer.V, Model: s.Model.V, Serial: s.Serial.V, UUID: s.UUID.V}
-		found.MACs, err = c.interfaces(s)
+		sv := &survey{c: c}
+		found.MACs, err = sv.interfaces(s)
 		if err == nil && len(found.MACs) == 0 {
-			found.MACs, err = c.adapters(s)
+			found.MACs, err = sv.adapters(s)
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return sv.incomplete()
 	})
 	return found, err
 }
 
 // interfaces reads the addresses of the system's own interfaces.
-func (c *Client) interfaces(s system) ([]string, error) {
-	return c.each(s.EthernetInterfaces, maxInterfaces, func(b []byte) ([]string, error) { return macsOf(b), nil })
+func (s *survey) interfaces(sys system) (out []string, err error) {
+	err = s.each(sys.EthernetInterfaces, maxInterfaces, func(_ path, b []byte, _ string) error {
+		out = addMACs(out, macsOf(b))
+		return nil
+	})
+	return out, err
+}
+
+// addMACs adds each address once.
+func addMACs(out, more []string) []string {
+	for _, mac := range more {
+		if mac != "" && !slices.Contains(out, mac) {
+			out = append(out, mac)
+		}
+	}
+	return out
 }
 
 // adapters reads them from the cards of the machine's chassis: some systems link to no interfaces.
-func (c *Client) adapters(s system) (out []string, err error) {
-	for _, p := range s.Links.V.Chassis[:min(len(s.Links.V.Chassis), maxChassis)] {
-		b, _, err := c.get(p)
-		if c.failed(err) {
-			return out, err
+func (s *survey) adapters(sys system) (out []string, err error) {
+	function := func(_ path, b []byte, _ string) error {
+		var f deviceFunction
+		if err := parseObject(b, &f); err != nil {
+			return err
 		}
+		out = addMACs(out, macsOf(f.Ethernet.V))
+		return nil
+	}
+	for _, p := range sys.chassis() {
 		var holder struct{ NetworkAdapters path }
-		if err != nil || json.Unmarshal(b, &holder) != nil {
-			continue
+		if _, err := s.object(p, &holder); err != nil {
+			return out, err
 		}
-		macs, err := c.each(holder.NetworkAdapters, maxAdapters, func(b []byte) ([]string, error) {
+		err := s.each(holder.NetworkAdapters, maxAdapters, func(_ path, b []byte, _ string) error {
 			var a adapter
-			if json.Unmarshal(b, &a) != nil {
-				return nil, nil
+			if err := parseObject(b, &a); err != nil {
+				return err
 			}
-			return c.each(a.NetworkDeviceFunctions, maxInterfaces, func(b []byte) ([]string, error) {
-				var f deviceFunction
-				if json.Unmarshal(b, &f) != nil {
-					return nil, nil
-				}
-				return macsOf(f.Ethernet.V), nil
-			})
+			return s.each(a.NetworkDeviceFunctions, maxInterfaces, function)
 		})
-		if out = append(out, macs...); err != nil {
-			return out, err
-		}
-	}
-	return out, nil
-}
-
-// each reads members of a collection, at most so many, and gathers what macs finds in them, each address once. A link
-// that leads nowhere is left out.
-func (c *Client) each(list path, most int, macs func([]byte) ([]string, error)) (out []string, err error) {
-	members, err := c.members(list)
-	if c.failed(err) {
-		return nil, err
-	}
-	for _, p := range members[:min(len(members), most)] {
-		b, _, err := c.get(p)
-		if c.failed(err) {
-			return out, err
-		}
-		if err != nil {
-			continue
-		}
-		found, err := macs(b)
-		for _, mac := range found {
-			if mac != "" && !slices.Contains(out, mac) {
-				out = append(out, mac)
-			}
-		}
 		if err != nil {
 			return out, err
 		}

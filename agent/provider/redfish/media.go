@@ -3,8 +3,8 @@ package redfish
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -95,40 +95,43 @@ func (c *Client) media() ([]medium, error) {
 	if err != nil {
 		return nil, err
 	}
+	sv := &survey{c: c}
 	collections := []path{s.VirtualMedia}
-	for _, manager := range s.Links.V.ManagedBy {
-		b, _, err := c.get(manager)
-		if err != nil {
-			if c.failed(err) {
-				return nil, err
-			}
-			continue
-		}
+	for _, manager := range s.managers() {
 		var doc struct{ VirtualMedia path }
-		if json.Unmarshal(b, &doc) == nil {
-			collections = append(collections, doc.VirtualMedia)
-		}
-	}
-	var out []medium
-	for _, p := range collections {
-		members, err := c.members(p)
-		if err != nil && c.failed(err) {
+		if _, err := sv.object(manager, &doc); err != nil {
 			return nil, err
 		}
-		for _, at := range members {
-			m, err := c.medium(at)
-			if err != nil {
-				return nil, err
-			}
-			if m.cd() && len(out) < maxMedia && !slices.ContainsFunc(out, func(o medium) bool { return o.at == at }) {
+		collections = append(collections, doc.VirtualMedia)
+	}
+	var out []medium
+	for _, p := range once(collections, len(collections)) {
+		err := sv.each(p, maxMedia, func(at path, b []byte, etag string) error {
+			m, err := parseMedium(at, b, etag)
+			if err == nil && m.cd() {
 				out = append(out, m)
 			}
+			return err
+		})
+		if err != nil {
+			return nil, err
 		}
 		if len(out) > 0 {
 			return out, nil // a manager shows the drives of its system once more (iDRAC9 from 5.x on)
 		}
 	}
+	if err := sv.incomplete(); err != nil {
+		return nil, fmt.Errorf("%w: virtual media: %w", provider.ErrRefused, err)
+	}
 	return nil, unsupported("the BMC has no virtual media that a machine can boot from as from a CD")
+}
+
+func parseMedium(at path, b []byte, etag string) (m medium, err error) {
+	if err := parseObject(b, &m); err != nil {
+		return medium{}, err
+	}
+	m.at, m.etag = at, etag
+	return m, nil
 }
 
 func (c *Client) medium(at path) (m medium, err error) {
@@ -136,11 +139,7 @@ func (c *Client) medium(at path) (m medium, err error) {
 	if err != nil {
 		return m, err
 	}
-	if json.Unmarshal(b, &m) != nil {
-		return m, nil // of no type that we know
-	}
-	m.at, m.etag = at, etag
-	return m, nil
+	return parseMedium(at, b, etag)
 }
 
 // InsertMedia has the image at a URL attached, and returns when the service has accepted. Errors don't repeat the URL.

@@ -1,12 +1,15 @@
 package redfish
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
-	"time"
 
 	"github.com/stmcginnis/gofish/redfish"
 
@@ -42,16 +45,56 @@ func cleanPath(s string) path {
 	return path(s)
 }
 
-// lenient reads a property that may be of another type than the schema says; then it stays zero.
-type lenient[T any] struct{ V T }
+// lenient reads a property that may be of another type than the schema says. Numbers, texts and truth values are read
+// from each other where they say the same; whatever else comes stays zero, and Said false.
+type lenient[T any] struct {
+	V T
+	// Said: there is a value that could be read.
+	Said bool
+}
 
 func (l *lenient[T]) UnmarshalJSON(b []byte) error {
 	var v T
-	if json.Unmarshal(b, &v) == nil {
-		l.V = v
+	if string(b) == "null" {
+		return nil
+	}
+	err := json.Unmarshal(b, &v)
+	if err != nil {
+		err = otherType(b, &v)
+	}
+	if err == nil {
+		l.V, l.Said = v, true
 	}
 	return nil
 }
+
+// otherType reads "5400" as a number, 5400 as a text, and "true" as true.
+func otherType(b []byte, into any) (err error) {
+	var text string
+	switch v := into.(type) {
+	case *string:
+		var n json.Number
+		if err = json.Unmarshal(b, &n); err == nil {
+			*v = n.String()
+		}
+	case *float64:
+		if err = json.Unmarshal(b, &text); err == nil {
+			*v, err = strconv.ParseFloat(strings.TrimSpace(text), 64)
+		}
+		if err == nil && (math.IsNaN(*v) || math.IsInf(*v, 0)) {
+			err = errNumber
+		}
+	case *bool:
+		if err = json.Unmarshal(b, &text); err == nil {
+			*v, err = strconv.ParseBool(strings.ToLower(strings.TrimSpace(text)))
+		}
+	default:
+		err = errNumber
+	}
+	return err
+}
+
+var errNumber = errors.New("not of this type")
 
 type serviceRoot struct {
 	Type    lenient[string] `json:"@odata.type"`
@@ -78,7 +121,8 @@ func parseRoot(b []byte) (serviceRoot, error) {
 
 type collection struct {
 	Members []json.RawMessage
-	Next    lenient[string] `json:"Members@odata.nextLink"`
+	Next    lenient[string]  `json:"Members@odata.nextLink"`
+	Count   lenient[float64] `json:"Members@odata.count"`
 }
 
 func parseCollection(b []byte) (collection, error) {
@@ -89,24 +133,12 @@ func parseCollection(b []byte) (collection, error) {
 	return c, nil
 }
 
-// links are the paths of the members, those that have one.
-func (c collection) links() []path {
-	var out []path
-	for _, m := range c.Members {
-		var p path
-		if json.Unmarshal(m, &p) == nil && p != "" {
-			out = append(out, p)
-		}
-	}
-	return out
-}
-
 type system struct {
 	UUID                    lenient[string]
 	Serial                  lenient[string] `json:"SerialNumber"`
 	Manufacturer            lenient[string]
 	Model                   lenient[string]
-	PowerState              lenient[redfish.PowerState]
+	PowerState              lenient[string]
 	IndicatorLED            lenient[string]
 	LocationIndicatorActive *lenient[bool]
 	EthernetInterfaces      path
@@ -137,15 +169,31 @@ func parseSystem(b []byte) (system, error) {
 	return s, nil
 }
 
+// powerStates are all values of PowerState (DSP0268, Resource.PowerState), in lower case. What is paused holds its
+// power and its memory, so it is not off.
+var powerStates = map[string]provider.PowerState{
+	"on": provider.PowerOn, "paused": provider.PowerOn, "off": provider.PowerOff,
+	"poweringon": provider.PowerTurningOn, "poweringoff": provider.PowerTurningOff,
+}
+
 // power is on or off only when nothing is under way.
 func (s system) power() provider.PowerState {
-	switch s.PowerState.V {
-	case redfish.OnPowerState:
-		return provider.PowerOn
-	case redfish.OffPowerState:
-		return provider.PowerOff
+	return cmp.Or(powerStates[strings.ToLower(strings.TrimSpace(s.PowerState.V))], provider.PowerUnknown)
+}
+
+// chassis are those to read, each once: services have listed one twice.
+func (s system) chassis() []path { return once(s.Links.V.Chassis, maxChassis) }
+
+// managers are those to read, each once.
+func (s system) managers() []path { return once(s.Links.V.ManagedBy, maxChassis) }
+
+func once(all []path, most int) (out []path) {
+	for _, p := range all {
+		if p != "" && len(out) < most && !slices.ContainsFunc(out, func(o path) bool { return plain(o) == plain(p) }) {
+			out = append(out, p)
+		}
 	}
-	return provider.PowerUnknown
+	return out
 }
 
 // resetTypes are what may do each switch, best first. None of them is anything but idempotent: PushPowerButton, which
@@ -183,12 +231,4 @@ func macsOf(b []byte) []string {
 		strings.ToLower(strings.ReplaceAll(e.MACAddress.V, "-", ":")),
 		strings.ToLower(strings.ReplaceAll(e.PermanentMACAddress.V, "-", ":")),
 	}
-}
-
-func when(s string) time.Time {
-	t, err := time.Parse(time.RFC3339, s)
-	if err != nil {
-		return time.Time{}
-	}
-	return t
 }

@@ -4,9 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"net/http"
-	pathpkg "path"
 	"slices"
 	"strings"
 
@@ -16,25 +15,10 @@ import (
 // What one call reads at most: BMCs are slow.
 const (
 	maxChassis = 4
-	maxSensors = 128
+	maxSensors = 512
 	maxParts   = 64
-	maxPages   = 5
 	maxLogs    = 4
 )
-
-// status is how a part is (DSP0266, 9.5.4.8). HealthRollup is the worst of all below it.
-type status struct{ Health, HealthRollup, State lenient[string] }
-
-// health of the part, or of what is below it, in lower case.
-func (s status) health() string { return strings.ToLower(cmp.Or(s.Health.V, s.HealthRollup.V)) }
-
-// worst is the rollup where that is unhealthy, else the part's own health.
-func (s status) worst() string {
-	if rollup := strings.ToLower(s.HealthRollup.V); unhealthy(rollup) {
-		return rollup
-	}
-	return s.health()
-}
 
 type summary struct{ Status lenient[status] }
 
@@ -42,6 +26,7 @@ type summary struct{ Status lenient[status] }
 // same.
 type reading struct {
 	ID                 lenient[string] `json:"Id"`
+	MemberID           lenient[string] `json:"MemberId"`
 	Name, FanName      lenient[string]
 	DeviceLocator      lenient[string]
 	ReadingType        lenient[string]
@@ -62,324 +47,205 @@ type chassis struct {
 	PowerSubsystem          path
 }
 
-// sensor returns the reading; absent sensors have null. Without a reading it returns the state of an unhealthy part.
+// sensor returns the reading. What is absent or off measures nothing, whatever it says. A part whose reading is null or
+// no number is worth a line where its health is.
 func (r reading) sensor() (provider.Sensor, bool) {
 	s := provider.Sensor{
 		Name: cmp.Or(r.Name.V, r.FanName.V), Kind: strings.ToLower(r.ReadingType.V), Unit: r.ReadingUnits.V,
 		Health: r.Status.V.health(),
 	}
+	if j := r.Status.V.judge(); j == absent || j == off {
+		return s, false
+	}
+	value := r.Reading
 	switch {
 	case r.ReadingCelsius != nil:
-		s.Kind, s.Unit, s.Value = "temperature", "Cel", r.ReadingCelsius.V
+		s.Kind, s.Unit, value = "temperature", "Cel", r.ReadingCelsius
 	case r.ReadingVolts != nil:
-		s.Kind, s.Unit, s.Value = "voltage", "V", r.ReadingVolts.V
+		s.Kind, s.Unit, value = "voltage", "V", r.ReadingVolts
 	case r.PowerConsumedWatts != nil:
-		s.Kind, s.Unit, s.Value = "power", "W", r.PowerConsumedWatts.V
+		s.Kind, s.Unit, value = "power", "W", r.PowerConsumedWatts
 	case r.Reading != nil:
-		s.Value = r.Reading.V
 		s.Kind = cmp.Or(s.Kind, "fan")
-	default:
-		s = r.part(cmp.Or(s.Kind, "sensor"))
-		return s, s.Name != "" && unhealthy(s.Health)
 	}
+	if value == nil || !value.Said {
+		s = r.part(cmp.Or(s.Kind, "sensor"))
+		return s, s.Name != "" && unwell(s)
+	}
+	s.Value = value.V
 	return s, s.Name != ""
 }
 
 // part is a thing with a state and no reading.
 func (r reading) part(kind string) provider.Sensor {
 	return provider.Sensor{
-		Name: cmp.Or(r.DeviceLocator.V, r.Name.V, r.FanName.V, r.ID.V), Kind: kind, Stateful: true, State: r.Status.V.State.V,
-		Health: r.Status.V.health(),
+		Name: cmp.Or(r.DeviceLocator.V, r.Name.V, r.FanName.V, r.ID.V, r.MemberID.V), Kind: kind, Stateful: true,
+		State: r.Status.V.State.V, Health: r.Status.V.health(),
 	}
 }
 
-func unhealthy(health string) bool { return health == "warning" || health == "critical" }
+// parsed is what one document has brought. explained: a part of it has a bad health that is no fault.
+type parsed struct {
+	sensors   []provider.Sensor
+	explained bool
+}
+
+func (p *parsed) add(s provider.Sensor, keep bool, of status) {
+	p.explained = p.explained || of.discounted()
+	if keep {
+		p.sensors = append(p.sensors, s)
+	}
+}
 
 // parseReadings takes a Thermal, a Power or a Sensor document.
-func parseReadings(b []byte) []provider.Sensor {
+func parseReadings(b []byte) (out parsed, err error) {
 	var doc readings
-	if json.Unmarshal(b, &doc) != nil {
-		return nil
+	if err := parseObject(b, &doc); err != nil {
+		return parsed{}, err
 	}
-	out := parseParts("power supply", doc.PowerSupplies.V, func(s provider.Sensor) bool { return s.Health != "" })
-	out = append(
-		out,
-		parseParts("redundancy", doc.Redundancy.V, func(s provider.Sensor) bool { return unhealthy(s.Health) })...)
-	parts := slices.Concat(doc.Temperatures.V, doc.Fans.V, doc.Voltages.V, doc.PowerControl.V)
-	if len(parts) == 0 && len(out) == 0 {
-		parts = []json.RawMessage{b}
+	out.parts("power supply", doc.PowerSupplies.V, func(s provider.Sensor) bool { return s.Health != "" || s.State != "" })
+	out.parts("redundancy", doc.Redundancy.V, func(s provider.Sensor) bool { return unhealthy(s.Health) })
+	all := slices.Concat(doc.Temperatures.V, doc.Fans.V, doc.Voltages.V, doc.PowerControl.V)
+	if len(all) == 0 && len(doc.PowerSupplies.V) == 0 && len(doc.Redundancy.V) == 0 {
+		all = []json.RawMessage{b}
 	}
-	for _, part := range parts {
+	for _, one := range all {
 		var r reading
-		if json.Unmarshal(part, &r) != nil {
-			continue
+		if json.Unmarshal(one, &r) != nil {
+			continue // null, where a part is missing
 		}
-		if s, ok := r.sensor(); ok {
-			out = append(out, s)
-		}
+		s, keep := r.sensor()
+		out.add(s, keep, r.Status.V)
 	}
-	return out
+	return out, nil
 }
 
-// parseParts takes documents of things with a state, and keeps some.
-func parseParts(kind string, docs []json.RawMessage, keep func(provider.Sensor) bool) (out []provider.Sensor) {
+// parts takes documents of things with a state, and keeps some.
+func (p *parsed) parts(kind string, docs []json.RawMessage, keep func(provider.Sensor) bool) {
 	for _, doc := range docs {
 		var r reading
 		if json.Unmarshal(doc, &r) != nil {
 			continue
 		}
-		if s := r.part(kind); s.Name != "" && keep(s) {
-			out = append(out, s)
-		}
+		s := r.part(kind)
+		p.add(s, s.Name != "" && keep(s), r.Status.V)
 	}
-	return out
 }
 
+// unwell keeps what is not known to be well.
+func unwell(s provider.Sensor) bool { return unhealthy(s.Health) || s.Health == provider.HealthUnknown }
+
 // Sensors reads what the chassis of the system measure, and how its parts are. Memory and processors are read one by
-// one only where the system says that not all of them are well: BMCs are slow. A chassis that
-// was not read is an error, because half a reading would clear the faults of the other half.
+// one only where the system says that not all of them are well: BMCs are slow. What could not be read stands among the
+// sensors, with the health unknown, because half a reading must not clear the faults of the other half.
 func (c *Client) Sensors(ctx context.Context) (out []provider.Sensor, err error) {
 	err = c.call(ctx, func(context.Context) error {
 		s, _, err := c.readSystem()
 		if err != nil {
 			return err
 		}
-		out = nil
-		for _, p := range s.Links.V.Chassis[:min(len(s.Links.V.Chassis), maxChassis)] {
-			found, err := c.chassisSensors(p)
-			if out = append(out, found...); c.failed(err) {
-				return fmt.Errorf("read sensors of %s: %w", p, err)
-			}
+		sv, all := &survey{c: c}, parsed{}
+		err = sv.sensorsOf(s, &all)
+		out = append(all.sensors, sv.unknown()...)
+		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && len(all.sensors) > 0 {
+			out = append(out, provider.NotRead("further documents", "document", "the time was up"))
+			return nil
 		}
-		out = append(out, c.summed("memory", s.MemorySummary.V.Status.V, s.Memory)...)
-		out = append(out, c.summed("processor", s.ProcessorSummary.V.Status.V, s.Processors)...)
-		worst := s.Status.V.worst()
-		if unhealthy(worst) && !slices.ContainsFunc(out, func(p provider.Sensor) bool { return unhealthy(p.Health) }) {
-			out = append(out, provider.Sensor{Name: "system", Kind: "system", Stateful: true, State: s.Status.V.State.V,
-				Health: worst})
-		}
-		return nil
+		return err
 	})
 	return out, err
 }
 
-// summed returns the unhealthy parts of an unhealthy summary, or the summary itself where no part is unhealthy.
-func (c *Client) summed(kind string, sum status, all path) []provider.Sensor {
-	if !unhealthy(sum.worst()) {
+// sensorsOf adds what the chassis of a system measure, and the parts of it that are not known to be well.
+func (s *survey) sensorsOf(sys system, all *parsed) error {
+	for _, p := range sys.chassis() {
+		if err := s.chassisSensors(p, all); err != nil {
+			return fmt.Errorf("read sensors of %s: %w", p, err)
+		}
+	}
+	if err := s.summed("memory", sys.MemorySummary.V.Status.V, sys.Memory, all); err != nil {
+		return err
+	}
+	if err := s.summed("processor", sys.ProcessorSummary.V.Status.V, sys.Processors, all); err != nil {
+		return err
+	}
+	whole, ill := sum("system", "system", sys.Status.V, all.explained)
+	if ill && !slices.ContainsFunc(all.sensors, func(p provider.Sensor) bool { return unhealthy(p.Health) }) {
+		all.sensors = append(all.sensors, whole)
+	}
+	return nil
+}
+
+// unknown are the documents that could not be read, as sensors.
+func (s *survey) unknown() (out []provider.Sensor) {
+	for _, text := range s.missing {
+		name, why, _ := strings.Cut(text, ": ")
+		out = append(out, provider.NotRead(name, "document", why))
+	}
+	return out
+}
+
+// summed adds the unhealthy parts of an unhealthy summary, or the summary itself where no part is unhealthy.
+func (s *survey) summed(kind string, of status, list path, all *parsed) error {
+	if !unwellSum(of) {
 		return nil
 	}
-	found, err := c.parts(kind, all)
-	if err != nil || len(found) == 0 {
-		return []provider.Sensor{{Name: kind, Kind: kind, Stateful: true, State: sum.State.V, Health: sum.worst()}}
+	var found parsed
+	if err := s.parts(kind, list, unwell, &found); err != nil {
+		return err
 	}
-	return found
-}
-
-// parts reads the unhealthy members of a collection.
-func (c *Client) parts(kind string, all path) ([]provider.Sensor, error) {
-	members, err := c.members(all)
-	if err != nil {
-		return nil, err
-	}
-	var docs []json.RawMessage
-	for _, p := range members[:min(len(members), maxParts)] {
-		b, _, err := c.get(p)
-		if c.failed(err) {
-			return nil, err
-		}
-		if err == nil {
-			docs = append(docs, b)
+	if !slices.ContainsFunc(found.sensors, func(p provider.Sensor) bool { return unhealthy(p.Health) }) {
+		if whole, ill := sum(kind, kind, of, found.explained); ill {
+			found.sensors = append(found.sensors, whole)
 		}
 	}
-	return parseParts(kind, docs, func(s provider.Sensor) bool { return unhealthy(s.Health) }), nil
+	all.sensors, all.explained = append(all.sensors, found.sensors...), all.explained || found.explained
+	return nil
 }
 
-// failed says whether err is more than a link to a document that isn't there: some services have those.
-func (c *Client) failed(err error) bool {
-	return err != nil && statusOf(classify(c.rt.ctx, err)) != http.StatusNotFound
-}
-
-func (c *Client) chassisSensors(p path) ([]provider.Sensor, error) {
-	b, _, err := c.get(p)
-	if err != nil {
-		return nil, err
-	}
-	var ch chassis
-	if err := json.Unmarshal(b, &ch); err != nil {
-		return nil, fmt.Errorf("%w: chassis: %w", provider.ErrProtocol, err)
-	}
-	docs := []path{ch.Thermal, ch.Power}
-	if ch.Thermal == "" && ch.Power == "" {
-		if docs, err = c.members(ch.Sensors); err != nil {
-			return nil, err
-		}
-	}
-	var out []provider.Sensor
-	for _, doc := range docs[:min(len(docs), maxSensors)] {
-		if doc == "" {
-			continue
-		}
-		b, _, err := c.get(doc)
-		if c.failed(err) {
-			return out, err
-		}
-		out = append(out, parseReadings(b)...)
-	}
-	if ch.Power != "" || ch.PowerSubsystem == "" {
-		return out, nil
-	}
-	found, err := c.powerSupplies(ch.PowerSubsystem)
-	return append(out, found...), err
-}
-
-// powerSupplies reads those of a PowerSubsystem, which replaces the Power document (DSP0268).
-func (c *Client) powerSupplies(p path) ([]provider.Sensor, error) {
-	b, _, err := c.get(p)
-	if err != nil {
-		return nil, err
-	}
-	var sub struct{ PowerSupplies path }
-	if err := json.Unmarshal(b, &sub); err != nil {
-		return nil, fmt.Errorf("%w: power subsystem: %w", provider.ErrProtocol, err)
-	}
-	return c.parts("power supply", sub.PowerSupplies)
-}
-
-// members of a collection; none where there is no collection.
-func (c *Client) members(p path) ([]path, error) {
-	if p == "" {
-		return nil, nil
-	}
-	b, _, err := c.get(p)
-	if err != nil {
-		return nil, err
-	}
-	list, err := parseCollection(b)
-	return list.links(), err
-}
-
-type logService struct{ Entries path }
-
-type logEntry struct {
-	ID        lenient[string] `json:"Id"`
-	Created   lenient[string]
-	Timestamp lenient[string] `json:"EventTimestamp"`
-	Severity  lenient[string]
-	Message   lenient[string]
-}
-
-// parseEntry gives the entry, if b is one and not only a link to it.
-func parseEntry(b []byte) (provider.Event, bool) {
-	var e logEntry
-	if json.Unmarshal(b, &e) != nil {
-		return provider.Event{}, false
-	}
-	return provider.Event{
-		ID: e.ID.V, At: when(cmp.Or(e.Timestamp.V, e.Created.V)),
-		Severity: strings.ToLower(e.Severity.V), Message: e.Message.V,
-	}, e.Message.V != ""
-}
-
-// EventLog gives the newest entries of the system event log, newest first, at most limit.
-func (c *Client) EventLog(ctx context.Context, limit int) (out []provider.Event, err error) {
-	err = c.call(ctx, func(context.Context) error {
-		entries, err := c.findLog()
-		if err != nil {
+// parts adds members of a collection, some of them.
+func (s *survey) parts(kind string, list path, keep func(provider.Sensor) bool, into *parsed) error {
+	return s.each(list, maxParts, func(_ path, b []byte, _ string) error {
+		var r reading
+		if err := parseObject(b, &r); err != nil {
 			return err
 		}
-		out, err = c.readLog(entries, limit)
+		into.parts(kind, []json.RawMessage{b}, keep)
+		return nil
+	})
+}
+
+func (s *survey) chassisSensors(p path, into *parsed) error {
+	var ch chassis
+	if ok, err := s.object(p, &ch); !ok {
 		return err
-	})
-	slices.SortStableFunc(out, func(a, b provider.Event) int { return b.At.Compare(a.At) })
-	return out[:min(len(out), limit)], err
-}
-
-// findLog looks at the system, its managers and its chassis, in this order, and takes the first log that is named like
-// an event log, else the first.
-func (c *Client) findLog() (path, error) {
-	s, _, err := c.readSystem()
-	if err != nil {
-		return "", err
 	}
-	places := []path{s.LogServices}
-	for _, p := range slices.Concat(s.Links.V.ManagedBy, s.Links.V.Chassis) {
-		b, _, err := c.get(p)
-		if c.failed(err) {
-			return "", err
+	take := func(_ path, b []byte, _ string) error {
+		found, err := parseReadings(b)
+		into.sensors, into.explained = append(into.sensors, found.sensors...), into.explained || found.explained
+		return err
+	}
+	for _, at := range once([]path{ch.Thermal, ch.Power}, 2) {
+		b, _, err := s.c.get(at)
+		if err == nil {
+			err = take(at, b, "")
 		}
-		var holder struct{ LogServices path }
-		if json.Unmarshal(b, &holder) == nil {
-			places = append(places, holder.LogServices)
+		if err = s.miss(at, err); err != nil {
+			return err
 		}
 	}
-	var all []path
-	for _, place := range places {
-		found, err := c.members(place)
-		if c.failed(err) {
-			return "", err
-		}
-		all = append(all, found...)
-	}
-	for _, service := range bestLogs(all) {
-		b, _, err := c.get(service)
-		if c.failed(err) {
-			return "", err
-		}
-		var log logService
-		if err == nil && json.Unmarshal(b, &log) == nil && log.Entries != "" {
-			return log.Entries, nil
+	if ch.Thermal == "" && ch.Power == "" {
+		if err := s.each(ch.Sensors, maxSensors, take); err != nil {
+			return err
 		}
 	}
-	return "", unsupported("the BMC has no event log")
-}
-
-// bestLogs are the log services to read, those that are named like an event log first. An XCC's SEL has no entries, and
-// another one of its logs has them.
-func bestLogs(services []path) []path {
-	named := func(p path) bool {
-		name := strings.ToLower(pathpkg.Base(string(p)))
-		return name == "sel" || strings.Contains(name, "event")
+	if ch.Power != "" || ch.PowerSubsystem == "" {
+		return nil
 	}
-	out := slices.Clone(services)
-	slices.SortStableFunc(out, func(a, b path) int {
-		switch {
-		case named(a) == named(b):
-			return 0
-		case named(a):
-			return -1
-		}
-		return 1
-	})
-	return out[:min(len(out), maxLogs)]
-}
-
-// readLog follows pages, and links to single entries, the last ones first: there the newest mostly are.
-func (c *Client) readLog(p path, limit int) ([]provider.Event, error) {
-	var out []provider.Event
-	for page := 0; p != "" && page < maxPages; page++ {
-		b, _, err := c.get(p)
-		if err != nil {
-			return nil, err
-		}
-		list, err := parseCollection(b)
-		if err != nil {
-			return nil, err
-		}
-		fetched := 0
-		for _, m := range slices.Backward(list.Members) {
-			e, ok := parseEntry(m)
-			if link := (collection{Members: []json.RawMessage{m}}).links(); !ok && len(link) == 1 && fetched < limit {
-				fetched++
-				if b, _, err = c.get(link[0]); err != nil {
-					return nil, err
-				}
-				e, ok = parseEntry(b)
-			}
-			if ok {
-				out = append(out, e)
-			}
-		}
-		p = cleanPath(list.Next.V)
+	// PowerSubsystem replaces the Power document (DSP0268).
+	var sub struct{ PowerSupplies path }
+	if ok, err := s.object(ch.PowerSubsystem, &sub); !ok {
+		return err
 	}
-	return out, nil
+	return s.parts("power supply", sub.PowerSupplies, unwell, into)
 }

@@ -1,9 +1,13 @@
 package redfish_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -42,10 +46,11 @@ func TestShapes(t *testing.T) {
 		patches []string
 		sensors []provider.Sensor
 		events  []string
+		missing string // of the log
 	}{
 		"dell-like.json": {
 			patches: []string{
-				`System.Embedded.1 {"Boot":{"BootSourceOverrideEnabled":"Once","BootSourceOverrideMode":"Legacy","BootSourceOverrideTarget":"Pxe"}}`,
+				`System.Embedded.1 {"Boot":{"BootSourceOverrideEnabled":"Once","BootSourceOverrideMode":"UEFI","BootSourceOverrideTarget":"Pxe"}}`,
 				`System.Embedded.1 {"Boot":{"BootSourceOverrideEnabled":"Once","BootSourceOverrideMode":"UEFI","BootSourceOverrideTarget":"UefiHttp"}}`,
 				`System.Embedded.1 {"Boot":{"BootSourceOverrideEnabled":"Disabled"}}`,
 				`System.Embedded.1 {"IndicatorLED":"Off"}`,
@@ -62,12 +67,13 @@ func TestShapes(t *testing.T) {
 			macs: []string{"02:00:00:00:00:0a"}, boot: provider.BootDisk, http: effect.ErrUnsupported,
 			light: effect.ErrUnsupported,
 			patches: []string{
-				`2 {"Boot":{"BootSourceOverrideEnabled":"Once","BootSourceOverrideMode":"Legacy","BootSourceOverrideTarget":"Pxe"}}`,
+				`2 {"Boot":{"BootSourceOverrideEnabled":"Once","BootSourceOverrideMode":"UEFI","BootSourceOverrideTarget":"Pxe"}}`,
 				`2 {"Boot":{"BootSourceOverrideEnabled":"Disabled"}}`,
 			},
 			sensors: []provider.Sensor{
 				{Name: "Ambient Temp", Kind: "temperature", Value: 23, Unit: "Cel", Health: "ok"},
 				{Name: "Fan 1 Tach", Kind: "fan", Value: 6840, Unit: "RPM"},
+				provider.NotRead("Chassis/1/Power", "document", "the BMC refuses: 404"),
 			},
 			events: []string{"2 warning Fan speed is low.", "1 ok System boot completed."},
 		},
@@ -81,8 +87,10 @@ func TestShapes(t *testing.T) {
 			sensors: []provider.Sensor{
 				{Name: "Ambient Temperature", Kind: "temperature", Value: 22.5, Unit: "Cel", Health: "ok"},
 				{Name: "CPU #1 Fan Speed", Kind: "percent", Value: 80, Unit: "%"},
+				provider.NotRead("Chassis/1U/Sensors/Gone", "document", "the BMC refuses: 404"),
 			},
-			events: []string{"2 ok Temperature is fine again", "1 critical Temperature threshold exceeded"},
+			missing: "Managers/BMC",
+			events:  []string{"2 ok Temperature is fine again", "1 critical Temperature threshold exceeded"},
 		},
 	} {
 		t.Run(file, func(t *testing.T) {
@@ -105,15 +113,21 @@ func TestShapes(t *testing.T) {
 			if err != nil || !slices.Equal(sensors, want.sensors) {
 				t.Errorf("sensors %+v, %v", sensors, err)
 			}
+			complete := func(err error) bool {
+				if want.missing == "" {
+					return err == nil
+				}
+				return err != nil && err.Error() == "not read: "+want.missing+": the BMC refuses: 404"
+			}
 			log, err := c.EventLog(t.Context(), 10)
 			var events []string
 			for _, e := range log {
 				events = append(events, e.ID+" "+e.Severity+" "+e.Message)
 			}
-			if err != nil || !slices.Equal(events, want.events) {
+			if !complete(err) || !slices.Equal(events, want.events) {
 				t.Errorf("events %q, %v", events, err)
 			}
-			if log, err = c.EventLog(t.Context(), 1); err != nil || len(log) != 1 || log[0].At.IsZero() {
+			if log, err = c.EventLog(t.Context(), 1); !complete(err) || len(log) != 1 || log[0].At.IsZero() {
 				t.Errorf("the newest event: %+v, %v", log, err)
 			}
 		})
@@ -477,5 +491,122 @@ func TestMeaningOfAnswers(t *testing.T) {
 	}
 	if _, err := redfish.Open(t.Context(), redfish.Config{URL: "https://x/path"}); err == nil {
 		t.Error("a URL with a path is taken")
+	}
+}
+
+// A service may want the mode with every change of the override: it is set, and taken back.
+func TestAModeThatIsNeeded(t *testing.T) {
+	t.Parallel()
+	s := loadShape(t, "dell-like.json")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if r.Method == http.MethodPatch && !bytes.Contains(body, []byte("BootSourceOverrideMode")) {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		s.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	c, err := redfish.Open(t.Context(), redfish.Config{URL: server.URL, Username: "u", Password: "p"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	for _, d := range []provider.BootDevice{provider.BootPXE, provider.BootDefault} {
+		if _, err := c.SetBootOnce(t.Context(), d); err != nil {
+			t.Errorf("boot from %q: %v", d, err)
+		}
+		if got, err := c.BootOnce(t.Context()); err != nil || !got.Once(d) {
+			t.Errorf("boot device reads %+v, %v; want %q", got, err, d)
+		}
+	}
+}
+
+// A service whose TLS exchanges keys by RSA alone is named as such, and gets no password.
+func TestTLSWithRSAAlone(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.TLS = &tls.Config{MaxVersion: tls.VersionTLS12, //nolint:gosec // it is what it is about
+		CipherSuites: []uint16{tls.TLS_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_RSA_WITH_AES_256_CBC_SHA}}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	cfg := redfish.Config{URL: server.URL, Username: "u", Password: "p", TLS: &tls.Config{MinVersion: tls.VersionTLS12,
+		InsecureSkipVerify: true}} //nolint:gosec // a test's certificate
+	for name, err := range map[string]error{"probe": redfish.Probe(t.Context(), cfg), "open": func() error {
+		_, err := redfish.Open(t.Context(), cfg)
+		return err
+	}()} {
+		if !errors.Is(err, provider.ErrRSAOnly) || !errors.Is(err, provider.ErrProtocol) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if asked > 0 {
+		t.Errorf("%d requests were sent", asked)
+	}
+}
+
+// One member that always answers 401 is not a wrong password: other documents are read with the same log-in.
+func TestAMemberThatIsForbidden(t *testing.T) {
+	t.Parallel()
+	s := loadShape(t, "dell-like.json")
+	logins := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/Thermal") {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/Sessions") {
+			logins++
+		}
+		s.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	c, err := redfish.Open(t.Context(), redfish.Config{URL: server.URL, Username: "u", Password: "p"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	sensors, err := c.Sensors(t.Context())
+	if err != nil || len(sensors) < 2 || sensors[len(sensors)-1].Health != provider.HealthUnknown || logins != 2 {
+		t.Errorf("%+v, %v after %d log-ins", sensors, err, logins)
+	}
+}
+
+// A service that is too slow for all of its sensors within a call has told some; the others are unknown.
+func TestSensorsUntilTheTimeIsUp(t *testing.T) {
+	t.Parallel()
+	s := loadShape(t, "dell-like.json")
+	over := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/Power") {
+			select {
+			case <-over:
+			case <-r.Context().Done():
+			}
+			return
+		}
+		s.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(over) })
+	c, err := redfish.Open(
+		t.Context(),
+		redfish.Config{URL: server.URL, Username: "u", Password: "p", Timeout: time.Minute},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	sensors, err := c.Sensors(ctx)
+	if err != nil || len(sensors) < 2 || sensors[len(sensors)-1].Health != provider.HealthUnknown {
+		t.Errorf("%+v, %v", sensors, err)
 	}
 }

@@ -1,12 +1,14 @@
 package redfish
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
@@ -41,6 +43,8 @@ type transport struct {
 	unanswered atomic.Bool
 	// after is the pause that the last answer asked for; 0 where it asked for none.
 	after time.Duration
+	// rsaOnly reports whether the service takes a handshake whose keys are exchanged by RSA; nil without TLS.
+	rsaOnly func(context.Context) bool
 	// root is the service root as it was read last: it stays as it is for the life of a client.
 	root []byte
 }
@@ -85,6 +89,9 @@ func (t *transport) send(req *http.Request) (*http.Response, error) {
 	began := time.Now()
 	resp, err := t.base.RoundTrip(t.watched(req))
 	if err != nil {
+		if handshakeFailed(err) && t.rsaOnly != nil && t.rsaOnly(ctx) {
+			err = fmt.Errorf("%w: %w", provider.ErrRSAOnly, err)
+		}
 		cancel()
 		return nil, err
 	}
@@ -92,7 +99,7 @@ func (t *transport) send(req *http.Request) (*http.Response, error) {
 	if t.heard != nil {
 		t.heard(time.Since(began))
 	}
-	resp.Body = &body{inner: resp.Body, left: t.most, done: cancel}
+	resp.Body = &body{inner: withoutMark(resp.Body), left: t.most, done: cancel}
 	switch {
 	case resp.StatusCode == http.StatusOK && isRoot(req):
 		err = t.keepRoot(resp)
@@ -138,6 +145,27 @@ func (t *transport) keepRoot(resp *http.Response) error {
 	t.root = b
 	resp.Body = io.NopCloser(bytes.NewReader(b))
 	return nil
+}
+
+// marked is a body that may begin with a byte order mark, which some services write and no JSON has (RFC 8259, 8.1).
+type marked struct {
+	io.Closer
+	*bufio.Reader
+	looked bool
+}
+
+func withoutMark(b io.ReadCloser) io.ReadCloser {
+	return &marked{Closer: b, Reader: bufio.NewReader(b)}
+}
+
+func (m *marked) Read(p []byte) (int, error) {
+	if !m.looked {
+		m.looked = true
+		if mark, _ := m.Peek(3); string(mark) == "\ufeff" {
+			_, _ = m.Discard(len(mark)) // they are buffered
+		}
+	}
+	return m.Reader.Read(p)
 }
 
 type body struct {
@@ -270,6 +298,36 @@ func brief(e *common.Error) string {
 		text = text[:most] + "…"
 	}
 	return text
+}
+
+// handshakeFailed reports whether the service has found nothing in what a TLS handshake offered (RFC 8446, 6.2).
+func handshakeFailed(err error) bool {
+	const handshakeFailure = 40
+	var alert tls.AlertError
+	return errors.As(err, &alert) && alert == handshakeFailure ||
+		strings.Contains(err.Error(), "remote error: tls: handshake failure")
+}
+
+// rsaSuites exchange keys by RSA, without forward secrecy. They are offered to find out why a handshake failed, and no
+// byte is sent over them.
+var rsaSuites = []uint16{
+	tls.TLS_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_RSA_WITH_AES_256_GCM_SHA384, tls.TLS_RSA_WITH_AES_128_CBC_SHA256,
+	tls.TLS_RSA_WITH_AES_128_CBC_SHA, tls.TLS_RSA_WITH_AES_256_CBC_SHA, tls.TLS_RSA_WITH_3DES_EDE_CBC_SHA,
+}
+
+func takesRSA(dial *net.Dialer, address string) func(context.Context) bool {
+	cfg := &tls.Config{
+		MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12, CipherSuites: rsaSuites,
+		InsecureSkipVerify: true, //nolint:gosec // nothing is sent
+	}
+	return func(ctx context.Context) bool {
+		conn, err := (&tls.Dialer{NetDialer: dial, Config: cfg}).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return false
+		}
+		_ = conn.Close() // nothing was said
+		return true
+	}
 }
 
 // classifyNetwork is for errors of the way there, and for answers that make no sense.

@@ -3,6 +3,7 @@ package redfish
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -21,25 +22,22 @@ func (c *Client) findSystem(ctx context.Context) error {
 	if c.root.Systems == "" {
 		return fmt.Errorf("%w: the service has no systems", provider.ErrProtocol)
 	}
-	b, _, err := c.get(c.root.Systems)
+	sv := &survey{c: c}
+	all, err := sv.members(c.root.Systems)
 	if err != nil {
 		return err
 	}
-	list, err := parseCollection(b)
-	if err != nil {
-		return err
-	}
-	paths := list.links()
+	paths := links(all)
 	switch {
 	case len(paths) == 0:
 		return fmt.Errorf("%w: the service has no systems", provider.ErrRefused)
 	case c.cfg.System != "":
 		return c.takeNamed(paths)
-	case len(paths) == 1:
+	case len(paths) == 1 && len(sv.missing) == 0:
 		c.system = paths[0]
 		return nil
 	}
-	return c.recognize(paths)
+	return sv.recognize(paths)
 }
 
 func (c *Client) takeNamed(paths []path) error {
@@ -59,38 +57,58 @@ type candidate struct {
 	mac  bool // one of its interfaces has an address of the machine
 }
 
-// recognize reads each system.
-func (c *Client) recognize(paths []path) error {
+// recognize reads each system. One that is listed and not there is none; another one that cannot be read might be the
+// machine, so that nothing is then taken by what the others can do.
+func (s *survey) recognize(paths []path) error {
 	var all []candidate
+	gone := 0
 	for _, p := range paths {
-		b, _, err := c.get(p)
-		if err != nil {
-			return err
+		c, err := s.candidate(p)
+		if code := statusOf(err); code == http.StatusNotFound || code == http.StatusGone {
+			gone++
+			continue
 		}
-		doc, err := parseSystem(b)
 		if err != nil {
-			return err
+			if err = s.miss(p, err); err != nil {
+				return err
+			}
+			continue
 		}
-		mac, err := c.hasMAC(doc)
-		if err != nil {
-			return err
-		}
-		all = append(all, candidate{path: p, doc: doc, mac: mac})
-		if mac {
+		all = append(all, c)
+		if c.mac {
 			break // nothing tells more
 		}
 	}
-	found, why := c.cfg.pick(all)
+	if len(all) == 1 && gone == len(paths)-1 && len(s.missing) == 0 {
+		s.c.system = all[0].path
+		return nil
+	}
+	found, why := s.c.cfg.pick(all, len(s.missing) > 0)
 	if why != "" {
+		if len(s.missing) > 0 {
+			why += " (not read: " + strings.Join(s.missing, "; ") + ")"
+		}
 		return whichSystem(paths, why)
 	}
-	c.system = found
+	s.c.system = found
 	return nil
 }
 
+func (s *survey) candidate(p path) (out candidate, err error) {
+	out.path = p
+	b, _, err := s.c.get(p)
+	if err == nil {
+		out.doc, err = parseSystem(b)
+	}
+	if err == nil {
+		out.mac, err = s.hasMAC(out.doc)
+	}
+	return out, classify(s.c.rt.ctx, err)
+}
+
 // pick goes by MAC address, UUID and serial number, and takes else the only system that can be switched: a board of
-// GPUs beside the machine can't be. Where two fit, nothing is guessed.
-func (cfg Config) pick(all []candidate) (found path, why string) {
+// GPUs beside the machine can't be. Where two fit, or where some were not read, nothing is guessed.
+func (cfg Config) pick(all []candidate, some bool) (found path, why string) {
 	for _, sign := range []struct {
 		fits func(candidate) bool
 		name string
@@ -98,7 +116,7 @@ func (cfg Config) pick(all []candidate) (found path, why string) {
 		{func(s candidate) bool { return s.mac }, "the MAC address"},
 		{func(s candidate) bool { return cfg.UUID != "" && strings.EqualFold(s.doc.UUID.V, cfg.UUID) }, "the UUID"},
 		{func(s candidate) bool { return cfg.Serial != "" && s.doc.Serial.V == cfg.Serial }, "the serial number"},
-		{func(s candidate) bool { return s.doc.Actions.V.Reset.V.Target.V != "" }, "a reset"},
+		{func(s candidate) bool { return !some && s.doc.Actions.V.Reset.V.Target.V != "" }, "a reset"},
 	} {
 		var fit []path
 		for _, s := range all {
@@ -129,28 +147,19 @@ func whichSystem(paths []path, why string) error {
 	}
 }
 
-func (c *Client) hasMAC(s system) (bool, error) {
-	if s.EthernetInterfaces == "" || len(c.cfg.MACs) == 0 {
+// hasMAC reports whether an interface of the system has an address of the machine. Interfaces that cannot be read have
+// none, and are no loss where another sign tells.
+func (s *survey) hasMAC(sys system) (found bool, err error) {
+	if len(s.c.cfg.MACs) == 0 {
 		return false, nil
 	}
-	b, _, err := c.get(s.EthernetInterfaces)
-	if err != nil {
-		if c.failed(err) {
-			return false, err
+	apart := &survey{c: s.c}
+	err = apart.each(sys.EthernetInterfaces, maxMembers, func(_ path, b []byte, _ string) error {
+		found = slices.ContainsFunc(macsOf(b), func(mac string) bool { return slices.Contains(s.c.cfg.MACs, mac) })
+		if found {
+			return errEnough
 		}
-		return false, nil
-	}
-	nics, err := parseCollection(b)
-	if err != nil {
-		return false, err
-	}
-	for _, nic := range nics.links() {
-		if b, _, err = c.get(nic); err != nil {
-			return false, err
-		}
-		if slices.ContainsFunc(macsOf(b), func(mac string) bool { return slices.Contains(c.cfg.MACs, mac) }) {
-			return true, nil
-		}
-	}
-	return false, nil
+		return nil
+	})
+	return found, err
 }

@@ -46,10 +46,12 @@ func (d *run) present(ctx context.Context, addr netip.Addr) *Found {
 	case viaIPMI == nil:
 		f.Protocol = bmc.IPMI
 	case errors.Is(viaRedfish, errNobody), errors.Is(viaRedfish, provider.ErrProtocol) &&
-		!errors.Is(viaRedfish, provider.ErrOldTLS):
+		!errors.Is(viaRedfish, provider.ErrOldTLS) && !errors.Is(viaRedfish, provider.ErrRSAOnly):
 		return nil
 	case errors.Is(viaRedfish, provider.ErrOldTLS):
 		f.Problem = "it has no TLS 1.2; older TLS is not spoken"
+	case errors.Is(viaRedfish, provider.ErrRSAOnly):
+		f.Problem = "its TLS exchanges keys by RSA alone, without forward secrecy, which is not spoken"
 	case errors.Is(viaRedfish, provider.ErrCredentials):
 		f.Problem = "it shows nothing before a log-in, so that it may be something else than a BMC; no password was sent"
 	default:

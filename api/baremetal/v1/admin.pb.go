@@ -4826,7 +4826,7 @@ type Segment struct {
 	Mode string `protobuf:"bytes,9,opt,name=mode,proto3" json:"mode,omitempty"`
 	// What an unknown machine gets: "off", "report" (default) or "boot".
 	Discovery string `protobuf:"bytes,10,opt,name=discovery,proto3" json:"discovery,omitempty"`
-	// Relay agents that are answered.
+	// Relay agents (giaddr). Not built: DHCP_RELAYS_NOT_WIRED.
 	Relays []string `protobuf:"bytes,11,rep,name=relays,proto3" json:"relays,omitempty"`
 	// 0 means 8080.
 	HttpPort int32 `protobuf:"varint,12,opt,name=http_port,json=httpPort,proto3" json:"http_port,omitempty"`

@@ -5348,7 +5348,7 @@ type HardwareSensor struct {
 	Unit string `protobuf:"bytes,4,opt,name=unit,proto3" json:"unit,omitempty"`
 	// In the BMC's words; empty for a value alone.
 	State string `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
-	// "ok", "warning" or "critical"; empty where the BMC does not say.
+	// "ok", "warning", "critical", or "unknown" where it was not read or means nothing; empty where the BMC does not say.
 	Health        string `protobuf:"bytes,6,opt,name=health,proto3" json:"health,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

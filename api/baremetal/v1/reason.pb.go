@@ -374,6 +374,9 @@ const (
 	// UNIMPLEMENTED, OPERATION: a stage of the machine's workflow is not built.
 	// Next: see docs/reference/workflow-stages.md.
 	Reason_STAGE_NOT_WIRED Reason = 120
+	// UNIMPLEMENTED: a segment lists DHCP relays, whose machines would be lent addresses of another network.
+	// Next: put a site agent on the machines' own network, and leave `relays` empty.
+	Reason_DHCP_RELAYS_NOT_WIRED Reason = 121
 	// OPERATION: the executor tried and it failed; the message says how.
 	// Next: `ingot logs`; fix, start again.
 	Reason_EXECUTION_FAILED Reason = 140
@@ -924,6 +927,7 @@ var (
 		118: "TIMELINE_NOT_WIRED",
 		119: "NETWORK_RECONFIG_NOT_WIRED",
 		120: "STAGE_NOT_WIRED",
+		121: "DHCP_RELAYS_NOT_WIRED",
 		140: "EXECUTION_FAILED",
 		141: "OUTCOME_UNKNOWN",
 		142: "EVIDENCE_MISSING",
@@ -1175,6 +1179,7 @@ var (
 		"TIMELINE_NOT_WIRED":             118,
 		"NETWORK_RECONFIG_NOT_WIRED":     119,
 		"STAGE_NOT_WIRED":                120,
+		"DHCP_RELAYS_NOT_WIRED":          121,
 		"EXECUTION_FAILED":               140,
 		"OUTCOME_UNKNOWN":                141,
 		"EVIDENCE_MISSING":               142,
@@ -1345,7 +1350,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xc5.\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xe0.\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -1461,7 +1466,8 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x11EXPLAIN_NOT_WIRED\x10u\x12\x16\n" +
 	"\x12TIMELINE_NOT_WIRED\x10v\x12\x1e\n" +
 	"\x1aNETWORK_RECONFIG_NOT_WIRED\x10w\x12\x13\n" +
-	"\x0fSTAGE_NOT_WIRED\x10x\x12\x15\n" +
+	"\x0fSTAGE_NOT_WIRED\x10x\x12\x19\n" +
+	"\x15DHCP_RELAYS_NOT_WIRED\x10y\x12\x15\n" +
 	"\x10EXECUTION_FAILED\x10\x8c\x01\x12\x14\n" +
 	"\x0fOUTCOME_UNKNOWN\x10\x8d\x01\x12\x15\n" +
 	"\x10EVIDENCE_MISSING\x10\x8e\x01\x12\x16\n" +

@@ -57,7 +57,7 @@ func (s *Server) SyncSite(ctx context.Context, r *fleetv1.SyncSiteRequest) (*fle
 	if err != nil {
 		return nil, err
 	}
-	waiting, err := s.cfg.Store.RecordSite(ctx, sitestore.SiteReport{
+	recorded, err := s.cfg.Store.RecordSite(ctx, sitestore.SiteReport{
 		Site: sess.Site, AgentID: sess.AgentID, Applied: r.GetAppliedRevision(), BootAddresses: r.GetBootAddresses(),
 		Leases: r.GetLeases(), LeasesSame: !r.GetLeasesChanged(), Unknown: r.GetUnknown(), BMCs: r.GetBmcs(),
 		Segments:  r.GetSegments(),
@@ -66,8 +66,13 @@ func (s *Server) SyncSite(ctx context.Context, r *fleetv1.SyncSiteRequest) (*fle
 	if err != nil {
 		return nil, err
 	}
-	for _, id := range waiting {
+	for _, id := range recorded.Waiting {
 		if _, err := s.cfg.Engine.Handle(ctx, id, operation.Evaluate{}); err != nil {
+			return nil, err
+		}
+	}
+	for _, c := range recorded.Power {
+		if _, err := s.cfg.Engine.Handle(ctx, c.OperationID, c.Seen); err != nil {
 			return nil, err
 		}
 	}

@@ -23,6 +23,48 @@ const (
 // faultRank orders the severities that are faults. A health that is not in it is no fault.
 var faultRank = map[string]int{"warning": 1, "critical": 2}
 
+// unknownHealth is that of a part that was not read, or whose reading means nothing in the state that it is in.
+const unknownHealth = "unknown"
+
+// worth orders sensors where there are more than are kept: faults, what is not known, then what says something.
+func worth(s *baremetalv1.HardwareSensor) int {
+	switch {
+	case faultRank[s.GetHealth()] > 0:
+		return 2 + faultRank[s.GetHealth()]
+	case s.GetHealth() == unknownHealth:
+		return 2
+	case s.Value != nil || s.GetHealth() != "":
+		return 1
+	}
+	return 0
+}
+
+// KeepFaults keeps the faults of an earlier reading in a new one that was not whole: silence heals none. What the new
+// one has read of the same part counts.
+func KeepFaults(h, before *baremetalv1.HardwareHealth) {
+	read := map[string]bool{}
+	whole := true
+	for _, s := range h.GetSensors() {
+		if s.GetHealth() == unknownHealth {
+			whole = false
+			continue
+		}
+		read[component(s)] = true
+	}
+	if whole {
+		return
+	}
+	for _, f := range before.GetFaults() {
+		if !read[f.GetComponent()] && len(h.Faults) < mostFaults {
+			said, _ := strings.CutSuffix(f.GetSaid(), notReadNow)
+			h.Faults = append(h.Faults, &baremetalv1.HardwareFault{Component: f.GetComponent(), Severity: f.GetSeverity(),
+				Said: said + notReadNow})
+		}
+	}
+}
+
+const notReadNow = " (before; not read now)"
+
 // Settle bounds, cleans and sorts a reading, and fills in its faults. Firmware may say anything of any size.
 func Settle(h *baremetalv1.HardwareHealth) {
 	for _, s := range h.GetSensors() {
@@ -39,7 +81,7 @@ func Settle(h *baremetalv1.HardwareHealth) {
 	h.Faults = nil
 	// Faults come first, so that the bound cuts none of them off.
 	slices.SortStableFunc(h.Sensors, func(a, b *baremetalv1.HardwareSensor) int {
-		return cmp.Or(cmp.Compare(faultRank[b.GetHealth()], faultRank[a.GetHealth()]), cmp.Compare(a.GetKind(), b.GetKind()),
+		return cmp.Or(cmp.Compare(worth(b), worth(a)), cmp.Compare(a.GetKind(), b.GetKind()),
 			cmp.Compare(a.GetName(), b.GetName()))
 	})
 	h.Sensors = h.Sensors[:min(len(h.Sensors), mostSensors)]
@@ -90,7 +132,7 @@ func component(s *baremetalv1.HardwareSensor) string {
 
 // known is a health in lower case, empty for a word that says nothing of it.
 func known(health string) string {
-	if h := strings.ToLower(health); h == "ok" || faultRank[h] > 0 {
+	if h := strings.ToLower(health); h == "ok" || h == unknownHealth || faultRank[h] > 0 {
 		return h
 	}
 	return ""

@@ -10,6 +10,45 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
+// A part that was not read this time keeps its fault; one that was read, or a whole reading, has what it says.
+func TestSilenceHealsNoPart(t *testing.T) {
+	t.Parallel()
+	part := func(name, health string) *baremetalv1.HardwareSensor {
+		return &baremetalv1.HardwareSensor{Name: name, Kind: "power supply", State: "s", Health: health}
+	}
+	read := func(sensors ...*baremetalv1.HardwareSensor) *baremetalv1.HardwareHealth {
+		h := &baremetalv1.HardwareHealth{Sensors: sensors}
+		Settle(h)
+		return h
+	}
+	before := read(part("PSU1", "critical"), part("PSU2", "warning"))
+	for name, tc := range map[string]struct {
+		now  *baremetalv1.HardwareHealth
+		want string
+	}{
+		"not read":             {read(part("PSU1", "unknown"), part("PSU2", "ok")), "power supply PSU1 (critical)"},
+		"a whole document":     {read(part("Chassis/1/Power", "unknown")), "power supply PSU1 (critical), power supply PSU2 (warning)"},
+		"whole, and one is ok": {read(part("PSU1", "ok")), ""},
+		"worse": {read(part("PSU1", "unknown"), part("PSU2", "critical")),
+			"power supply PSU2 (critical), power supply PSU1 (critical)"},
+	} {
+		KeepFaults(tc.now, before)
+		if got := FaultMessage(tc.now); got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+		again := read(tc.now.GetSensors()...)
+		KeepFaults(again, tc.now) // what was kept is kept again
+		if got := FaultMessage(again); got != tc.want {
+			t.Errorf("%s, again: %q, want %q", name, got, tc.want)
+		}
+		for _, f := range again.GetFaults() {
+			if strings.Count(f.GetSaid(), notReadNow) > 1 {
+				t.Errorf("%s: %q", name, f.GetSaid())
+			}
+		}
+	}
+}
+
 // A firmware says ten thousand things, some of them ill, with bytes that no terminal takes.
 func TestSettleKeepsWhatIsIll(t *testing.T) {
 	t.Parallel()

@@ -89,6 +89,13 @@ type Reported struct {
 // Impostor says that a system was refused which asked to be the machine's installer. The work goes on.
 type Impostor struct{ Reason, Message string }
 
+// PowerSeen is a change of the machine's power that its BMC shows: State, "on" or "off", is another one than was seen
+// before. At is when, by the site agent's clock.
+type PowerSeen struct {
+	State string
+	At    time.Time
+}
+
 // Quarantine says that the machine has been found to be unsafe to act on.
 type Quarantine struct{ Reason, Message string }
 
@@ -101,4 +108,5 @@ func (SessionOpened) event() {}
 func (CancelAsked) event()   {}
 func (Reported) event()      {}
 func (Impostor) event()      {}
+func (PowerSeen) event()     {}
 func (Quarantine) event()    {}

@@ -337,7 +337,7 @@ func (q *Queries) HardwareTestsOf(ctx context.Context, arg HardwareTestsOfParams
 const hardwareTestsOfModel = `-- name: HardwareTestsOfModel :many
 SELECT DISTINCT ON (n.target_id) n.target_id, n.evidence FROM (
     SELECT c.target_id, c.created_at, c.evidence FROM commands c
-    WHERE c.kind = 'test_hardware' AND c.evidence->>'hardware_model' = $1::text AND c.target_id <> $2
+    WHERE c.kind = 'test_hardware' AND (c.evidence->>'hardware_model') COLLATE "C" = $1::text AND c.target_id <> $2
     ORDER BY c.created_at DESC LIMIT 1000) n
 ORDER BY n.target_id, n.created_at DESC
 `

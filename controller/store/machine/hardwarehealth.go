@@ -37,6 +37,13 @@ func RecordHardware(
 	if err != nil {
 		return err
 	}
+	before, err := hardwareHealth(ctx, q, m.MachineID)
+	if err != nil {
+		return err
+	}
+	if before.GetEndpoint() == h.GetEndpoint() {
+		hardware.KeepFaults(h, before)
+	}
 	doc, err := protojson.Marshal(h)
 	if err != nil {
 		return fmt.Errorf("serialize what a BMC says: %w", err)

@@ -132,6 +132,70 @@ func TestPowerOffLiftsAFence(t *testing.T) {
 	}, "the reconciler does not see the machine as it is: %v", m)
 }
 
+// TestSomebodyElseAtThePowerButton: a change of the power that no command of the operation was to make is in its
+// timeline, once for each change, and not more often than eight times. The operation's own switching is none.
+func TestSomebodyElseAtThePowerButton(t *testing.T) {
+	r := storetest.NewMetalRig(t)
+	op := storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage,
+		Inputs: storetest.Inputs("tiny")}).GetOperationId()
+	sees := func(state string, at time.Time) (changes int) {
+		t.Helper()
+		recorded, err := r.Store.RecordSite(
+			t.Context(),
+			sitestore.SiteReport{Site: "lab", AgentID: r.Site.ID, LeasesSame: true,
+				BMCs: []*fleetv1.BMCObservation{{
+					MachineId: "m-1", Reachable: true, PowerState: state, SeenAt: timestamppb.New(at),
+				}}},
+			storetest.Now(),
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range recorded.Power {
+			r.Decide(c.OperationID, c.Seen)
+		}
+		return len(recorded.Power)
+	}
+	said := func() string {
+		t.Helper()
+		o, err := r.Store.GetOperation(t.Context(), op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o.GetEvidence()[evidence.PowerChangesSeen]
+	}
+	sees("on", storetest.Now())
+	r.Decide(op, operation.Evaluate{})
+	v := r.Applied()
+	sees("off", storetest.Now().Add(time.Second)) // the way into the installer is under way
+	if got := said(); got != "" {
+		t.Errorf("the operation accuses somebody of its own switching: %s", got)
+	}
+	r.Done(op, r.Site, "st-site", "boot-site", map[string]string{evidence.PowerOnSeenAt: "2026-01-01T00:00:00Z"})
+	sees("on", storetest.Now().Add(2*time.Second))
+	vouched, err := r.Vouch(v.GetAssignments()[0].GetToken(), "key", storetest.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Grant(op, r.Installer(vouched, "boot-ram"), "st-boot-ram", "boot-ram")
+	if got := said(); got != "" {
+		t.Errorf("the operation accuses somebody of its own switching: %s", got)
+	}
+	at := storetest.Now().Add(time.Minute)
+	if sees("off", at) != 1 || said() != "off at "+at.UTC().Format(time.RFC3339) {
+		t.Errorf("somebody has switched it off: %q", said())
+	}
+	if sees("off", at.Add(time.Second)) != 0 || sees("unknown", at.Add(2*time.Second)) != 0 {
+		t.Error("what has not changed is a change")
+	}
+	for i := range 20 {
+		sees([]string{"on", "off"}[i%2], at.Add(time.Duration(i+3)*time.Second))
+	}
+	if n := strings.Count(said(), " at "); n != 8 {
+		t.Errorf("%d changes are told: %s", n, said())
+	}
+}
+
 // TestConsoleOfAnotherSiteIsNotKept: a site's agent writes to the operations of its own machines and to no others.
 func TestConsoleOfAnotherSiteIsNotKept(t *testing.T) {
 	r := storetest.NewMetalRig(t)

@@ -58,15 +58,11 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if c.Tracer != nil {
 		pc.ConnConfig.Tracer = c.Tracer
 	}
-	// Transactions that stay open hold back every reader of the reconcile cursor: bound them.
-	setDefault(pc.ConnConfig.RuntimeParams, "idle_in_transaction_session_timeout", "10000")
-	setDefault(pc.ConnConfig.RuntimeParams, "statement_timeout", "30000")
-	// No statement here is worth compiling, whatever the planner thinks that it costs.
-	setDefault(pc.ConnConfig.RuntimeParams, "jit", "off")
-	// What is asked for often is in memory. Taken for a disk that seeks, tables of a few thousand rows are read as a
-	// whole for each handful of ids, all the longer as a plan that was made for a young database is kept.
-	setDefault(pc.ConnConfig.RuntimeParams, "random_page_cost", "1.1")
-	setDefault(pc.ConnConfig.RuntimeParams, "application_name", "ingot-controller")
+	settings := sessionSettings(pc.ConnConfig.RuntimeParams)
+	pc.ConnConfig.RuntimeParams = map[string]string{}
+	name := settings[applicationName]
+	delete(settings, applicationName)
+	pc.ConnConfig.RuntimeParams[applicationName] = name
 	db := &DB{Log: c.Logger, Now: c.Now, statusLimit: statusLimit}
 	if db.Log == nil {
 		db.Log = slog.Default()
@@ -75,19 +71,18 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		db.Now = time.Now
 	}
 	pc.MinConns, pc.MinIdleConns = 0, 0
-	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { return db.Connected(ctx, conn) }
+	pc.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if err := setAll(ctx, conn, settings); err != nil {
+			return err
+		}
+		return db.Connected(ctx, conn)
+	}
 	db.pool, err = pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
 		return nil, fmt.Errorf("open database pool: %w", err)
 	}
 	db.Q = dbsqlc.New(db.pool)
 	return db, nil
-}
-
-func setDefault(params map[string]string, key, value string) {
-	if _, ok := params[key]; !ok {
-		params[key] = value
-	}
 }
 
 // Pool returns the connections, for those who share them.

@@ -33,15 +33,13 @@ const (
 // Listen hears what other controllers have to say, on a connection of its own, until that breaks or ctx ends. It always
 // returns an error.
 func (s *DB) Listen(ctx context.Context, controllerID string, l Listener) error {
-	cfg := s.pool.Config().ConnConfig.Copy()
-	cfg.RuntimeParams["application_name"] = "ingot-controller-listen"
-	opening, cancel := context.WithTimeout(ctx, probeWait)
-	defer cancel()
-	conn, err := pgx.ConnectConfig(opening, cfg)
+	conn, err := s.connectRaw(ctx)
 	if err != nil {
-		return fmt.Errorf("connect to listen: %w", err)
+		return err
 	}
 	defer closeListener(ctx, conn)
+	opening, cancel := context.WithTimeout(ctx, probeWait)
+	defer cancel()
 	for _, channel := range []string{Everybody, ownChannel(controllerID)} {
 		if _, err := conn.Exec(opening, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
 			return fmt.Errorf("listen: %w", err)

@@ -240,7 +240,7 @@ ORDER BY created_at DESC LIMIT @how_many;
 -- The newest test of each other machine of a model, as far as it is among the newest 1,000 of the model.
 SELECT DISTINCT ON (n.target_id) n.target_id, n.evidence FROM (
     SELECT c.target_id, c.created_at, c.evidence FROM commands c
-    WHERE c.kind = 'test_hardware' AND c.evidence->>'hardware_model' = @model::text AND c.target_id <> @machine_id
+    WHERE c.kind = 'test_hardware' AND (c.evidence->>'hardware_model') COLLATE "C" = @model::text AND c.target_id <> @machine_id
     ORDER BY c.created_at DESC LIMIT 1000) n
 ORDER BY n.target_id, n.created_at DESC;
 

@@ -42,6 +42,9 @@ func (s *Store) MigrateUp(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if have < len(all) {
+			defer s.db.Pool().Reset() // what was prepared before may have another type of result
+		}
 		for _, m := range all {
 			if m.version <= have {
 				continue

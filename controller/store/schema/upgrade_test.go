@@ -20,6 +20,7 @@ const before = 18
 // backTo takes the schema back to a version, one migration after the other.
 func backTo(t *testing.T, s *store.Store, version int) {
 	t.Helper()
+	defer s.Pool().Reset() // what was prepared before may have another type of result
 	names, err := migrations.Files.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)

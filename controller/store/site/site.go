@@ -44,10 +44,24 @@ type SiteReport struct {
 	Segments []*fleetv1.SegmentObservation
 }
 
-// RecordSite stores a report. It returns the operations that waited for what the agent has applied.
-func (s *Store) RecordSite(ctx context.Context, r SiteReport, now time.Time) ([]string, error) {
+// Recorded is what follows of a report.
+type Recorded struct {
+	// Waiting are the operations that waited for what the agent has applied.
+	Waiting []string
+	// Power are the machines with active work whose power has changed.
+	Power []PowerChange
+}
+
+// PowerChange is that of one machine.
+type PowerChange struct {
+	OperationID string
+	Seen        operation.PowerSeen
+}
+
+// RecordSite stores a report.
+func (s *Store) RecordSite(ctx context.Context, r SiteReport, now time.Time) (out Recorded, err error) {
 	var waiting []string
-	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+	err = s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		moved, err := recordApplied(ctx, q, r, now)
 		if err != nil {
 			return err
@@ -66,7 +80,7 @@ func (s *Store) RecordSite(ctx context.Context, r SiteReport, now time.Time) ([]
 		err = s.confirm(ctx, r.Site, confirmable(r))
 	}
 	if err == nil {
-		err = s.recordBMCs(ctx, r, now)
+		out.Power, err = s.recordBMCs(ctx, r, now)
 	}
 	if err == nil {
 		err = s.recordProviders(ctx, r, now)
@@ -78,9 +92,10 @@ func (s *Store) RecordSite(ctx context.Context, r SiteReport, now time.Time) ([]
 		err = s.recordHardware(ctx, r, now)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("record site: %w", err)
+		return Recorded{}, fmt.Errorf("record site: %w", err)
 	}
-	return waiting, nil
+	out.Waiting = waiting
+	return out, nil
 }
 
 func recordApplied(ctx context.Context, q *dbsqlc.Queries, r SiteReport, now time.Time) (moved bool, err error) {
@@ -166,14 +181,32 @@ func replaceLeases(ctx context.Context, q *dbsqlc.Queries, r SiteReport) error {
 }
 
 // recordBMCs stores what BMCs said, a machine at a time: each has a row of its own to lock.
-func (s *Store) recordBMCs(ctx context.Context, r SiteReport, now time.Time) error {
+func (s *Store) recordBMCs(ctx context.Context, r SiteReport, now time.Time) (changes []PowerChange, err error) {
 	for _, o := range r.BMCs {
-		err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error { return recordBMC(ctx, q, r.Site, o, now) })
-		if err != nil {
+		var change PowerChange
+		err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) (err error) {
+			change, err = recordBMC(ctx, q, r.Site, o, now)
 			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if change.OperationID != "" {
+			changes = append(changes, change)
 		}
 	}
-	return nil
+	return changes, nil
+}
+
+// powerChange is the change from what was known of a machine's power to what its BMC shows now; empty where one of them
+// is not known, or where the machine has no work.
+func powerChange(m dbsqlc.Machine, state string, at time.Time) PowerChange {
+	before := pgtx.OrText(m.LastPowerState, m.PowerState)
+	known := func(s string) bool { return s == "on" || s == "off" }
+	if m.CurrentOperationID == nil || !known(before) || !known(state) || before == state {
+		return PowerChange{}
+	}
+	return PowerChange{OperationID: *m.CurrentOperationID, Seen: operation.PowerSeen{State: state, At: at}}
 }
 
 func (s *Store) recordHardware(ctx context.Context, r SiteReport, now time.Time) error {
@@ -188,28 +221,31 @@ func (s *Store) recordHardware(ctx context.Context, r SiteReport, now time.Time)
 	return nil
 }
 
-func recordBMC(ctx context.Context, q *dbsqlc.Queries, site string, o *fleetv1.BMCObservation, now time.Time) error {
+func recordBMC(
+	ctx context.Context, q *dbsqlc.Queries, site string, o *fleetv1.BMCObservation, now time.Time,
+) (change PowerChange, err error) {
 	m, err := q.LockMachine(ctx, o.GetMachineId())
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && (m.Site != site || m.DeletedAt != nil) {
-		return nil // gone or moved since it was asked
+		return change, nil // gone or moved since it was asked
 	}
 	if err != nil {
-		return fmt.Errorf("lock machine: %w", err)
+		return change, fmt.Errorf("lock machine: %w", err)
 	}
 	state := o.GetPowerState()
 	if !o.GetReachable() || !slices.Contains([]string{"on", "off"}, state) {
 		state = "unknown"
 	}
+	change = powerChange(m, state, o.GetSeenAt().AsTime())
 	err = q.SetPowerState(ctx, dbsqlc.SetPowerStateParams{MachineID: m.MachineID, Site: site, PowerState: state,
 		Now: &now})
 	if err != nil {
-		return fmt.Errorf("record power state: %w", err)
+		return change, fmt.Errorf("record power state: %w", err)
 	}
 	if err := settleByPowerOff(ctx, q, m, state, o.GetSeenAt().AsTime(), now); err != nil {
-		return err
+		return change, err
 	}
 	if err := credentialstore.RecordCertificate(ctx, q, site, o, now); err != nil {
-		return err
+		return change, err
 	}
 	// One that has never been reached is told of too: somebody has given it a wrong address or password.
 	err = q.SetConditionForReason(ctx, dbsqlc.SetConditionForReasonParams{
@@ -217,7 +253,7 @@ func recordBMC(ctx context.Context, q *dbsqlc.Queries, site string, o *fleetv1.B
 		Reason:  pgtx.OrText(o.GetReason(), "BMCAnswers"),
 		Message: o.GetMessage(), Now: now,
 	})
-	return pgtx.Wrap(err, "record whether the BMC is reached")
+	return change, pgtx.Wrap(err, "record whether the BMC is reached")
 }
 
 // settleByPowerOff lifts a fence over a machine that was seen to be off.

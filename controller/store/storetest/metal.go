@@ -120,14 +120,14 @@ func (r *MetalRig) Applied() *fleetv1.SiteDocument {
 	if err != nil {
 		r.Fatal(err)
 	}
-	waiting, err := r.Store.RecordSite(r.Context(), sitestore.SiteReport{
+	recorded, err := r.Store.RecordSite(r.Context(), sitestore.SiteReport{
 		Site: "lab", AgentID: r.Site.ID, Applied: d.GetRevision(), BootAddresses: map[string]string{"seg": "10.20.0.1:8080"},
 		LeasesSame: true,
 	}, Now())
 	if err != nil {
 		r.Fatal(err)
 	}
-	for _, id := range waiting {
+	for _, id := range recorded.Waiting {
 		r.Decide(id, operation.Evaluate{})
 	}
 	return d

@@ -64,6 +64,24 @@ func TestAFaultIsShownUntilItIsOver(t *testing.T) {
 	}
 }
 
+// TestAMemberThatIsGone: a service that gives pages of one member, and lists members that answer 404, is read, told and
+// ordered all the same. What was not read is unknown.
+func TestAMemberThatIsGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id, b, _ := w.redfish(1, bmc.Paged)
+	b.Misbehave(bmc.Faults{BadModule: true})
+	h := w.health(id, "the fault", func(h *baremetalv1.HardwareHealth) bool { return named(h, "memory A2") })
+	if len(h.GetFaults()) != 1 || !strings.Contains(strings.Join(h.GetNotRead(), "; "), "Memory/Gone: the BMC refuses: 404") {
+		t.Errorf("%v", h)
+	}
+	if out := w.ingot(0, "machine", "health", id); !strings.Contains(out, "unknown") || !strings.Contains(out, "Not read") {
+		t.Error(out)
+	}
+	b.Misbehave(bmc.Faults{})
+	w.health(id, "it is over", func(h *baremetalv1.HardwareHealth) bool { return len(h.GetFaults()) == 0 })
+}
+
 // TestIPMISaysThatASupplyHasFailed: OpenIPMI's simulator, a sensor without a reading.
 func TestIPMISaysThatASupplyHasFailed(t *testing.T) {
 	t.Parallel()

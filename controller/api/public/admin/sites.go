@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -24,6 +25,11 @@ func (s *Server) SetSite(ctx context.Context, r *baremetalv1.SetSiteRequest) (*b
 	segments, err := validate.Segments("segments", r.GetSegments())
 	if err != nil {
 		return nil, err
+	}
+	if i := slices.IndexFunc(segments, func(g *baremetalv1.Segment) bool { return len(g.GetRelays()) > 0 }); i >= 0 {
+		return nil, failure.Unimplemented("DHCP_RELAYS_NOT_WIRED",
+			"segment %s lists DHCP relays: its machines would be lent addresses of the site agent's own network",
+			segments[i].GetName()).WithField(fmt.Sprintf("segments[%d].relays", i), "not built")
 	}
 	if t := workflow.Threshold(r.GetDriftThreshold()); t != "" && !slices.Contains(workflow.Thresholds(), t) {
 		return nil, validate.Fault("drift_threshold", "any, major or none")

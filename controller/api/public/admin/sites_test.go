@@ -14,6 +14,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/api/public/publictest"
 	sitestore "github.com/ingot-metal/ingot/controller/store/site"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
+	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 func segmentOf(name string, n int) *pb.Segment {
@@ -38,6 +39,10 @@ func TestSites(t *testing.T) {
 	}
 	_, err = set(segmentOf("a", 1), segmentOf("a", 1))
 	publictest.Wants(t, err, invalid, "INVALID_FIELD", "segments[1].name")
+	relayed := segmentOf("b", 2)
+	relayed.Relays = []string{"10.88.0.1"}
+	_, err = set(segmentOf("a", 1), relayed)
+	publictest.Wants(t, err, failure.KindUnimplemented, "DHCP_RELAYS_NOT_WIRED", "segments[1].relays")
 	_, err = r.Admin.SetSite(t.Context(), &pb.SetSiteRequest{})
 	publictest.Wants(t, err, invalid, "INVALID_FIELD", "site")
 	_, err = r.Admin.SetSite(t.Context(), &pb.SetSiteRequest{Site: "No"})

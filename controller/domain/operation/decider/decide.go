@@ -34,7 +34,9 @@ func Decide(s operation.Snapshot, e operation.Event, now time.Time) operation.De
 	case operation.Reported:
 		d.reported(e)
 	case operation.Impostor:
-		d.impostor(e)
+		d.tell("identity_refused", e.Reason+": "+e.Message)
+	case operation.PowerSeen:
+		d.tell(operation.NoteOthers, operation.PowerByOthers(&d.op, d.cmd, e))
 	case operation.Quarantine:
 		d.stop(e.Reason, e.Message)
 	}
@@ -85,30 +87,27 @@ func (d *decider) note(kind, message string) {
 	)
 }
 
-// impostor tells the operation's watchers.
-func (d *decider) impostor(e operation.Impostor) {
-	if d.op.Phase == operation.Pending || d.op.Phase == operation.Running {
-		d.note("identity_refused", e.Reason+": "+e.Message)
+// tell tells the operation's watchers what others do, as long as it goes on.
+func (d *decider) tell(kind, what string) {
+	if what != "" && (d.op.Phase == operation.Pending || d.op.Phase == operation.Running) {
+		d.note(kind, what)
 	}
 }
 
 func (d *decider) setPhase(p operation.Phase) {
 	operation.MayMove(operation.PhaseTable, d.op.Phase, p)
-	d.op.Phase = p
-	d.opChanged = true
+	d.op.Phase, d.opChanged = p, true
 }
 
 func (d *decider) setStep(st operation.StepState) {
 	s := d.step()
 	operation.MayMove(operation.StepTable, s.State, st)
-	s.State = st
-	d.opChanged = true
+	s.State, d.opChanged = st, true
 }
 
 func (d *decider) setCommand(cs operation.CommandState) {
 	operation.MayMove(operation.CommandTable, d.cmd.State, cs)
-	d.cmd.State = cs
-	d.cmdChanged = true
+	d.cmd.State, d.cmdChanged = cs, true
 	if operation.IsFinalCommand(cs) && d.cmd.FinishedAt.IsZero() {
 		d.cmd.FinishedAt = d.now
 	}

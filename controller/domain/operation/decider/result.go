@@ -23,6 +23,7 @@ func (d *decider) resulted(e operation.Resulted) {
 		return
 	}
 	d.out.Ack = true
+	d.tell(operation.NoteOthers, operation.SwitchedByOthers(d.cmd, e))
 	switch {
 	case d.cmd.State == operation.Unknown:
 		d.lateResult(e)
