@@ -222,6 +222,10 @@ attack: deps ## Attack a controller in every part that a hostile party can have,
 test-offers: deps ## Bring about every state of a machine, and take each action that is offered there (4 minutes)
 	$(TESTPG) go test -tags offers -timeout 20m -count 1 -v -run TestEveryOfferedActionSucceeds $(TEST_FLAGS) ./lab/e2e/why
 
+.PHONY: test-budgets
+test-budgets: deps ## Try every verb on 1,000 machines under budgets, with relabelling and moves meanwhile (10 minutes)
+	$(TESTPG) go test -timeout 60m -count 1 -v -run TestBudgetsHold $(TEST_FLAGS) ./lab/previews -args -budget-machines 1000
+
 .PHONY: test-previews
 test-previews: deps ## Compare 2,000 previews with their calls, on random fleets with agents that do as asked (6 minutes)
 	$(TESTPG) go test -timeout 60m -count 1 -v -run 'TestAPreviewAndTheWorkAgree|TestValidateOnly' $(TEST_FLAGS) ./lab/previews -args \
@@ -460,7 +464,7 @@ first-rack: deps build deb ## Follow docs/tutorial/first-rack.md on a fresh Debi
 RELEASE_CHECKS ?= console-test test-offers test-rolling test-jobs test-standby test-haproxy test-upgrade test-clients test-ansible \
 	test-netbox test-opentofu test-bucket test-registry test-oci test-clusters test-cluster-api test-provision test-rollouts \
 	test-maas test-disks attack test-storm test-units test-setup test-package-upgrade test-metal lab-debian lab-stock lab-mirror \
-	test-previews first-rack test-network test-recipes mutants requirements-break test-kill test-chaos-planted chaos
+	test-previews test-budgets first-rack test-network test-recipes mutants requirements-break test-kill test-chaos-planted chaos
 
 .PHONY: release-check
 release-check: ## Run every check that is too long for CI, and write its result, commit and date into the reference (a day; RELEASE_CHECKS='attack test-maas' for some)

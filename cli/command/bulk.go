@@ -115,14 +115,15 @@ func (a *App) Roll(cmd *cobra.Command, b *Bulk, w *WorkFlags, args []string, spe
 			return a.showRollout(cmd, svc, w, all[0])
 		}
 	}
-	sel, err := a.selection(ctx, svc, &b.Targets, args, id)
+	spec.MaxInFlight = b.maxInFlight
+	if b.ValidateOnly { // nothing is kept, a selection neither
+		spec.Filter, err = a.filterOf(ctx, svc, &b.Targets, args)
+	} else {
+		spec.SelectionId, err = a.selected(ctx, svc, &b.Targets, args, id)
+	}
 	if err != nil {
 		return err
 	}
-	if sel.GetCount() == 0 {
-		return &ExitError{Code: ExitNotFound, Err: fmt.Errorf("no machine matches %s", sel.GetFilter())}
-	}
-	spec.SelectionId, spec.MaxInFlight = sel.GetSelectionId(), b.maxInFlight
 	switch {
 	case b.maxFailures > 0:
 		spec.TotalGate = &pb.RolloutGate{Failures: b.maxFailures}

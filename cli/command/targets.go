@@ -3,12 +3,15 @@ package command
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 // Targets are the machines that a verb acts on: names with ranges, a filter, all, or a file of names.
@@ -112,6 +115,51 @@ func (a *App) Machines(ctx context.Context, svc *Services, t *Targets, args []st
 	}
 	slices.SortFunc(out, CompareNames)
 	return out, err
+}
+
+// selected returns the id of a selection that has the machines.
+func (a *App) selected(
+	ctx context.Context, svc *Services, t *Targets, args []string, requestID string,
+) (string, error) {
+	sel, err := a.selection(ctx, svc, t, args, requestID)
+	if err == nil && sel.GetCount() == 0 {
+		err = &ExitError{Code: ExitNotFound, Err: fmt.Errorf("no machine matches %s", sel.GetFilter())}
+	}
+	return sel.GetSelectionId(), err
+}
+
+// maxFilter is the length of the longest filter that the controller takes, in bytes.
+const maxFilter = 4096
+
+// filterOf returns a filter of the machines. It refuses names of which the controller has no machine, and more names
+// than a filter takes.
+func (a *App) filterOf(ctx context.Context, svc *Services, t *Targets, args []string) (string, error) {
+	names, err := a.names(t, args)
+	switch {
+	case err != nil:
+		return "", err
+	case t.all:
+		return "machine_id=*", nil
+	case names == nil:
+		return t.filter, nil
+	}
+	quoted := make([]string, len(names))
+	for i, n := range names {
+		quoted[i] = strconv.Quote(n)
+	}
+	text := "machine_id in (" + strings.Join(quoted, ", ") + ")"
+	if len(text) > maxFilter {
+		return "", Usagef("%d names are too many for --validate-only; use --select or --all", len(names))
+	}
+	found, err := a.Machines(ctx, svc, &Targets{filter: text}, nil)
+	if err != nil {
+		return "", err
+	}
+	missing := slices.DeleteFunc(names, func(n string) bool { return slices.Contains(found, n) })
+	if len(missing) > 0 {
+		return "", &ExitError{Code: ExitNotFound, Err: fmt.Errorf("no such machine: %s", view.NameList(missing))}
+	}
+	return text, nil
 }
 
 // selection keeps the machines in the controller, under a request id of the verb's own.

@@ -15,6 +15,8 @@ const (
 	// AboutFilter: a list or a stream of work on the machines of the selections, whose handler keeps to them. Its filter
 	// may name a machine, an operation or a run; then it is AboutNamed as well.
 	AboutFilter
+	// AboutSeveral: work on several machines, whose handler keeps to the selections.
+	AboutSeveral
 	// AboutList: a list or a stream of machines, whose handler keeps to the selections.
 	AboutList
 )
@@ -40,6 +42,20 @@ var about = func() map[string]About {
 			baremetalv1.MachineService_MapMachines_FullMethodName,
 			baremetalv1.MachineService_WatchMachines_FullMethodName,
 			baremetalv1.NodeService_ListNodes_FullMethodName,
+		},
+		AboutSeveral: {
+			baremetalv1.RolloutService_CreateSelection_FullMethodName,
+			baremetalv1.RolloutService_GetSelection_FullMethodName,
+			baremetalv1.RolloutService_PreviewRollout_FullMethodName,
+			baremetalv1.RolloutService_CreateRollout_FullMethodName,
+			baremetalv1.RolloutService_ApproveRollout_FullMethodName,
+			baremetalv1.RolloutService_PauseRollout_FullMethodName,
+			baremetalv1.RolloutService_ResumeRollout_FullMethodName,
+			baremetalv1.RolloutService_CancelRollout_FullMethodName,
+			baremetalv1.RolloutService_GetRollout_FullMethodName,
+			baremetalv1.RolloutService_ListRollouts_FullMethodName,
+			baremetalv1.RolloutService_ListRolloutMachines_FullMethodName,
+			baremetalv1.RolloutService_WatchRollout_FullMethodName,
 		},
 		AboutFilter: {
 			baremetalv1.OperationService_ListOperations_FullMethodName,

@@ -199,6 +199,29 @@ func (c Caller) In(selections []string) Caller {
 	return c
 }
 
+// Least is the caller of a call about several machines, each of which is in one of the caller's selections: it has what
+// each of the roles allows that open the call.
+func (c Caller) Least() Caller {
+	c.Scope = 0
+	for n, g := range c.covering() {
+		if s := g.Role.Scope(); n == 0 || s < c.Scope {
+			c.Scope = s
+		}
+	}
+	return c
+}
+
+// Working returns the context of a call that prepares work: its caller is held to the machines on which it may begin
+// the work, if there are any.
+func Working(ctx context.Context) context.Context {
+	c, ok := CallerFrom(ctx)
+	c.need = ScopeOperate
+	if !ok || len(c.covering()) == 0 {
+		return ctx
+	}
+	return WithCaller(ctx, c)
+}
+
 // Highest is the largest scope that the caller has, on whatever machine.
 func (c Caller) Highest() Scope {
 	highest := c.Scope

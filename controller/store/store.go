@@ -175,7 +175,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	s.operations = operationstore.New(db, s.machines, s.incarnations, s.budgets, s.catalog)
 	s.sites = sitestore.New(db, s.catalog)
 	s.workflows = workflowstore.New(db, s.operations, s.budgets)
-	s.nodes = nodestore.New(db, s.machines, s.catalog, s.operations, s.workflows)
+	s.nodes = nodestore.New(db, s.machines, s.catalog, s.operations, s.workflows, s.budgets)
 	s.rollouts = rolloutstore.New(db, s.machines, s.budgets, s.operations, s.workflows)
 	s.explains = explainstore.New(db, s.budgets, s.operations, s.workflows, s.nodes)
 	s.webhooks = webhookstore.New(db, s.machines)

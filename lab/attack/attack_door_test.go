@@ -27,6 +27,12 @@ func doorAttempts() []Attempt {
 		},
 		{Party: Reader, Attempt: "use a token of the provider that is no ID token", Rule: 9, Run: otherTokens,
 			Config: theProvider().config()},
+		{
+			Party:   Reader,
+			Attempt: "use a copied cookie after its sign-out, with a controller that has just started",
+			Rule:    9,
+			Run:     signedOut,
+		},
 		{Party: Reader, Attempt: "use up all login codes", Rule: 9, Run: useUpCodes, Config: theProvider().config()},
 	}
 }
@@ -138,4 +144,57 @@ func useUpCodes(ctx context.Context, r *Rig) (Outcome, error) {
 		return breached("after %d codes of one reader another is answered %d, %v", got, code, err), nil
 	}
 	return held("one reader has %d codes, and others theirs", got), nil
+}
+
+// signedOut copies the cookie of a session of the console, signs it out, and comes with the copy to the same controller,
+// and to one that has just started and remembers nothing.
+func signedOut(ctx context.Context, r *Rig) (Outcome, error) {
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: r.TLS()}}
+	at := r.Addresses().REST
+	session := func(method, body string, cookie *http.Cookie) (code int, cookies []*http.Cookie, err error) {
+		req, err := http.NewRequestWithContext(ctx, method, "https://"+at+console.SessionPath,
+			strings.NewReader(body))
+		if err != nil {
+			return 0, nil, err
+		}
+		req.Header.Set(console.Header, "1")
+		req.Header.Set("Content-Type", "application/json")
+		if cookie != nil {
+			req.AddCookie(cookie)
+		}
+		answer, err := client.Do(req)
+		if err != nil {
+			return 0, nil, err
+		}
+		return answer.StatusCode, answer.Cookies(), answer.Body.Close()
+	}
+	code, cookies, err := session(http.MethodPost,
+		fmt.Sprintf(`{"token": %q}`, r.Client("reader", auth.ScopeRead).Token()), nil)
+	if err != nil || len(cookies) != 1 {
+		return Outcome{}, fmt.Errorf("sign on: %d, %w", code, err)
+	}
+	if code, _, err := session(http.MethodGet, "", cookies[0]); err != nil || code != http.StatusOK {
+		return Outcome{}, fmt.Errorf("the session is not open: %d, %w", code, err)
+	}
+	if code, _, err := session(http.MethodDelete, "", cookies[0]); err != nil || code != http.StatusNoContent {
+		return Outcome{}, fmt.Errorf("sign out: %d, %w", code, err)
+	}
+	other := r.C.Beside(r.T)
+	other.Start("")
+	defer other.Process.Kill()
+	for when, rest := range map[string]string{"by the same": at, "by one that has just started": other.Addresses().REST} {
+		at = rest
+		for code = http.StatusServiceUnavailable; code == http.StatusServiceUnavailable; {
+			if code, _, err = session(http.MethodGet, "", cookies[0]); err != nil {
+				return Outcome{}, err
+			}
+			if hold(ctx, 50*time.Millisecond); ctx.Err() != nil {
+				return Outcome{}, ctx.Err()
+			}
+		}
+		if code != http.StatusUnauthorized {
+			return breached("the copied cookie is answered %d %s", code, when), nil
+		}
+	}
+	return held("the copy opens nothing, with either controller"), nil
 }

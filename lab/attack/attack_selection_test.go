@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,8 @@ func selectionAttempts() []Attempt {
 	return []Attempt{
 		{Party: Reader, Attempt: "read machines outside one's selection by list, cursor, watch and tombstone", Rule: 14,
 			Run: readOutside},
+		{Party: Operator, Attempt: "work on machines outside one's selection by kept selections and rollouts", Rule: 14,
+			Run: rollOutside},
 	}
 }
 
@@ -204,4 +207,73 @@ func (o *outsider) judge(refused int) (Outcome, error) {
 	}
 	return held("%d answers show nothing outside, %d tombstones among them; %d calls refused", len(o.answers), o.gone,
 		refused), nil
+}
+
+// rollOutside: a token operates one site. It selects the fleet, another's selection and machines of another site, rolls
+// out over all of it, and acts on another's rollout.
+func rollOutside(ctx context.Context, r *Rig) (Outcome, error) {
+	for id, site := range map[string]string{"m-own": "own", "m-other": "other"} {
+		r.C.Register(&baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{Site: site}})
+	}
+	self, _, err := token(ctx, r.C.Client, "narrow", "operate", "site=own")
+	if err != nil {
+		return Outcome{}, err
+	}
+	mine, theirs := rolloutsOf(self), rolloutsOf(r.C.Client)
+	fleet, err := theirs.CreateSelection(
+		ctx,
+		&baremetalv1.CreateSelectionRequest{RequestId: "fleet", Filter: "machine_id=*"},
+	)
+	if err != nil {
+		return Outcome{}, err
+	}
+	for what, q := range map[string]*baremetalv1.CreateSelectionRequest{
+		"another's request": {RequestId: "fleet", Filter: "machine_id=*"},
+		"a name":            {RequestId: "named", MachineIds: []string{"m-own", "m-other"}},
+	} {
+		if got, err := mine.CreateSelection(ctx, q); err == nil {
+			return breached("it selects %d machines by %s", got.GetCount(), what), nil
+		}
+	}
+	for what, spec := range map[string]*baremetalv1.RolloutSpec{
+		"all": {Filter: "machine_id=*", Type: "ENTER_MAINTENANCE"}, "a name": {Filter: "machine_id=m-other", Type: "REBOOT"},
+		"another's selection": {SelectionId: fleet.GetSelectionId(), Type: "ENTER_MAINTENANCE"},
+	} {
+		p, err := mine.PreviewRollout(ctx, &baremetalv1.PreviewRolloutRequest{Spec: spec})
+		if err != nil {
+			continue
+		}
+		if slices.ContainsFunc(p.GetMachines(), func(m *baremetalv1.RolloutMachine) bool {
+			return m.GetMachineId() == "m-other"
+		}) {
+			return breached("a preview over %s shows m-other", what), nil
+		}
+		_, _ = mine.CreateRollout(ctx, // it may be empty
+			&baremetalv1.CreateRolloutRequest{RequestId: "own " + what, Spec: spec, Digest: p.GetDigest()})
+	}
+	spec := &baremetalv1.RolloutSpec{Filter: "machine_id=m-other", Type: "ENTER_MAINTENANCE"}
+	p, err := theirs.PreviewRollout(ctx, &baremetalv1.PreviewRolloutRequest{Spec: spec})
+	if err != nil {
+		return Outcome{}, err
+	}
+	ops, err := r.C.Operations().ListOperations(ctx, &baremetalv1.ListOperationsRequest{Filter: "machine_id=m-other"})
+	if err != nil || len(ops.GetOperations()) > 0 {
+		return breached("m-other has work: %v, %v", ops, err), nil
+	}
+	other, err := theirs.CreateRollout(ctx, &baremetalv1.CreateRolloutRequest{RequestId: "other", Spec: spec,
+		Digest: p.GetDigest()})
+	if err != nil {
+		return Outcome{}, err
+	}
+	if _, err := mine.CancelRollout(ctx, &baremetalv1.CancelRolloutRequest{RolloutId: other.GetRolloutId()}); err == nil {
+		return breached("it cancels another's rollout"), nil
+	}
+	if got, err := mine.GetRollout(ctx, &baremetalv1.GetRolloutRequest{RolloutId: other.GetRolloutId()}); err == nil {
+		return breached("it reads another's rollout: %v", got), nil
+	}
+	all, err := mine.ListRollouts(ctx, &baremetalv1.ListRolloutsRequest{})
+	if err != nil || len(all.GetRollouts()) == 0 || strings.Contains(protojson.Format(all), other.GetRolloutId()) {
+		return breached("its rollouts are %v, %v", all, err), nil
+	}
+	return held("its rollout is over its own machine alone"), nil
 }

@@ -14,6 +14,8 @@ import (
 func serviceAttempts() []Attempt {
 	return []Attempt{
 		{Party: Operator, Attempt: "take a fleet out of service past its budget", Rule: 15, Run: emptyFleet},
+		{Party: Operator, Attempt: "take machines in service out of the inventory past its budget", Rule: 15,
+			Run: emptyInventory},
 	}
 }
 
@@ -133,4 +135,49 @@ func outOfService(ctx context.Context, c *harness.Client, fleet []string) (n int
 		}
 	}
 	return n, nil
+}
+
+// emptyInventory: one machine a day may lose its data. An operator drains two machines in service, whose records are
+// deleted then, and quarantines a third to retire and delete it.
+func emptyInventory(ctx context.Context, r *Rig) (Outcome, error) {
+	var fleet []string
+	for range 3 {
+		id, err := inService(ctx, r)
+		if err != nil {
+			return Outcome{}, err
+		}
+		fleet = append(fleet, id)
+	}
+	_, err := baremetalv1.NewBudgetServiceClient(r.C.Conn()).SetBudget(ctx, &baremetalv1.SetBudgetRequest{
+		Budget: &baremetalv1.Budget{Name: "one", Domain: "fleet", AtOnce: 1, PerDay: 1}})
+	if err != nil {
+		return Outcome{}, err
+	}
+	operator := r.Client("operator", auth.ScopeOperate)
+	move := func(id string, to baremetalv1.NodeState) {
+		_, _ = operator.Nodes().TransitionNode(ctx, // what is refused did not happen
+			&baremetalv1.TransitionNodeRequest{NodeId: id, RequestId: to.String(), State: to, Comment: "worn out", Force: true})
+	}
+	move(fleet[0], baremetalv1.NodeState_NODE_STATE_DRAINING)
+	move(fleet[1], baremetalv1.NodeState_NODE_STATE_DRAINING)
+	move(fleet[2], baremetalv1.NodeState_NODE_STATE_QUARANTINED)
+	move(fleet[2], baremetalv1.NodeState_NODE_STATE_RETIRED)
+	for until := time.Now().Add(time.Duration(r.Many(5, 20)) * time.Second); time.Now().Before(until); {
+		hold(ctx, 200*time.Millisecond)
+		lost := 0
+		for _, id := range fleet {
+			_, _ = operator.Machines().DeleteMachine(ctx, &baremetalv1.DeleteMachineRequest{MachineId: id}) // or it is refused
+			_, err := r.C.Machines().GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: id})
+			switch {
+			case harness.HasReason(err, "MACHINE_NOT_FOUND"), harness.HasReason(err, "MACHINE_DELETED"):
+				lost++
+			case err != nil:
+				return Outcome{}, err
+			}
+		}
+		if lost > 1 {
+			return breached("%d machines in service are out of the inventory, and one may be", lost), nil
+		}
+	}
+	return held("one of three machines left the inventory at most"), nil
 }

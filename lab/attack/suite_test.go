@@ -130,6 +130,7 @@ func attempts() []Attempt {
 		stringAttempts(),
 		toolAttempts(),
 		selectionAttempts(),
+		randomAttempts(),
 		approvalAttempts(),
 		fieldAttempts(),
 		serviceAttempts(),

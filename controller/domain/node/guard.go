@@ -21,11 +21,10 @@ const (
 	Idle Guard = "idle"
 	// Erased: the disks' erasure has been read back, where the mode erases.
 	Erased Guard = "erased"
-	// ByDeleteMachine: a record goes without removal work through the call DeleteMachine alone.
-	ByDeleteMachine Guard = "by_delete_machine"
-	// Purged: what is in service leaves by a decommission, or is retired with purge.
+	// Purged: what holds a system leaves by a drain or a decommission, or is retired with purge.
 	Purged Guard = "purged"
-	// PurgedByDelete is ByDeleteMachine for what is in service.
+	// PurgedByDelete: a record goes without removal work through the call DeleteMachine alone, with purge where it holds a
+	// system.
 	PurgedByDelete Guard = "purged_by_delete"
 	// CameFrom: a quarantined node goes back to the state that it was in.
 	CameFrom Guard = "came_from"
@@ -49,6 +48,8 @@ type Facts struct {
 	ErasureRequired, ErasureVerified bool
 	// Deleting reports whether DeleteMachine asks; Purge, whether an admin leaves out the decommission.
 	Deleting, Purge bool
+	// Holds reports whether the disks hold a system that work ran on, or may have.
+	Holds bool
 	// Installs says that an operator asks for another installation, which is a new plan and a force in one.
 	Installs bool
 	// From is the state that a quarantined node was in.
@@ -69,7 +70,7 @@ func Check(from, to State, by Trigger, f Facts) (Transition, *fleet.Refusal) {
 	if !ok {
 		return t, &fleet.Refusal{Reason: "NODE_TRANSITION_ILLEGAL", Message: illegal(from, to, by)}
 	}
-	f.to = to
+	f.to, f.Holds = to, f.Holds || Holds(from, f.From, false)
 	return t, t.Guard.check(f)
 }
 
@@ -142,11 +143,11 @@ func (g Guard) check(f Facts) *fleet.Refusal {
 			Message: "operation " + f.ActiveOperation + " is active on the machine; wait for it or cancel it first"}
 	case g == Erased && f.ErasureRequired && !f.ErasureVerified:
 		return refuse("the erasure of the disks has not been verified")
-	case (g == ByDeleteMachine || g == PurgedByDelete) && !f.Deleting:
+	case g == PurgedByDelete && !f.Deleting:
 		return refuse("a record is deleted by DeleteMachine, or by a full decommission")
-	case (g == Purged || g == PurgedByDelete) && !f.Purge:
+	case (g == Purged || g == PurgedByDelete) && f.Holds && !f.Purge:
 		return &fleet.Refusal{Reason: "DECOMMISSION_REQUIRED",
-			Message: "the node is in service, and its disks hold data; decommission it (ingot decommission), or an admin asks " +
+			Message: "the node's disks hold a system and its data; decommission it (ingot decommission), or an admin asks " +
 				"again with purge"}
 	case g == Purged && f.ActiveOperation != "":
 		return Idle.check(f)

@@ -10,7 +10,7 @@ import (
 
 // enough says for each guard what alone makes it pass, with everything against it that it does not look at.
 func enough(g node.Guard, to node.State) node.Facts {
-	f := node.Facts{ActiveOperation: "op-1", ErasureRequired: true}
+	f := node.Facts{ActiveOperation: "op-1", ErasureRequired: true, Holds: true}
 	switch g {
 	case node.AttemptsSpent:
 		f.Attempts = node.MaxAttempts
@@ -20,8 +20,6 @@ func enough(g node.Guard, to node.State) node.Facts {
 		f.ActiveOperation = ""
 	case node.Erased:
 		f.ErasureVerified = true
-	case node.ByDeleteMachine:
-		f.Deleting = true
 	case node.Purged:
 		f.Purge, f.ActiveOperation = true, ""
 	case node.PurgedByDelete:
@@ -51,7 +49,7 @@ func TestAGuardLooksAtItsOwnFactsOnly(t *testing.T) {
 			}
 			all := node.Facts{
 				Attempts: node.MaxAttempts, PlanID: "b", FailedPlanID: "a", Force: true, ErasureVerified: true, Deleting: true,
-				Purge: true, Comment: true, From: row.To, Installs: row.Guard != node.ForcedNewPlan,
+				Purge: true, Holds: true, Comment: true, From: row.To, Installs: row.Guard != node.ForcedNewPlan,
 			}
 			without(row.Guard, &all)
 			if _, refusal := node.Check(row.From, row.To, by, all); refusal == nil {
@@ -72,8 +70,6 @@ func without(g node.Guard, f *node.Facts) {
 		f.ActiveOperation = "op-1"
 	case node.Erased:
 		f.ErasureRequired, f.ErasureVerified = true, false
-	case node.ByDeleteMachine:
-		f.Deleting = false
 	case node.Purged, node.PurgedByDelete:
 		f.Purge = false
 	case node.CameFrom:

@@ -68,6 +68,16 @@ func Resting(s State) bool {
 		Retired}, s)
 }
 
+// Holds reports whether the disks of a node hold a system that work ran on, or may have: one in service does, and any
+// with a verified system that nobody has begun to overwrite. Of one that has left the inventory it was asked before.
+// cameFrom is the state before a quarantine.
+func Holds(s, cameFrom State, provisioned bool) bool {
+	if s == Quarantined {
+		s = cameFrom
+	}
+	return !Gone(s) && (provisioned || slices.Contains([]State{Active, Offline, Draining}, s))
+}
+
 // Gone says that the node is out of the active inventory: the condition Retired follows these states.
 func Gone(s State) bool { return s == Retired || s == Removing || s == Deleted }
 

@@ -63,13 +63,9 @@ func complete(rows []Transition) []Transition {
 		if s == Deleted {
 			continue
 		}
-		retire, remove := Idle, ByDeleteMachine
-		if s == Active || s == Offline {
-			retire, remove = Purged, PurgedByDelete
-		}
-		rows = allow(rows, s, Deleted, remove)
+		rows = allow(rows, s, Deleted, PurgedByDelete)
 		if s != Retired {
-			rows = allow(rows, s, Retired, retire)
+			rows = allow(rows, s, Retired, Purged)
 		}
 		if s != Quarantined {
 			rows = allow(rows, s, Quarantined, Commented)

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
@@ -14,6 +16,9 @@ type Work struct {
 	Actor    string
 	Machines []string
 }
+
+// WorkOn is work on one machine.
+func WorkOn(machineID, actor string) Work { return Work{Actor: actor, Machines: []string{machineID}} }
 
 // Demanding returns the names of the policies that demand approval of the call's caller for the work. It keeps nothing:
 // previews ask it.
@@ -72,9 +77,13 @@ func begin(
 	return nil, nil
 }
 
-// Admit refuses work on one machine for which a policy demands approval, with APPROVAL_REQUIRED. Without policies it
-// costs one statement and takes no lock.
+// Admit refuses work on one machine for which a policy demands approval, with APPROVAL_REQUIRED. Work of the
+// controller's own, such as a further attempt, has no caller and is not refused. Without policies it costs one
+// statement and takes no lock.
 func Admit(ctx context.Context, q *dbsqlc.Queries, w Work, now time.Time) error {
+	if auth.IdentityFrom(ctx) == "" {
+		return nil
+	}
 	exists, err := q.AnyApprovalPolicy(ctx)
 	if err != nil || !exists {
 		return err
@@ -82,7 +91,23 @@ func Admit(ctx context.Context, q *dbsqlc.Queries, w Work, now time.Time) error 
 	if err := q.LockApprovals(ctx); err != nil {
 		return fmt.Errorf("lock policies: %w", err)
 	}
-	found, err := begin(ctx, q, w, now)
+	return required(begin(ctx, q, w, now))
+}
+
+// Ask refuses what Admit refuses, keeps nothing and takes no lock: previews ask it.
+func Ask(ctx context.Context, q *dbsqlc.Queries, w Work, now time.Time) error {
+	if auth.IdentityFrom(ctx) == "" {
+		return nil
+	}
+	exists, err := q.AnyApprovalPolicy(ctx)
+	if err != nil || !exists {
+		return pgtx.Wrap(err, "look for approval policies")
+	}
+	return required(demanding(ctx, q, w, now))
+}
+
+// required is the refusal of work by the first policy that was found.
+func required(found []dbsqlc.DemandingPoliciesRow, err error) error {
 	if err != nil || len(found) == 0 {
 		return err
 	}

@@ -208,10 +208,39 @@ func (s *Store) AdmitNow(ctx context.Context, q *dbsqlc.Queries, operationID str
 		return err
 	}
 	if no != nil {
-		return failure.Precondition("BUDGET_REQUIRED", "budget %s has no room for one more machine: %d of %d",
-			no.Rule.Name, no.Used, no.Limit).WithMeta("budget", no.Rule.Name)
+		return full(*no)
 	}
 	return TakeSlots(ctx, q, []string{operationID}, now)
+}
+
+func full(no budget.Verdict) error {
+	return failure.Precondition("BUDGET_REQUIRED", "budget %s has no room for one more machine: %d of %d",
+		no.Rule.Name, no.Used, no.Limit).WithMeta("budget", no.Rule.Name)
+}
+
+// AdmitMachine takes a slot of work that will destroy what the machine holds once an operation has ended, which holds
+// the slot until then. BUDGET_REQUIRED where there is no room.
+func (s *Store) AdmitMachine(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, operationID string, now time.Time,
+) error {
+	if err := q.WaitForBudgets(ctx); err != nil {
+		return fmt.Errorf("wait for the admission of others: %w", err)
+	}
+	_, err := q.SlotOfMachine(ctx, dbsqlc.SlotOfMachineParams{MachineID: m.MachineID, Harm: operation.Destroys.String()})
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return pgtx.Wrap(err, "read slot") // it holds one already
+	}
+	rules, groups, slots, err := BudgetWorld(ctx, q, &s.Counts, now)
+	if err != nil {
+		return err
+	}
+	v := budget.NewRound(rules, groups, slots, now).Ask(budget.Request{OperationID: operationID,
+		Harms: harmsOf(true, false), Place: PlaceOf(m.Site, m.Labels)})
+	if !v.Admitted {
+		return full(v)
+	}
+	return pgtx.Wrap(q.TakeSlotOfMachine(ctx, dbsqlc.TakeSlotOfMachineParams{OperationID: operationID,
+		MachineID: m.MachineID, Now: now}), "take slot")
 }
 
 // releaseReturned gives back the slots of interrupted machines that are in service again: after a failed operation its
@@ -277,13 +306,16 @@ func BudgetVerdict(
 	ctx context.Context, q *dbsqlc.Queries, counts *MachineCounts, operationID string, now time.Time,
 ) (*budget.Verdict, error) {
 	var found *budget.Verdict
+	admitted := false // it may take the last slot itself
 	round, err := askInOrder(ctx, q, counts, now, func(v budget.Verdict) bool {
-		if v.OperationID == operationID && !v.Admitted {
-			found = &v
+		if v.OperationID == operationID {
+			if admitted = v.Admitted; !admitted {
+				found = &v
+			}
 		}
 		return v.OperationID != operationID
 	})
-	if err != nil || found != nil || round == nil || !round.Full() {
+	if err != nil || found != nil || admitted || round == nil || !round.Full() {
 		return found, err
 	}
 	// It was not come to, because there is no room for anybody.
@@ -296,6 +328,9 @@ func BudgetVerdict(
 	}
 	v := round.Ask(budget.Request{OperationID: operationID, Harms: harmsOf(place.Destroys, place.Interrupts),
 		Place: PlaceOf(place.Site, place.Labels), Also: requestPlace(place.RequestSite, place.RequestLabels)})
+	if v.Admitted { // the budgets that are full are of another harm
+		return nil, nil
+	}
 	return &v, nil
 }
 

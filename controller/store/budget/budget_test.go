@@ -6,12 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/store"
 	budgetstore "github.com/ingot-metal/ingot/controller/store/budget"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 )
@@ -274,4 +277,19 @@ func TestFreezeAndThaw(t *testing.T) {
 		t.Fatal(err)
 	}
 	storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot})
+}
+
+// TestTheLastSlotIsGivenAtOnce to work that cannot wait: it does not stand in its own way.
+func TestTheLastSlotIsGivenAtOnce(t *testing.T) {
+	s := storetest.New(t)
+	storetest.SetBudget(t, s, &baremetalv1.Budget{Name: "all", Domain: "fleet", AtOnce: 1})
+	d := destroy(t, s, "m-1")
+	if err := s.DB.InTx(t.Context(), func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		return s.AdmitNow(t.Context(), q, d.op, storetest.Now())
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if a := storetest.Decide(t, s, d.op, operation.Evaluate{}); a.Phase != operation.Running {
+		t.Errorf("it is %s", a.Phase)
+	}
 }

@@ -823,7 +823,7 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]ListA
 const listAudit = `-- name: ListAudit :many
 SELECT audit_id, ts, actor, verb, target_id, request_id, operation_id, event_data, salt, scrub_through, scrub_verb FROM audit_log
 WHERE ($1::text = '' OR target_id = $1) AND ($2::bigint = 0 OR audit_id < $2)
-  AND ($3::text = '' OR actor = $3)
+  AND ($3::text = '' OR actor = $3 OR event_data ->> 'identity' = $3)
   AND ($4::timestamptz IS NULL OR ts >= $4) AND ($5::timestamptz IS NULL OR ts < $5)
 ORDER BY audit_id DESC LIMIT $6
 `

@@ -602,6 +602,24 @@ func (q *Queries) TakeOverSlots(ctx context.Context, operationIds []string) erro
 	return err
 }
 
+const takeSlotOfMachine = `-- name: TakeSlotOfMachine :exec
+INSERT INTO budget_slots (operation_id, machine_id, site, labels, harm, taken_at)
+SELECT $1, m.machine_id, m.site, m.labels, 'DESTROYS', $2 FROM machines m WHERE m.machine_id = $3
+ON CONFLICT DO NOTHING
+`
+
+type TakeSlotOfMachineParams struct {
+	OperationID string
+	Now         time.Time
+	MachineID   string
+}
+
+// For work that destroys, and begins when the operation has ended.
+func (q *Queries) TakeSlotOfMachine(ctx context.Context, arg TakeSlotOfMachineParams) error {
+	_, err := q.db.Exec(ctx, takeSlotOfMachine, arg.OperationID, arg.Now, arg.MachineID)
+	return err
+}
+
 const takeSlots = `-- name: TakeSlots :exec
 INSERT INTO budget_slots (operation_id, machine_id, site, labels, harm, taken_at)
 SELECT o.operation_id, m.machine_id, m.site, m.labels, h.harm, $1

@@ -554,13 +554,15 @@ func (q *Queries) ListRolloutMachines(ctx context.Context, arg ListRolloutMachin
 const listRollouts = `-- name: ListRollouts :many
 SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity, default_in_flight, default_per_rack, approval_policies FROM rollouts
 WHERE ($1::text = '' OR state = $1) AND ($2::text = '' OR request_id = $2)
-  AND ($3::text = '' OR (created_at, rollout_id) < ($4::timestamptz, $3::text))
-ORDER BY created_at DESC, rollout_id DESC LIMIT $5
+  AND ($3::text = '' OR created_by_identity = $3)
+  AND ($4::text = '' OR (created_at, rollout_id) < ($5::timestamptz, $4::text))
+ORDER BY created_at DESC, rollout_id DESC LIMIT $6
 `
 
 type ListRolloutsParams struct {
 	State      string
 	RequestID  string
+	Identity   string
 	BeforeID   string
 	BeforeTime time.Time
 	PageSize   int32
@@ -570,6 +572,7 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 	rows, err := q.db.Query(ctx, listRollouts,
 		arg.State,
 		arg.RequestID,
+		arg.Identity,
 		arg.BeforeID,
 		arg.BeforeTime,
 		arg.PageSize,
@@ -875,7 +878,8 @@ const rolloutOfMachine = `-- name: RolloutOfMachine :one
 SELECT r.rollout_id, r.state, r.wait_reason, r.message, r.wave AS wave_now, r.waves, r.digest, r.created_by, m.wave, m.state AS machine_state
 FROM rollout_machines m JOIN rollouts r USING (rollout_id)
 WHERE m.machine_id = $1 AND m.state IN ('PENDING', 'STARTING', 'RUNNING')
-ORDER BY r.created_at, r.rollout_id LIMIT 1
+ORDER BY coalesce(m.operation_id = (SELECT x.current_operation_id FROM machines x WHERE x.machine_id = m.machine_id), false) DESC,
+         m.state = 'PENDING', r.state = 'RUNNING' DESC, r.created_at, r.rollout_id LIMIT 1
 `
 
 type RolloutOfMachineRow struct {
@@ -891,7 +895,8 @@ type RolloutOfMachineRow struct {
 	MachineState string
 }
 
-// What the machine waits for in a rollout that has not ended, the oldest first.
+// The rollout of the machine's operation; else one that works on the machine, else the first that will. Those that run come
+// before those that are held up.
 func (q *Queries) RolloutOfMachine(ctx context.Context, machineID string) (RolloutOfMachineRow, error) {
 	row := q.db.QueryRow(ctx, rolloutOfMachine, machineID)
 	var i RolloutOfMachineRow

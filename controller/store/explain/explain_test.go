@@ -1,6 +1,7 @@
 package explain_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -208,5 +209,42 @@ func TestFactsOfAWorkflow(t *testing.T) {
 	if e := rules.Explain(f); e.OperationID != w.GetOperationId() ||
 		!storetest.ContainsAny(strings.Join(e.Cause.Facts, "\n"), "attempt of decommission (soft_reset) "+w.GetWorkflowId()) {
 		t.Errorf("%+v", e)
+	}
+}
+
+// TestTheRolloutOfTheOperationIsNamed: of several rollouts that have a machine, the one that its operation is of; else
+// the one that comes next.
+func TestTheRolloutOfTheOperationIsNamed(t *testing.T) {
+	s := storetest.New(t)
+	storetest.Live(t, s, "m-1")
+	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot}).
+		GetOperationId()
+	for i, r := range []struct{ id, state, of, op string }{
+		{"ro-paused", "PAUSED", "PENDING", ""}, {"ro-old", "RUNNING", "PENDING", ""}, {"ro-new", "RUNNING", "RUNNING", op},
+	} {
+		for _, sql := range []string{
+			`INSERT INTO rollouts (rollout_id, request_id, spec, type, plan_id, destructive, digest, state, waves, created_by,
+				created_at, updated_at) VALUES ($1, $1, '', 'REBOOT', 'reboot', false, '', '` + r.state + `', 1, 'tester',
+				now() + interval '` + strconv.Itoa(i) + ` seconds', now())`,
+			`INSERT INTO rollout_machines (rollout_id, position, machine_id, wave, domain, state, operation_id)
+				VALUES ($1, 1, 'm-1', 1, '', '` + r.of + `', nullif('` + r.op + `', ''))`,
+		} {
+			if err := storetest.ExecSQL(t, s, sql, r.id); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if r := facts(t, s, "m-1", op, storetest.Now()).Rollout; r == nil || r.ID != "ro-new" {
+		t.Errorf("%+v", r)
+	}
+	if err := storetest.ExecSQL(
+		t,
+		s,
+		"UPDATE rollout_machines SET state = 'SUCCEEDED' WHERE rollout_id = 'ro-new'",
+	); err != nil {
+		t.Fatal(err)
+	}
+	if r := facts(t, s, "m-1", op, storetest.Now()).Rollout; r == nil || r.ID != "ro-old" {
+		t.Errorf("%+v", r)
 	}
 }

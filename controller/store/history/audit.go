@@ -17,7 +17,9 @@ import (
 
 // AuditFilter narrows the audit log. Empty fields match everything.
 type AuditFilter struct {
-	TargetID, Actor string
+	TargetID string
+	// Actor is a name, or an identity.
+	Actor string
 	// Since is the first time, Until the first one after.
 	Since, Until time.Time
 	// BeforeID is the row before which a page begins.
@@ -103,10 +105,12 @@ func AuditID(ctx context.Context, q *dbsqlc.Queries, e AuditEntry, now time.Time
 	return id, pgtx.Wrap(err, "write audit log")
 }
 
-// The keys of event_data under which the address of the caller is, and a person as the provider knows it.
+// The keys of event_data under which the address of the caller is, a person as the provider knows it, and the identity
+// of a caller that its name does not tell: a person is an issuer and a subject, and a token is who has made it.
 const (
 	SourceAddress = "source_address"
 	Subject       = "subject"
+	Identity      = "identity"
 )
 
 func (e AuditEntry) Params(ctx context.Context, now time.Time) (dbsqlc.InsertAuditParams, error) {
@@ -116,6 +120,9 @@ func (e AuditEntry) Params(ctx context.Context, now time.Time) (dbsqlc.InsertAud
 	}
 	if c, ok := auth.CallerFrom(ctx); ok && c.Person != nil {
 		data[Subject] = c.Person.Subject
+	}
+	if c, ok := auth.CallerFrom(ctx); ok && c.Identity() != (auth.Caller{Name: c.Name}).Identity() {
+		data[Identity] = c.Identity()
 	}
 	for k, v := range e.Data {
 		data[k] = v

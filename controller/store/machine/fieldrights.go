@@ -170,21 +170,28 @@ func refusal(ctx context.Context, caller membership.Caller, no *membership.Refus
 	if no.Outside {
 		return auth.OutsideSelection(ctx)
 	}
-	use := string(no.Use.Kind)
+	use := "a " + string(no.Use.Kind)
+	if no.Use.Kind == membership.ApprovalPolicy || no.Use.Kind == membership.IdentityLevel {
+		use = "an " + string(no.Use.Kind)
+	}
 	listed := no.Use.Kind != membership.Role && no.Use.Kind != membership.Token
-	meta := map[string]string{"used_by": use}
+	meta := map[string]string{"used_by": string(no.Use.Kind)}
 	if listed && caller.Everywhere() >= membership.Read {
-		use += " " + no.Use.Name
+		use = string(no.Use.Kind) + " " + no.Use.Name
 		meta["used_by_name"] = no.Use.Name
 	}
 	if no.Key == "" {
 		return withMeta(failure.Denied("FIELD_IN_USE",
-			"only an admin registers machines of which a percentage is taken: %s counts them", use).
+			"a machine may be registered only by an admin of all machines: their number is used by %s", use).
 			WithField("machine", "needs scope admin"), meta)
 	}
 	meta["key"] = no.Key
-	return withMeta(failure.Denied("FIELD_IN_USE",
-		"%s decides about a %s: only an admin of the machine, as it is and as it would be, changes it", no.Key, use).
+	return withMeta(failure.Denied(
+		"FIELD_IN_USE",
+		"the field %s may be changed only by an admin of the machine, as it is and as it would be: it is used by %s",
+		no.Key,
+		use,
+	).
 		WithField(fieldPath(no.Key), "needs scope admin"), meta)
 }
 

@@ -49,7 +49,7 @@ func TestAFailedStatementOfALifeByReportsChangesNothing(t *testing.T) {
 	toldEach(t, s, node.Complete)
 	move(node.Active, false)
 	move(node.Quarantined, false)
-	move(node.Retired, true)
+	moved(t, s, nodestore.TransitionRequest{MachineID: "m-1", RequestID: "out", To: node.Retired, Purge: true})
 	if got := storetest.State(t, s, "m-1"); got != "retired" {
 		t.Errorf("it is %s", got)
 	}

@@ -88,8 +88,10 @@ func (s *Store) MayMove(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine
 	if !ok {
 		return failure.Precondition("NODE_GUARD_FAILED", "%s", noWork(r.To))
 	}
-	start := r.start()
-	start.Type, start.PlanID, start.Internal = w.kind, w.plan, true
+	start, err := r.work(ctx, q, m, w.kind, w.plan)
+	if err != nil {
+		return err
+	}
 	_, err = s.operations.Fits(ctx, q, m, start)
 	return err
 }

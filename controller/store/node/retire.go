@@ -10,6 +10,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	approvalstore "github.com/ingot-metal/ingot/controller/store/approval"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
@@ -25,6 +26,8 @@ type retirement struct {
 	User      string `json:"user"`
 	Force     bool   `json:"force,omitempty"`
 	Purge     bool   `json:"purge,omitempty"`
+	// Holds: the machine held a system, and budgets and approval policies have judged its loss.
+	Holds bool `json:"holds,omitempty"`
 	// AuditID is the row that has the comment.
 	AuditID int64 `json:"audit_id"`
 }
@@ -52,7 +55,7 @@ func (s *Store) retireBusy(
 		return s.transition(ctx, q, m, r, now)
 	}
 	if m.Retiring == nil {
-		if err := retireLater(ctx, q, m, r, now); err != nil {
+		if err := s.retireLater(ctx, q, m, r, now); err != nil {
 			return nil, false, err
 		}
 	}
@@ -64,7 +67,21 @@ func (s *Store) retireBusy(
 	return op, false, err
 }
 
-func retireLater(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time) error {
+func (s *Store) retireLater(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time,
+) error {
+	holds, err := nodestate.Holds(ctx, q, m)
+	if err != nil {
+		return err
+	}
+	if holds {
+		if err := approvalstore.Admit(ctx, q, approvalstore.WorkOn(m.MachineID, r.Actor), now); err != nil {
+			return err
+		}
+		if err := s.budgets.AdmitMachine(ctx, q, m, pgtx.StrVal(m.CurrentOperationID), now); err != nil {
+			return err
+		}
+	}
 	id, err := history.AuditID(ctx, q, history.AuditEntry{
 		Actor: r.Actor, Verb: "NODE_RETIRING", Target: m.MachineID, Request: r.RequestID,
 		Operation: pgtx.StrVal(m.CurrentOperationID), Comment: r.Comment,
@@ -73,7 +90,7 @@ func retireLater(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r Tra
 		return err
 	}
 	raw, err := json.Marshal(retirement{RequestID: r.RequestID, User: r.Actor, Force: r.Force, Purge: r.Purge,
-		AuditID: id})
+		AuditID: id, Holds: holds})
 	if err != nil {
 		return fmt.Errorf("serialize retirement: %w", err)
 	}
@@ -107,6 +124,11 @@ func (s *Store) retireNow(ctx context.Context, q *dbsqlc.Queries, machineID stri
 	}
 	// Whether a decommission may be left out was judged when the retirement was asked for.
 	v := nodestate.Move{To: node.Retired, By: node.Admin, User: r.User, AuditID: &r.AuditID, Purge: true}
-	_, err = s.record(ctx, q, m, r.request(machineID).start(), v, now)
+	start := r.request(machineID).start()
+	start.Judged = true
+	if r.Holds {
+		start.Harm = operation.Destroys
+	}
+	_, err = s.record(ctx, q, m, start, v, now)
 	return err
 }

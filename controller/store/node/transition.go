@@ -16,6 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/operation/decider"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
+	budgetstore "github.com/ingot-metal/ingot/controller/store/budget"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -180,7 +181,14 @@ func (s *Store) transition(
 			return nil, false, err
 		}
 	}
-	op, err := s.record(ctx, q, m, r.start(), v, now)
+	start := r.start()
+	switch {
+	case r.To == node.Retired && f.Holds:
+		start.Harm = operation.Destroys
+	case from == node.Retired && r.To == node.Offline && m.Phase != string(fleet.FactoryReady):
+		start.Harm = operation.Interrupts // it is in the inventory again, and out of service until it is IDLE
+	}
+	op, err := s.record(ctx, q, m, start, v, now)
 	return op, err == nil, err
 }
 
@@ -223,8 +231,10 @@ func (s *Store) startWork(
 	if !ok {
 		return nil, failure.Precondition("NODE_GUARD_FAILED", "%s", noWork(r.To)).WithMeta("machine_id", m.MachineID)
 	}
-	start := r.start()
-	start.Type, start.PlanID, start.Internal = w.kind, w.plan, true
+	start, err := r.work(ctx, q, m, w.kind, w.plan)
+	if err != nil {
+		return nil, err
+	}
 	if !r.Dry() {
 		return s.operations.Create(ctx, q, m, start, now)
 	}
@@ -238,6 +248,22 @@ func (s *Store) startWork(
 	}
 	op.Params[operationstore.ParamNotAsked] = strings.Join(fit.NotAsked, "\n")
 	return op, nil
+}
+
+// work is the request for the operation that owns the node in the state.
+func (r TransitionRequest) work(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, kind fleet.OperationType, planID string,
+) (start operationstore.StartRequest, err error) {
+	start = r.start()
+	start.Type, start.PlanID, start.Internal = kind, planID, true
+	if r.To != node.Draining {
+		return start, nil
+	}
+	holds, err := nodestate.Holds(ctx, q, m)
+	if holds {
+		start.Harm = operation.Destroys // it ends retired
+	}
+	return start, err
 }
 
 func noWork(to node.State) string {
@@ -265,6 +291,16 @@ func (s *Store) record(
 	for _, f := range steps {
 		op.Steps = append(op.Steps, operation.Step{Name: f.Step.GetName(), Kind: operation.Kind(f.Kind),
 			State: operation.StepWaiting})
+	}
+	switch {
+	case r.Harm == operation.Harmless:
+	case r.Judged:
+		err = budgetstore.TakeSlots(ctx, q, []string{op.ID}, now)
+	default:
+		err = s.budgets.AdmitNow(ctx, q, op.ID, now)
+	}
+	if err != nil {
+		return nil, err
 	}
 	entry := history.AuditEntry{Actor: r.Actor, Verb: string(r.Type), Target: m.MachineID, Request: r.RequestID,
 		Operation: op.ID, Comment: r.Comment, Data: r.Params}

@@ -43,8 +43,8 @@ type Move struct {
 	User, Comment string
 	Metadata      map[string]string
 	Force         bool
-	// deleting: DeleteMachine asks. Purge: an admin leaves out the decommission.
-	deleting, Purge bool
+	// Deleting: DeleteMachine asks. Purge: an admin leaves out the decommission.
+	Deleting, Purge bool
 	// Installs: an operator asks for another installation, which is the new plan and the force that the guard wants.
 	Installs bool
 	// Reason of a quarantine.
@@ -168,7 +168,7 @@ func followAdoption(
 func (v Move) facts(m dbsqlc.Machine) node.Facts {
 	f := node.Facts{
 		Attempts: int(m.InstallAttempts), PlanID: InstallPlan(m), FailedPlanID: m.FailedPlanID, Force: v.Force,
-		Deleting: v.deleting,
+		Deleting: v.Deleting,
 		Installs: v.Installs,
 		Purge:    v.Purge, Comment: v.Comment != "", From: node.Parse(m.QuarantinedFrom),
 		ErasureRequired: v.Metadata[MetaErasure] != ErasureNotRequired,
@@ -184,6 +184,12 @@ func (v Move) facts(m dbsqlc.Machine) node.Facts {
 // since, and does other work than the one that failed. A plan of another name with the same steps is the same plan.
 func (v Move) FactsWithPlan(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) (node.Facts, error) {
 	f := v.facts(m)
+	if v.By == node.Admin && node.Gone(v.To) {
+		var err error
+		if f.Holds, err = Holds(ctx, q, m); err != nil {
+			return f, err
+		}
+	}
 	if node.Parse(m.NodeState) != node.InstallFailed || v.To != node.Pending {
 		return f, nil
 	}
@@ -197,6 +203,16 @@ func (v Move) FactsWithPlan(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Mac
 		}
 	}
 	return f, nil
+}
+
+// Holds reports whether the disks of a machine hold a system that work ran on, or may have.
+func Holds(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) (bool, error) {
+	conds, err := q.ConditionsOf(ctx, []string{m.MachineID})
+	if err != nil {
+		return false, fmt.Errorf("read conditions: %w", err)
+	}
+	return node.Holds(node.Parse(m.NodeState), node.Parse(m.QuarantinedFrom),
+		convert.FleetFacts(m, conds).Conditions[fleet.Provisioned]), nil
 }
 
 func samePlan(ctx context.Context, q *dbsqlc.Queries, a, b string) (bool, error) {
@@ -261,6 +277,12 @@ func followRetirement(
 ) error {
 	if node.Gone(from) == node.Gone(to) {
 		return nil
+	}
+	if node.Gone(to) { // it is out of no service any more
+		if _, err := q.ReleaseSlotOfMachine(ctx, dbsqlc.ReleaseSlotOfMachineParams{MachineID: machineID, Now: &now,
+			Harms: []string{operation.Interrupts.String()}}); err != nil {
+			return fmt.Errorf("give slots of interruptions back: %w", err)
+		}
 	}
 	return machinestore.SetCondition(ctx, q, machineID, operation.ConditionChange{
 		Type: fleet.RetiredFlag, Status: node.Gone(to), Reason: "NodeState", Message: "the node is " + node.Name(to),

@@ -68,7 +68,9 @@ type StartRequest struct {
 	Removes bool
 	// AfterInstall says that another operation replaces the machine's system before this one; only previews ask that.
 	AfterInstall bool
-	// Judged: the work is part of a rollout, which approval policies have judged as a whole.
+	// Harm is done besides what the plan does, such as by the node state in which the operation ends.
+	Harm operation.Harm
+	// Judged: approval policies have judged the work already, such as a rollout as a whole.
 	Judged bool
 	// begun is what the transaction has read of the machine already; nil reads it.
 	begun *preloaded
@@ -423,13 +425,12 @@ func (s *Store) newOperation(
 	if op.Destructive, err = catalogstore.DestructiveScripts(ctx, q, p); err != nil {
 		return nil, err
 	}
+	op.Destructive = op.Destructive || r.Harm == operation.Destroys
 	if op.Interrupts, err = interrupts(ctx, q, m, r, p); err != nil {
 		return nil, err
 	}
-	// Work of the controller's own, such as a further attempt, has no caller.
-	if op.Destructive && !r.Judged && auth.IdentityFrom(ctx) != "" {
-		w := approvalstore.Work{Actor: r.Actor, Machines: []string{m.MachineID}}
-		if err := approvalstore.Admit(ctx, q, w, now); err != nil {
+	if op.Destructive && !r.Judged {
+		if err := approvalstore.Admit(ctx, q, approvalstore.WorkOn(m.MachineID, r.Actor), now); err != nil {
 			return nil, err
 		}
 	}
@@ -451,16 +452,13 @@ func interrupts(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, p *baremetalv1.Plan,
 ) (bool, error) {
 	if plan.HarmOf(p) == operation.Harmless || m.Phase != string(fleet.Ready) {
-		return false, nil
+		return r.Harm == operation.Interrupts, nil
 	}
 	if r.begun != nil {
 		return fleet.InService(convert.FleetFacts(m, r.begun.conditions[m.MachineID])), nil
 	}
 	conds, err := q.ConditionsOf(ctx, []string{m.MachineID})
-	if err != nil {
-		return false, fmt.Errorf("read conditions: %w", err)
-	}
-	return fleet.InService(convert.FleetFacts(m, conds)), nil
+	return err == nil && fleet.InService(convert.FleetFacts(m, conds)), pgtx.Wrap(err, "read conditions")
 }
 
 // InsertOperation writes the rows of a new operation. The transaction inserts its job before the commit.

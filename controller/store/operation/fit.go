@@ -14,6 +14,8 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
+	approvalstore "github.com/ingot-metal/ingot/controller/store/approval"
+	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/incarnation"
@@ -78,6 +80,13 @@ func (s *Store) Admissible(
 		Machine: m, Spec: spec, Conditions: r.begun.conditions[m.MachineID], Executors: r.begun.executors[m.MachineID],
 		Boot: r.begun.boots[m.MachineID], Freeze: r.begun.freeze, Stage: stage, Now: s.db.Now(),
 	}
+	destroys, err := catalogstore.DestructiveScripts(ctx, q, fit.Plan)
+	if err == nil && (destroys || r.Harm == operation.Destroys) && !r.Judged {
+		err = approvalstore.Ask(ctx, q, approvalstore.WorkOn(m.MachineID, r.Actor), w.Now)
+	}
+	if err != nil {
+		return fit, err
+	}
 	fit.NotAsked, err = startcheck.Check(ctx, q, w, startcheck.Work{
 		Type: r.Type, PlanID: fit.Plan.GetPlanId(), Steps: fit.Steps, Agentless: r.Inputs.Agentless,
 		Seed: r.Params["seed"] != "", AfterInstall: r.AfterInstall,
@@ -117,10 +126,7 @@ func Validated(m dbsqlc.Machine, t fleet.OperationType) dbsqlc.Machine {
 // operation that would start, without an id; one that the same request has started before is returned as it is.
 func (s *Store) ValidateStart(ctx context.Context, r StartRequest) (*baremetalv1.Operation, Fit, error) {
 	op, fit, err := s.validateStart(ctx, r)
-	if err != nil {
-		return nil, fit, fmt.Errorf("validate operation: %w", err)
-	}
-	return op, fit, nil
+	return op, fit, pgtx.Wrap(err, "validate operation")
 }
 
 func (s *Store) validateStart(ctx context.Context, r StartRequest) (*baremetalv1.Operation, Fit, error) {

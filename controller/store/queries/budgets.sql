@@ -112,6 +112,12 @@ WHERE o.operation_id = ANY(@operation_ids::text[]) AND o.phase IN ('PENDING', 'R
   AND NOT EXISTS (SELECT 1 FROM budget_slots s WHERE s.machine_id = m.machine_id AND s.released_at IS NULL AND s.harm = h.harm)
 ON CONFLICT DO NOTHING;
 
+-- name: TakeSlotOfMachine :exec
+-- For work that destroys, and begins when the operation has ended.
+INSERT INTO budget_slots (operation_id, machine_id, site, labels, harm, taken_at)
+SELECT @operation_id, m.machine_id, m.site, m.labels, 'DESTROYS', @now FROM machines m WHERE m.machine_id = @machine_id
+ON CONFLICT DO NOTHING;
+
 -- name: ReleaseSlotOfMachine :execrows
 UPDATE budget_slots b SET released_at = @now
 WHERE b.machine_id = @machine_id AND b.released_at IS NULL AND b.harm = ANY(@harms::text[]);

@@ -30,6 +30,7 @@ SELECT * FROM rollouts WHERE rollout_id = @rollout_id FOR SHARE;
 -- name: ListRollouts :many
 SELECT * FROM rollouts
 WHERE (@state::text = '' OR state = @state) AND (@request_id::text = '' OR request_id = @request_id)
+  AND (@identity::text = '' OR created_by_identity = @identity)
   AND (@before_id::text = '' OR (created_at, rollout_id) < (@before_time::timestamptz, @before_id::text))
 ORDER BY created_at DESC, rollout_id DESC LIMIT @page_size;
 
@@ -121,11 +122,13 @@ WHERE r.rollout_id = @rollout_id AND r.state = 'RUNNING' AND o.cancel_requested_
 ORDER BY o.operation_id;
 
 -- name: RolloutOfMachine :one
--- What the machine waits for in a rollout that has not ended, the oldest first.
+-- The rollout of the machine's operation; else one that works on the machine, else the first that will. Those that run come
+-- before those that are held up.
 SELECT r.rollout_id, r.state, r.wait_reason, r.message, r.wave AS wave_now, r.waves, r.digest, r.created_by, m.wave, m.state AS machine_state
 FROM rollout_machines m JOIN rollouts r USING (rollout_id)
 WHERE m.machine_id = @machine_id AND m.state IN ('PENDING', 'STARTING', 'RUNNING')
-ORDER BY r.created_at, r.rollout_id LIMIT 1;
+ORDER BY coalesce(m.operation_id = (SELECT x.current_operation_id FROM machines x WHERE x.machine_id = m.machine_id), false) DESC,
+         m.state = 'PENDING', r.state = 'RUNNING' DESC, r.created_at, r.rollout_id LIMIT 1;
 
 -- name: CountRollouts :many
 SELECT state, count(*) AS n FROM rollouts

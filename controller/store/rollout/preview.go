@@ -215,6 +215,7 @@ func (s *Store) fits(
 		}
 		return s.workflows.Fits(ctx, q, m, w)
 	}
+	work.Judged = true // approval policies judge the rollout as a whole
 	stages := rollout.Stages(kind)
 	if len(stages) == 1 {
 		return s.operations.Fits(ctx, q, m, work)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -180,6 +181,8 @@ func (s *Store) rolloutOf(ctx context.Context, q *dbsqlc.Queries, row dbsqlc.Rol
 
 // RolloutFilter narrows a list of rollouts. Empty fields match everything.
 type RolloutFilter struct {
+	// Identity is of who has created them; empty for everybody.
+	Identity         string
 	State, RequestID string
 	// BeforeTime and BeforeID are the position of the last row of the page before.
 	BeforeTime time.Time
@@ -198,8 +201,38 @@ func (s *Store) CountRollouts(ctx context.Context) (map[string]int64, error) {
 }
 
 // ListRollouts reads rollouts, newest first.
+// WhoseRollout returns the identity that has created a rollout, its machines that are in the inventory, and those of
+// them on which it still works or will.
+func (s *Store) WhoseRollout(ctx context.Context, id string) (identity string, all, left []string, err error) {
+	row, err := s.db.Q.GetRollout(ctx, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil, nil, rolloutNotFound(id)
+	}
+	if err != nil {
+		return "", nil, nil, fmt.Errorf("read rollout: %w", err)
+	}
+	machines, err := s.db.Lists(ctx).ListRolloutMachines(ctx, dbsqlc.ListRolloutMachinesParams{RolloutID: id, Wave: -1,
+		PageSize: maxRollout})
+	if err != nil {
+		return "", nil, nil, fmt.Errorf("list machines of the rollout: %w", err)
+	}
+	for _, m := range machines {
+		all = append(all, m.MachineID)
+	}
+	if all, err = s.db.Q.KnownMachines(ctx, all); err != nil {
+		return "", nil, nil, fmt.Errorf("look up machines: %w", err)
+	}
+	for _, m := range machines {
+		if slices.Contains(all, m.MachineID) && slices.Contains([]string{"PENDING", "STARTING", "RUNNING"}, m.State) {
+			left = append(left, m.MachineID)
+		}
+	}
+	return row.CreatedByIdentity, all, left, nil
+}
+
 func (s *Store) ListRollouts(ctx context.Context, f RolloutFilter) ([]*baremetalv1.Rollout, error) {
 	rows, err := s.db.Lists(ctx).ListRollouts(ctx, dbsqlc.ListRolloutsParams{State: f.State, RequestID: f.RequestID,
+		Identity:   f.Identity,
 		BeforeTime: f.BeforeTime,
 		BeforeID:   f.BeforeID, PageSize: f.Limit})
 	if err != nil {

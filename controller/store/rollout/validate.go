@@ -47,7 +47,12 @@ func (s *Store) validated(ctx context.Context, r RolloutRequest, now time.Time) 
 	for _, w := range p.GetWaves() {
 		pending += int(w.GetTally().GetMachines())
 	}
+	state := baremetalv1.Rollout_RUNNING
+	if p.GetSpec().GetRequireApproval() || len(p.GetApprovalPolicies()) > 0 {
+		state = baremetalv1.Rollout_AWAITING_APPROVAL
+	}
 	return &baremetalv1.Rollout{
+		State: state, ApprovalPolicies: p.GetApprovalPolicies(),
 		RequestId: r.RequestID, Spec: p.GetSpec(), Digest: r.Digest, Waves: p.GetWaves(), Destructive: p.GetDestructive(),
 		Tally: tallyMessage(rollout.Tally{Machines: all, Pending: pending, Skipped: all - pending}),
 	}, nil

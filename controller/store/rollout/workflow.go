@@ -21,6 +21,7 @@ func WorkflowOf(spec *baremetalv1.RolloutSpec) (w workflowstore.WorkflowStart, o
 	if w.Kind, ok = workflowKinds[spec.GetAction()]; !ok {
 		return w, false, nil
 	}
+	w.Judged = true // approval policies judge the rollout as a whole
 	w.EnterMaintenance, w.Params = spec.GetEnterMaintenance(), spec.GetParams()
 	if w.Mode, err = validate.WorkflowMode("spec.mode", w.Kind, spec.GetMode()); err != nil {
 		return w, true, err

@@ -46,6 +46,8 @@ type WorkflowStart struct {
 	Params map[string]string
 	Inputs plan.Inputs
 	Actor  string
+	// Judged: approval policies have judged the work already.
+	Judged bool
 	// RolloutID names the rollout that starts it; empty where none does.
 	RolloutID string
 	// DryRun checks everything and keeps nothing; the operation that is returned has no id.
@@ -83,7 +85,7 @@ func (r WorkflowStart) Request() operationstore.StartRequest {
 	}
 	maps.Copy(p, r.Params)
 	return operationstore.StartRequest{MachineID: r.MachineID, RequestID: r.RequestID, Type: operationTypes[r.Kind],
-		Params: p, Inputs: r.Inputs, Actor: r.Actor, Judged: r.RolloutID != ""}
+		Params: p, Inputs: r.Inputs, Actor: r.Actor, Judged: r.Judged}
 }
 
 // StartWorkflow creates a workflow and its first attempt, or returns the attempt that the same request has made before.

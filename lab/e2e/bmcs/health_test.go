@@ -72,10 +72,17 @@ func TestAMemberThatIsGone(t *testing.T) {
 	id, b, _ := w.redfish(1, bmc.Paged)
 	b.Misbehave(bmc.Faults{BadModule: true})
 	h := w.health(id, "the fault", func(h *baremetalv1.HardwareHealth) bool { return named(h, "memory A2") })
-	if len(h.GetFaults()) != 1 || !strings.Contains(strings.Join(h.GetNotRead(), "; "), "Memory/Gone: the BMC refuses: 404") {
+	if len(h.GetFaults()) != 1 ||
+		!strings.Contains(strings.Join(h.GetNotRead(), "; "), "Memory/Gone: the BMC refuses: 404") {
 		t.Errorf("%v", h)
 	}
-	if out := w.ingot(0, "machine", "health", id); !strings.Contains(out, "unknown") || !strings.Contains(out, "Not read") {
+	if out := w.ingot(
+		0,
+		"machine",
+		"health",
+		id,
+	); !strings.Contains(out, "unknown") ||
+		!strings.Contains(out, "Not read") {
 		t.Error(out)
 	}
 	b.Misbehave(bmc.Faults{})

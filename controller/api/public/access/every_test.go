@@ -276,7 +276,19 @@ var open = map[protoreflect.Name]bool{
 	"GetCaller": true, "GetServerInfo": true,
 	"SetView": true, "GetView": true, "ListViews": true, "DeleteView": true,
 	"ListMachines": true, "ListNodes": true, "ExplainMachines": true, "MapMachines": true,
-	"WatchMachines": true,
+	"WatchMachines":       true,
+	"CreateSelection":     true,
+	"GetSelection":        true,
+	"PreviewRollout":      true,
+	"CreateRollout":       true,
+	"ApproveRollout":      true,
+	"PauseRollout":        true,
+	"ResumeRollout":       true,
+	"CancelRollout":       true,
+	"GetRollout":          true,
+	"ListRollouts":        true,
+	"ListRolloutMachines": true,
+	"WatchRollout":        true,
 }
 
 // opens says which roles open what needs a scope. It is written down here once more, not asked of the code.

@@ -90,6 +90,8 @@ func (i Interceptor) enter(ctx context.Context, method string, req any) (context
 	switch auth.AboutOf(method) {
 	case auth.AboutNothing:
 		return ctx, nil
+	case auth.AboutSeveral:
+		return auth.WithCaller(ctx, c.Least()), nil // the handler keeps to the selections
 	case auth.AboutList:
 		if r, ok := req.(*baremetalv1.ListMachinesRequest); ok && r.GetOrderBy() != "" {
 			return nil, tooNarrow(c, method) // an order is over all machines

@@ -8,6 +8,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/publictest"
+	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/task"
 )
@@ -236,4 +237,49 @@ func TestPoliciesThatAreRefused(t *testing.T) {
 	_, err := r.Rollouts.SetApprovalPolicy(t.Context(), &pb.SetApprovalPolicyRequest{CreateOnly: true,
 		Policy: &pb.ApprovalPolicy{Name: "p", Harm: pb.ApprovalPolicy_DESTROYS}})
 	publictest.Wants(t, err, failure.KindAlreadyExists, "RESOURCE_EXISTS", "")
+}
+
+// TestAPreviewAsksForApproval: whatever the work itself is refused for, its preview is, of one machine and of many.
+func TestAPreviewAsksForApproval(t *testing.T) {
+	r := publictest.NewRig(t)
+	maintained(r, 1)
+	id := publictest.NewMachine(0).GetMachineId()
+	storetest.Live(t, r.Store, "m-live")
+	setPolicy(r, as(t.Context(), "second"), "all", "", 0)
+	for name, validates := range map[string]func() error{
+		"reimage": func() error {
+			_, err := r.Machines.ReimageMachine(t.Context(), &pb.ReimageMachineRequest{MachineId: id, RequestId: "v",
+				ImageRef: "ubuntu-2204", ValidateOnly: true})
+			return err
+		},
+		"run": func() error {
+			_, err := r.Runs.StartRun(t.Context(), &pb.StartRunRequest{MachineId: id, RequestId: "v", Type: "REPAVE",
+				Params: map[string]string{"image_ref": "ubuntu-2204"}, ValidateOnly: true})
+			return err
+		},
+		"workflow": func() error {
+			_, err := r.Workflows.StartWorkflow(t.Context(), &pb.StartWorkflowRequest{MachineId: "m-live", RequestId: "v",
+				Kind: pb.Workflow_DECOMMISSION, Mode: pb.Workflow_STORAGE_CLEANUP,
+				Params: map[string]string{"image_ref": "ubuntu-2204"}, ValidateOnly: true})
+			return err
+		},
+	} {
+		if err := validates(); err == nil {
+			t.Errorf("%s: the preview agrees to what the work is refused for", name)
+		} else {
+			publictest.Wants(t, err, failure.KindPrecondition, "APPROVAL_REQUIRED", "")
+		}
+	}
+	if n, err := r.Store.ListApprovalPolicies(t.Context(), "", 10); err != nil || len(n) != 1 {
+		t.Fatal(n, err)
+	}
+	spec := destroying("machine_id=" + id)
+	p := preview(r, spec)
+	would, err := r.Rollouts.CreateRollout(t.Context(), &pb.CreateRolloutRequest{RequestId: "v", Spec: spec,
+		Digest: p.GetDigest(), ValidateOnly: true})
+	if err != nil || len(p.GetApprovalPolicies()) != 1 || len(p.GetMachines()) != 1 ||
+		p.GetMachines()[0].GetState() != pb.RolloutMachine_PENDING || len(would.GetApprovalPolicies()) != 1 ||
+		would.GetState() != pb.Rollout_AWAITING_APPROVAL {
+		t.Errorf("%v, %v, %v", p, would, err)
+	}
 }

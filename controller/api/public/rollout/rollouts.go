@@ -10,6 +10,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
+	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/rollout"
@@ -50,7 +51,13 @@ func (s *Server) rolloutRequest(
 	if err != nil {
 		return r, err
 	}
-	r.Machines, r.Actor = query.MachineQuery(terms), service.Actor(ctx)
+	r.Actor = service.Actor(ctx)
+	if r.Machines, err = service.Walks(auth.Working(ctx), terms); err != nil {
+		return r, err
+	}
+	if err := s.mayUseSelection(auth.Working(ctx), r.Spec.GetSelectionId()); err != nil {
+		return r, err
+	}
 	if err := validate.PhonesHome("spec.seed", r.Spec.GetSeed(), r.Spec.GetParams()); err != nil {
 		return r, err
 	}
@@ -110,9 +117,9 @@ func (s *Server) CreateRollout(ctx context.Context, r *baremetalv1.CreateRollout
 	}
 	req.RequestID, req.Digest, req.Comment = r.GetRequestId(), r.GetDigest(), r.GetComment()
 	if r.GetValidateOnly() {
-		return s.Store.ValidateRollout(ctx, req, s.Clock.Now())
+		return s.ofCaller(ctx)(s.Store.ValidateRollout(ctx, req, s.Clock.Now()))
 	}
-	return s.Engine.CreateRollout(ctx, req)
+	return s.ofCaller(ctx)(s.Engine.CreateRollout(ctx, req))
 }
 
 // digestOf checks a preview's digest. A call that only validates may leave it out.
@@ -161,6 +168,9 @@ func (s *Server) actOnRollout(ctx context.Context, a rolloutstore.RolloutAct) (*
 	); err != nil {
 		return nil, err
 	}
+	if err := s.mayActOn(ctx, a.RolloutID); err != nil {
+		return nil, err
+	}
 	a.Actor = service.Actor(ctx)
 	return s.Engine.ActOnRollout(ctx, a)
 }
@@ -168,6 +178,9 @@ func (s *Server) actOnRollout(ctx context.Context, a rolloutstore.RolloutAct) (*
 // GetRollout implements RolloutService.
 func (s *Server) GetRollout(ctx context.Context, r *baremetalv1.GetRolloutRequest) (*baremetalv1.Rollout, error) {
 	if err := validate.Key("rollout_id", r.GetRolloutId()); err != nil {
+		return nil, err
+	}
+	if err := s.maySee(ctx, r.GetRolloutId()); err != nil {
 		return nil, err
 	}
 	return s.Store.GetRollout(ctx, r.GetRolloutId())
@@ -182,6 +195,13 @@ func (s *Server) ListRollouts(
 		return nil, err
 	}
 	var f rolloutstore.RolloutFilter
+	within, err := query.Within(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if within.Narrow() {
+		f.Identity = auth.IdentityFrom(ctx)
+	}
 	for _, t := range terms {
 		switch t.Key {
 		case "state":
@@ -194,7 +214,7 @@ func (s *Server) ListRollouts(
 		Name: "rollouts", Filter: r.GetFilter(),
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Rollout, error) {
 			f.BeforeID, f.BeforeTime, f.Limit = after.ID, after.Time, limit
-			return s.Store.ListRollouts(ctx, f)
+			return s.visible(ctx, f, within.Narrow())
 		},
 		Place: service.ByTime((*baremetalv1.Rollout).GetRolloutId,
 			func(r *baremetalv1.Rollout) time.Time { return r.GetCreatedAt().AsTime() }),
@@ -214,6 +234,9 @@ func (s *Server) ListRolloutMachines(
 	}
 	f, err := rolloutMachineFilter(r)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.maySee(ctx, r.GetRolloutId()); err != nil {
 		return nil, err
 	}
 	positions := map[*baremetalv1.RolloutMachine]int32{}
@@ -273,6 +296,9 @@ func (s *Server) WatchRollout(
 	r *baremetalv1.WatchRolloutRequest, stream grpc.ServerStreamingServer[baremetalv1.Rollout],
 ) error {
 	if err := validate.Key("rollout_id", r.GetRolloutId()); err != nil {
+		return err
+	}
+	if err := s.maySee(stream.Context(), r.GetRolloutId()); err != nil {
 		return err
 	}
 	ctx, end := s.Streaming(stream.Context())

@@ -7,6 +7,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
+	"github.com/ingot-metal/ingot/controller/auth"
 	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
 	"github.com/ingot-metal/ingot/controller/validate"
 )
@@ -48,8 +49,18 @@ func (s *Server) CreateSelection(
 	if err != nil {
 		return nil, err
 	}
-	out.Walks = query.MachineQuery(terms)
-	return s.Store.CreateSelection(ctx, out, s.Clock.Now())
+	working := auth.Working(ctx)
+	if out.Walks, err = service.Walks(working, terms); err != nil {
+		return nil, err
+	}
+	if err := s.AllInside(working, out.MachineIDs); err != nil {
+		return nil, err
+	}
+	kept, err := s.Store.CreateSelection(ctx, out, s.Clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	return kept, s.mayUseSelection(working, kept.GetSelectionId()) // a repeat may name another caller's
 }
 
 // GetSelection implements RolloutService.
@@ -59,5 +70,9 @@ func (s *Server) GetSelection(
 	if err := validate.Key("selection_id", r.GetSelectionId()); err != nil {
 		return nil, err
 	}
-	return s.Store.GetSelection(ctx, r.GetSelectionId(), s.Clock.Now())
+	kept, err := s.Store.GetSelection(ctx, r.GetSelectionId(), s.Clock.Now())
+	if err := s.insideIfKnown(ctx, kept.GetMachineIds(), err); err != nil {
+		return nil, err
+	}
+	return kept, nil
 }

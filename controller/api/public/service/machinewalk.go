@@ -98,6 +98,34 @@ func walksOf(ctx context.Context, terms []filter.Term) (out []walkPart, err erro
 	return out, nil
 }
 
+// Walks returns walks that together give the machines of the terms which the caller may see, some more than once.
+func Walks(ctx context.Context, terms []filter.Term) ([]machinestore.MachineFilter, error) {
+	parts, err := walksOf(ctx, terms)
+	out := make([]machinestore.MachineFilter, 0, len(parts))
+	for _, p := range parts {
+		out = append(out, p.MachineFilter)
+	}
+	return out, err
+}
+
+// AllInside refuses a call about machines of which some are not the caller's. One that does not exist is nobody's.
+func (s *Base) AllInside(ctx context.Context, machineIDs []string) error {
+	within, err := query.Within(ctx)
+	if err != nil || !within.Narrow() {
+		return err
+	}
+	inside, err := s.Store.InSelections(ctx, within, machineIDs)
+	if err != nil {
+		return err
+	}
+	for _, id := range machineIDs {
+		if !inside[id] {
+			return auth.OutsideSelection(ctx)
+		}
+	}
+	return nil
+}
+
 // newIn leaves out what parts before have given.
 func (s *Base) newIn(ctx context.Context, p walkPart, found []*baremetalv1.Machine) ([]*baremetalv1.Machine, error) {
 	if len(p.before) == 0 || len(found) == 0 {

@@ -262,6 +262,7 @@ type Rollouts interface {
 	PreviewRollout(ctx context.Context, r rolloutstore.RolloutRequest, now time.Time) (*baremetalv1.RolloutPreview, error)
 	GetRollout(ctx context.Context, id string) (*baremetalv1.Rollout, error)
 	ListRollouts(ctx context.Context, f rolloutstore.RolloutFilter) ([]*baremetalv1.Rollout, error)
+	WhoseRollout(ctx context.Context, id string) (identity string, all, left []string, err error)
 	ListRolloutMachines(ctx context.Context, f rolloutstore.RolloutMachineFilter) ([]*baremetalv1.RolloutMachine, []int32,
 		error)
 	CreateSelection(ctx context.Context, r rolloutstore.SelectionRequest, now time.Time) (*baremetalv1.Selection, error)

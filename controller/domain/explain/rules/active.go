@@ -108,7 +108,7 @@ func (s *scene) cancelling(e *explain.Explanation) {
 }
 
 func (s *scene) waitBudget(e *explain.Explanation) {
-	e.WaitsOn, e.WaitsFor, e.Since = explain.OnLimit, "a slot of the budgets for destructive work", s.Op.CreatedAt
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnLimit, s.Op.Slots(), s.Op.CreatedAt
 	e.Cause = explain.Cause{Text: cmp.Or(s.Budget, "a slot is free, and the operation is about to take it")}
 	e.Next, e.NextAt = "it begins when there is room, after those that were asked for before it", s.BudgetUntil
 	e.Actions = []explain.Action{{Command: "ingot budget slots",

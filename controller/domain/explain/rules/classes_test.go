@@ -47,7 +47,7 @@ var classes = map[explain.Input]map[string]string{
 		"explain.Rollout": "ID State WaitReason Digest CreatedBy Wave At Waves Waiting",
 		"explain.Offers":  "Starts NamesImage Clears Moves Restarts Workflow",
 		"operation.Operation": "ID MachineID Type PlanID Phase CurrentStep CurrentStage WaitReason WakeAt Version " +
-			"Destructive Steps",
+			"Destructive Slots Steps",
 		"operation.Step":    "Name Kind Timeout MaxRetries Mode Agentless Needs RetryAt",
 		"operation.Command": "ID StepIdx Attempt Kind ExecutorID ExecutorRole Digest GrantSeq Deadline SettledBy",
 		"workflow.Workflow": "ID MachineID Provider Kind Mode State Stage StageIdx Plan Attempts Bound Adopted Unclean " +

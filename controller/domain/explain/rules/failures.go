@@ -188,7 +188,7 @@ var remedies = map[string]remedy{
 	"INVALID_FIELD": {explain.OnOperator, "what was asked for makes no sense to the machine; nothing was done", none},
 	"FLEET_FROZEN":  {explain.OnOperator, "the fleet was frozen: the controller gave no leave", whileFrozen},
 	"BUDGET_REQUIRED": {explain.OnOperator,
-		"the operation held no slot of the budgets for destructive work: the controller gave no leave",
+		"the operation held no slot of a budget that limits it: the controller gave no leave",
 		does(words("ingot budget slots", "shows which machines hold slots"))},
 	"MACHINE_QUARANTINED": {explain.OnOperator, "the machine was quarantined: the controller gave no leave",
 		does((*scene).Clear)},

@@ -400,6 +400,12 @@ var faultsOfRule = []fault{
 		l.look()
 		l.f.Budget = "budget racks: 2 of 2 slots of rack r42 are taken"
 	}, "", explain.OnLimit, []string{"budget racks", "r42"}, "when there is room", "ingot budget slots"},
+	{"a budget of interruptions is full", func(l *lab) {
+		l.host().reboot()
+		l.f.Op.Interrupts = true
+		l.look()
+		l.f.Budget = "budget out: 1 of 1 slots of fleet are taken"
+	}, "", explain.OnLimit, []string{"budgets for machines out of service"}, "when there is room", "ingot budget slots"},
 	{"fleet frozen, command waits for its grant", func(l *lab) {
 		l.host().reboot().look()
 		l.f.Freeze = fleet.Freeze{Since: l.now, Actor: "ann", Comment: "rack 42"}

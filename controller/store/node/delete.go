@@ -1,4 +1,4 @@
-package nodestate
+package node
 
 import (
 	"context"
@@ -14,12 +14,15 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
+	"github.com/ingot-metal/ingot/controller/store/nodestate"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	"github.com/ingot-metal/ingot/controller/store/workflowstate"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/ids"
 )
 
 // Delete makes a tombstone of an idle machine. Deleting a deleted one changes nothing. purge leaves out the
-// decommission of a machine that is in service.
+// decommission of a machine that holds a system: that is retired first, under budgets and approval policies.
 func (s *Store) Delete(
 	ctx context.Context, id, actor string, purge bool, now time.Time, opts ...pgtx.WriteOption,
 ) (*baremetalv1.Machine, error) {
@@ -42,8 +45,18 @@ func (s *Store) Delete(
 			pgtx.Stored{Exists: true, Version: m.Version}); err != nil {
 			return err
 		}
-		if err := MoveTo(ctx, q, id, Move{To: node.Deleted, By: node.Admin, User: actor, deleting: true, Purge: purge},
-			now); err != nil {
+		holds, err := nodestate.Holds(ctx, q, m)
+		if err != nil {
+			return err
+		}
+		if holds && purge {
+			err = s.purge(ctx, q, m, actor, now)
+		}
+		if err != nil {
+			return err
+		}
+		v := nodestate.Move{To: node.Deleted, By: node.Admin, User: actor, Deleting: true}
+		if err := nodestate.MoveTo(ctx, q, id, v, now); err != nil {
 			return err
 		}
 		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "DELETE", Target: id, Data: purged(purge)}, now)
@@ -52,6 +65,24 @@ func (s *Store) Delete(
 		return nil, fmt.Errorf("delete machine: %w", err)
 	}
 	return s.machines.Machine(ctx, id, "")
+}
+
+// purge retires a machine that holds a system, where an admin leaves out its decommission.
+func (s *Store) purge(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, actor string, now time.Time,
+) (err error) {
+	if m, err = workflowstate.CancelOpenWorkflow(ctx, q, m, actor, now); err != nil {
+		return err
+	}
+	r := TransitionRequest{
+		MachineID: m.MachineID,
+		RequestID: ids.New("delete"),
+		To:        node.Retired,
+		Purge:     true,
+		Actor:     actor,
+	}
+	_, _, err = s.transition(ctx, q, m, r, now)
+	return err
 }
 
 func purged(purge bool) map[string]string {

@@ -1,0 +1,39 @@
+package history_test
+
+import (
+	"testing"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/store/history"
+	"github.com/ingot-metal/ingot/controller/store/storetest"
+)
+
+// TestAnActorIsAnIssuerAndASubject: a person who is called admin is not the token of that name, nor another provider's
+// person of that name.
+func TestAnActorIsAnIssuerAndASubject(t *testing.T) {
+	s := storetest.New(t)
+	person := func(issuer string) auth.Caller {
+		return auth.Caller{Name: "admin", Scope: auth.ScopeOperate,
+			Person: &auth.Person{Issuer: issuer, Subject: "7", Name: "admin"}}
+	}
+	for _, c := range []auth.Caller{{Name: "admin", Scope: auth.ScopeAdmin}, person("https://a.test"),
+		person("https://b.test")} {
+		ctx := auth.WithCaller(t.Context(), c)
+		b := &baremetalv1.Budget{Name: "b", Domain: "fleet", AtOnce: 1}
+		if _, err := s.SetBudget(ctx, b, c.Name, storetest.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for actor, want := range map[string]int{"admin": 3, person("https://a.test").Identity(): 1, "token admin": 0} {
+		rows, err := s.ListAudit(t.Context(), history.AuditFilter{TargetID: "b", Actor: actor, Limit: 10})
+		if err != nil || len(rows) != want {
+			t.Errorf("%s: %d rows (%v), want %d", actor, len(rows), err, want)
+		}
+		for _, r := range rows {
+			if want == 1 && r.GetActor() != "admin" {
+				t.Errorf("the name beside it is %q", r.GetActor())
+			}
+		}
+	}
+}
