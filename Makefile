@@ -126,6 +126,12 @@ test-fast: deps bin/tools/gotestsum ## Run the quick tests of all but whole syst
 fuzz: ## Fuzz every parser of what strangers send, ten minutes each (FUZZTIME=1m, FUZZ='dhcp|tftp' for less)
 	scripts/fuzz $(if $(FUZZ),'$(FUZZ)')
 
+# Folders testdata/cases hold inputs of other people's tools and devices, by kind; a file there, with its value, is a test.
+.PHONY: cases
+cases: deps ## Read every input of testdata/cases (CSV, user-data, trees of sysfs, recordings of BMCs) with every reader of its kind
+	CGO_ENABLED=0 go test -vet=off -trimpath -buildvcs=false -tags $(GOTAGS) -count 1 -run '^TestCases|^TestTheOracle$$' $(TEST_FLAGS) \
+		$$(find . -type d -path '*/testdata/cases' -not -path './node_modules/*' -printf '%h\n' | xargs -n 1 dirname | sort -u)
+
 .PHONY: cover
 cover: deps bin/tools/gotestsum ## Measure test coverage into dist/coverage.html
 	@mkdir -p dist

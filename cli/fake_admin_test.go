@@ -219,6 +219,9 @@ func (f *fakeServer) ReconfigureMachine(_ context.Context, r *pb.ReconfigureMach
 }
 
 func (f *fakeServer) UpdateMachine(_ context.Context, r *pb.UpdateMachineRequest) (*pb.Machine, error) {
+	if r.GetValidateOnly() {
+		return r.GetMachine(), nil
+	}
 	f.sent = append(f.sent, r)
 	if len(f.sent) <= f.conflicts {
 		return nil, refuse(codes.FailedPrecondition, pb.Reason_VERSION_CONFLICT, "not the current version", nil)

@@ -141,7 +141,9 @@ func (f *fakeServer) ListMachines(_ context.Context, r *pb.ListMachinesRequest) 
 func (f *fakeServer) RegisterMachine(_ context.Context, r *pb.RegisterMachineRequest) (*pb.Machine, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.registered = append(f.registered, r)
+	if !r.GetValidateOnly() {
+		f.registered = append(f.registered, r)
+	}
 	return r.GetMachine(), nil
 }
 

@@ -66,6 +66,7 @@ var byHand = map[string]string{
 	"test-fast":    "a part of make test",
 	"test-raced":   "a part of make test",
 	"test-unraced": "a part of make test",
+	"cases":        "a part of make test",
 	"cover":        "measures make test",
 	"walks":        "measures, and tests nothing",
 	"docs":         "writes pages",

@@ -185,3 +185,80 @@ func begins(n ast.Node) bool {
 	of, ok := call.Fun.(*ast.SelectorExpr)
 	return ok && of.Sel.Name == "Pool"
 }
+
+// reader is the one place that reads a kind of thing: a second one, written beside it, is right in less than it is.
+type reader struct {
+	what string
+	// calls and imports are of other people's code that reads it, texts are parts of paths and formats.
+	calls, imports, texts []string
+	// homes may have them, and what is below them.
+	homes []string
+}
+
+// readers: the laboratory plays the other side, and may read as it likes.
+var readers = []reader{
+	{what: "MAC addresses", calls: []string{"net.ParseMAC"}, homes: []string{"internal/hwid"}},
+	{what: "CSV", imports: []string{"encoding/csv"}, homes: []string{"cli/table"}},
+	{
+		what:    "UUIDs",
+		imports: []string{"github.com/google/uuid", "github.com/gofrs/uuid"},
+		homes:   []string{"internal/hwid"},
+	},
+	{what: "texts of DMI", texts: []string{"class/dmi/id", "to be filled by", "03000200-0400"},
+		homes: []string{"internal/hwid", "agent/inventory"}},
+	{what: "disks in sysfs", texts: []string{"sys/block", "vpd_pg8"},
+		homes: []string{"agent/disk", "agent/inventory"}},
+	{what: "user-data", imports: []string{"net/mail"}, texts: []string{"#cloud-config-archive", "#cloud-boothook"},
+		homes: []string{"internal/userdata", "controller/validate"}},
+	{what: "names of machines", texts: []string{"^[a-z0-9][a-z0-9.-]{0,62}$"}, homes: []string{"internal/dnsname"}},
+	{what: "superblocks", texts: []string{"_BHRfS_M", "XFSB"}, homes: []string{"agent/disk/firstboot"}},
+	{what: "times of a person", calls: []string{"time.ParseInLocation"}, homes: []string{"cli/times"}},
+}
+
+func TestEachThingHasOneReader(t *testing.T) {
+	for _, f := range goFiles(t) {
+		if f.test || f.generated || within(f.dir, "lab") {
+			continue
+		}
+		for _, r := range readers {
+			if slices.ContainsFunc(r.homes, func(home string) bool { return within(f.dir, home) }) {
+				continue
+			}
+			ast.Inspect(f.syntax, func(n ast.Node) bool {
+				if r.reads(n) {
+					t.Errorf("%s: reads %s; so do %s: use that", position(n), r.what, strings.Join(r.homes, ", "))
+				}
+				return true
+			})
+		}
+	}
+}
+
+func (r reader) reads(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.ImportSpec:
+		return slices.Contains(r.imports, unquote(n.Path))
+	case *ast.CallExpr:
+		return slices.ContainsFunc(r.calls, func(call string) bool {
+			pkg, name, _ := strings.Cut(call, ".")
+			return isSelector(n.Fun, pkg, name)
+		})
+	case *ast.BasicLit:
+		return n.Kind == token.STRING && slices.ContainsFunc(r.texts, func(text string) bool {
+			return strings.Contains(strings.ToLower(unquote(n)), strings.ToLower(text))
+		})
+	}
+	return false
+}
+
+// TestSecondReadersAreSeen: the rule finds what it is for.
+func TestSecondReadersAreSeen(t *testing.T) {
+	lit := func(s string) ast.Node { return &ast.BasicLit{Kind: token.STRING, Value: `"` + s + `"`} }
+	for _, n := range []ast.Node{lit("/sys/block/sda/size"), lit("To Be Filled By O.E.M."),
+		&ast.ImportSpec{Path: lit("encoding/csv").(*ast.BasicLit)},
+		&ast.CallExpr{Fun: &ast.SelectorExpr{X: ast.NewIdent("net"), Sel: ast.NewIdent("ParseMAC")}}} {
+		if !slices.ContainsFunc(readers, func(r reader) bool { return r.reads(n) }) {
+			t.Errorf("%T is not seen", n)
+		}
+	}
+}

@@ -41,14 +41,22 @@ func (s scanner) byID(d disk.Device) []string {
 	return names
 }
 
-// ataNames reads model and serial number from the ATA Information page (SAT-4, 12.4.2: the identification is at byte
-// 60; ACS-4, 7.13.7: words 10 to 19 and 27 to 46, bytes swapped). What the SCSI layer shows of the model is cut off.
-func (s scanner) ataNames(name string) (model, serial string, ok bool) {
+// identify is the data of IDENTIFY DEVICE (ACS-4, 7.13.7) in the ATA Information page (SAT-4, 12.4.2: from byte 60),
+// nil where a disk has none. SCSI cuts the model to 16 characters and the firmware to 4; here they are whole.
+func (s scanner) identify(name string) []byte {
 	page := s.raw("sys/block/" + name + "/device/vpd_pg89")
 	if len(page) < 60+512 {
+		return nil
+	}
+	return page[60:]
+}
+
+// ataNames reads model and serial number (words 27 to 46 and 10 to 19, bytes swapped).
+func (s scanner) ataNames(name string) (model, serial string, ok bool) {
+	id := s.identify(name)
+	if id == nil {
 		return "", "", false
 	}
-	id := page[60:]
 	model, serial = joined(swapped(id[54:94])), joined(swapped(id[20:40]))
 	return model, serial, model != "" && serial != ""
 }

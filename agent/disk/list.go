@@ -1,8 +1,10 @@
 package disk
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,10 +18,6 @@ import (
 // Serial numbers and partitions that cannot be read are left out; no sysfs is an error.
 func List(root string) ([]disk.Device, error) {
 	s := scanner{root: root}
-	entries, err := os.ReadDir(s.path("sys/block"))
-	if err != nil {
-		return nil, fmt.Errorf("list block devices: %w", err)
-	}
 	links, err := s.links()
 	if err != nil {
 		return nil, err
@@ -27,6 +25,23 @@ func List(root string) ([]disk.Device, error) {
 	uses, err := s.uses()
 	if err != nil {
 		return nil, err
+	}
+	return s.scan(func(d *disk.Device) {
+		d.Links = union(links[d.Name], s.byID(*d))
+		d.InUse = s.inUse(*d, uses)
+	})
+}
+
+// Attached finds the disks as List does, from sysfs alone: Links and InUse are empty.
+func Attached(root string) ([]disk.Device, error) {
+	return scanner{root: root}.scan(func(*disk.Device) {})
+}
+
+// scan reads every whole disk once, whatever the number of paths to it, and lets more be said of each path.
+func (s scanner) scan(more func(*disk.Device)) ([]disk.Device, error) {
+	entries, err := os.ReadDir(s.path("sys/block"))
+	if err != nil {
+		return nil, fmt.Errorf("list block devices: %w", err)
 	}
 	var out []disk.Device
 	for _, e := range entries {
@@ -38,8 +53,7 @@ func List(root string) ([]disk.Device, error) {
 			continue
 		}
 		d := s.device(name)
-		d.Links = union(links[name], s.byID(d))
-		d.InUse = s.inUse(d, uses)
+		more(&d)
 		out = append(out, d)
 	}
 	return foldPaths(out), nil
@@ -63,9 +77,17 @@ func (s scanner) text(rel string) string {
 	return strings.Trim(string(b), " \t\r\n\x00")
 }
 
-// raw is a file's content, nil if it cannot be read.
+// mostPage bounds a page of a disk's data, in bytes.
+const mostPage = 4096
+
+// raw is the beginning of a file's content, nil if it cannot be read. A disk has written it: of it nothing is sure.
 func (s scanner) raw(rel string) []byte {
-	b, err := os.ReadFile(s.path(rel))
+	f, err := os.Open(s.path(rel))
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }() // nothing was written to it
+	b, err := io.ReadAll(io.LimitReader(f, mostPage))
 	if err != nil {
 		return nil
 	}
@@ -91,7 +113,7 @@ func (s scanner) first(rels ...string) string {
 
 func (s scanner) device(name string) disk.Device {
 	dir := "sys/block/" + name + "/"
-	return disk.Device{
+	d := disk.Device{
 		Name: name, Path: "/dev/" + strings.ReplaceAll(name, "!", "/"),
 		Serial: s.serial(dir), WWN: s.first(dir+"wwid", dir+"device/wwid", dir+"device/wwn"),
 		Model:      s.text(dir + "device/model"),
@@ -100,7 +122,33 @@ func (s scanner) device(name string) disk.Device {
 		Rotational: s.text(dir+"queue/rotational") == "1", Removable: s.text(dir+"removable") == "1",
 		ReadOnly: s.text(dir+"ro") == "1", Discard: s.number(dir+"queue/discard_max_bytes") > 0,
 		Partitions: s.partitions(name), Subsystem: s.text(dir + "device/subsysnqn"), Seqs: s.seqs(dir),
+		Transport: transport(s.resolved("sys/block/" + name)), Firmware: s.first(dir+"device/firmware_rev", dir+"device/rev"),
 	}
+	if id := s.identify(name); id != nil {
+		d.Model, d.Firmware = cmp.Or(swapped(id[54:94]), d.Model), cmp.Or(swapped(id[46:54]), d.Firmware)
+	}
+	return d
+}
+
+// resolved is where a path of links ends, "" if it ends nowhere.
+func (s scanner) resolved(rel string) string {
+	p, err := filepath.EvalSymlinks(s.path(rel))
+	if err != nil {
+		return ""
+	}
+	return p
+}
+
+// transport reads how a disk is attached from its place in the device tree.
+func transport(sysPath string) string {
+	for _, t := range []struct{ part, name string }{
+		{"/usb", "usb"}, {"/nvme", "nvme"}, {"/ata", "ata"}, {"/virtio", "virtio"}, {"/mmc", "mmc"}, {"/host", "scsi"},
+	} {
+		if strings.Contains(sysPath, t.part) {
+			return t.name
+		}
+	}
+	return ""
 }
 
 func (s scanner) seqs(dir string) []uint64 {

@@ -66,7 +66,7 @@ func TestListReadsSysfs(t *testing.T) {
 	}
 	want := []disk.Device{
 		{Name: "nvme0n1", Path: "/dev/nvme0n1", Links: []string{"/dev/disk/by-id/nvme-eui.01"}, Serial: "N1", WWN: "eui.01",
-			Size: 8192, Sector: 512},
+			Size: 8192, Sector: 512, Transport: "nvme"},
 		{
 			Name: "sda", Path: "/dev/sda", Serial: "S-A", WWN: "naa.5000", Model: "DISK A", Size: 1 << 20, Sector: 4096,
 			Rotational: true,

@@ -21,7 +21,7 @@ func (l *Linux) Identity(ctx context.Context) (Identity, error) {
 	}
 	return Identity{
 		BootID: boot, MachineID: l.ReadText("etc/machine-id"), Hostname: l.ReadText("proc/sys/kernel/hostname"),
-		HardwareFingerprint: hardwareFingerprint(inventory.ReadSystem(l.Root), inventory.PermanentMACs(l.Root)),
+		HardwareFingerprint: hardwareFingerprint(inventory.ReadFingerprinted(l.Root), inventory.PermanentMACs(l.Root)),
 	}, nil
 }
 

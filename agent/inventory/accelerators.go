@@ -29,6 +29,9 @@ func (c collector) accelerators(functions []PCI) []Accelerator {
 	return out
 }
 
+// mostPage bounds what a driver says of a device, in bytes.
+const mostPage = 4096
+
 // driverVersion is that of a module from outside the kernel; those of the kernel have its own.
 func (c collector) driverVersion(driver string) string {
 	if driver == "" {

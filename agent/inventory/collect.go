@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/inventory/lldp"
+	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
 // Config says where to look.
@@ -130,22 +131,37 @@ func (c collector) resolved(rel string) string {
 	return p
 }
 
-// ReadSystem reads the make of the machine from DMI. Without root the serials and the UUID are empty.
-func ReadSystem(root string) System {
-	return collector{root: rootOr(root), missing: map[string]string{}}.system()
+// ReadFingerprinted reads the make of the machine from DMI for its hardware fingerprint. Without root the serials and
+// the UUID are empty. What it leaves out is what the first agents left out, and stays so: a host whose fingerprint
+// changes with its agent looks like another machine.
+func ReadFingerprinted(root string) System {
+	c := collector{root: rootOr(root), missing: map[string]string{}}
+	return c.dmi(func(s string) string {
+		switch strings.ToLower(s) {
+		case "none", "not specified", "to be filled by o.e.m.", "default string", "system serial number", "unknown",
+			"00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff", "0", "n/a":
+			return ""
+		}
+		return s
+	})
 }
 
-func (c collector) system() System {
-	id := func(name string) string { return dmiValue(c.text("sys/class/dmi/id/" + name)) }
-	s := System{
+func (c collector) dmi(read func(string) string) System {
+	id := func(name string) string { return read(c.text("sys/class/dmi/id/" + name)) }
+	return System{
 		Vendor: id("sys_vendor"), Product: id("product_name"), Serial: id("product_serial"), UUID: id("product_uuid"),
 		BoardVendor: id("board_vendor"), BoardProduct: id("board_name"), BoardSerial: id("board_serial"),
 		ChassisSerial: id("chassis_serial"), AssetTag: id("chassis_asset_tag"),
 	}
+}
+
+func (c collector) system() System {
+	s := c.dmi(hwid.Text)
+	s.UUID = hwid.UUID(s.UUID)
 	switch {
 	case !c.exists("sys/class/dmi/id"):
 		c.miss("system", "no DMI in sysfs")
-	case s.UUID == "" && !c.readable("sys/class/dmi/id/product_uuid"):
+	case !c.readable("sys/class/dmi/id/product_uuid"):
 		c.miss("system serials", "not readable without root")
 	}
 	return s
@@ -157,16 +173,6 @@ func (c collector) readable(rel string) bool {
 		return false
 	}
 	return f.Close() == nil
-}
-
-// dmiValue drops what makers leave in fields that they did not fill in.
-func dmiValue(s string) string {
-	switch strings.ToLower(s) {
-	case "none", "not specified", "to be filled by o.e.m.", "default string", "system serial number", "unknown",
-		"00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff", "0", "n/a":
-		return ""
-	}
-	return s
 }
 
 func (c collector) os() OS {

@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"cmp"
 	"net"
 	"regexp"
 	"slices"
@@ -10,88 +9,33 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	sysdisk "github.com/ingot-metal/ingot/agent/disk"
 	"github.com/ingot-metal/ingot/internal/accelerator"
+	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
-// disks are the whole block devices with a device behind them.
+// disks are what is attached, by the reader that an installer chooses from.
 func (c collector) disks() []Disk {
 	if !c.exists("sys/block") {
 		c.miss("disks", "no sys/block")
 		return nil
 	}
+	attached, err := sysdisk.Attached(c.root)
+	if err != nil {
+		c.miss("disks", "%v", err)
+		return nil
+	}
 	var disks []Disk
-	for _, name := range c.names("sys/block") {
-		if !c.exists("sys/block/"+name+"/device") || strings.HasPrefix(name, "sr") || strings.HasPrefix(name, "fd") {
-			continue // virtual, optical, floppy
+	for _, d := range attached {
+		if d.Size <= 0 {
+			continue // a reader of cards without a card
 		}
-		if d := c.disk(name); d.SizeBytes > 0 {
-			disks = append(disks, d)
-		}
+		disks = append(disks, Disk{
+			Name: d.Name, Model: d.Model, Serial: d.Serial, WWN: d.WWN, SizeBytes: uint64(d.Size), Rotational: d.Rotational,
+			Removable: d.Removable, Transport: d.Transport, Firmware: d.Firmware,
+		})
 	}
 	return disks
-}
-
-func (c collector) disk(name string) Disk {
-	dir := "sys/block/" + name + "/"
-	d := Disk{
-		Name: name, Model: c.text(dir + "device/model"), Serial: c.diskSerial(dir),
-		WWN:        c.first(dir+"wwid", dir+"device/wwid", dir+"device/wwn"),
-		SizeBytes:  uint64(max(c.number(dir+"size"), 0)) * 512, // sysfs counts sectors of 512 bytes whatever the disk's are
-		Rotational: c.text(dir+"queue/rotational") == "1", Removable: c.text(dir+"removable") == "1",
-		Transport: transport(c.resolved("sys/block/" + name)),
-		Firmware:  c.first(dir+"device/firmware_rev", dir+"device/rev"),
-	}
-	c.identified(dir, &d)
-	return d
-}
-
-// diskSerial asks virtio, NVMe and, for SCSI and ATA, the unit serial number page (SPC-5, page 80h: four bytes
-// of header, then text).
-func (c collector) diskSerial(dir string) string {
-	if s := c.first(dir+"serial", dir+"device/serial"); s != "" {
-		return s
-	}
-	page, err := c.limited(dir+"device/vpd_pg80", mostPage)
-	if err != nil || len(page) < 4 {
-		return ""
-	}
-	return strings.Trim(string(page[4:]), " \x00")
-}
-
-// identified takes the model and the firmware of an ATA disk whole: SCSI has 16 and 4 characters for them. The page ATA
-// Information (SAT-4, page 89h) has IDENTIFY DEVICE data (ACS-4, 7.13.7) at byte 60.
-func (c collector) identified(dir string, d *Disk) {
-	const identify, firmware, model, end = 60, 60 + 23*2, 60 + 27*2, 60 + 47*2
-	page, err := c.limited(dir+"device/vpd_pg89", mostPage)
-	if err != nil || len(page) < identify+512 {
-		return
-	}
-	d.Firmware = cmp.Or(ataText(page[firmware:model]), d.Firmware)
-	d.Model = cmp.Or(ataText(page[model:end]), d.Model)
-}
-
-// ataText reads a text in words whose first character is in the upper byte.
-func ataText(words []byte) string {
-	out := make([]byte, len(words))
-	for i := 0; i+1 < len(words); i += 2 {
-		out[i], out[i+1] = words[i+1], words[i]
-	}
-	return strings.Trim(string(out), " \x00")
-}
-
-// mostPage bounds a page of a disk's data, in bytes.
-const mostPage = 4096
-
-// transport reads how a disk is attached from its place in the device tree.
-func transport(sysPath string) string {
-	for _, t := range []struct{ part, name string }{
-		{"/usb", "usb"}, {"/nvme", "nvme"}, {"/ata", "ata"}, {"/virtio", "virtio"}, {"/mmc", "mmc"}, {"/host", "scsi"},
-	} {
-		if strings.Contains(sysPath, t.part) {
-			return t.name
-		}
-	}
-	return ""
 }
 
 // PermanentMACs are those of the physical network interfaces, sorted, without USB ones: management controllers
@@ -99,9 +43,10 @@ func transport(sysPath string) string {
 func PermanentMACs(root string) []string {
 	c := collector{root: rootOr(root), missing: map[string]string{}}
 	var macs []string
-	for _, n := range c.nics() {
-		if n.MAC != "" && !strings.Contains(c.resolved("sys/class/net/"+n.Name+"/device"), "/usb") {
-			macs = append(macs, n.MAC)
+	for _, name := range Interfaces(root) {
+		address := c.permanentAddress(name)
+		if address != "" && !strings.Contains(c.resolved("sys/class/net/"+name+"/device"), "/usb") {
+			macs = append(macs, address)
 		}
 	}
 	slices.Sort(macs)
@@ -129,8 +74,9 @@ var pciAddress = regexp.MustCompile(`[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]
 
 func (c collector) nic(name string) NIC {
 	dir := "sys/class/net/" + name + "/"
+	mac, _ := hwid.MAC(c.permanentAddress(name)) // that of InfiniBand is none, and nothing boots by it
 	n := NIC{
-		Name: name, MAC: c.permanentMAC(name), Driver: c.linkName(dir + "device/driver"),
+		Name: name, MAC: mac, Driver: c.linkName(dir + "device/driver"),
 		LinkUp: c.text(dir+"operstate") == "up", SpeedMbps: int(max(c.number(dir+"speed"), 0)),
 	}
 	// The last address on the way is that of the card; those before it are bridges.
@@ -157,19 +103,19 @@ func Interfaces(root string) []string {
 		func(name string) bool { return !c.exists("sys/class/net/" + name + "/device") })
 }
 
-// permanentMAC asks the kernel for the address in the card, which a bond or an operator cannot change, and
+// permanentAddress asks the kernel for the address in the card, which a bond or an operator cannot change, and
 // settles for the one in use.
-func (c collector) permanentMAC(name string) string {
+func (c collector) permanentAddress(name string) string {
 	if c.live() {
 		if link, err := netlink.LinkByName(name); err == nil && !zero(link.Attrs().PermHWAddr) {
 			return link.Attrs().PermHWAddr.String()
 		}
 	}
-	mac, err := net.ParseMAC(c.text("sys/class/net/" + name + "/address"))
-	if err != nil || zero(mac) {
+	address := c.text("sys/class/net/" + name + "/address")
+	if strings.Trim(address, "0:") == "" {
 		return ""
 	}
-	return mac.String()
+	return strings.ToLower(address)
 }
 
 func zero(mac net.HardwareAddr) bool {
@@ -192,7 +138,7 @@ func (c collector) nicFirmware(name string) string {
 	if err != nil {
 		return ""
 	}
-	return dmiValue(strings.TrimSpace(unix.ByteSliceToString(info.Fw_version[:])))
+	return hwid.Text(unix.ByteSliceToString(info.Fw_version[:]))
 }
 
 func (c collector) pci() []PCI {

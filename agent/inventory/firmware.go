@@ -1,6 +1,9 @@
 package inventory
 
-import "github.com/ingot-metal/ingot/agent/inventory/dmi"
+import (
+	"github.com/ingot-metal/ingot/agent/inventory/dmi"
+	"github.com/ingot-metal/ingot/internal/hwid"
+)
 
 func (c collector) firmware(tables []dmi.Structure) []Firmware {
 	var list []Firmware
@@ -10,7 +13,7 @@ func (c collector) firmware(tables []dmi.Structure) []Firmware {
 		{"bios-vendor", "sys/class/dmi/id/bios_vendor"},
 		{"embedded-controller", "sys/class/dmi/id/ec_firmware_release"},
 	} {
-		if v := c.text(f.file); v != "" {
+		if v := hwid.Text(c.text(f.file)); v != "" {
 			list = append(list, Firmware{Component: f.component, Version: v})
 		}
 	}
@@ -21,7 +24,7 @@ func (c collector) firmware(tables []dmi.Structure) []Firmware {
 		if s.Type != dmi.TypeFirmware {
 			continue
 		}
-		if f := s.Component(); dmiValue(f.Name) != "" && dmiValue(f.Version) != "" {
+		if f := s.Component(); hwid.Text(f.Name) != "" && hwid.Text(f.Version) != "" {
 			list = append(list, Firmware{Component: f.Name, Version: f.Version})
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ingot-metal/ingot/agent/inventory/dmi"
+	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
 func (c collector) memory(tables []dmi.Structure) Memory {
@@ -92,7 +93,7 @@ func dimms(tables []dmi.Structure) (fitted []DIMM, slots int) {
 		}
 		fitted = append(fitted, DIMM{
 			Locator: m.Locator, Bank: m.Bank, SizeBytes: m.Bytes, SpeedMTs: m.SpeedMTs, Type: m.Type,
-			Manufacturer: dmiValue(m.Manufacturer), PartNumber: dmiValue(m.PartNumber), Serial: dmiValue(m.Serial),
+			Manufacturer: hwid.Text(m.Manufacturer), PartNumber: hwid.Text(m.PartNumber), Serial: hwid.Text(m.Serial),
 		})
 	}
 	return fitted, slots

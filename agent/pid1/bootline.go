@@ -3,11 +3,11 @@ package pid1
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"strings"
 
+	"github.com/ingot-metal/ingot/internal/hwid"
 	"github.com/ingot-metal/ingot/internal/mediaproof"
 )
 
@@ -99,9 +99,9 @@ func parseMAC(mac, bootIf string) (string, error) {
 	if mac == "" {
 		return "", nil
 	}
-	hw, err := net.ParseMAC(mac)
-	if err != nil || len(hw) != 6 {
+	read, err := hwid.MAC(mac)
+	if err != nil {
 		return "", fmt.Errorf("%w: %q is no Ethernet address", ErrBootLine, mac)
 	}
-	return hw.String(), nil
+	return read, nil
 }

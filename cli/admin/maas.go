@@ -8,6 +8,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/internal/userdata"
 )
 
 func (a commands) maasCmd() *cobra.Command {
@@ -82,7 +83,9 @@ func (a commands) readRegion(r *pb.SetMAASRegionRequest, keyFile, caFile, userDa
 		if err != nil {
 			return err
 		}
-		r.UserData = string(text)
+		if r.UserData, err = userdata.Plain(text); err != nil {
+			return command.Invalidf("%s: %w", userDataFile, err)
+		}
 	}
 	return nil
 }

@@ -46,6 +46,7 @@ var hints = map[pb.Reason]string{
 	pb.Reason_IDENTITY_LEVEL_TOO_LOW: "record the machine's TPM: ingot netboot {machine}; or lower the level: ingot " +
 		"identity require network --site SITE",
 	pb.Reason_MAC_ADDRESS_IN_USE: "another machine has that MAC address; ingot list -o json | grep for it",
+	pb.Reason_BMC_IN_USE:         "another machine of the site has that BMC; ingot list -o json | grep for it",
 	pb.Reason_EXTERNAL_ID_IN_USE: "another machine has that external id",
 	pb.Reason_PLAN_IMMUTABLE:     "a plan that was used stays as it is: create it under another plan_id",
 	pb.Reason_CURSOR_EXPIRED:     "start again without the cursor",

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/internal/userdata"
 )
 
 // SeedFlags are the flags that say what a new system is given for its first boot.
@@ -54,7 +55,10 @@ func (f *SeedFlags) Read(a *App) (*pb.SystemSeed, error) {
 		if err != nil {
 			return nil, err
 		}
-		*text.into = string(raw)
+		// cloud-init takes what is compressed; what travels is text.
+		if *text.into, err = userdata.Plain(raw); err != nil {
+			return nil, Invalidf("%s: %w", text.path, err)
+		}
 	}
 	if seed.Hostname == "" && len(seed.SshAuthorizedKeys) == 0 && seed.UserData == "" && seed.NetworkConfig == "" {
 		return nil, nil

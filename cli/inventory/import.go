@@ -29,9 +29,10 @@ fake unless --provider says otherwise. With -f, register the machines of a YAML,
 instead; the flags for provider, site and labels then fill in what the file leaves out.
 
 A machine that is known already has its spec and labels updated, so an import that broke off is
-simply repeated.
+simply repeated. Every machine of a file is checked before the first is written.
 
-A CSV file has a header of machine_id, fields of the spec, and labels.KEY.`,
+A CSV file (.csv, .tsv, .txt) has the columns of ingot rack import, and any other field of the
+spec. Commas, semicolons and tabs are read, in UTF-8 and UTF-16.`,
 		Example: `  ingot import 3
   ingot import 20 --prefix sim- --start 100 --label env=demo
   ingot import -f machines.csv --site berlin
@@ -43,7 +44,16 @@ A CSV file has a header of machine_id, fields of the spec, and labels.KEY.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			machines, err := a.toImport(cmd, &f, args)
+			if f.file != "" && len(args) == 1 {
+				return command.Usagef("give a number or -f FILE, not both")
+			}
+			if f.file != "" {
+				if !cmd.Flags().Changed("provider") {
+					f.provider = ""
+				}
+				return a.importFile(cmd.Context(), &f)
+			}
+			machines, err := f.numbered(args)
 			if err != nil {
 				return err
 			}
@@ -59,20 +69,44 @@ A CSV file has a header of machine_id, fields of the spec, and labels.KEY.`,
 	return cmd
 }
 
-func (a commands) toImport(cmd *cobra.Command, f *importFlags, args []string) ([]*pb.Machine, error) {
-	switch {
-	case f.file != "" && len(args) == 1:
-		return nil, command.Usagef("give a number or -f FILE, not both")
-	case f.file != "":
-		machines, err := a.readMachines(f.file)
-		if err != nil {
-			return nil, err
+// importFile registers the machines of a file, once all of them have been checked.
+func (a commands) importFile(ctx context.Context, f *importFlags) error {
+	file, err := a.readMachines(f.file)
+	if err != nil {
+		return err
+	}
+	svc, err := a.Services()
+	if err != nil {
+		return err
+	}
+	known, err := knownMachines(ctx, svc)
+	if err != nil {
+		return err
+	}
+	p := &rackPlan{file: file}
+	for _, row := range file.rows {
+		m := file.machine(row)
+		if err := f.fill([]*pb.Machine{m}); err != nil {
+			return err
 		}
-		if !cmd.Flags().Changed("provider") {
-			f.provider = ""
-		}
-		return machines, f.fill(machines)
-	case len(args) == 0:
+		p.take(known, row, m, f.site != "")
+	}
+	if err := file.err(); err != nil {
+		return err
+	}
+	check := func(m, _ *pb.Machine) error {
+		_, err := svc.Machines.RegisterMachine(ctx, &pb.RegisterMachineRequest{Machine: m, ValidateOnly: true})
+		return err
+	}
+	if err := p.check(p.said, check); err != nil {
+		return err
+	}
+	return a.importAll(ctx, p.said)
+}
+
+// numbered returns machines of which only the number is known.
+func (f *importFlags) numbered(args []string) ([]*pb.Machine, error) {
+	if len(args) == 0 {
 		return nil, command.Usagef("how many? ingot import N, or ingot import -f FILE")
 	}
 	n, err := strconv.Atoi(args[0])

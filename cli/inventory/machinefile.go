@@ -1,43 +1,59 @@
 package inventory
 
 import (
-	"encoding/csv"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/table"
+	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
 // readMachines reads machines from CSV (by the file's ending) or from YAML or JSON: one machine, a list, or
 // what `ingot list -o yaml` prints. Whatever only the server may set is left out.
-func (a commands) readMachines(path string) ([]*pb.Machine, error) {
+func (a commands) readMachines(path string) (*rackFile, error) {
 	raw, err := a.ReadInput(path)
 	if err != nil {
 		return nil, err
 	}
-	var out []*pb.Machine
-	if strings.EqualFold(filepath.Ext(path), ".csv") {
-		out, err = machinesFromCSV(string(raw))
-	} else {
-		out, err = machinesFromYAML(raw)
-	}
-	if err != nil {
+	f := &rackFile{name: path, numbered: true}
+	if slices.Contains([]string{".csv", ".tsv", ".txt"}, strings.ToLower(filepath.Ext(path))) {
+		f.numbered = false
+		if err := f.readCSV(raw); err != nil {
+			return nil, err
+		}
+	} else if err := f.readYAML(raw); err != nil {
 		return nil, command.Invalidf("%s: %w", path, err)
 	}
-	for i, m := range out {
-		if m.GetMachineId() == "" {
-			return nil, command.Invalidf(
-				"%s: machine %d has no machine_id; without one a second import would register it again",
-				path,
-				i+1,
-			)
-		}
+	if len(f.rows) == 0 && len(f.problems) == 0 {
+		return nil, command.Invalidf("%s has no machines", path)
 	}
-	return out, nil
+	return f, nil
+}
+
+func (f *rackFile) readYAML(raw []byte) error {
+	text, err := table.Text(raw)
+	if err != nil {
+		return err
+	}
+	all, err := machinesFromYAML([]byte(text))
+	if err != nil {
+		return err
+	}
+	for i, m := range all {
+		row := rackRow{line: i + 1, given: m}
+		if m.GetMachineId() == "" {
+			f.fault(cell{line: row.line, col: 1}, "machine_id", "required; without one a second import would register it again")
+		}
+		f.rows = append(f.rows, row)
+	}
+	return nil
 }
 
 func machinesFromYAML(raw []byte) ([]*pb.Machine, error) {
@@ -75,31 +91,8 @@ func machineTrees(tree any) []any {
 	return []any{tree}
 }
 
-// machinesFromCSV takes a header of machine_id, fields of MachineSpec, and labels.<key>. Several MAC addresses
-// in one cell are separated by semicolons or spaces, several rules of protected disks by semicolons.
-func machinesFromCSV(text string) ([]*pb.Machine, error) {
-	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
-	if err != nil {
-		return nil, err
-	}
-	var out []*pb.Machine
-	for i, row := range rows {
-		if i == 0 {
-			continue
-		}
-		tree := map[string]any{}
-		for c, value := range row {
-			setCell(tree, strings.TrimSpace(rows[0][c]), strings.TrimSpace(value))
-		}
-		m := &pb.Machine{}
-		if err := command.FromTree(tree, m); err != nil {
-			return nil, fmt.Errorf("line %d: %w", i+1, err)
-		}
-		out = append(out, m)
-	}
-	return out, nil
-}
-
+// setCell puts the text of a column where it belongs. Several rules of disks in one cell are separated by semicolons or
+// line breaks, since a rule may hold spaces and commas; other lists by spaces, too.
 func setCell(tree map[string]any, column, value string) {
 	if value == "" {
 		return
@@ -111,12 +104,17 @@ func setCell(tree map[string]any, column, value string) {
 	case isLabel:
 		inner(tree, "labels")[label] = value
 	case column == "mac_addresses":
-		inner(tree, "spec")[column] = strings.FieldsFunc(value, func(r rune) bool { return r == ';' || r == ' ' })
-	case column == "protected_disks": // a rule may hold spaces and commas
-		inner(tree, "spec")[column] = strings.FieldsFunc(value, func(r rune) bool { return r == ';' })
+		inner(tree, "spec")[column] = hwid.Listed(value)
+	case isList(column):
+		inner(tree, "spec")[column] = strings.FieldsFunc(value, func(r rune) bool { return r == ';' || r == '\n' })
 	default:
 		inner(tree, "spec")[column] = value
 	}
+}
+
+func isList(column string) bool {
+	field := specFields().ByName(protoreflect.Name(column))
+	return field != nil && field.IsList()
 }
 
 func inner(tree map[string]any, key string) map[string]any {

@@ -1,15 +1,16 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
-	"net"
-	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
@@ -17,6 +18,8 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
 	"github.com/ingot-metal/ingot/cli/view"
+	"github.com/ingot-metal/ingot/internal/bmcaddr"
+	"github.com/ingot-metal/ingot/internal/hwid"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
 
@@ -45,7 +48,8 @@ func (a commands) rackImportCmd() *cobra.Command {
 		Short: "Register the machines of a CSV file, or of an export of NetBox",
 		Long: `Register the machines of a file, and update those that are known: a column that the file does
 not have, and a cell that is empty, change nothing. Every line is checked before the first is
-written; what is wrong is named by line and column.
+written; what is wrong is named by line and column. A row whose serial number, or site, is not that
+of the machine of its name is refused: it may be another machine.
 
 Columns: machine_id (or name), rack, position, mac_addresses, bmc_endpoint, bmc_credentials_ref,
 serial, site, location, group, external_id, install_disk, install_mirror, install_path,
@@ -83,9 +87,11 @@ file. The password is asked for, or read from --bmc-password-file; it is never i
 // rackPlan is what an import would write.
 type rackPlan struct {
 	file *rackFile
-	// machines are as they would be; old as they are, nil for a new one.
-	machines, old []*pb.Machine
-	credentials   *pb.SetBMCCredentialsRequest
+	// machines are as they would be; old as they are, nil for a new one; said what the file has of them.
+	machines, old, said []*pb.Machine
+	credentials         *pb.SetBMCCredentialsRequest
+	// claims is who in the file has what only one machine can have.
+	claims map[string]string
 }
 
 func (a commands) importRack(ctx context.Context, path string, f *rackFlags) error {
@@ -101,6 +107,13 @@ func (a commands) importRack(ctx context.Context, path string, f *rackFlags) err
 	if err != nil {
 		return err
 	}
+	check := func(m, old *pb.Machine) error {
+		_, err := writeMachine(ctx, svc, m, old, true)
+		return err
+	}
+	if err := p.check(p.machines, check); err != nil {
+		return err
+	}
 	if f.dry {
 		return a.Print(&pb.ListMachinesResponse{Machines: p.machines}, p.text, p.names()...)
 	}
@@ -108,7 +121,7 @@ func (a commands) importRack(ctx context.Context, path string, f *rackFlags) err
 		return err
 	}
 	for i, m := range p.machines {
-		if p.machines[i], err = writeMachine(ctx, svc, m, p.old[i]); err != nil {
+		if p.machines[i], err = writeMachine(ctx, svc, m, p.old[i], false); err != nil {
 			a.Note("%d of %d machines are written; %s is not. Repeat the import when this is mended: it goes on", i,
 				len(p.machines), m.GetMachineId())
 			return err
@@ -179,42 +192,111 @@ func (a commands) planRack(
 	file *rackFile,
 	f *rackFlags,
 ) (*rackPlan, error) {
-	p := &rackPlan{file: file}
-	have, err := command.Pages(0, func(size int32, token string) ([]*pb.Machine, string, error) {
-		r, err := svc.Machines.ListMachines(ctx, &pb.ListMachinesRequest{PageSize: size, PageToken: token})
-		return r.GetMachines(), r.GetNextPageToken(), err
-	})
+	known, err := knownMachines(ctx, svc)
 	if err != nil {
 		return nil, err
 	}
-	known, owner := map[string]*pb.Machine{}, map[string]string{}
-	for _, m := range have {
-		known[m.GetMachineId()] = m
-		for _, mac := range m.GetSpec().GetMacAddresses() {
-			owner[mac] = m.GetMachineId()
-		}
-	}
-	claims := map[string]string{} // who has an id, a MAC address or a BMC, by file
+	p := &rackPlan{file: file}
 	for _, row := range file.rows {
-		m := file.machine(row)
-		old := known[m.GetMachineId()]
-		for _, c := range claimsOf(m) {
-			if other, taken := claims[c.what]; taken {
-				file.fault(row.fields[c.field], c.field, "%s is that of %s as well", c.text, other)
-			}
-			claims[c.what] = fmt.Sprintf("line %d", row.line)
-		}
-		for _, mac := range m.GetSpec().GetMacAddresses() {
-			if other := owner[mac]; other != "" && other != m.GetMachineId() {
-				file.fault(row.fields["mac_addresses"], "mac_addresses", "%s belongs to machine %s", mac, other)
-			}
-		}
-		p.machines, p.old = append(p.machines, overlaid(old, m)), append(p.old, old)
+		p.take(known, row, file.machine(row), f.site != "")
 	}
 	if err := p.planCredentials(ctx, svc, f); err != nil {
 		return nil, err
 	}
 	return p, file.err()
+}
+
+// known is what there is already.
+type known struct {
+	machines map[string]*pb.Machine
+	// owners are who has a claim.
+	owners map[string]string
+}
+
+func knownMachines(ctx context.Context, svc *command.Services) (known, error) {
+	have, err := command.Pages(0, func(size int32, token string) ([]*pb.Machine, string, error) {
+		r, err := svc.Machines.ListMachines(ctx, &pb.ListMachinesRequest{PageSize: size, PageToken: token})
+		return r.GetMachines(), r.GetNextPageToken(), err
+	})
+	k := known{map[string]*pb.Machine{}, map[string]string{}}
+	for _, m := range have {
+		k.machines[m.GetMachineId()] = m
+		for _, c := range claimsOf(m) {
+			k.owners[c.what] = m.GetMachineId()
+		}
+	}
+	return k, err
+}
+
+// take plans one machine of a file, and notes what speaks against it: in the file, and in what there is.
+func (p *rackPlan) take(k known, row rackRow, m *pb.Machine, siteGiven bool) {
+	if p.claims == nil {
+		p.claims = map[string]string{}
+	}
+	place := "line"
+	if p.file.numbered {
+		place = "machine"
+	}
+	old := k.machines[m.GetMachineId()]
+	for _, c := range claimsOf(overlaid(old, m)) {
+		if other := p.claims[c.what]; other != "" {
+			p.file.fault(row.at(c.field), c.field, "%s is that of %s as well", c.text, other)
+		} else if other := k.owners[c.what]; other != "" && other != m.GetMachineId() {
+			p.file.fault(row.at(c.field), c.field, "%s belongs to machine %s", c.text, other)
+		}
+		p.claims[c.what] = fmt.Sprintf("%s %d", place, row.line)
+	}
+	if old != nil {
+		for _, d := range otherMachine(old, m, siteGiven) {
+			p.file.fault(row.at(d.field), d.field, "%s", d.text)
+		}
+	}
+	p.machines, p.old, p.said = append(p.machines, overlaid(old, m)), append(p.old, old), append(p.said, m)
+}
+
+// otherMachine decides whether a row means another machine than the one of its name. A serial number that differs is
+// proof of it. Another site is, unless something that only one machine has is the same.
+func otherMachine(old, m *pb.Machine, siteGiven bool) []problem {
+	id, a, b := old.GetMachineId(), old.GetSpec(), m.GetSpec()
+	had, has := hwid.Text(a.GetSerial()), hwid.Text(b.GetSerial())
+	if had != "" && has != "" && !strings.EqualFold(had, has) {
+		return []problem{
+			{field: "serial", text: fmt.Sprintf("machine %s (site %s) has serial number %s, and this row (site %s) "+
+				"has %s: two machines of one name. Rename one; after a change of the chassis: ingot machine update %s --serial %s",
+				id, a.GetSite(), had, cmp.Or(b.GetSite(), a.GetSite()), has, id, has)},
+		}
+	}
+	same := had != "" && has != "" || slices.ContainsFunc(b.GetMacAddresses(), func(mac string) bool {
+		return slices.ContainsFunc(a.GetMacAddresses(), func(o string) bool { return hwid.SameMAC(mac, o) })
+	})
+	from, to := a.GetSite(), b.GetSite()
+	if same || siteGiven || from == "" || from == "default" || to == "" || from == to {
+		return nil
+	}
+	return []problem{
+		{field: "site", text: fmt.Sprintf("machine %s is in site %s, and this row in site %s, without a serial number "+
+			"or MAC address that they share: maybe two machines of one name. Rename one; if it has moved: "+
+			"ingot machine update %s --site %s", id, from, to, id, to)},
+	}
+}
+
+// check asks the server of every machine whether it would take it, before the first is written.
+func (p *rackPlan) check(machines []*pb.Machine, ask func(m, old *pb.Machine) error) error {
+	for i, m := range machines {
+		err := ask(m, p.old[i])
+		switch status.Code(err) {
+		case codes.OK:
+		case codes.InvalidArgument, codes.AlreadyExists, codes.FailedPrecondition, codes.NotFound, codes.PermissionDenied,
+			codes.Aborted:
+			p.file.fault(cell{line: p.file.rows[i].line, col: 1}, m.GetMachineId(), "%s", status.Convert(err).Message())
+		default:
+			return err
+		}
+		if len(p.file.problems) >= mostProblems {
+			break
+		}
+	}
+	return p.file.err()
 }
 
 // claim is what only one machine can have.
@@ -225,11 +307,16 @@ func claimsOf(m *pb.Machine) []claim {
 	if id := m.GetMachineId(); id != "" {
 		out = append(out, claim{"id " + id, "machine_id", id})
 	}
-	for _, mac := range m.GetSpec().GetMacAddresses() {
-		out = append(out, claim{"mac " + mac, "mac_addresses", mac})
+	for _, text := range m.GetSpec().GetMacAddresses() {
+		if mac, err := hwid.MAC(text); err == nil {
+			out = append(out, claim{"mac " + mac, "mac_addresses", mac})
+		}
 	}
 	if bmc := m.GetSpec().GetBmcEndpoint(); bmc != "" {
-		out = append(out, claim{"bmc " + bmc, "bmc_endpoint", bmc})
+		if at, err := bmcaddr.Parse(bmc); err == nil {
+			// Networks of sites may have the same addresses.
+			out = append(out, claim{"bmc " + cmp.Or(m.GetSpec().GetSite(), "default") + " " + at.Key(), "bmc_endpoint", bmc})
+		}
 	}
 	if address := m.GetSpec().GetInstallAddress(); address != "" {
 		out = append(out, claim{"address " + address, "install_address", address})
@@ -304,19 +391,13 @@ func (p *rackPlan) planCredentials(ctx context.Context, svc *command.Services, f
 	return nil
 }
 
-// hostOf is the host of a BMC's address, which may be a URL.
+// hostOf is the host of a BMC's address; empty where it is none.
 func hostOf(endpoint string) string {
-	if strings.Contains(endpoint, "://") {
-		u, err := url.Parse(endpoint)
-		if err != nil {
-			return ""
-		}
-		return u.Hostname()
+	at, err := bmcaddr.Parse(endpoint)
+	if err != nil {
+		return ""
 	}
-	if host, _, err := net.SplitHostPort(endpoint); err == nil {
-		return host
-	}
-	return strings.Trim(endpoint, "[]")
+	return at.Host
 }
 
 func (a commands) storeCredentials(ctx context.Context, svc *command.Services, p *rackPlan, f *rackFlags) error {
@@ -334,17 +415,18 @@ func (a commands) storeCredentials(ctx context.Context, svc *command.Services, p
 	return err
 }
 
-// writeMachine registers a new machine, or changes one that nobody else has changed meanwhile.
-func writeMachine(ctx context.Context, svc *command.Services, m, old *pb.Machine) (*pb.Machine, error) {
+// writeMachine registers a new machine, or changes one that nobody else has changed meanwhile. With check it only asks
+// whether that would be taken.
+func writeMachine(ctx context.Context, svc *command.Services, m, old *pb.Machine, check bool) (*pb.Machine, error) {
 	switch {
 	case old == nil:
 		return svc.Machines.RegisterMachine(ctx,
-			&pb.RegisterMachineRequest{Machine: m, CreateOnly: true, RequestId: ids.New("req")})
+			&pb.RegisterMachineRequest{Machine: m, CreateOnly: true, RequestId: ids.New("req"), ValidateOnly: check})
 	case proto.Equal(m, old):
 		return m, nil
 	}
 	return svc.Machines.UpdateMachine(ctx, &pb.UpdateMachineRequest{Machine: m, ExpectedVersion: old.GetVersion(),
-		UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"labels", "spec"}}})
+		UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"labels", "spec"}}, ValidateOnly: check})
 }
 
 func (p *rackPlan) names() []string {

@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/internal/userdata"
 )
 
 const maxUserData = 32 << 10
@@ -53,8 +54,8 @@ func userData(s string) string {
 		return ""
 	case len(s) > maxUserData:
 		return "more than 32 KiB"
-	case !strings.HasPrefix(s, "#cloud-config\n"):
-		return "does not begin with a line #cloud-config"
+	case userdata.TypeOf(s) != userdata.CloudConfig:
+		return "does not begin with #cloud-config"
 	case yaml.Unmarshal([]byte(s), &doc) != nil:
 		return "no YAML"
 	}

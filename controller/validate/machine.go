@@ -88,8 +88,12 @@ func spec(f *faults, path string, s *baremetalv1.MachineSpec) {
 
 // bmcEndpoint is an endpoint that may say how the BMC is spoken to.
 func bmcEndpoint(s string) string {
-	if _, err := bmcaddr.Parse(s); errors.Is(err, bmcaddr.ErrMetadata) {
+	at, err := bmcaddr.Parse(s)
+	if errors.Is(err, bmcaddr.ErrMetadata) {
 		return "can't be the endpoint of a BMC: " + err.Error()
+	}
+	if err == nil && at.System != "" {
+		s = strings.TrimSuffix(strings.TrimSuffix(s, "/"), at.System)
 	}
 	for _, scheme := range []string{"redfish://", "redfish+http://", "ipmi://"} {
 		if rest, ok := strings.CutPrefix(s, scheme); ok && rest != "" {

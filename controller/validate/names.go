@@ -6,13 +6,12 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/ingot-metal/ingot/internal/dnsname"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 var (
-	// It begins with a letter or digit, so that it is taken for no option, and for no directory.
-	idForm = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{0,62}$`)
-	// Parts of the form of idForm, "_" allowed, parted by single slashes.
+	// Parts that begin with a letter or digit, so that none is taken for an option or a directory, with slashes between.
 	planForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*$`)
 	nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	// Kubernetes: "Labels and Selectors", syntax and character set.
@@ -79,10 +78,10 @@ func NewID(path, id string) error {
 }
 
 func newID(id string) string {
-	if id == "" || idForm.MatchString(id) {
+	if id == "" || dnsname.MachineID(id) {
 		return ""
 	}
-	return "1 to 63 characters of a-z, 0-9, . and -, the first a letter or digit"
+	return dnsname.MachineIDRule
 }
 
 // maxPlanID bounds the identifier of a plan.

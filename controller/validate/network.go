@@ -1,26 +1,18 @@
 package validate
 
 import (
-	"encoding/hex"
 	"net"
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
-// MAC gives an EUI-48 in lower case with colons; ok is false for anything else. All zeros and broadcast name no card.
+// MAC gives an EUI-48 in lower case with colons; ok is false for anything else, and for what names no card.
 func MAC(s string) (mac string, ok bool) {
-	hw, err := net.ParseMAC(s)
-	if err != nil {
-		if hw, err = hex.DecodeString(s); err != nil {
-			return "", false
-		}
-	}
-	if len(hw) != 6 {
-		return "", false
-	}
-	mac = hw.String()
-	return mac, mac != "00:00:00:00:00:00" && mac != "ff:ff:ff:ff:ff:ff"
+	mac, err := hwid.MAC(s)
+	return mac, err == nil
 }
 
 const macRule = "not an EUI-48 such as 52:54:00:12:34:56"

@@ -2,9 +2,9 @@ package validate
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"fmt"
-	"mime"
-	"net/mail"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,6 +15,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ignition"
+	"github.com/ingot-metal/ingot/internal/userdata"
 )
 
 // ParamSeed names the seed of the new system, which is stored sealed. Clients give the seed, and never its name.
@@ -58,12 +59,7 @@ func publicKey(line string) string {
 	return ""
 }
 
-// plainHeaders are beginnings of user-data whose rest is cloud-init's business alone (cloud-init, "User-data formats").
-var plainHeaders = []string{"#!", "#include", "#cloud-boothook", "#part-handler", "## template: jinja"}
-
 func seedData(s string) string {
-	first, _, _ := strings.Cut(s, "\n")
-	first = strings.TrimRight(first, "\r ")
 	switch is, err := ignition.Check(s); {
 	case s == "":
 		return ""
@@ -73,23 +69,56 @@ func seedData(s string) string {
 		return "a configuration of Ignition, and " + err.Error() + "; translate it with butane or ignition-converter"
 	case is:
 		return ""
-	case first == "#cloud-config":
-		return yamlOf(s, yaml.MappingNode, "a mapping")
-	case first == "#cloud-config-archive":
-		return yamlOf(s, yaml.SequenceNode, "a list")
 	}
-	for _, h := range plainHeaders {
-		if strings.HasPrefix(first, h) {
-			return ""
+	parts := userdata.Parts(s)
+	handled := false
+	for _, p := range parts {
+		// What a part-handler is for is only known on the machine.
+		handled = handled || p.Handled()
+		if wrong := partFault(p); wrong != "" {
+			return wrong
 		}
 	}
-	if m, err := mail.ReadMessage(strings.NewReader(s)); err == nil && m.Header.Get("Content-Type") != "" {
-		if _, _, err := mime.ParseMediaType(m.Header.Get("Content-Type")); err == nil {
-			return ""
-		}
+	switch {
+	case handled:
+		return ""
+	case len(parts) == 0 || parts[0].Type != "text/x-not-multipart":
+		return "cloud-init would ignore it: none of its MIME parts is of a type that it handles, such as " +
+			"text/cloud-config; parts stand between lines of -- and the boundary"
+	case mimeHeader.MatchString(s):
+		return "cloud-init would ignore it: it reads MIME only where a header MIME-Version stands in the first 4,096 bytes"
 	}
 	return "cloud-init would ignore it: it begins with none of #cloud-config, #!, #include, #cloud-boothook, " +
 		"## template: jinja, or MIME headers; nor is it a configuration of Ignition, which is JSON with an ignition.version"
+}
+
+var mimeHeader = regexp.MustCompile(`(?i)^content-type[ \t]*:`)
+
+// partFault describes what keeps cloud-init from taking a part whose type it handles.
+func partFault(p userdata.Part) string {
+	switch p.Type {
+	case userdata.CloudConfig:
+		return yamlOf(p.Content, yaml.MappingNode, "a mapping")
+	case userdata.Archive:
+		return yamlOf(p.Content, yaml.SequenceNode, "a list")
+	case userdata.JSONPatch:
+		return jsonPatch(p.Content)
+	}
+	return ""
+}
+
+// jsonPatch checks that the rest is a list in JSON (RFC 6902), by which cloud-init changes the configuration.
+func jsonPatch(s string) string {
+	s = strings.TrimSpace(s)
+	const prefix = "#cloud-config-jsonp"
+	if len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix) {
+		s = s[len(prefix):]
+	}
+	var patch []map[string]any
+	if json.Unmarshal([]byte(s), &patch) != nil {
+		return "not a JSON patch: a list of operations in JSON (RFC 6902)"
+	}
+	return ""
 }
 
 func networkConfig(s string) string {
@@ -170,14 +199,24 @@ func preventsPhoneHome(data string) string {
 		}
 		return ""
 	}
-	first, _, _ := strings.Cut(data, "\n")
-	switch strings.TrimRight(first, "\r ") {
-	case "#cloud-config":
-		return configPreventsPhoneHome(data)
-	case "#cloud-config-archive":
-		return archivePreventsPhoneHome(data)
+	for _, p := range userdata.Parts(data) {
+		if why := partPreventsPhoneHome(p); why != "" {
+			return why
+		}
 	}
-	if !strings.HasPrefix(data, "#!") && phoneHomeLine.MatchString(data) {
+	return ""
+}
+
+func partPreventsPhoneHome(p userdata.Part) string {
+	switch p.Type {
+	case userdata.CloudConfig:
+		return configPreventsPhoneHome(p.Content)
+	case userdata.Archive:
+		return archivePreventsPhoneHome(p.Content)
+	case userdata.ShellScript:
+		return ""
+	}
+	if phoneHomeLine.MatchString(p.Content) {
 		return "it configures phone_home itself"
 	}
 	return ""
@@ -240,9 +279,14 @@ func archivePreventsPhoneHome(data string) string {
 		content, _ := p.(string)
 		if m, ok := p.(map[string]any); ok {
 			content, _ = m["content"].(string)
-			if m["type"] == "text/cloud-config" && !strings.HasPrefix(content, "#cloud-config") {
-				content = "#cloud-config\n" + content
+			kind, _ := m["type"].(string)
+			if kind == "" { // as _explode_archive takes it
+				kind = cmp.Or(userdata.TypeOf(content), userdata.CloudConfig)
 			}
+			if why := partPreventsPhoneHome(userdata.Part{Type: kind, Content: content}); why != "" {
+				return why
+			}
+			continue
 		}
 		if why := preventsPhoneHome(content); why != "" {
 			return why

@@ -21,8 +21,17 @@ func TestSystemSeed(t *testing.T) {
 			UserData: "#cloud-config\npackages: [nginx]\n", NetworkConfig: "version: 2\nethernets: {}\n"}},
 		"script":       {seed: &baremetalv1.SystemSeed{UserData: "#!/bin/sh\necho x\n"}},
 		"empty config": {seed: &baremetalv1.SystemSeed{UserData: "#cloud-config\n"}},
-		"MIME":         {seed: &baremetalv1.SystemSeed{UserData: "Content-Type: multipart/mixed; boundary=x\n\n--x\n"}},
-		"Ignition":     {seed: &baremetalv1.SystemSeed{UserData: `{"ignition": {"version": "3.4.0"}}`}},
+		"MIME": {seed: &baremetalv1.SystemSeed{
+			UserData: "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=x\n\n--x\n\n#!/bin/sh\n--x--\n"}},
+		"MIME without a version": {&baremetalv1.SystemSeed{
+			UserData: "Content-Type: multipart/mixed; boundary=x\n\n--x\n\n#!/bin/sh\n--x--\n"}, "MIME-Version"},
+		"MIME without parts": {&baremetalv1.SystemSeed{
+			UserData: "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=x\n\nx\n\n#!/bin/sh\n"}, "boundary"},
+		"comment":    {seed: &baremetalv1.SystemSeed{UserData: "\n#Cloud-Config # of ops\npackages: []\n"}},
+		"patch":      {seed: &baremetalv1.SystemSeed{UserData: "#cloud-config-jsonp\n[]\n"}},
+		"no patch":   {&baremetalv1.SystemSeed{UserData: "#cloud-config-jsonp\n{hush}\n"}, "JSON patch"},
+		"not a part": {&baremetalv1.SystemSeed{UserData: "Content-Type: text/plain\n\nhush\n"}, "MIME-Version"},
+		"Ignition":   {seed: &baremetalv1.SystemSeed{UserData: `{"ignition": {"version": "3.4.0"}}`}},
 		"Ignition 2": {&baremetalv1.SystemSeed{UserData: `{"ignition": {"version": "2.0.0"}}`},
 			"ignition.version is not 3"},
 		"JSON":             {&baremetalv1.SystemSeed{UserData: `{"hush": {}}`}, "cloud-init would ignore it"},

@@ -6,13 +6,14 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"net"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/internal/dnsname"
+	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
 // Kind says what a change does.
@@ -74,9 +75,8 @@ func deviceOf(m *pb.Machine) int64 {
 }
 
 var (
-	notSite   = regexp.MustCompile(`[^a-z0-9]+`)
-	notLabel  = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
-	machineID = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{0,62}$`)
+	notSite  = regexp.MustCompile(`[^a-z0-9]+`)
+	notLabel = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 )
 
 // nameOf is the id of a device's machine, as ingot rack import makes it; empty where the name cannot be one.
@@ -85,7 +85,7 @@ func nameOf(d Device) string {
 		return ""
 	}
 	id := strings.ToLower(strings.ReplaceAll(strings.TrimSpace(*d.Name), " ", "-"))
-	if !machineID.MatchString(id) {
+	if !dnsname.MachineID(id) {
 		return ""
 	}
 	return id
@@ -173,7 +173,7 @@ func Ingest(d Device, nics []Interface, bound, named *pb.Machine) []Change {
 	case !slices.Contains(planned, d.Status.Value):
 		return nil
 	case id == "":
-		return conflict("the name is none of a machine: 1 to 63 characters of a-z, 0-9, . and -")
+		return conflict("the name is none of a machine: %s", dnsname.MachineIDRule)
 	case named == nil:
 		return []Change{create(d, nics, id, subject)}
 	case named.GetSpec().GetExternalId() != "":
@@ -207,6 +207,11 @@ func adopt(d Device, m *pb.Machine, subject string) []Change {
 		if have[p] != "" && have[p] != want[p] && !defaultSite(p, have[p]) {
 			out = append(out, differs(subject, p, want[p], have[p]))
 		}
+	}
+	if had, has := hwid.Text(m.GetSpec().GetSerial()), hwid.Text(d.Serial); had != "" && has != "" &&
+		!strings.EqualFold(had, has) {
+		out = append(out, Change{Kind: Conflict, Subject: subject, Text: fmt.Sprintf(
+			"serial is %q in NetBox, and machine %s has %q: two machines of one name", d.Serial, m.GetMachineId(), had)})
 	}
 	if len(out) > 0 {
 		return out
@@ -285,18 +290,12 @@ func listed(v map[string]string) string {
 func plannedMACs(nics []Interface) (out []string) {
 	for _, i := range nics {
 		if i.MAC != nil && !i.MgmtOnly {
-			if hw, err := net.ParseMAC(*i.MAC); err == nil && len(hw) == 6 && !slices.Contains(out, hw.String()) {
-				out = append(out, hw.String())
+			if mac, err := hwid.MAC(*i.MAC); err == nil && !slices.Contains(out, mac) {
+				out = append(out, mac)
 			}
 		}
 	}
 	return out
-}
-
-func sameMAC(a, b string) bool {
-	x, errX := net.ParseMAC(a)
-	y, errY := net.ParseMAC(b)
-	return errX == nil && errY == nil && slices.Equal(x, y)
 }
 
 // Observed is what the controller knows of a machine.
@@ -379,7 +378,7 @@ func reportNIC(d Device, nics []Interface, nic NIC, subject string) (Change, boo
 		return Change{}, false
 	}
 	for _, i := range nics {
-		if i.MAC != nil && sameMAC(*i.MAC, nic.MAC) {
+		if i.MAC != nil && hwid.SameMAC(*i.MAC, nic.MAC) {
 			return Change{}, false
 		}
 	}

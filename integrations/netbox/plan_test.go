@@ -37,6 +37,8 @@ func TestIngest(t *testing.T) {
 	moved.Position = &half
 	renamed, odd, offline := device("r42-02"), device("Größe"), device("r42-01")
 	offline.Status.Value = "offline"
+	serial := device("r42-01")
+	serial.Serial = "OSL1"
 	for name, c := range map[string]struct {
 		d            Device
 		bound, named *pb.Machine
@@ -60,6 +62,10 @@ func TestIngest(t *testing.T) {
 		"there before":              {d: d, named: &pb.Machine{MachineId: "r42-01"}, want: []Kind{Update}},
 		"there before, on its site": {d: d, named: &pb.Machine{Spec: &pb.MachineSpec{Site: "default"}}, want: []Kind{Update}},
 		"there before, elsewhere":   {d: d, named: &pb.Machine{Spec: &pb.MachineSpec{Site: "rome"}}, want: []Kind{Conflict}},
+		"there before, with another serial number": {d: serial, named: &pb.Machine{Spec: &pb.MachineSpec{Serial: "BER1"}},
+			want: []Kind{Conflict}},
+		"there before, with its serial number": {d: serial, named: &pb.Machine{Spec: &pb.MachineSpec{Serial: "osl1"}},
+			want: []Kind{Update}},
 		"of another device": {d: d, named: &pb.Machine{Spec: &pb.MachineSpec{ExternalId: "netbox-device-8"}},
 			want: []Kind{Conflict}},
 	} {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
 const (
@@ -188,6 +189,9 @@ func short(s string) string {
 	return s[:min(len(s), 500)]
 }
 
+// mostRows bounds what is read of one kind.
+const mostRows = 1_000_000
+
 // list reads all pages. It counts by itself: NetBox's "next" names the host that it believes to have, which is another
 // one behind many proxies. A row that moves over the edge of a page meanwhile may come twice.
 func list[T any](ctx context.Context, n *Client, path string, query url.Values) (all []T, err error) {
@@ -207,8 +211,14 @@ func list[T any](ctx context.Context, n *Client, path string, query url.Values) 
 			return nil, err
 		}
 		all = append(all, page.Results...)
-		if page.Next == nil || len(page.Results) == 0 {
+		switch {
+		case page.Next == nil:
 			return all, nil
+		case len(page.Results) == 0:
+			return nil, fmt.Errorf("%s of NetBox: it has %d entries, and a page after the first %d is empty", path, page.Count,
+				len(all))
+		case len(all) > mostRows:
+			return nil, fmt.Errorf("%s of NetBox: more than %d entries", path, mostRows)
 		}
 	}
 }
@@ -334,7 +344,7 @@ func (n *Client) SetMAC(ctx context.Context, i Interface, mac string) error {
 	}
 	var id int64
 	for _, m := range i.MACs {
-		if sameMAC(m.MAC, mac) {
+		if hwid.SameMAC(m.MAC, mac) {
 			id = m.ID // of a run that was killed between the two calls
 		}
 	}

@@ -94,6 +94,60 @@ func Parse(s string) (Address, error) {
 	return a, notMetadata(a.Host)
 }
 
+// Key is the same for all addresses of one system behind one BMC, however they are written: host, port where it is no
+// protocol's own, and the system's path.
+func (a Address) Key() string {
+	host := a.Host
+	if addr, err := netip.ParseAddr(host); err == nil {
+		host = addr.String()
+	}
+	if a.Port != "" && !slices.Contains(ownPorts, a.Port) {
+		if strings.Contains(host, ":") {
+			host = "[" + host + "]"
+		}
+		host += ":" + a.Port
+	}
+	return host + a.System
+}
+
+// ownPorts are those of Redfish and of IPMI.
+var ownPorts = []string{"443", "623"}
+
+// Spellings are the ways in which the addresses with a's Key are written.
+func (a Address) Spellings() []string {
+	hosts := []string{a.Host}
+	if addr, err := netip.ParseAddr(a.Host); err == nil {
+		hosts = append(hosts, addr.String(), addr.StringExpanded())
+	}
+	var out []string
+	for _, host := range hosts {
+		ports := []string{a.Port}
+		if a.Port == "" || slices.Contains(ownPorts, a.Port) {
+			ports = append([]string{""}, ownPorts...)
+		}
+		for _, port := range ports {
+			at := []string{host}
+			if strings.Contains(host, ":") {
+				at = append(at, "["+host+"]")
+			}
+			if port != "" {
+				at = []string{at[len(at)-1] + ":" + port}
+			}
+			for _, one := range at {
+				out = append(out, one)
+				for _, scheme := range schemes {
+					out = append(out, scheme+"://"+one+a.System, scheme+"://"+one+a.System+"/")
+				}
+			}
+		}
+	}
+	if a.System != "" {
+		out = slices.DeleteFunc(out, func(s string) bool { return !strings.Contains(s, a.System) })
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // notMetadata refuses the address of a metadata service, whose answers hold credentials of the calling host. A name is
 // judged when it is dialled.
 func notMetadata(host string) error {

@@ -17,6 +17,10 @@ type Device struct {
 	Model  string   `json:"model,omitempty"`
 	Size   int64    `json:"size"` // bytes
 	Sector int      `json:"sector"`
+	// Transport is how the disk is attached (nvme, ata, scsi, virtio, usb, mmc) and Firmware its version; empty where
+	// sysfs does not say.
+	Transport string `json:"-"`
+	Firmware  string `json:"-"`
 	// Seqs are the kernel's numbers of the medium behind Path and of each of Paths. No other disk gets one of them in the
 	// same boot (Documentation/ABI/stable/sysfs-block, diskseq). Linux before 5.15 has none.
 	Seqs []uint64 `json:"-"`

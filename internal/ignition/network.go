@@ -4,13 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
 // Interface is a network interface and what it is given.
@@ -114,11 +115,11 @@ var plain = regexp.MustCompile(`^[A-Za-z0-9_.:*?-]{1,64}$`)
 func (e ethernet) read(id string) (i Interface, what string) {
 	i = Interface{ID: id, Name: e.Match.Name, DHCP4: e.DHCP4, DHCP6: e.DHCP6, MTU: e.MTU, Search: e.Nameservers.Search}
 	if e.Match.MAC != "" {
-		mac, err := net.ParseMAC(e.Match.MAC)
+		mac, err := hwid.MAC(e.Match.MAC)
 		if err != nil {
 			return i, "a macaddress"
 		}
-		i.MAC = mac.String()
+		i.MAC = mac
 	}
 	if i.MAC == "" && i.Name == "" {
 		i.Name = id

@@ -142,7 +142,7 @@ func (w *world) machine(i int) {
 	spec := &pb.MachineSpec{Provider: m.provider, Site: w.oneOf("served", "served", "bare", "empty"),
 		MacAddresses: []string{m.mac}}
 	if w.chance(60) {
-		spec.BmcEndpoint = w.oneOf("10.20.0.9", "ipmi://10.20.0.9")
+		spec.BmcEndpoint = w.oneOf("", "ipmi://") + fmt.Sprintf("10.20.0.%d", 9+i)
 		spec.BmcCredentialsRef = w.oneOf("", "stored", "unknown")
 	}
 	spec.DefaultImageRef = w.oneOf("", "", "tiny")

@@ -253,8 +253,14 @@ func (t *Table) seal(own, other, entries uint64) {
 	binary.LittleEndian.PutUint32(t.header[16:], headerSum(t.header))
 }
 
-// growProtective makes the protective entry of the MBR cover the disk. A hybrid MBR keeps its other entries.
+// growProtective makes the protective entry of the MBR cover the disk. A hybrid MBR stays as it is: there the
+// protective entry ends before the first of the others, which it must not overlap.
 func growProtective(head []byte, last uint64) {
+	for i := range 4 {
+		if kind := head[mbrEntry+16*i+4]; kind != 0 && kind != protective {
+			return
+		}
+	}
 	for i := range 4 {
 		e := head[mbrEntry+16*i : mbrEntry+16*i+16]
 		if e[4] == protective && binary.LittleEndian.Uint32(e[8:]) == 1 {

@@ -79,6 +79,15 @@ func (s Source) open(ctx context.Context) *fetch {
 	return &fetch{src: s, ctx: ctx, total: s.Size, since: s.Clock.Now()}
 }
 
+// skip goes on n bytes later, over another connection.
+func (f *fetch) skip(n int64) {
+	if n > 0 && f.body != nil {
+		f.body.Close()
+		f.body = nil
+	}
+	f.at += n
+}
+
 // Close gives up the connection.
 func (f *fetch) Close() error {
 	if f.body == nil {
@@ -90,7 +99,7 @@ func (f *fetch) Close() error {
 // Read implements io.Reader. Its errors are final.
 func (f *fetch) Read(b []byte) (int, error) {
 	for {
-		if f.total > 0 && f.at == f.total {
+		if f.total > 0 && f.at >= f.total {
 			return 0, io.EOF
 		}
 		n, err := f.once(b)

@@ -54,6 +54,8 @@ type Job struct {
 	MinimumDisk int64
 	// Others gives what stands in the partition tables of the machine's other disks, by the disk's name; nil: none.
 	Others func() (map[string][]gpt.Partition, error)
+	// Judge refuses a root file system before the first byte is changed; nil: none.
+	Judge Judge
 	// Begin has the last word before the first byte is changed; nil is yes.
 	Begin func(ctx context.Context) error
 	// State gives the file system of the state partition, at most StateSize bytes; nil: there is no such partition.

@@ -47,7 +47,7 @@ func TestProbeFindsAnImageThatCannotBeWritten(t *testing.T) {
 		err := image.Probe(t.Context(), image.Source{
 			URL: server.URL, Size: int64(c.size), Client: image.NewClient(), Clock: hurried{clock.Real()},
 			Log: slog.New(slog.DiscardHandler), Patience: 100 * time.Millisecond,
-		}, c.format, 512, firstboot.For{}, nil)
+		}, c.format, 512, firstboot.For{}, nil, nil)
 		server.Close()
 		if got := reasonOf(err); got != c.want || c.want == 0 && err != nil {
 			t.Errorf("%s: %v (%s), want %s", name, err, got, c.want)

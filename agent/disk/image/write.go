@@ -90,6 +90,9 @@ func (w *writer) check(ctx context.Context) error {
 	if err := w.plan(); err != nil {
 		return errors.Join(err, w.raw.Close())
 	}
+	if err := judgeRoot(ctx, w.Open, w.table.Partitions(), w.Judge); err != nil {
+		return errors.Join(err, w.raw.Close())
+	}
 	return nil
 }
 
@@ -101,6 +104,9 @@ func (w *writer) plan() error {
 	}
 	table, err := tableOf(w.head, w.Disk.Sector())
 	if err != nil {
+		return err
+	}
+	if err := whole(table, w.RawSize); err != nil {
 		return err
 	}
 	if err := clash(table, w.Others); err != nil {
@@ -144,6 +150,9 @@ func (w *writer) fit() error {
 // tableOf reads the partition table in the first MiB of an image, for a disk with sectors of so many bytes.
 func tableOf(head []byte, sector int) (*gpt.Table, error) {
 	table, err := gpt.Parse(head, sector)
+	if other := otherFormat(head); err != nil && other != "" {
+		return nil, notSupported("%s", other)
+	}
 	if err != nil {
 		return nil, notSupported("the image has %w, which the disk's sectors of %d bytes ask for", err, sector)
 	}
@@ -151,11 +160,12 @@ func tableOf(head []byte, sector int) (*gpt.Table, error) {
 }
 
 // Probe reads the first MiB of an image, and fails as Write would where it cannot be fetched or unpacked, or has no
-// partition table for a disk with sectors of so many bytes, or cannot be given the seed. It changes nothing. Its errors
+// partition table for a disk with sectors of so many bytes, or cannot be given the seed, or has a root that the judge
+// refuses. It changes nothing. Its errors
 // are *Error, or the cause of ctx's end.
 func Probe(
 	ctx context.Context, s Source, format Format, sector int, seed firstboot.For,
-	others func() (map[string][]gpt.Partition, error),
+	others func() (map[string][]gpt.Partition, error), judge Judge,
 ) (err error) {
 	raw, err := Open(ctx, s, format)
 	if err != nil {
@@ -175,7 +185,11 @@ func Probe(
 	if err := seed.Fits(table.DiskID(), table.Partitions()); err != nil {
 		return unlessKnown(err)
 	}
-	return clash(table, others)
+	if err := clash(table, others); err != nil {
+		return err
+	}
+	open := func(ctx context.Context) (io.ReadCloser, error) { return Open(ctx, s, format) }
+	return judgeRoot(ctx, open, table.Partitions(), judge)
 }
 
 // clash refuses an image when another disk of the machine has a partition that the new system would take for its own:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/provider/maas"
@@ -272,8 +271,9 @@ func (r *run) canceled() (executor.Result, error) {
 		return executor.Result{}, executor.ErrInterrupted
 	case err != nil:
 		return executor.Canceled("canceled; whether MAAS works for it cannot be seen: %v", err), nil
-	case s.M == nil || !r.mayAct || !slices.Contains(aborted, s.M.Status):
-		return executor.Canceled("canceled; nothing is under way in MAAS for it"), nil
+	}
+	if abort, why := maas.Aborts(s, r.mayAct); !abort {
+		return executor.Canceled("canceled; %s", why), nil
 	}
 	order := r.order
 	order.Action = "abort"
@@ -286,6 +286,3 @@ func (r *run) canceled() (executor.Result, error) {
 	}
 	return executor.Canceled("canceled; MAAS was asked to abort %s", s.M.StatusName), nil
 }
-
-// aborted is the work that a cancel stops.
-var aborted = []ms.Status{ms.Commissioning, ms.Deploying, ms.Testing}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
 // efiGlobal is EFI_GLOBAL_VARIABLE (UEFI specification 2.10, section 3.3), the suffix of the files in efivarfs.
@@ -108,7 +108,7 @@ func validateTarget(t Target) error {
 	if t.MAC == "" {
 		return nil
 	}
-	if _, err := net.ParseMAC(t.MAC); err != nil {
+	if _, err := hwid.MAC(t.MAC); err != nil {
 		return effect.Refuse(effect.ErrInvalid, effect.ReasonInvalid, "boot from MAC %q: %v", t.MAC, err)
 	}
 	return nil

@@ -91,8 +91,8 @@ func (s *Storage) WriteImage(
 	}
 	out, err := image.Write(ctx, image.Job{
 		Disk: d, RawSize: w.RawSize, RawDigest: digest, MinimumDisk: w.MinimumDisk,
-		Open:   func(ctx context.Context) (io.ReadCloser, error) { return image.Open(ctx, src, w.Format) },
-		State:  state,
+		Open:  func(ctx context.Context) (io.ReadCloser, error) { return image.Open(ctx, src, w.Format) },
+		State: state, Judge: s.judge(d.Sector()),
 		Begin:  func(ctx context.Context) error { return to.begin(ctx, w.Begin) },
 		Others: func() (map[string][]gpt.Partition, error) { return s.otherTables(dev.Ref(), w.Mirror) },
 		Identity: func(ctx context.Context) (_ map[string][]byte, err error) {
@@ -219,7 +219,24 @@ func (s *Storage) ProbeImage(ctx context.Context, w WriteImage, sector int) erro
 	src := image.Source{URL: w.URL, Size: w.FileSize, Client: s.http, Clock: clock.Real(), Log: s.Log,
 		Patience: probePatience}
 	return image.Probe(ctx, src, w.Format, sector, w.Seed,
-		func() (map[string][]gpt.Partition, error) { return s.otherTables(w.Disk, w.Mirror) })
+		func() (map[string][]gpt.Partition, error) { return s.otherTables(w.Disk, w.Mirror) }, s.judge(sector))
+}
+
+// judge asks of a root file system what this kernel would make of it, since it will mount it.
+func (s *Storage) judge(sector int) image.Judge {
+	return func(p gpt.Partition, head []byte) string {
+		// Without its driver the kernel does not tell its features; the mount will name a driver that is absent.
+		if err := s.loadModule("fs-" + firstboot.FileSystem(head)); err != nil {
+			return fmt.Sprintf("load the driver of %s: %v", firstboot.FileSystem(head), err)
+		}
+		k := firstboot.Kernel{Page: os.Getpagesize()}
+		if n, err := fmt.Sscanf(s.ReadText("proc/sys/kernel/osrelease"), "%d.%d", &k.Major, &k.Minor); err != nil || n != 2 {
+			k.Major, k.Minor = 0, 0
+		}
+		_, err := os.Stat(s.Path("sys/fs/ext4/features/casefold"))
+		k.Casefold = err == nil
+		return k.Refuses(head, p.Size, sector)
+	}
 }
 
 // loaderKexec is the boot loader type of a kernel that kexec_file_load(2) has started (Documentation/arch/x86/boot.rst,

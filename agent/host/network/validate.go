@@ -1,13 +1,13 @@
 package network
 
 import (
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/host/system"
+	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
 // BondModes are the modes of the kernel's bonding driver, by its names.
@@ -57,7 +57,7 @@ func (i Interface) validate() error {
 	if i.Name != "" && !ValidInterfaceName(i.Name) {
 		return invalidNetwork("interface name %q", i.Name)
 	}
-	if hw, err := net.ParseMAC(i.MAC); i.MAC != "" && (err != nil || hw.String() != i.MAC) {
+	if mac, _ := hwid.MAC(i.MAC); mac != i.MAC {
 		return invalidNetwork("MAC address %q", i.MAC)
 	}
 	made := i.Bond != nil || i.VLAN != nil
@@ -118,7 +118,7 @@ func (b *Bond) validate(name string, taken map[string]bool) error {
 		return invalidNetwork("bond %s has no members", name)
 	}
 	for _, m := range b.Members {
-		if _, err := net.ParseMAC(m); err != nil && !ValidInterfaceName(m) {
+		if _, err := hwid.MAC(m); err != nil && !ValidInterfaceName(m) {
 			return invalidNetwork("bond %s: member %q", name, m)
 		}
 		if taken[m] {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/host/firewall"
 	"github.com/ingot-metal/ingot/agent/host/system"
+	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
 // errNothingToDo: the world already is as it was asked to be; the call counts as neither asked nor effect.
@@ -177,11 +177,11 @@ func bootEntry(id string, t boot.Target) (boot.NextState, error) {
 	}
 	mac := macs(id)[0]
 	if t.MAC != "" {
-		want, err := net.ParseMAC(t.MAC)
+		want, err := hwid.MAC(t.MAC)
 		if err != nil {
 			return boot.NextState{}, invalid("boot from %q: %v", t.MAC, err)
 		}
-		mac = want.String()
+		mac = want
 	}
 	target := string(t.Method) + " " + mac
 	return boot.NextState{Set: true, Entry: entry, Description: "Simulated " + target, Target: target}, nil

@@ -20,15 +20,15 @@ func node(bootID, uuid string) *kube.Node {
 }
 
 func TestRecognize(t *testing.T) {
-	m := kube.Machine{BootID: "b1", SystemUUID: "4C4C4544-0042"}
+	m := kube.Machine{BootID: "b1", SystemUUID: "4C4C4544-0042-3510-8052-B7C04F4E4B32"}
 	for name, c := range map[string]struct {
 		n    *kube.Node
 		m    kube.Machine
 		want string
 	}{
-		"same boot":                        {node("b1", "4c4c4544-0042"), m, kube.ByBootID},
+		"same boot":                        {node("b1", "4c4c4544-0042-3510-8052-b7c04f4e4b32"), m, kube.ByBootID},
 		"same boot, other UUID":            {node("b1", "zzz"), m, kube.ByBootID},
-		"rebooted since":                   {node("b0", "4c4c45440042"), m, kube.BySystemUUID},
+		"rebooted since":                   {node("b0", "4c4c4544004235108052b7c04f4e4b32"), m, kube.BySystemUUID},
 		"other machine":                    {node("b0", "zzz"), m, ""},
 		"other boot, no UUID known":        {node("b0", ""), m, ""},
 		"other UUID, no boot known":        {node("", "zzz"), m, ""},

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
 // Node is what is read of a Node (core/v1).
@@ -96,19 +98,13 @@ const (
 
 // same compares two ids, of which either may be unknown.
 func same(a, b string) answer {
-	a, b = plain(a), plain(b)
-	switch {
-	case a == "" || b == "":
+	switch same, known := hwid.SameUUID(a, b); {
+	case !known:
 		return unknown
-	case a == b:
+	case same:
 		return yes
 	}
 	return no
-}
-
-// plain leaves out what differs between those who write UUIDs.
-func plain(id string) string {
-	return strings.ToLower(strings.ReplaceAll(strings.TrimSpace(id), "-", ""))
 }
 
 func nodePath(name string) string { return "/api/v1/nodes/" + url.PathEscape(name) }

@@ -54,6 +54,27 @@ func (m *Machine) manual() bool { return m.PowerType == "manual" || m.PowerType 
 
 func decidePowerQuery(_ Order, s Seen) Next { return done(s, map[string]string{"maas_power": s.Power}) }
 
+// abortable is what MAAS aborts; of all else it answers 409 (src/maasserver/models/node.py, Node.abort_operation).
+var abortable = []ms.Status{ms.Commissioning, ms.Deploying, ms.DiskErasing, ms.Testing}
+
+// Aborts decides whether a cancel asks MAAS to abort what it shows; why says in words what goes on where it does not. A
+// wipe is not ended halfway, though MAAS would. mayAct: requests may be made.
+func Aborts(s Seen, mayAct bool) (abort bool, why string) {
+	switch {
+	case s.M == nil:
+		return false, "MAAS has no such machine"
+	case !s.M.moves():
+		return false, "nothing is under way in MAAS, which says " + s.M.StatusName
+	case !s.M.is(abortable...):
+		return false, "MAAS goes on by itself, and has no way to abort it: it says " + s.M.StatusName
+	case s.M.is(ms.DiskErasing):
+		return false, "MAAS goes on by itself, as no wipe is ended halfway: it says " + s.M.StatusName
+	case !mayAct:
+		return false, "MAAS goes on by itself, as the command may ask for nothing any more: it says " + s.M.StatusName
+	}
+	return true, ""
+}
+
 // decideAbort stops what MAAS is doing to the machine.
 func decideAbort(_ Order, s Seen) Next {
 	switch {
@@ -61,7 +82,7 @@ func decideAbort(_ Order, s Seen) Next {
 		return done(s, map[string]string{"maas_aborted": s.M.StatusName})
 	case s.P.asked(Abort):
 		return wait("MAAS to stop")
-	case s.M.is(ms.Commissioning, ms.Deploying, ms.DiskErasing, ms.Testing): // MAAS aborts nothing else
+	case s.M.is(abortable...):
 		return do(Abort, nil)
 	}
 	return wait("MAAS, which says " + s.M.StatusName)

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/ingot-metal/ingot/internal/userdata"
 )
 
 // MaxUserData is the longest user data, in bytes. MAAS hands it over in a form field, base64.
@@ -31,7 +33,7 @@ func Render(template, bundle, machine, hostname string) (string, error) {
 	}
 	out := strings.NewReplacer("{{bootstrap_bundle}}", bundle, "{{machine_id}}", machine, "{{hostname}}",
 		hostname).Replace(template)
-	if !strings.HasPrefix(out, "#cloud-config\n") {
+	if userdata.TypeOf(out) != userdata.CloudConfig {
 		return "", fmt.Errorf("the user data does not begin with #cloud-config")
 	}
 	if len(out) > MaxUserData {

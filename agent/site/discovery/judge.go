@@ -2,10 +2,10 @@ package discovery
 
 import (
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 
+	"github.com/ingot-metal/ingot/internal/hwid"
 	"github.com/ingot-metal/ingot/internal/safetext"
 )
 
@@ -15,14 +15,6 @@ const (
 	// mostMACs is more than a machine has.
 	mostMACs = 32
 )
-
-// unset are serial numbers and UUIDs that factories leave in boards, in lower case: they belong to nobody.
-var unset = []string{
-	"", "0", "none", "n/a", "na", "null", "unknown", "empty", "default string", "not specified", "not available",
-	"to be filled by o.e.m.", "system serial number", "chassis serial number", "0123456789", "123456789",
-	"00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff",
-	"03000200-0400-0500-0006-000700080009",
-}
 
 // judge cleans what BMCs have said, and finds those that say what they cannot: of two that say the same, nobody knows
 // which one is right, so both have a problem.
@@ -66,18 +58,12 @@ func (f *Found) clean() {
 		}
 		*field.text = text
 	}
-	if slices.Contains(unset, strings.ToLower(f.Serial)) {
-		f.Serial = ""
-	}
-	if f.UUID = strings.ToLower(f.UUID); slices.Contains(unset, f.UUID) {
-		f.UUID = ""
-	}
+	f.Serial, f.UUID = hwid.Text(f.Serial), hwid.UUID(f.UUID)
+	f.Vendor, f.Model = hwid.Text(f.Vendor), hwid.Text(f.Model)
 	var macs []string
 	for _, text := range f.MACs {
-		mac, err := net.ParseMAC(text)
-		if err == nil && len(mac) == 6 && mac[0]&1 == 0 && !slices.Equal(mac, make(net.HardwareAddr, 6)) &&
-			!slices.Contains(macs, mac.String()) {
-			macs = append(macs, mac.String())
+		if mac, err := hwid.MAC(text); err == nil && !slices.Contains(macs, mac) {
+			macs = append(macs, mac)
 		}
 	}
 	if len(macs) > mostMACs {

@@ -20,7 +20,7 @@ func TestJudge(t *testing.T) {
 		said(3, provider.Hardware{Serial: "To be filled by O.E.M.", UUID: "00000000-0000-0000-0000-000000000000"}),
 		said(4, provider.Hardware{Serial: "To Be Filled By O.E.M.", UUID: "00000000-0000-0000-0000-000000000000",
 			MACs: []string{"", "nonsense", "00:00:00:00:00:00", "01:00:5e:00:00:01", "52-54-00-00-00-09", "52:54:00:00:00:09"}}),
-		said(5, provider.Hardware{Serial: "SN-5\x1b[2J", Model: strings.Repeat("x", 5000)}),
+		said(5, provider.Hardware{Serial: "SN-5\x1b[2J", Model: strings.Repeat("y", 5000)}),
 		said(6, provider.Hardware{MACs: []string{"52:54:00:00:00:01"}}),
 	}
 	judge(all)

@@ -3,20 +3,18 @@ package segment
 import (
 	"fmt"
 	"net"
+
+	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
 // MAC is the 48-bit address of a network card. It compares with ==; the zero value is no card's.
 type MAC [6]byte
 
-// ParseMAC reads "52:54:00:12:34:56"; dashes and Cisco's dots do as well, in either case.
+// ParseMAC reads what hwid.MAC reads.
 func ParseMAC(text string) (MAC, error) {
-	hw, err := net.ParseMAC(text)
+	mac, err := hwid.MACBytes(text)
 	if err != nil {
-		return MAC{}, fmt.Errorf("parse MAC address: %w", err)
-	}
-	mac, ok := MACOf(hw)
-	if !ok {
-		return MAC{}, fmt.Errorf("parse MAC address %q: it has %d bytes, not 6", text, len(hw))
+		return MAC{}, fmt.Errorf("parse MAC address %q: %w", text, err)
 	}
 	return mac, nil
 }

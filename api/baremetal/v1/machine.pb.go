@@ -1331,7 +1331,9 @@ type RegisterMachineRequest struct {
 	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
 	ExpectedVersion int64 `protobuf:"varint,3,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
 	// Names this registration, so that one with create_only can be repeated. 1 to 128 printable ASCII characters, not only spaces.
-	RequestId     string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	RequestId string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Checks the call in full, against the other machines too, and writes nothing. The answer has machine_id, labels and spec.
+	ValidateOnly  bool `protobuf:"varint,5,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1392,6 +1394,13 @@ func (x *RegisterMachineRequest) GetRequestId() string {
 		return x.RequestId
 	}
 	return ""
+}
+
+func (x *RegisterMachineRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
 }
 
 // GetMachineRequest names a machine by one of its two identifiers.
@@ -2517,8 +2526,10 @@ type UpdateMachineRequest struct {
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	// Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check. machine.version does the same.
 	ExpectedVersion int64 `protobuf:"varint,3,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Checks the call and writes nothing. See RegisterMachineRequest.validate_only.
+	ValidateOnly  bool `protobuf:"varint,4,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UpdateMachineRequest) Reset() {
@@ -2570,6 +2581,13 @@ func (x *UpdateMachineRequest) GetExpectedVersion() int64 {
 		return x.ExpectedVersion
 	}
 	return 0
+}
+
+func (x *UpdateMachineRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
 }
 
 type DeleteMachineRequest struct {
@@ -5885,14 +5903,15 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\vobserved_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"observedAt\x12\x1f\n" +
 	"\vobserved_by\x18\b \x01(\tR\n" +
-	"observedBy\"\xb4\x01\n" +
+	"observedBy\"\xd9\x01\n" +
 	"\x16RegisterMachineRequest\x12/\n" +
 	"\amachine\x18\x01 \x01(\v2\x15.baremetal.v1.MachineR\amachine\x12\x1f\n" +
 	"\vcreate_only\x18\x02 \x01(\bR\n" +
 	"createOnly\x12)\n" +
 	"\x10expected_version\x18\x03 \x01(\x03R\x0fexpectedVersion\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x04 \x01(\tR\trequestId\"\x84\x01\n" +
+	"request_id\x18\x04 \x01(\tR\trequestId\x12#\n" +
+	"\rvalidate_only\x18\x05 \x01(\bR\fvalidateOnly\"\x84\x01\n" +
 	"\x11GetMachineRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1f\n" +
@@ -5985,12 +6004,13 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\aCHANGED\x10\x02\x12\b\n" +
 	"\x04LEFT\x10\x03\x12\v\n" +
 	"\aDELETED\x10\x04\x12\f\n" +
-	"\bBOOKMARK\x10\x05\"\xaf\x01\n" +
+	"\bBOOKMARK\x10\x05\"\xd4\x01\n" +
 	"\x14UpdateMachineRequest\x12/\n" +
 	"\amachine\x18\x01 \x01(\v2\x15.baremetal.v1.MachineR\amachine\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\x12)\n" +
-	"\x10expected_version\x18\x03 \x01(\x03R\x0fexpectedVersion\"v\n" +
+	"\x10expected_version\x18\x03 \x01(\x03R\x0fexpectedVersion\x12#\n" +
+	"\rvalidate_only\x18\x04 \x01(\bR\fvalidateOnly\"v\n" +
 	"\x14DeleteMachineRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x14\n" +

@@ -116,6 +116,9 @@ const (
 	// ALREADY_EXISTS: another machine has this external id.
 	// Next: correct one of the two.
 	Reason_EXTERNAL_ID_IN_USE Reason = 42
+	// ALREADY_EXISTS: another machine of the site has this BMC, and the same system of it.
+	// Next: correct one of the two; of a service of several systems, name each: `redfish://HOST/redfish/v1/Systems/NAME`.
+	Reason_BMC_IN_USE Reason = 45
 	// ALREADY_EXISTS: the plan is built in or a run has used it.
 	// Next: create one with another id.
 	Reason_PLAN_IMMUTABLE Reason = 43
@@ -840,6 +843,7 @@ var (
 		40:  "REQUEST_ID_REUSED",
 		41:  "MAC_ADDRESS_IN_USE",
 		42:  "EXTERNAL_ID_IN_USE",
+		45:  "BMC_IN_USE",
 		43:  "PLAN_IMMUTABLE",
 		44:  "IMAGE_EXISTS",
 		60:  "WRONG_PHASE",
@@ -1091,6 +1095,7 @@ var (
 		"REQUEST_ID_REUSED":              40,
 		"MAC_ADDRESS_IN_USE":             41,
 		"EXTERNAL_ID_IN_USE":             42,
+		"BMC_IN_USE":                     45,
 		"PLAN_IMMUTABLE":                 43,
 		"IMAGE_EXISTS":                   44,
 		"WRONG_PHASE":                    60,
@@ -1345,7 +1350,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xd0.\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xe0.\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -1376,7 +1381,9 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x11MESSAGE_TOO_LARGE\x10\x1d\x12\x15\n" +
 	"\x11REQUEST_ID_REUSED\x10(\x12\x16\n" +
 	"\x12MAC_ADDRESS_IN_USE\x10)\x12\x16\n" +
-	"\x12EXTERNAL_ID_IN_USE\x10*\x12\x12\n" +
+	"\x12EXTERNAL_ID_IN_USE\x10*\x12\x0e\n" +
+	"\n" +
+	"BMC_IN_USE\x10-\x12\x12\n" +
 	"\x0ePLAN_IMMUTABLE\x10+\x12\x10\n" +
 	"\fIMAGE_EXISTS\x10,\x12\x0f\n" +
 	"\vWRONG_PHASE\x10<\x12\x10\n" +

@@ -304,7 +304,7 @@ func TestWhoGetsCredentials(t *testing.T) {
 		"m-2": {Site: "lab", BmcCredentialsRef: "gone"}, "m-3": {Site: "lab"},
 		"m-4": {Site: "elsewhere", BmcCredentialsRef: "rack"}, "m-5": {Site: "lab", BmcCredentialsRef: "rack"},
 		"m-6": {Site: "lab", BmcEndpoint: "10.0.1.7", BmcCredentialsRef: "rack"},
-		"m-7": {Site: "lab", BmcEndpoint: "redfish+http://10.0.0.7", BmcCredentialsRef: "rack"},
+		"m-7": {Site: "lab", BmcEndpoint: "redfish+http://10.0.0.7/redfish/v1/Systems/2", BmcCredentialsRef: "rack"},
 	} {
 		if _, err := s.Register(t.Context(), &pb.Machine{MachineId: id, Spec: spec}, "tester", storetest.Now()); err != nil {
 			t.Fatal(err)

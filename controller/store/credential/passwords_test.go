@@ -160,7 +160,8 @@ func TestWhoseCommandAPasswordIsFor(t *testing.T) {
 	_, err = p.make(command)
 	storetest.WantReason(t, err, "EXECUTION_FAILED")
 	if _, err := p.Store.Register(t.Context(), &pb.Machine{MachineId: "m-2", Spec: &pb.MachineSpec{Site: "lab",
-		BmcEndpoint: "ipmi://10.0.0.8", BmcCredentialsRef: "rack"}}, "tester", storetest.Now()); err != nil {
+		BmcEndpoint: "redfish://10.0.0.8/redfish/v1/Systems/2", BmcCredentialsRef: "rack"}}, "tester",
+		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	_, _, err = p.Store.Start(t.Context(), operationstore.StartRequest{MachineID: "m-2", RequestID: "shared",

@@ -72,6 +72,21 @@ func (q *Queries) ChangedMachines(ctx context.Context, arg ChangedMachinesParams
 	return items, nil
 }
 
+const claimBMC = `-- name: ClaimBMC :exec
+SELECT pg_advisory_xact_lock(hashtextextended('ingot bmc ' || $1::text || ' ' || $2::text, 0))
+`
+
+type ClaimBMCParams struct {
+	Site string
+	Bmc  string
+}
+
+// Until the transaction ends nobody else gives a machine of the site this BMC.
+func (q *Queries) ClaimBMC(ctx context.Context, arg ClaimBMCParams) error {
+	_, err := q.db.Exec(ctx, claimBMC, arg.Site, arg.Bmc)
+	return err
+}
+
 const clusterIdentity = `-- name: ClusterIdentity :one
 SELECT incarnation, (SELECT system_identifier::text FROM pg_control_system()) AS system_id,
        -- Of what is written now: the control file has the new timeline only after the first checkpoint.
@@ -687,6 +702,40 @@ func (q *Queries) LockMachinesFor(ctx context.Context, arg LockMachinesForParams
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const machinesAtBMC = `-- name: MachinesAtBMC :many
+SELECT machine_id FROM machines
+WHERE deleted_at IS NULL AND site = $1 AND spec ->> 'bmc_endpoint' <> ''
+  AND spec ->> 'bmc_endpoint' = ANY($2::text[]) AND machine_id <> $3::text
+ORDER BY machine_id LIMIT 1
+`
+
+type MachinesAtBMCParams struct {
+	Site      string
+	Spellings []string
+	MachineID string
+}
+
+// Other machines of the site whose endpoint is one of these spellings.
+func (q *Queries) MachinesAtBMC(ctx context.Context, arg MachinesAtBMCParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, machinesAtBMC, arg.Site, arg.Spellings, arg.MachineID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var machine_id string
+		if err := rows.Scan(&machine_id); err != nil {
+			return nil, err
+		}
+		items = append(items, machine_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -52,12 +52,14 @@ func (s *Store) Register(
 		m.MachineId = ids.New(ids.Machine)
 	}
 	c := pgtx.ConditionsOf(append([]pgtx.WriteOption{pgtx.ExpectRead(m.GetVersion())}, opts...))
-	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+	var written *baremetalv1.Machine
+	err := s.writeTx(ctx, c, func(q *dbsqlc.Queries) error {
 		old, err := q.LockMachine(ctx, m.GetMachineId())
 		if errors.Is(err, pgx.ErrNoRows) {
 			if err := c.Check("machine "+m.GetMachineId(), MachineExists, pgtx.Stored{}); err != nil {
 				return err
 			}
+			written = m
 			return s.InsertMachine(ctx, q, m, c.RequestID, actor, now)
 		}
 		if err != nil {
@@ -69,7 +71,8 @@ func (s *Store) Register(
 		if c.CreateOnly && c.RequestID != "" && c.RequestID == old.RegisteredByRequest && old.DeletedAt == nil {
 			return nil
 		}
-		return s.updateMachine(ctx, q, old, m, c, actor, now)
+		written, err = s.updateMachine(ctx, q, old, m, c, actor, now)
+		return err
 	})
 	if pgtx.UniqueViolation(err, "machines_pkey") {
 		// Two first registrations at once: the other one won, this one is an update.
@@ -78,7 +81,24 @@ func (s *Store) Register(
 	if err := ConflictOf(err, m); err != nil {
 		return nil, fmt.Errorf("register machine: %w", err)
 	}
+	if c.ValidateOnly && written != nil {
+		return written, nil
+	}
 	return s.GetMachine(ctx, m.GetMachineId(), "")
+}
+
+// writeTx is InTx of a client's write, which is taken back where it is only to be checked.
+func (s *Store) writeTx(ctx context.Context, c pgtx.Conditions, fn func(*dbsqlc.Queries) error) error {
+	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+		if err := fn(q); err != nil || !c.ValidateOnly {
+			return err
+		}
+		return pgtx.ErrValidated
+	})
+	if errors.Is(err, pgtx.ErrValidated) {
+		return nil
+	}
+	return err
 }
 
 const MachineExists = "MACHINE_EXISTS"
@@ -119,6 +139,9 @@ func (s *Store) InsertMachine(
 	if err := s.setMacs(ctx, q, m); err != nil {
 		return err
 	}
+	if err := takeBMC(ctx, q, m); err != nil {
+		return err
+	}
 	if err := mayOffer(ctx, nil, m.GetLabels()); err != nil {
 		return err
 	}
@@ -152,7 +175,8 @@ func (s *Store) Update(
 ) (*baremetalv1.Machine, error) {
 	m = proto.Clone(m).(*baremetalv1.Machine)
 	c := pgtx.ConditionsOf(append([]pgtx.WriteOption{pgtx.ExpectRead(m.GetVersion())}, opts...))
-	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+	var written *baremetalv1.Machine
+	err := s.writeTx(ctx, c, func(q *dbsqlc.Queries) error {
 		old, err := q.LockMachine(ctx, m.GetMachineId())
 		if errors.Is(err, pgx.ErrNoRows) {
 			return convert.MachineNotFound(m.GetMachineId())
@@ -163,10 +187,14 @@ func (s *Store) Update(
 		if err := mayOperate(ctx, old); err != nil {
 			return err
 		}
-		return s.updateMachine(ctx, q, old, m, c, actor, now)
+		written, err = s.updateMachine(ctx, q, old, m, c, actor, now)
+		return err
 	})
 	if err := ConflictOf(err, m); err != nil {
 		return nil, fmt.Errorf("update machine: %w", err)
+	}
+	if c.ValidateOnly {
+		return written, nil
 	}
 	return s.GetMachine(ctx, m.GetMachineId(), "")
 }
@@ -212,42 +240,47 @@ func (s *Store) SetFields(ctx context.Context, q *dbsqlc.Queries, old dbsqlc.Mac
 func (s *Store) updateMachine(
 	ctx context.Context, q *dbsqlc.Queries, old dbsqlc.Machine, m *baremetalv1.Machine, c pgtx.Conditions, actor string,
 	now time.Time,
-) error {
+) (*baremetalv1.Machine, error) {
 	if old.DeletedAt != nil {
-		return failure.Precondition("MACHINE_DELETED", "machine %s has been deleted; its identity is not used again",
+		return nil, failure.Precondition("MACHINE_DELETED", "machine %s has been deleted; its identity is not used again",
 			old.MachineID)
 	}
 	if err := c.Check("machine "+old.MachineID, MachineExists,
 		pgtx.Stored{Exists: true, Version: old.Version}); err != nil {
-		return err
+		return nil, err
 	}
 	m, err := merged(old, m, c.Mask)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	before, err := convert.SpecFromJSON(old.Spec)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.SetFields(ctx, q, old, m); err != nil {
-		return err
+		return nil, err
 	}
 	if err := q.InsertSite(ctx, m.GetSpec().GetSite()); err != nil {
-		return fmt.Errorf("insert site: %w", err)
+		return nil, fmt.Errorf("insert site: %w", err)
 	}
 	if err := s.setMacs(ctx, q, m); err != nil {
-		return err
+		return nil, err
+	}
+	if before.GetBmcEndpoint() != m.GetSpec().GetBmcEndpoint() || before.GetSite() != m.GetSpec().GetSite() {
+		if err := takeBMC(ctx, q, m); err != nil {
+			return nil, err
+		}
 	}
 	if err := mayOffer(ctx, convert.JSONToMap(old.Labels), m.GetLabels()); err != nil {
-		return err
+		return nil, err
 	}
 	if before.GetBmcEndpoint() != m.GetSpec().GetBmcEndpoint() {
 		// Another BMC has said nothing yet.
 		if err := setFaults(ctx, q, old.MachineID, "", now); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "UPDATE", Target: old.MachineID,
+	return m, history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "UPDATE", Target: old.MachineID,
 		Data: changes(&baremetalv1.Machine{Labels: convert.JSONToMap(old.Labels), Spec: before}, m)}, now)
 }
 

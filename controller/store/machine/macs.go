@@ -9,6 +9,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/membership"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	"github.com/ingot-metal/ingot/internal/bmcaddr"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
@@ -99,4 +100,43 @@ func (s *Store) mayTakeMACs(ctx context.Context, q *dbsqlc.Queries, m *baremetal
 		}
 	}
 	return nil
+}
+
+// takeBMC refuses a BMC that another machine of the site has: what is done to one would be done to the other. Systems
+// of one service are told apart by their path. Networks of sites may have the same addresses, so sites are apart.
+func takeBMC(ctx context.Context, q *dbsqlc.Queries, m *baremetalv1.Machine) error {
+	endpoint := m.GetSpec().GetBmcEndpoint()
+	if endpoint == "" {
+		return nil
+	}
+	at, err := bmcaddr.Parse(endpoint)
+	if err != nil {
+		return nil //nolint:nilerr // nothing can be reached by it, and whoever tries says so
+	}
+	site := m.GetSpec().GetSite()
+	if err := q.ClaimBMC(ctx, dbsqlc.ClaimBMCParams{Site: site, Bmc: at.Key()}); err != nil {
+		return fmt.Errorf("wait for others that register the BMC: %w", err)
+	}
+	others, err := q.MachinesAtBMC(ctx, dbsqlc.MachinesAtBMCParams{Site: site, MachineID: m.GetMachineId(),
+		Spellings: append(at.Spellings(), endpoint)})
+	if err != nil {
+		return fmt.Errorf("look up machines of the BMC: %w", err)
+	}
+	if len(others) == 0 {
+		return nil
+	}
+	return bmcInUse(ctx, at.Key(), others[0])
+}
+
+// bmcInUse names the other machine only to those who may see every machine, as MACInUse does.
+func bmcInUse(ctx context.Context, bmc, machineID string) *failure.Error {
+	const field, way = "machine.spec.bmc_endpoint", "; of a service of several systems, name the path of each"
+	if c, ok := auth.CallerFrom(ctx); ok {
+		if _, restricted := c.Within(); restricted {
+			return failure.AlreadyExists("BMC_IN_USE", "BMC %s belongs to another machine of the site%s", bmc, way).
+				WithField(field, "taken by another machine")
+		}
+	}
+	return failure.AlreadyExists("BMC_IN_USE", "BMC %s belongs to machine %s%s", bmc, machineID, way).
+		WithField(field, "taken by machine "+machineID).WithMeta("machine_id", machineID)
 }

@@ -1,6 +1,7 @@
 package pgtx
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -16,6 +17,7 @@ type Conditions struct {
 	CreateOnly   bool
 	RequestID    string
 	Mask         []string
+	ValidateOnly bool
 }
 
 // Expect refuses the write with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
@@ -34,6 +36,12 @@ func ExpectRead(version int64) WriteOption {
 		c.versionField = "machine.version"
 	}
 }
+
+// ErrValidated ends the transaction of a write that is only to be checked, and has passed.
+var ErrValidated = errors.New("checked, and not written")
+
+// ValidateOnly lets the whole write be done, and taken back.
+func ValidateOnly() WriteOption { return func(c *Conditions) { c.ValidateOnly = true } }
 
 // CreateOnly refuses the write where there is such a thing already.
 func CreateOnly() WriteOption { return func(c *Conditions) { c.CreateOnly = true } }

@@ -14,6 +14,17 @@ DELETE FROM machine_macs WHERE machine_id = @machine_id AND NOT (mac::text = ANY
 -- name: MacsInUse :many
 SELECT mac::text AS mac, machine_id FROM machine_macs WHERE mac = ANY(CAST(@macs::text[] AS macaddr[]));
 
+-- name: ClaimBMC :exec
+-- Until the transaction ends nobody else gives a machine of the site this BMC.
+SELECT pg_advisory_xact_lock(hashtextextended('ingot bmc ' || @site::text || ' ' || @bmc::text, 0));
+
+-- name: MachinesAtBMC :many
+-- Other machines of the site whose endpoint is one of these spellings.
+SELECT machine_id FROM machines
+WHERE deleted_at IS NULL AND site = @site AND spec ->> 'bmc_endpoint' <> ''
+  AND spec ->> 'bmc_endpoint' = ANY(@spellings::text[]) AND machine_id <> @machine_id::text
+ORDER BY machine_id LIMIT 1;
+
 -- name: GetMachine :one
 SELECT * FROM machines WHERE machine_id = @machine_id;
 

@@ -16,7 +16,7 @@ func TestTheSiteKnowsWhichSystemIsTheMachine(t *testing.T) {
 	storetest.Exec(t, s, `INSERT INTO sites (site, segments) VALUES ('lab', '[]')`)
 	for _, id := range []string{"m-1", "m-2", "m-3"} {
 		_, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{
-			Provider: "agent", Site: "lab", BmcEndpoint: "10.20.0.9",
+			Provider: "agent", Site: "lab", BmcEndpoint: "redfish://10.20.0.9/redfish/v1/Systems/" + id,
 		}}, "tester", storetest.Now())
 		if err != nil {
 			t.Fatal(err)

@@ -273,7 +273,7 @@ func TestARefusedRotationChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	_, shared, _ := w.redfish(1, bmc.Shape{})
-	w.machine(2, chassis(2), shared.Endpoint())
+	w.machine(2, chassis(2), shared.Endpoint()+"/redfish/v1/Systems/2")
 	_, none, memory := w.redfish(3, bmc.SushyTools)
 	_, strict, _ := w.redfish(4, bmc.Shape{Accounts: bmc.Accounts{Longest: 8}})
 	w.Register(&baremetalv1.Machine{MachineId: "m-5", Spec: &baremetalv1.MachineSpec{Site: site}})

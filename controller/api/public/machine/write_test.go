@@ -343,3 +343,64 @@ func TestARepeatedCancelSaysWhatBecameOfTheFirst(t *testing.T) {
 		t.Errorf("the repeat is %v", err)
 	}
 }
+
+// TestOneBMCIsOfOneMachine: however it is written, and not of machines of other sites or other systems behind it.
+func TestOneBMCIsOfOneMachine(t *testing.T) {
+	r := publictest.NewRig(t)
+	register := func(id, site, bmc string) error {
+		_, err := r.Machines.RegisterMachine(t.Context(), &pb.RegisterMachineRequest{Machine: &pb.Machine{MachineId: id,
+			Spec: &pb.MachineSpec{Site: site, BmcEndpoint: bmc}}})
+		return err
+	}
+	for id, at := range map[string][2]string{"m-1": {"lab", "198.51.100.15"}, "m-2": {"oslo", "198.51.100.15"},
+		"m-3": {"lab", "redfish://198.51.100.15/redfish/v1/Systems/2"}, "m-4": {"lab", "198.51.100.15:8443"}} {
+		if err := register(id, at[0], at[1]); err != nil {
+			t.Errorf("%s at %v: %v", id, at, err)
+		}
+	}
+	for _, bmc := range []string{"198.51.100.15", "redfish://198.51.100.15", "ipmi://198.51.100.15:623",
+		"redfish://198.51.100.15:443"} {
+		refused(t, bmc, register("m-5", "lab", bmc), "BMC_IN_USE")
+	}
+	refused(
+		t,
+		"the second system",
+		register("m-5", "lab", "redfish://198.51.100.15:443/redfish/v1/Systems/2"),
+		"BMC_IN_USE",
+	)
+	r.Register(&pb.Machine{MachineId: "m-6", Spec: &pb.MachineSpec{Site: "lab"}})
+	refused(t, "a change", register("m-6", "lab", "ipmi://198.51.100.15"), "BMC_IN_USE")
+	if err := register("m-1", "lab", "ipmi://198.51.100.15"); err != nil {
+		t.Errorf("its own: %v", err)
+	}
+}
+
+// TestValidateOnlyRegistersNothing: it refuses what the write would refuse, and leaves nothing behind.
+func TestValidateOnlyRegistersNothing(t *testing.T) {
+	r := publictest.NewRig(t)
+	known := r.Register(&pb.Machine{MachineId: "m-1", Spec: &pb.MachineSpec{MacAddresses: []string{"52:54:00:00:00:01"}}})
+	ask := func(m *pb.Machine) (*pb.Machine, error) {
+		return r.Machines.RegisterMachine(t.Context(), &pb.RegisterMachineRequest{Machine: m, ValidateOnly: true})
+	}
+	got, err := ask(&pb.Machine{MachineId: "m-2", Spec: &pb.MachineSpec{Rack: "r1"}})
+	if err != nil || got.GetSpec().GetRack() != "r1" {
+		t.Errorf("a new machine: %v, %v", got, err)
+	}
+	_, err = r.Machines.GetMachine(t.Context(), &pb.GetMachineRequest{MachineId: "m-2"})
+	refused(t, "what was only checked", err, "MACHINE_NOT_FOUND")
+	_, err = ask(&pb.Machine{MachineId: "m-3", Spec: &pb.MachineSpec{MacAddresses: []string{"52:54:00:00:00:01"}}})
+	refused(t, "a MAC that is taken", err, "MAC_ADDRESS_IN_USE")
+	if _, err = ask(&pb.Machine{MachineId: "m-1", Spec: &pb.MachineSpec{Rack: "r2"}}); err != nil {
+		t.Error(err)
+	}
+	if _, err = r.Machines.UpdateMachine(t.Context(), &pb.UpdateMachineRequest{ValidateOnly: true,
+		Machine: &pb.Machine{MachineId: "m-1", Spec: &pb.MachineSpec{Rack: "r3"}}}); err != nil {
+		t.Error(err)
+	}
+	after, err := r.Machines.GetMachine(t.Context(), &pb.GetMachineRequest{MachineId: "m-1"})
+	if err != nil || after.GetVersion() != known.GetVersion() || after.GetSpec().GetRack() != "" {
+		t.Errorf("the known machine is %v, %v", after, err)
+	}
+	_, err = ask(&pb.Machine{MachineId: "srv7."})
+	refused(t, "a name that is no host's", err, "INVALID_FIELD")
+}

@@ -24,6 +24,9 @@ func WriteOptions(r versioned) ([]pgtx.WriteOption, error) {
 		}
 		opts = append(opts, pgtx.CreateOnly())
 	}
+	if c, ok := r.(interface{ GetValidateOnly() bool }); ok && c.GetValidateOnly() {
+		opts = append(opts, pgtx.ValidateOnly())
+	}
 	return opts, nil
 }
 

@@ -1,0 +1,3 @@
+// Package hwid reads what hardware is told apart by: MAC addresses, UUIDs, and the texts that makers leave in DMI. Both
+// sides and the command line share it: no other code parses them, so that one text means one thing everywhere.
+package hwid
