@@ -3,6 +3,7 @@ package dhcp
 import (
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
@@ -117,6 +118,10 @@ func checkBoot(t *testing.T, what string, p *dhcpv4.DHCPv4, want string, kind Pr
 	}
 	if p.BootFileName != want || p.BootFileNameOption() != want {
 		t.Errorf("%s: file %q, option 67 %q, want %q", what, p.BootFileName, p.BootFileNameOption(), want)
+	}
+	option := string(p.Options.Get(dhcpv4.OptionBootfileName))
+	if ended := strings.HasSuffix(option, "\x00"); ended != (want != "" && kind != HTTP && kind != IPXE) {
+		t.Errorf("%s: option 67 is %q", what, option)
 	}
 	if has := p.Options.Has(dhcpv4.OptionTFTPServerName); has != (want != "" && kind != HTTP) {
 		t.Errorf("%s: option 66 is there: %v", what, has)

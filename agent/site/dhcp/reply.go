@@ -125,6 +125,10 @@ func withFile(p *dhcpv4.DHCPv4, s segment.Segment, program Program, file string)
 		p.Options[dhcpv4.OptionClassIdentifier.Code()] = []byte("HTTPClient")
 		return
 	}
+	if program != IPXE {
+		// Old ROMs read on to a zero, and ask for a name with the 0xff that ends the options.
+		p.Options[dhcpv4.OptionBootfileName.Code()] = append([]byte(file), 0)
+	}
 	p.Options[dhcpv4.OptionTFTPServerName.Code()] = []byte(us.String())
 }
 

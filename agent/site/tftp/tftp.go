@@ -156,8 +156,12 @@ func (s *Server) serve(ctx context.Context, conn *net.UDPConn, watch func(contex
 	return g.Wait()
 }
 
-// find gives the file of a name, with or without the slash that some firmware puts before it.
+// find returns the file of a name, with or without the slash that some firmware puts before it, and the bytes 0xff that
+// old ROMs put behind it: they read the name up to a zero, over the end of the DHCP options.
 func (s *Server) find(name string) ([]byte, bool) {
+	for strings.HasSuffix(name, "\xff") {
+		name = name[:len(name)-1]
+	}
 	if len(name) > 1 && (name[0] == '/' || name[0] == '\\') {
 		name = name[1:]
 	}
