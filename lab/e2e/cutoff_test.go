@@ -182,7 +182,7 @@ func TestCommitsThatAreLost(t *testing.T) {
 					operations[i] = rebootWhatever(t, c, id(i), fmt.Sprint("r-", r))
 				})
 				for _, o := range operations {
-					rig.Ended(t, c.Wait(o, rig.Soon), rig.Succeeded, "")
+					rig.Ended(t, c.Wait(o, 4*rig.Soon), rig.Succeeded, "")
 				}
 			}
 			lost := c.Database().Lost()
@@ -213,7 +213,7 @@ func TestCommitsThatAreLost(t *testing.T) {
 func rebootWhatever(t *testing.T, c *harness.Cluster, id, request string) string {
 	for {
 		op, err := c.Machines().RebootMachine(t.Context(), &baremetalv1.RebootMachineRequest{MachineId: id,
-			RequestId: request, TimeoutSeconds: 60})
+			RequestId: request, TimeoutSeconds: 600}) // each lost COMMIT costs time
 		if status.Code(err) != codes.Unavailable {
 			if err != nil {
 				t.Errorf("reboot of %s: %v", id, err)

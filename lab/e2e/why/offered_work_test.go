@@ -1,6 +1,8 @@
 package why
 
 import (
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -105,11 +107,19 @@ func maintenanceAgain(t *testing.T, s subject) {
 	rig.Ended(t, s.r.Wait(op.GetOperationId(), rig.Soon), rig.Succeeded, "")
 }
 
+var bmcs atomic.Uint32
+
+// ownBMC returns the address of a BMC that no other machine has, at which nothing answers (RFC 2544).
+func ownBMC() string {
+	n := bmcs.Add(1)
+	return fmt.Sprintf("198.18.%d.%d", n>>8, n&0xff)
+}
+
 func situationsOfLife() []situation {
 	// At a site that nobody serves: a site agent would find the BMC in trouble, and that would be the answer.
 	registered := func(r *whyRig, mac string) string {
 		return r.Register(&baremetalv1.Machine{Spec: &baremetalv1.MachineSpec{
-			Site: "unserved", MacAddresses: []string{mac}, BmcEndpoint: "192.0.2.9",
+			Site: "unserved", MacAddresses: []string{mac}, BmcEndpoint: ownBMC(),
 		}}).GetMachineId()
 	}
 	return []situation{
