@@ -29,7 +29,7 @@ func (c collector) accelerators(functions []PCI) []Accelerator {
 	return out
 }
 
-// mostPage bounds what a driver says of a device, in bytes.
+// mostPage bounds the text that is read from a driver about one device, in bytes.
 const mostPage = 4096
 
 // driverVersion is that of a module from outside the kernel; those of the kernel have its own.

@@ -14,7 +14,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
-// disks are what is attached, by the reader that an installer chooses from.
+// disks lists the attached disks, read as the installer reads them.
 func (c collector) disks() []Disk {
 	if !c.exists("sys/block") {
 		c.miss("disks", "no sys/block")

@@ -15,7 +15,7 @@ import (
 // image is written; "" is yes.
 type Judge func(p gpt.Partition, head []byte) string
 
-// whole refuses an image that ends before its last partition does: what is missing would be missing on the disk.
+// whole refuses an image that ends before its last partition does: the disk would lack the rest.
 func whole(table *gpt.Table, rawSize int64) error {
 	for _, p := range table.Partitions() {
 		if p.Offset+p.Size > rawSize {
@@ -107,7 +107,7 @@ func streamEnd(at int64, err error) error {
 	return orUnexplained(err)
 }
 
-// packedAs are the beginnings of files that are no raw image, though somebody may say so.
+// packedAs holds the first bytes of compressed files and of qcow2, by format. Such a file may be declared raw.
 var packedAs = []struct {
 	at    int
 	magic string

@@ -299,7 +299,8 @@ func TestKilledAfterTheLastSwitch(t *testing.T) {
 	}
 }
 
-// Somebody else switches the machine on while it is to stay off for a moment. It is seen, told, and not switched again.
+// Another actor switches the machine on during the pause of a power cycle. The executor reports it and switches nothing
+// back.
 func TestSomebodyElseAtThePowerButton(t *testing.T) {
 	t.Parallel()
 	for name, spec := range map[string]*fleetv1.CommandSpec{"power": action("cycle", "PXE", true),

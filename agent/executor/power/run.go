@@ -233,7 +233,7 @@ func (in Intent) evidence() map[string]string {
 	return out
 }
 
-// others names the changes of the power by somebody else.
+// others lists the changes of the power state that no command of ours asked for.
 func others(all []provider.Outside) string {
 	var words []string
 	for _, o := range all {

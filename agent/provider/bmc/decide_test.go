@@ -212,8 +212,8 @@ func TestDrive(t *testing.T) {
 	}
 }
 
-// A machine that is read to be on its way is waited for, longer than one that does not move, and not switched again. A
-// change that nobody here has asked for is noted, a few times.
+// A machine in PoweringOn or PoweringOff is waited for longer than one that does not move, and not switched again. A
+// change that no call asked for is noted, at most eight times.
 func TestOnItsWayAndOthers(t *testing.T) {
 	t.Parallel()
 	const on, off = provider.PowerOn, provider.PowerOff
