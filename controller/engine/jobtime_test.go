@@ -39,7 +39,8 @@ type steppedRig struct {
 	follow func()
 }
 
-func newSteppedRig(t *testing.T, ahead time.Duration) *steppedRig {
+// newSteppedRig starts a controller that puts a failed delivery off by about putOff.
+func newSteppedRig(t *testing.T, ahead, putOff time.Duration) *steppedRig {
 	t.Helper()
 	s, clocks := storetest.NewWithClock(t)
 	clocks.StepDatabase(-ahead)
@@ -61,7 +62,7 @@ func newSteppedRig(t *testing.T, ahead time.Duration) *steppedRig {
 		Webhooks: &delivery.Config{
 			Sender: webhook.NewSender(webhook.SenderConfig{Policy: webhook.Policy{AllowLoopback: true},
 				Timeout: 5 * time.Second, UserAgent: "ingot/test"}),
-			Secrets: box, Source: "/test", Schedule: webhook.Schedule{Base: 6 * time.Second, MaxAttempts: 4},
+			Secrets: box, Source: "/test", Schedule: webhook.Schedule{Base: putOff, MaxAttempts: 4},
 		},
 	})
 	if err != nil {
@@ -136,7 +137,7 @@ func TestAClockThatIsOffPutsNoJobOff(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"ahead": time.Hour, "behind": -time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newSteppedRig(t, ahead)
+			r := newSteppedRig(t, ahead, 6*time.Second)
 			var posts atomic.Int64
 			hold := make(chan struct{})
 			receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -185,7 +186,7 @@ func TestAClockThatIsOffPutsNoJobOff(t *testing.T) {
 // delivery. It is sent once it is late by the database's time.
 func TestALateDeliveryDoesNotWaitForAClockThatWasAhead(t *testing.T) {
 	t.Parallel()
-	r := newSteppedRig(t, 0)
+	r := newSteppedRig(t, 0, time.Minute) // River does not schedule a job that waits for less than 5 s
 	var posts atomic.Int64
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if posts.Add(1) == 1 {
