@@ -346,7 +346,7 @@ func (q *Queries) NoteOnce(ctx context.Context, arg NoteOnceParams) (int64, erro
 }
 
 const recentOperationsOf = `-- name: RecentOperationsOf :many
-SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive, interrupts, request_site, request_labels FROM operations WHERE target_id = $1 ORDER BY created_at DESC, operation_id DESC LIMIT 20
+SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive, interrupts, request_site, request_labels, request_rack FROM operations WHERE target_id = $1 ORDER BY created_at DESC, operation_id DESC LIMIT 20
 `
 
 func (q *Queries) RecentOperationsOf(ctx context.Context, machineID string) ([]Operation, error) {
@@ -384,6 +384,7 @@ func (q *Queries) RecentOperationsOf(ctx context.Context, machineID string) ([]O
 			&i.Interrupts,
 			&i.RequestSite,
 			&i.RequestLabels,
+			&i.RequestRack,
 		); err != nil {
 			return nil, err
 		}
