@@ -370,8 +370,8 @@ var settledStates = func() []string {
 	return out
 }()
 
-// Pattern is a regular expression over one text: machine_id, rack, labels.KEY, or a field of the spec by proto name. A text
-// that is not set matches none.
+// Pattern is a regular expression over one text: machine_id, rack, labels.KEY, or a field of the spec by proto name. A
+// text that is not set matches none.
 type Pattern struct {
 	Key, Regexp string
 	Not         bool
