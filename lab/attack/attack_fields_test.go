@@ -132,8 +132,13 @@ func escapeByRack(ctx context.Context, r *Rig) (Outcome, error) {
 		"a label in its place":   func(w *baremetalv1.Machine) { w.Spec.Rack, w.Labels = "", map[string]string{"rack": "own"} },
 		"a label, and the field": func(w *baremetalv1.Machine) { w.Spec.Rack, w.Labels = "own", map[string]string{"rack": "r1"} },
 	} {
-		if err := changeFields(ctx, operator, machine, change); !harness.HasReason(err, "FIELD_IN_USE") {
-			return breached("its rack is changed by %s: %v", what, err), nil
+		err := changeFields(ctx, operator, machine, change) // an empty field without a mask changes nothing, and is taken
+		now := r.C.Machine(machine)
+		if err != nil && !harness.HasReason(err, "FIELD_IN_USE") {
+			return Outcome{}, err
+		}
+		if now.GetSpec().GetRack() != "r1" || len(now.GetLabels()) > 0 {
+			return breached("its rack is changed by %s: %q, labels %v", what, now.GetSpec().GetRack(), now.GetLabels()), nil
 		}
 	}
 	_, err := operator.Machines().RegisterMachine(ctx, &baremetalv1.RegisterMachineRequest{Machine: &baremetalv1.Machine{

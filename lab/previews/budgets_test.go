@@ -411,8 +411,10 @@ func (b *budgetWorld) state() map[string]stand {
 // explain logs of each machine that is out of service its slots and its newest operations.
 func (b *budgetWorld) explain() {
 	rows, err := b.Store.Pool().
-		Query(b.T.Context(), `SELECT m.machine_id || ' ' || m.phase || ' ' || m.node_state || ': ' ||
-		coalesce((SELECT string_agg(h.harm || ' of ' || h.operation_id, ', ') FROM budget_slots h
+		Query(b.T.Context(), `SELECT m.machine_id || ' ' || m.phase || ' ' || m.node_state || concat_ws(', ', ' at ' || m.site,
+		'rack ' || (m.spec ->> 'rack'), 'label ' || (m.labels ->> 'rack')) || ': ' ||
+		coalesce((SELECT string_agg(concat_ws(' ', h.harm, 'of', h.operation_id, 'at', h.site, h.rack, h.labels, h.taken_at),
+			', ') FROM budget_slots h
 			WHERE h.machine_id = m.machine_id AND h.released_at IS NULL), 'no slots') || '; ' ||
 		(SELECT string_agg(concat_ws(' ', o.operation_id, o.type, o.plan_id, o.phase, o.interrupts), ', ' ORDER BY o.created_at DESC)
 			FROM operations o WHERE o.target_id = m.machine_id)
@@ -456,11 +458,13 @@ func (b *budgetWorld) check() {
 	}
 	for rack, n := range racks {
 		if n > b.limits.outOfRack {
+			b.explain()
 			b.T.Fatalf("seed %d: %d machines of rack %s are out of service", b.seed, n, rack)
 		}
 	}
 	for site, n := range sites {
 		if n > b.limits.writtenOfSite {
+			b.explain()
 			b.T.Fatalf("seed %d: %d machines of site %s lose data", b.seed, n, site)
 		}
 	}
