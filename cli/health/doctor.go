@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,8 @@ import (
 	"github.com/ingot-metal/ingot/cli/times"
 	"github.com/ingot-metal/ingot/cli/view"
 	"github.com/ingot-metal/ingot/internal/doctor"
+	"github.com/ingot-metal/ingot/internal/filter"
+	"github.com/ingot-metal/ingot/internal/label"
 )
 
 const (
@@ -41,8 +44,8 @@ func (a commands) doctorCmd() *cobra.Command {
 		Use:   "doctor",
 		Short: "Check the installation, and say what to do about what is missing",
 		Long: `Check the installation over the API: the controllers, their certificates and clocks, sites and their
-agents, the installer, BMCs and their credentials, tokens, webhooks. It changes nothing. It needs
-scope admin. Exit code 5 when a check fails; warnings are not failures.
+agents, the installer, BMCs and their credentials, tokens, rights by rack, webhooks. It changes
+nothing. It needs scope admin. Exit code 5 when a check fails; warnings are not failures.
 
 ingot-controller doctor checks a controller's machine, ingot-agent doctor that of an agent.`,
 		Example: "  ingot doctor\n  ingot doctor -o json | jq '.checks[] | select(.level != \"ok\")'",
@@ -97,7 +100,7 @@ func (x *examination) all(ctx context.Context) []doctor.Finding {
 	}{
 		{"controllers", x.checkControllers}, {"sites", x.checkSites}, {"agents", x.checkAgents},
 		{"bmc", x.checkBMCs},
-		{"tokens", x.checkTokens}, {"webhooks", x.checkWebhooks},
+		{"tokens", x.checkTokens}, {"racks", x.checkRacks}, {"webhooks", x.checkWebhooks},
 	} {
 		before := len(x.found)
 		if err := c.do(ctx); err != nil {
@@ -333,11 +336,15 @@ func (x *examination) checkCertificates(ctx context.Context) error {
 	return err
 }
 
-func (x *examination) checkTokens(ctx context.Context) error {
-	all, err := command.Pages(0, func(size int32, page string) ([]*pb.APIToken, string, error) {
+func (x *examination) tokens(ctx context.Context) ([]*pb.APIToken, error) {
+	return command.Pages(0, func(size int32, page string) ([]*pb.APIToken, string, error) {
 		r, err := x.svc.Admin.ListAPITokens(ctx, &pb.ListAPITokensRequest{PageSize: size, PageToken: page})
 		return r.GetTokens(), r.GetNextPageToken(), err
 	})
+}
+
+func (x *examination) checkTokens(ctx context.Context) error {
+	all, err := x.tokens(ctx)
 	for _, t := range all {
 		if t.GetScope() == "report" && t.GetSelection() == "" {
 			x.warn("tokens", t.GetName()+" reports about every machine", unbound(t))
@@ -349,6 +356,67 @@ func (x *examination) checkTokens(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// checkRacks reports whose rights come from a label: a selection by rack holds machines whose label rack alone names it.
+// Before migration 0058 it held none of them.
+func (x *examination) checkRacks(ctx context.Context) error {
+	tokens, err := x.tokens(ctx)
+	if err != nil {
+		return err
+	}
+	roles, err := command.Pages(0, func(size int32, page string) ([]*pb.RoleBinding, string, error) {
+		r, err := x.svc.Access.ListRoleBindings(ctx, &pb.ListRoleBindingsRequest{PageSize: size, PageToken: page})
+		return r.GetBindings(), r.GetNextPageToken(), err
+	})
+	if err != nil {
+		return err
+	}
+	holders := map[string][]string{} // by selection
+	for _, t := range tokens {
+		if t.GetRevokedAt() == nil {
+			holders[t.GetSelection()] = append(holders[t.GetSelection()], "token "+t.GetName())
+		}
+	}
+	for _, b := range roles {
+		holders[b.GetSelection()] = append(holders[b.GetSelection()], "role "+b.GetBindingId())
+	}
+	for _, selection := range slices.Sorted(maps.Keys(holders)) {
+		if !byRack(selection) {
+			continue
+		}
+		named, err := x.rackByLabel(ctx, selection)
+		if err != nil {
+			return err
+		}
+		if len(named) > 0 {
+			x.warn("racks", fmt.Sprintf("%s: %q holds %d machines by the label rack alone: %s",
+				firstOf(holders[selection]), selection, len(named), firstOf(named)),
+				"set spec.rack of those that belong there, and remove the label of others")
+		}
+	}
+	return nil
+}
+
+// byRack reports whether a selection asks for machines of named racks.
+func byRack(selection string) bool {
+	terms, err := filter.Parse(selection)
+	return err == nil && slices.ContainsFunc(terms, func(t filter.Term) bool { return t.Key == label.Rack && !t.Not })
+}
+
+// rackByLabel returns the machines of a selection whose spec names no rack.
+func (x *examination) rackByLabel(ctx context.Context, selection string) (ids []string, err error) {
+	all, err := command.Pages(0, func(size int32, page string) ([]*pb.Machine, string, error) {
+		r, err := x.svc.Machines.ListMachines(ctx, &pb.ListMachinesRequest{Filter: selection, PageSize: size,
+			PageToken: page})
+		return r.GetMachines(), r.GetNextPageToken(), err
+	})
+	for _, m := range all {
+		if m.GetSpec().GetRack() == "" {
+			ids = append(ids, m.GetMachineId())
+		}
+	}
+	return ids, err
 }
 
 // unbound returns how to bind a token that reports to a machine or a site.
