@@ -81,7 +81,8 @@ walks: deps ## Count the files that a reboot passes through, and write them into
 .PHONY: lint
 lint: bin/tools/golangci-lint bin/tools/buf ## Run golangci-lint, buf lint, buf breaking and shellcheck
 	scripts/install-deps lint
-	bin/tools/golangci-lint run
+	@# Compiled as the programs and the tests are: their packages are there already.
+	CGO_ENABLED=0 GOFLAGS='-trimpath -buildvcs=false' bin/tools/golangci-lint run --build-tags $(GOTAGS)
 	cd api && ../bin/tools/buf lint
 	scripts/buf-breaking
 	scripts/list-shell | xargs shellcheck -x
@@ -154,13 +155,13 @@ chaos: deps build dist/chaos/harness ## Break whole systems 2,000 times, and jud
 test-kill: deps dist/chaos/harness ## Break one system of 300 machines, 20 agents and 64 clients for 5 minutes, and judge every answer of why (KILL_FLAGS=--help for less, or one seed again)
 	$(GOBUILD) -overlay dist/chaos/overlay/overlay.json -o dist/chaos/stepped/ ./cmd/ingot-controller ./cmd/ingot-agent
 	@mkdir -p dist/kill
-	go build -o dist/kill/harness ./lab/kill
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags $(GOTAGS) -o dist/kill/harness ./lab/kill
 	dist/kill/harness --bin dist/chaos/stepped $(KILL_FLAGS)
 
 .PHONY: dist/chaos/harness
 dist/chaos/harness:
 	@mkdir -p dist/chaos
-	go build -o $@ ./lab/chaos
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags $(GOTAGS) -o $@ ./lab/chaos
 	$@ overlay dist/chaos/overlay
 
 # Binaries that lack a protection; they are built apart from those that ship. PLANTED=NAME tries one.
@@ -181,12 +182,12 @@ test-chaos-planted: deps dist/chaos/harness ## Take each protection away, and ho
 
 .PHONY: mutants
 mutants: deps ## Change the code that carries the promise 1,000 times, and count what the tests notice (MUTANTS_FLAGS=--help for all 12,700, one package, other seeds)
-	go build -o dist/mutants ./lab/mutants
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags $(GOTAGS) -o dist/mutants ./lab/mutants
 	$(TESTPG) nice dist/mutants $(MUTANTS_FLAGS)
 
 .PHONY: requirements-break
 requirements-break: deps ## Break the code under 100 lines of the requirements, and count which breaks the tests that the line names notice (REQUIREMENTS_FLAGS='--seed 7 --lines 20')
-	go build -o dist/mutants ./lab/mutants
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags $(GOTAGS) -o dist/mutants ./lab/mutants
 	$(TESTPG) nice dist/mutants requirements --tree dist/requirements $(REQUIREMENTS_FLAGS)
 
 .PHONY: test-recipes

@@ -24,7 +24,7 @@ const (
 	// NetworkdVariable says that a networkd of the test's own runs, or is to be started.
 	NetworkdVariable = "INGOT_TEST_WITH_NETWORKD"
 	// VMTime is for a machine that does much else; alone it takes 10 to 30 s.
-	VMTime = 5 * time.Minute
+	VMTime = 10 * time.Minute
 )
 
 // vmModules are what the distribution's kernel does not have built in, with their dependencies.

@@ -117,3 +117,11 @@ func Backoff(retry int) time.Duration {
 	}
 	return min(d, retryMax)
 }
+
+// Earliest returns the earlier of two times.
+func Earliest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

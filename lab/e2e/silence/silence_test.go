@@ -78,6 +78,8 @@ type place struct {
 	t      *testing.T
 	site   *harness.Machine
 	agent  *harness.Process
+	way    *harness.Relay // from the site's agent to the controller
+	other  *harness.Cluster
 	events *events
 }
 
@@ -93,15 +95,18 @@ func newPlace(t *testing.T) *place {
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: receiver.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p.Cluster = harness.New(t, harness.Options{Configure: func(cfg *config.Config) {
+	options := harness.Options{Configure: func(cfg *config.Config) {
 		cfg.Webhooks.AllowLoopback, cfg.Webhooks.CAFile = true, authority
 		cfg.Agents.HeartbeatInterval.Duration, cfg.Agents.MissedHeartbeats = 2*time.Second, 5
-	}})
+	}}
+	p.Cluster = harness.New(t, options)
+	p.way = harness.NewRelay(t, "tcp", p.Fleet.Address())
 	world, err := sim.OpenWorld(sim.WorldConfig{Dir: t.TempDir(), Delay: time.Millisecond, NoSync: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.site = p.NewSite(t, site, world, harness.MachineOptions{ID: "site-agent", Stopped: true, Delay: time.Millisecond})
+	p.site = p.NewSite(t, site, world, harness.MachineOptions{ID: "site-agent", Stopped: true, Delay: time.Millisecond,
+		Lines: "addresses: [" + p.way.Address() + "]\n"})
 	p.agent = p.site.AgentProcess("")
 	p.site.WaitConnected()
 	for i := range own {
@@ -112,6 +117,7 @@ func newPlace(t *testing.T) *place {
 	if code, out := p.Ingot("webhook", "create", receiver.URL+"/hook", "--name", "hook"); code != 0 {
 		t.Fatal(out)
 	}
+	p.other = p.Another(t, options)
 	return p
 }
 
@@ -165,7 +171,8 @@ func (p *place) awaitIdle(want int, limit time.Duration) time.Duration {
 	return time.Since(begin)
 }
 
-// TestASilentSite kills the agent of a site, makes it stand still, and brings it back each time.
+// TestASilentSite kills the agent of a site, makes it stand still, cuts it off, and brings it back each time. Two
+// controllers report the same: the one with the agent's session, and one that no agent calls.
 func TestASilentSite(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -175,11 +182,13 @@ func TestASilentSite(t *testing.T) {
 	}{
 		{"killed", p.agent.Kill, func() { p.agent = p.site.AgentProcess("") }},
 		{"paused", func() { p.agent.Stand() }, func() { p.agent.Continue() }},
+		{"cut", p.way.Freeze, p.way.Thaw},
 	} {
 		cursor := harness.Must(t, p.Machines().ListMachines, &baremetalv1.ListMachinesRequest{PageSize: 1000}).GetNextCursor()
 		c.begin()
 		t.Logf("%s: unknown after %v", c.name, p.awaitIdle(own, enough).Round(100*time.Millisecond))
 		p.reported(c.name)
+		p.byTheOther().reported(c.name + ", by the other controller")
 		if changed := p.changedSince(cursor); changed < agentless {
 			t.Errorf("%s: the cursor has %d machines", c.name, changed)
 		}
@@ -197,9 +206,16 @@ func TestASilentSite(t *testing.T) {
 	if n := p.events.machines(); n != 0 {
 		t.Errorf("%d events of machines", n)
 	}
-	if silent, heard := p.events.of("site.silent"), p.events.of("site.heard"); silent != 2 || heard != 2 {
+	if silent, heard := p.events.of("site.silent"), p.events.of("site.heard"); silent != 3 || heard != 3 {
 		t.Errorf("%d events of silence, %d of its end", silent, heard)
 	}
+}
+
+// byTheOther is the place as the other controller reports it.
+func (p *place) byTheOther() *place {
+	other := *p
+	other.Cluster = p.other
+	return &other
 }
 
 // changedSince counts the machines that a reconcile hands out.

@@ -122,7 +122,7 @@ func (d *decider) dispatch(s *operation.Step) bool {
 	case next == nil && d.past(limit):
 		d.fail("AGENT_UNAVAILABLE", "no agent could take the step before its deadline; nothing was started", true)
 	case next == nil:
-		d.wait(operation.WaitAgent, earliest(limit, d.now.Add(operation.LookAgain)))
+		d.wait(operation.WaitAgent, operation.Earliest(limit, d.now.Add(operation.LookAgain)))
 	case !next.CanDo(capabilityOf(s.Kind)):
 		d.fail(missingCapability(s.Kind), fmt.Sprintf("agent %s cannot %s on this machine", next.AgentID,
 			capabilityOf(s.Kind)), false)
@@ -151,7 +151,7 @@ func (d *decider) noExecutor(s *operation.Step) bool {
 
 // waitForAgent gives somebody the time to enrol an agent, and no more.
 func (d *decider) waitForAgent(s *operation.Step, limit time.Time) {
-	limit = earliest(limit, s.StartedAt.Add(operation.NobodyGrace))
+	limit = operation.Earliest(limit, s.StartedAt.Add(operation.NobodyGrace))
 	if !d.past(limit) {
 		d.wait(operation.WaitNobody, limit)
 		return
@@ -185,7 +185,7 @@ func (d *decider) makeCommand(s *operation.Step, kind operation.Kind, executor *
 	attempt, deadline := 1, d.now.Add(s.Timeout)
 	if d.cmd != nil && d.cmd.StepIdx == d.op.CurrentStep {
 		attempt = d.cmd.Attempt + 1
-		if d.cmd.State == operation.CommandCanceled {
+		if d.cmd.State == operation.CommandCanceled && !d.outlived() {
 			// A replacement gets no more time than what it replaces: an operation ends, however often agents change.
 			deadline = d.cmd.Deadline
 		}
@@ -197,8 +197,7 @@ func (d *decider) makeCommand(s *operation.Step, kind operation.Kind, executor *
 		ID: d.w.NewCommandID, StepIdx: d.op.CurrentStep, Attempt: attempt, Kind: kind, State: operation.Queued,
 		ExecutorID: executor.AgentID, ExecutorRole: executor.Role, Deadline: deadline,
 	}
-	d.cmdChanged, d.cmdNew = true, true
-	d.opChanged = true
+	d.cmdChanged, d.cmdNew, d.opChanged = true, true, true
 	reason := operation.WaitResult
 	if executor.Live {
 		// The store commits SENT and the executor's memory before the first byte leaves.
@@ -208,7 +207,7 @@ func (d *decider) makeCommand(s *operation.Step, kind operation.Kind, executor *
 	} else {
 		reason = operation.WaitAgent
 	}
-	d.wait(reason, earliest(d.cmd.Deadline, d.now.Add(operation.LookAgain)))
+	d.wait(reason, operation.Earliest(d.cmd.Deadline, d.now.Add(operation.LookAgain)))
 }
 
 // stepDone ends the current step well and moves to the next, or ends the operation.
@@ -348,7 +347,7 @@ func (d *decider) finish(p operation.Phase, note, message string) {
 	d.op.FinishedAt = d.now
 	d.op.WaitReason = ""
 	d.note(note, message)
-	d.op.WakeAt = zeroTime
+	d.op.WakeAt = time.Time{}
 	d.out.Machine.ClearCurrent = true
 	d.endBoot(p)
 }

@@ -168,7 +168,7 @@ func (d *decider) netbootByBMC(s *operation.Step, limit time.Time) {
 	case !d.mayCome("site") && (!d.mayCome("host") || fleet.Host(d.w.Candidates).Live):
 		d.fail("NETBOOT_UNSUPPORTED", "the machine's agent cannot set its next boot, and there is no BMC to do it", false)
 	default:
-		d.wait(operation.WaitAgent, earliest(limit, d.now.Add(operation.LookAgain)))
+		d.wait(operation.WaitAgent, operation.Earliest(limit, d.now.Add(operation.LookAgain)))
 	}
 }
 
@@ -192,7 +192,7 @@ func (d *decider) served(s *operation.Step, limit time.Time) bool {
 		d.fail("SITE_AGENT_SILENT", "the site's agent did not take over what the machine is to boot; nothing was started",
 			true)
 	default:
-		d.wait(operation.WaitSite, earliest(limit, d.now.Add(operation.LookAgain)))
+		d.wait(operation.WaitSite, operation.Earliest(limit, d.now.Add(operation.LookAgain)))
 	}
 	return false
 }
@@ -272,7 +272,7 @@ func (d *decider) enter(s *operation.Step, limit time.Time) {
 		d.fail("NO_BOOT_PATH", "nobody can bring the machine into the installer"+viaPath(bootPath(s))+
 			": it has no agent with a session and no BMC that the site's agent can use", false)
 	case next == nil:
-		d.wait(operation.WaitAgent, earliest(limit, d.now.Add(operation.LookAgain)))
+		d.wait(operation.WaitAgent, operation.Earliest(limit, d.now.Add(operation.LookAgain)))
 	default:
 		d.note("boot_path", "into the installer by "+next.name+d.pathReason())
 		d.makeCommand(s, next.kind, next.executor)
@@ -420,7 +420,7 @@ func (d *decider) evaluateGrantedBoot() bool {
 // nextEvaluation is when a granted command is looked at again: its end, or earlier where silence means something.
 func (d *decider) nextEvaluation() time.Time {
 	if needsInstaller(d.step().Kind) && d.cmd.ExecutorRole != "site" {
-		return earliest(d.grantedWake(), d.now.Add(operation.LookAgain))
+		return operation.Earliest(d.grantedWake(), d.now.Add(operation.LookAgain))
 	}
 	return d.grantedWake()
 }
@@ -493,7 +493,7 @@ func (d *decider) bootDisk(s *operation.Step, limit time.Time) {
 		d.fail("AGENT_UNAVAILABLE",
 			"the installer is gone and there is no BMC to start the machine with; its disk is written and verified", true)
 	default:
-		d.wait(operation.WaitAgent, earliest(limit, d.now.Add(operation.LookAgain)))
+		d.wait(operation.WaitAgent, operation.Earliest(limit, d.now.Add(operation.LookAgain)))
 	}
 }
 

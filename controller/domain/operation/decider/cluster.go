@@ -76,7 +76,7 @@ func (d *decider) dispatchInCluster(s *operation.Step, limit time.Time) {
 		d.fail("AGENT_UNAVAILABLE",
 			"no agent of the machine's site could speak to the cluster before the step's deadline; nothing was started", true)
 	default:
-		d.wait(operation.WaitAgent, earliest(limit, d.now.Add(min(operation.LookAgain, 10*time.Second))))
+		d.wait(operation.WaitAgent, operation.Earliest(limit, d.now.Add(min(operation.LookAgain, 10*time.Second))))
 	}
 }
 

@@ -119,7 +119,7 @@ func (d *decider) wait(reason string, until time.Time) {
 		d.note("waiting", reason)
 	}
 	if !until.After(d.now) && d.now.Before(d.w.CaughtUpAt) {
-		until = earliest(d.w.CaughtUpAt, d.now.Add(operation.LookAgain))
+		until = operation.Earliest(d.w.CaughtUpAt, d.now.Add(operation.LookAgain))
 	}
 	if d.op.WaitReason != reason || !d.op.WakeAt.Equal(until) {
 		d.opChanged = true
@@ -130,6 +130,11 @@ func (d *decider) wait(reason string, until time.Time) {
 // past reports whether a deadline is over. None is while agents come back after their controllers were away.
 func (d *decider) past(deadline time.Time) bool {
 	return !d.now.Before(deadline) && !d.now.Before(d.w.CaughtUpAt)
+}
+
+// outlived reports whether the command's time ran out while its controllers were away, before it was granted.
+func (d *decider) outlived() bool {
+	return d.cmd.GrantedAt.IsZero() && !d.now.Before(d.cmd.Deadline) && !d.past(d.cmd.Deadline)
 }
 
 // evaluate sees whether anything is due.
@@ -177,7 +182,7 @@ func (d *decider) waitForTaker() {
 	if !d.w.ExecutorLive {
 		reason = operation.WaitAgent
 	}
-	d.wait(reason, earliest(d.cmd.Deadline, d.now.Add(operation.LookAgain)))
+	d.wait(reason, operation.Earliest(d.cmd.Deadline, d.now.Add(operation.LookAgain)))
 }
 
 func (d *decider) evaluateGranted() {
@@ -209,7 +214,7 @@ func (d *decider) grantedWake() time.Time {
 	if d.op.CancelRequested.IsZero() {
 		return d.cmd.Deadline
 	}
-	return earliest(d.cmd.Deadline, d.op.CancelRequested.Add(operation.CancelPatience))
+	return operation.Earliest(d.cmd.Deadline, d.op.CancelRequested.Add(operation.CancelPatience))
 }
 
 // shouldHandOver says that another agent should take the step: the executor is silent, was never granted the command,
@@ -345,6 +350,9 @@ func (d *decider) grantAsked(e operation.GrantAsked) {
 	}
 	if reason, message := d.whyNoGrant(e); reason != "" {
 		d.refuseGrant(reason, message)
+		if reason == "COMMAND_EXPIRED" && d.outlived() {
+			d.replaceCommand("its time ran out while the controllers were away")
+		}
 		return
 	}
 	if d.grantedInAnotherBoot(e) {
@@ -426,7 +434,7 @@ func (d *decider) whyNoGrant(e operation.GrantAsked) (reason, message string) {
 		return "GRANT_REFUSED", "the digest of the command differs"
 	case !d.op.CancelRequested.IsZero():
 		return "CANCELED_BY_REQUEST", "the operation is being cancelled"
-	case d.past(d.cmd.Deadline):
+	case d.past(d.cmd.Deadline) || d.outlived():
 		return "COMMAND_EXPIRED", "the step's deadline has passed"
 	case d.w.Machine.Freeze.Active():
 		return "FLEET_FROZEN", "the fleet is frozen: " + d.w.Machine.Freeze.Cause()
@@ -460,11 +468,4 @@ func (d *decider) bootBefore(e operation.GrantAsked) string {
 		return h.BootID // the machine's newest boot may have been an installer's
 	}
 	return d.w.TargetBootID
-}
-
-func earliest(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }

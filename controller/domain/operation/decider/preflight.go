@@ -27,7 +27,7 @@ func needsPreflight(s *operation.Step, inst *fleet.Candidate) bool {
 func (d *decider) preflight(s *operation.Step, inst *fleet.Candidate) {
 	d.noteSystemOfStep(s)
 	d.makeCommand(s, operation.KindPreflight, inst)
-	d.cmd.Deadline = earliest(d.cmd.Deadline, d.now.Add(PreflightPatience))
+	d.cmd.Deadline = operation.Earliest(d.cmd.Deadline, d.now.Add(PreflightPatience))
 }
 
 // preflightEnded takes the installer's answer.
@@ -86,13 +86,13 @@ func (d *decider) goBack(s *operation.Step) {
 		d.cmd.Outcome != operation.OutcomeSucceeded:
 		d.endTurnedBack("its own system has not reported since; start it through its BMC or by hand")
 	case !d.w.Boot.Served():
-		d.wait(operation.WaitSite, earliest(until, d.now.Add(operation.LookAgain)))
+		d.wait(operation.WaitSite, operation.Earliest(until, d.now.Add(operation.LookAgain)))
 	case !leaving && inst != nil:
 		d.makeCommand(s, operation.KindReboot, inst)
 	case site != nil && d.cmd.Kind != operation.KindPower && (!leaving || d.cmd.Outcome != operation.OutcomeSucceeded):
 		d.makeCommand(s, operation.KindPower, site)
 	default:
-		d.wait(operation.WaitAgent, earliest(until, d.now.Add(operation.LookAgain)))
+		d.wait(operation.WaitAgent, operation.Earliest(until, d.now.Add(operation.LookAgain)))
 	}
 }
 

@@ -4,15 +4,12 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/internal/evidence"
 	"github.com/ingot-metal/ingot/internal/planted"
 )
-
-var zeroTime time.Time
 
 // resulted takes an executor's result. The first one counts, whatever session carries it; it must come from the
 // executor that the command was sent to.
@@ -130,6 +127,8 @@ func (d *decider) liveResult(e operation.Resulted) {
 	case e.Outcome == operation.OutcomeUnknown:
 		d.unknown(cmp.Or(e.Reason, "OUTCOME_UNKNOWN"),
 			cmp.Or(e.Message, "the executor cannot know whether the command acted"))
+	case e.Reason == "COMMAND_EXPIRED" && d.outlived():
+		d.replaceCommand(e.Message)
 	default:
 		d.setCommand(operation.Done)
 		d.notDone(e)
@@ -333,7 +332,7 @@ func (d *decider) sessionOpened(e operation.SessionOpened) {
 	case ofExecutor && d.cmd.State == operation.Queued:
 		d.setCommand(operation.Sent)
 		d.cmd.SentAt, d.cmd.ExecutorStateID = d.now, e.StateID
-		d.wait(operation.WaitResult, earliest(d.cmd.Deadline, d.now.Add(operation.LookAgain)))
+		d.wait(operation.WaitResult, operation.Earliest(d.cmd.Deadline, d.now.Add(operation.LookAgain)))
 	case e.OfTarget && d.cmd != nil && d.cmd.State == operation.Granted && d.entering() && d.cmd.ExecutorRole == "host" &&
 		!d.strayed().none():
 		d.cameBack(d.strayed())

@@ -249,6 +249,37 @@ func TestNoDeadlineEndsWhileAgentsComeBack(t *testing.T) {
 	}
 }
 
+// A command whose time ran out while the controllers were away is replaced by one with time of its own. The agent would
+// refuse the old one.
+func TestACommandThatOutlivedItsControllersIsReplaced(t *testing.T) {
+	for name, comes := range map[string]func(*stored, *operation.Command){
+		"asks": func(s *stored, c *operation.Command) {
+			if d := s.ask(c, "boot-1"); d.Grant || d.Refusal == nil || d.Refusal.Reason != "COMMAND_EXPIRED" {
+				t.Errorf("grant %t, refusal %v", d.Grant, d.Refusal)
+			}
+		},
+		"refuses": func(s *stored, c *operation.Command) {
+			s.do(operation.Resulted{CommandID: c.ID, AgentID: hostID, Outcome: operation.OutcomeRefused,
+				Reason: "COMMAND_EXPIRED", Message: "expired"})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := started(t, reboot())
+			old := s.latest()
+			s.now = old.Deadline.Add(time.Minute)
+			s.world.CaughtUpAt = s.now.Add(20 * time.Second)
+			comes(s, old)
+			if c := s.latest(); c.ID == old.ID || c.State != operation.Sent || !c.Deadline.Equal(s.now.Add(stepTimeout)) {
+				t.Fatalf("command %s of %s, %s until %v", c.ID, old.ID, c.State, c.Deadline)
+			}
+			s.ask(s.latest(), "boot-1")
+			if c := s.latest(); s.op.Phase != operation.Running || c.State != operation.Granted {
+				t.Errorf("%s, command %s", s.op.Phase, c.State)
+			}
+		})
+	}
+}
+
 // The time to wait for a grant does not count against the step.
 func TestGrantGivesTheStepItsTime(t *testing.T) {
 	s := started(t, reboot())

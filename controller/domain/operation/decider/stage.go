@@ -51,7 +51,7 @@ func (d *decider) attemptStage(s *operation.Step) bool {
 		if s.Mode == workflow.VerifyNode {
 			again = min(operation.LookAgain, healthAgain)
 		}
-		d.wait(operation.WaitAgent, earliest(limit, d.now.Add(again)))
+		d.wait(operation.WaitAgent, operation.Earliest(limit, d.now.Add(again)))
 	default:
 		d.fail(v.Code, v.Message, false)
 	}
@@ -95,7 +95,7 @@ func (d *decider) switchTo(s *operation.Step, kind operation.Kind) {
 		d.fail("AGENT_UNAVAILABLE",
 			"no agent of the machine's site could switch it before the step's deadline; nothing was started", true)
 	default:
-		d.wait(operation.WaitAgent, earliest(limit, d.now.Add(min(operation.LookAgain, 10*time.Second))))
+		d.wait(operation.WaitAgent, operation.Earliest(limit, d.now.Add(min(operation.LookAgain, 10*time.Second))))
 	}
 }
 
@@ -118,7 +118,7 @@ func (d *decider) rotatePassword(s *operation.Step) {
 		d.fail("AGENT_UNAVAILABLE",
 			"no agent of the machine's site had a session before the step's deadline; nothing was started", true)
 	default:
-		d.wait(operation.WaitAgent, earliest(limit, d.now.Add(min(operation.LookAgain, 10*time.Second))))
+		d.wait(operation.WaitAgent, operation.Earliest(limit, d.now.Add(min(operation.LookAgain, 10*time.Second))))
 	}
 }
 
@@ -146,7 +146,7 @@ func (d *decider) awaitReplacement(s *operation.Step) bool {
 	case d.past(limit):
 		d.fail("AGENT_UNAVAILABLE", "the machine has not come back after its hardware was to be replaced", true)
 	default:
-		d.wait(operation.WaitAgent, earliest(limit, d.now.Add(replacementLook)))
+		d.wait(operation.WaitAgent, operation.Earliest(limit, d.now.Add(replacementLook)))
 	}
 	return false
 }
