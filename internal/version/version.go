@@ -17,9 +17,9 @@ const mostDigits = 9
 // byteOrderMark is what some programs put before a text.
 const byteOrderMark = "\ufeff"
 
-// Parse reads the numbers at the start of a text such as "v1.33.2", "6.1.0-10-cloud-amd64", "17beta1" or "4.2.1-Docker".
-// Space and a byte order mark around it do not count, and neither does one v before the first number. It reports whether
-// the text begins with a number.
+// Parse reads the numbers at the start of a text such as "v1.33.2", "6.1.0-10-cloud-amd64" or "17beta1". Space and a
+// byte order mark around it do not count, and neither does one v before the first number. It reports whether the text
+// begins with a number.
 func Parse(text string) (Version, bool) {
 	text = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(text), byteOrderMark))
 	if len(text) > 1 && (text[0] == 'v' || text[0] == 'V') {
@@ -45,8 +45,8 @@ func (v Version) AtLeast(major, minor int) bool {
 	return cmp.Or(cmp.Compare(v.Major, major), cmp.Compare(v.Minor, minor)) >= 0
 }
 
-// Compare orders whole texts as Debian's linux-version does (linux-base, DebianLinux.pm, version_cmp): numbers by value,
-// what is between them by its bytes, and "-rc" and "-trunk" before the version that they lead to.
+// Compare orders whole texts as Debian's linux-version does (linux-base, DebianLinux.pm, version_cmp): numbers by
+// value, what is between them by its bytes, and "-rc" and "-trunk" before the version that they lead to.
 func Compare(a, b string) int {
 	for {
 		x, y := component(a), component(b)

@@ -222,8 +222,8 @@ func (s system) resetFor(sw provider.Switch) (target path, kind redfish.ResetTyp
 
 type ethernet struct{ MACAddress, PermanentMACAddress lenient[string] }
 
-// macsOf are the addresses of an interface, as hwid.MAC returns them. A text that is no card's address is left out: ports
-// that are absent have zeros, and InfiniBand's addresses are longer.
+// macsOf are the addresses of an interface, as hwid.MAC returns them. A text that is no card's address is left out:
+// ports that are absent have zeros, and InfiniBand's addresses are longer.
 func macsOf(b []byte) (out []string) {
 	var e ethernet
 	if json.Unmarshal(b, &e) != nil {

@@ -151,8 +151,8 @@ func runMigration(ctx context.Context, conn *pgxpool.Conn, sql string, version, 
 	})
 }
 
-// OldestServer is the first version, as server_version_num has it, with all that the migrations use: string_to_table and
-// CREATE OR REPLACE TRIGGER came with PostgreSQL 14.
+// OldestServer is the first version, as server_version_num has it, with all that the migrations use: string_to_table
+// and CREATE OR REPLACE TRIGGER came with PostgreSQL 14.
 const OldestServer = 140000
 
 // ErrServerTooOld is of a server that is older than OldestServer.
