@@ -52,8 +52,8 @@ func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 // FileStamp is a moment in UTC as a part of a file's name: "20260301-031207".
 func FileStamp(t time.Time) string { return t.UTC().Format("20060102-150405") }
 
-// ParseTime reads a moment as a person writes it. Without an offset it is in the zone of the output. A time of day is the
-// last one before now. ok reports whether text is a time.
+// ParseTime reads a moment as a person writes it. Without an offset it is in the zone of the output. A time of day is
+// the last one before now. ok reports whether text is a time.
 func ParseTime(text string, now time.Time) (at time.Time, ok bool) {
 	return when.Person(text, now, Zone())
 }

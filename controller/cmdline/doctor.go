@@ -254,7 +254,10 @@ func judgeDatabase(s schema.Settings, pool int, now time.Time) []doctor.Finding 
 	list := []doctor.Finding{doctor.Well("database", fmt.Sprintf("PostgreSQL %d.%d answers", s.Version/10000,
 		s.Version%10000))}
 	if s.Version < schema.OldestServer {
-		list[0].Level, list[0].Remedy = doctor.Fail, fmt.Sprintf("upgrade PostgreSQL to %d or later", schema.OldestServer/10000)
+		list[0].Level, list[0].Remedy = doctor.Fail, fmt.Sprintf(
+			"upgrade PostgreSQL to %d or later",
+			schema.OldestServer/10000,
+		)
 	}
 	for _, setting := range []struct {
 		name, value string
