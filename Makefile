@@ -208,6 +208,10 @@ MAAS_FLAGS ?= -long -random-runs 500
 test-maas: deps ## Put every fault at every request that a machine's life makes to MAAS, and 500 times several at random (3 minutes)
 	go test ./lab/maas -count 1 -timeout 30m -parallel 16 -v -run '$(or $(MAAS),.)' $(MAAS_FLAGS) | grep -Ev '^(=== |    --- PASS)'
 
+.PHONY: test-identity
+test-identity: deps ## Judge the identity of hosts over 1,000 random boots, reimages and part swaps (IDENTITY_FLAGS=-identity-seed=N repeats one)
+	go test ./agent/host -run '^TestRandomHardware$$' -count 1 -timeout 60m -v -identity-boots 1000 $(IDENTITY_FLAGS)
+
 NETWORK_RUNS ?= 1:500
 NETWORK_DONE ?= dist/network-done
 .PHONY: test-network
@@ -470,7 +474,7 @@ first-rack: deps build deb ## Follow docs/tutorial/first-rack.md on a fresh Debi
 # What takes too long for CI. A target that tests and is neither here nor in CI fails a test of the tree.
 RELEASE_CHECKS ?= console-test test-offers test-rolling test-jobs test-standby test-postgres test-haproxy test-upgrade test-clients test-ansible \
 	test-netbox test-opentofu test-bucket test-registry test-oci test-clusters test-cluster-api test-provision test-rollouts \
-	test-maas test-disks attack test-storm test-units test-setup test-package-upgrade test-metal lab-debian lab-stock lab-mirror \
+	test-maas test-disks attack test-identity test-storm test-units test-setup test-package-upgrade test-metal lab-debian lab-stock lab-mirror \
 	test-previews test-budgets first-rack test-network test-recipes mutants requirements-break test-kill test-chaos-planted chaos
 
 .PHONY: release-check

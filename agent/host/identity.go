@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/ingot-metal/ingot/agent/inventory"
+	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
 // Identity reads the boot id, the machine-id and what the hardware fingerprint is made of.
@@ -21,14 +22,21 @@ func (l *Linux) Identity(ctx context.Context) (Identity, error) {
 	}
 	return Identity{
 		BootID: boot, MachineID: l.ReadText("etc/machine-id"), Hostname: l.ReadText("proc/sys/kernel/hostname"),
-		HardwareFingerprint: hardwareFingerprint(inventory.ReadFingerprinted(l.Root), inventory.PermanentMACs(l.Root)),
+		HardwareFingerprint: l.hardware().Fingerprint(),
 	}, nil
 }
 
-// hardwareFingerprint hashes what stays with the hardware. macs are sorted. The serials can be read by root
-// only, so an agent must always run with the same privileges to keep its fingerprint. A machine that shows
-// nothing at all has none (""), rather than one that it shares with others.
-func hardwareFingerprint(s inventory.System, macs []string) string {
+// hardware reads what tells the machine from others, with the fingerprint that older agents have shown: a controller
+// that knows the machine by that one compares it once more.
+func (l *Linux) hardware() hwid.Facts {
+	f := inventory.Identity(l.Root)
+	f.V1 = fingerprintV1(inventory.ReadFingerprinted(l.Root), inventory.PermanentMACs(l.Root))
+	return f
+}
+
+// fingerprintV1 hashes what older agents counted. macs are sorted. The serials can be read by root only. A machine that
+// shows nothing at all has none (""), rather than one that it shares with others.
+func fingerprintV1(s inventory.System, macs []string) string {
 	if s.UUID+s.BoardSerial+s.ChassisSerial == "" && len(macs) == 0 {
 		return ""
 	}

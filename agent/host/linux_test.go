@@ -242,28 +242,28 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-func TestHardwareFingerprint(t *testing.T) {
+func TestFingerprintOfOlderAgents(t *testing.T) {
 	t.Parallel()
 	base := inventory.System{UUID: "AAAA", BoardSerial: "b", ChassisSerial: "c", Vendor: "v"}
 	macs := []string{"02:00:00:00:00:01", "02:00:00:00:00:02"}
-	want := hardwareFingerprint(base, macs)
+	want := fingerprintV1(base, macs)
 	same := base
 	same.UUID, same.Vendor = "aaaa", "another name after a BIOS update"
-	if hardwareFingerprint(same, macs) != want {
+	if fingerprintV1(same, macs) != want {
 		t.Error("depends on more than the hardware")
 	}
 	for name, other := range map[string]string{
-		"uuid":         hardwareFingerprint(inventory.System{UUID: "AAAB", BoardSerial: "b", ChassisSerial: "c"}, macs),
-		"board":        hardwareFingerprint(inventory.System{UUID: "AAAA", BoardSerial: "x", ChassisSerial: "c"}, macs),
-		"chassis":      hardwareFingerprint(inventory.System{UUID: "AAAA", BoardSerial: "b", ChassisSerial: "x"}, macs),
-		"mac":          hardwareFingerprint(base, macs[:1]),
-		"moved serial": hardwareFingerprint(inventory.System{UUID: "AAAA", BoardSerial: "c", ChassisSerial: "b"}, macs),
+		"uuid":         fingerprintV1(inventory.System{UUID: "AAAB", BoardSerial: "b", ChassisSerial: "c"}, macs),
+		"board":        fingerprintV1(inventory.System{UUID: "AAAA", BoardSerial: "x", ChassisSerial: "c"}, macs),
+		"chassis":      fingerprintV1(inventory.System{UUID: "AAAA", BoardSerial: "b", ChassisSerial: "x"}, macs),
+		"mac":          fingerprintV1(base, macs[:1]),
+		"moved serial": fingerprintV1(inventory.System{UUID: "AAAA", BoardSerial: "c", ChassisSerial: "b"}, macs),
 	} {
 		if other == want {
 			t.Errorf("does not depend on %s", name)
 		}
 	}
-	if hardwareFingerprint(inventory.System{}, nil) != "" {
+	if fingerprintV1(inventory.System{}, nil) != "" {
 		t.Error("a machine that shows nothing has a fingerprint")
 	}
 }

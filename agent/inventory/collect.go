@@ -131,9 +131,9 @@ func (c collector) resolved(rel string) string {
 	return p
 }
 
-// ReadFingerprinted reads the make of the machine from DMI for its hardware fingerprint. Without root the serials and
-// the UUID are empty. What it leaves out is what the first agents left out, and stays so: a host whose fingerprint
-// changes with its agent looks like another machine.
+// ReadFingerprinted reads the make of the machine from DMI for its fingerprint of version 1. Without root the serials
+// and the UUID are empty. What it leaves out is what the first agents left out, and stays so: controllers compare that
+// version with the one of an agent that has been upgraded since.
 func ReadFingerprinted(root string) System {
 	c := collector{root: rootOr(root), missing: map[string]string{}}
 	return c.dmi(func(s string) string {

@@ -38,8 +38,8 @@ func (c collector) disks() []Disk {
 	return disks
 }
 
-// PermanentMACs are those of the physical network interfaces, sorted, without USB ones: management controllers
-// plug those in and out as they like.
+// PermanentMACs are those that fingerprints of version 1 count: all physical network interfaces, sorted, without USB
+// ones, which management controllers plug in and out. Identity tells which of them are an identity.
 func PermanentMACs(root string) []string {
 	c := collector{root: rootOr(root), missing: map[string]string{}}
 	var macs []string

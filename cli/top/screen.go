@@ -9,6 +9,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/times"
 	"github.com/ingot-metal/ingot/cli/view"
+	"github.com/ingot-metal/ingot/internal/label"
 )
 
 // picture is what was read of the fleet at one moment.
@@ -329,7 +330,8 @@ func (s *screen) list() []string {
 		if why != "" {
 			why += ": " + view.Clean(st.GetAttentionMessage())
 		}
-		t.Add(mark+m.GetMachineId(), s.shown().Effective(m), view.Clean(m.GetSpec().GetRack()),
+		rack := label.RackOf(m.GetSpec().GetRack(), m.GetLabels())
+		t.Add(mark+m.GetMachineId(), s.shown().Effective(m), view.Clean(rack),
 			st.GetActiveOperationId(), why)
 	}
 	return strings.Split(strings.TrimSuffix(t.String(), "\n"), "\n")

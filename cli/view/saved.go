@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/internal/label"
 )
 
 // Views is the table of `ingot view list`.
@@ -93,7 +94,8 @@ func plainCell(m *pb.Machine, column string) string {
 		return Time(m.GetUpdatedAt())
 	}
 	return map[string]string{
-		"site": spec.GetSite(), "region": spec.GetRegion(), "rack": spec.GetRack(), "group": spec.GetGroup(),
+		"site": spec.GetSite(), "region": spec.GetRegion(), "group": spec.GetGroup(),
+		label.Rack: label.RackOf(spec.GetRack(), m.GetLabels()),
 		"location": spec.GetLocation(), "provider": spec.GetProvider(), "cluster": spec.GetTargetClusterRef(),
 		"serial": spec.GetSerial(),
 	}[column]

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/ingot-metal/ingot/internal/clock"
@@ -27,12 +26,11 @@ type StoredToken struct {
 // worth returns the roles of a token: its own, and no more than its maker has now where that is a person. They are nil
 // where its scope alone counts.
 func (p *people) worth(tok StoredToken, now time.Time) ([]Grant, error) {
-	own := Grant{Role: tok.Scope.Role(), Selection: tok.Selection}
-	if !strings.HasPrefix(tok.Owner, personPrefix) {
+	if !tok.OfPerson() {
 		if tok.Selection == "" {
 			return nil, nil
 		}
-		return []Grant{own}, nil
+		return []Grant{tok.own()}, nil
 	}
 	maker, known := p.makers[tok.Owner]
 	if !known || now.Sub(maker.IssuedAt) > p.lastSignOn {
@@ -40,13 +38,7 @@ func (p *people) worth(tok StoredToken, now time.Time) ([]Grant, error) {
 			"the person who made the token has not signed on for %s: the token is good again once that person signs on",
 			p.lastSignOn)
 	}
-	var out []Grant
-	for _, g := range grantsOf(maker, p.bindings, now) {
-		if role := narrower(own.Role, g.Role); role != "" {
-			out = append(out, Grant{Role: role, Selection: both(g.Selection, own.Selection), Binding: g.Binding,
-				ExpiresAt: g.ExpiresAt})
-		}
-	}
+	out := within(tok.own(), grantsOf(maker, p.bindings, now))
 	if len(out) == 0 {
 		return nil, failure.Denied(ReasonNoRole, "%s, who made the token, has no role that it could use", maker.Name)
 	}

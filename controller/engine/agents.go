@@ -56,7 +56,11 @@ func (e *Engine) SessionOpened(ctx context.Context, s *session.Session, o *sessi
 
 // CloneProven quarantines the machine of a session whose identity is in use by two machines at once.
 func (e *Engine) CloneProven(ctx context.Context, s *session.Session) error {
-	return e.quarantine(ctx, s, "two machines with different hardware use this machine's identity at the same time")
+	message := "two machines with different hardware use this machine's identity at the same time"
+	if what := s.OtherHardware(); what != "" {
+		message += ": " + what
+	}
+	return e.quarantine(ctx, s, message)
 }
 
 func (e *Engine) quarantine(ctx context.Context, s *session.Session, message string) error {

@@ -14,6 +14,7 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/hwid"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -63,10 +64,10 @@ type Session struct {
 	cancel context.CancelCauseFunc
 	beat   atomic.Int64 // unix nanoseconds of the last sign of life
 	stored atomic.Int64 // the one that the database has
-	// cloneSuspect is set when a session with other hardware has taken over: if this one still speaks, both live.
-	cloneSuspect atomic.Bool
-	discovery    discovery
-	told         struct {
+	// clone is set when a session with other hardware has taken over: if this one still speaks, both live.
+	clone     atomic.Pointer[hwid.Verdict]
+	discovery discovery
+	told      struct {
 		changed uint64
 		renew   bool
 	}
@@ -185,8 +186,16 @@ func (s *Session) Unstored() (beat time.Time, ok bool) {
 // Stored remembers which sign of life the database has.
 func (s *Session) Stored(beat time.Time) { s.stored.Store(beat.UnixNano()) }
 
-// CloneSuspect says that another machine has taken over this identity.
-func (s *Session) CloneSuspect() bool { return s.cloneSuspect.Load() }
+// CloneSuspect reports whether another machine has taken over this identity.
+func (s *Session) CloneSuspect() bool { return s.clone.Load() != nil }
+
+// OtherHardware returns what of that machine's hardware differs; "" without one.
+func (s *Session) OtherHardware() string {
+	if v := s.clone.Load(); v != nil {
+		return v.String()
+	}
+	return ""
+}
 
 // Registry holds the sessions. It is safe for concurrent use.
 type Registry struct {
@@ -227,7 +236,9 @@ func (r *Registry) Supersede(agentID, hardware string, epoch int64) (old *Sessio
 }
 
 func (s *Session) tellSuperseded(hardware string, epoch int64) {
-	s.cloneSuspect.Store(s.Hardware != hardware)
+	if v := hwid.Compare(s.Hardware, hardware); v.Other() {
+		s.clone.Store(&v)
+	}
 	s.Send(&fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Superseded{
 		Superseded: &fleetv1.Superseded{ByEpoch: epoch},
 	}})

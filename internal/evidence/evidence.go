@@ -16,6 +16,9 @@ const (
 	HostImageDigest = "host_image_digest"
 	// HostHardware is the fingerprint of the machine that this system ran on.
 	HostHardware = "host_hardware"
+	// HardwareRemarks is what of the machine's hardware was other, or not read, when the system came up: nothing that
+	// tells another machine.
+	HardwareRemarks = "hardware_remarks"
 	// BootedSystem is which system came up after a boot, and BootedBy what it was recognized by: "installer_session",
 	// "operation_token", "agent_identity", "provider", "phone_home",
 	// "probe".

@@ -44,10 +44,10 @@ func UUID(text string) string {
 	return strings.Join(m[1:], "-")
 }
 
-// SameUUID compares two UUIDs. known is false where either is empty or left by a factory.
+// SameUUID compares two UUIDs, in either byte order. known is false where either is empty or left by a factory.
 func SameUUID(a, b string) (same, known bool) {
 	a, b = UUID(a), UUID(b)
-	return a == b, a != "" && b != ""
+	return a == b || swapped(a) == b && b != "", a != "" && b != ""
 }
 
 var uuidForm = regexp.MustCompile(`^([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{12})$`)

@@ -18,6 +18,7 @@ import (
 func fieldAttempts() []Attempt {
 	return []Attempt{
 		{Party: Operator, Attempt: "escape a budget by a label", Rule: 12, Run: escapeBudget},
+		{Party: Operator, Attempt: "escape a budget of racks by the rack of the spec", Rule: 12, Run: escapeByRack},
 		{Party: Operator, Attempt: "enter an own admin selection by a label, and purge", Rule: 12, Run: enterSelection,
 			Config: theProvider().config()},
 		{Party: Operator, Attempt: "leave a group whose identity level is tpm", Rule: 12, Run: leaveLevel},
@@ -38,7 +39,7 @@ func changeFields(ctx context.Context, c *harness.Client, id string, change func
 	change(want)
 	var refusals []error
 	for _, mask := range [][]string{nil, {"labels", "spec"}, {"*"}, {"labels.team", "labels.rack", "spec.group",
-		"spec.site", "spec.mac_addresses"}} {
+		"spec.rack", "spec.site", "spec.mac_addresses"}} {
 		_, err := c.Machines().UpdateMachine(ctx, &baremetalv1.UpdateMachineRequest{Machine: want,
 			UpdateMask: &fieldmaskpb.FieldMask{Paths: mask}})
 		refusals = append(refusals, err)
@@ -113,6 +114,39 @@ func escapeBudget(ctx context.Context, r *Rig) (Outcome, error) {
 		return breached("%d of %d machines relabelled", moved, machines), nil
 	}
 	return held("no machine of %d relabelled; one is written at once", machines), nil
+}
+
+// escapeByRack: of each rack one machine may be written at once, and the field of the spec names the racks. An operator
+// moves machines by the field, by a label over it, and by a label in its place, and registers one in a rack of its own.
+func escapeByRack(ctx context.Context, r *Rig) (Outcome, error) {
+	if _, err := baremetalv1.NewBudgetServiceClient(r.C.Conn()).SetBudget(ctx, budgetOf("label:rack", 1)); err != nil {
+		return Outcome{}, err
+	}
+	const machine = "m-racked"
+	r.C.Register(&baremetalv1.Machine{MachineId: machine, Spec: &baremetalv1.MachineSpec{Rack: "r1"}})
+	operator := r.Client("operator", auth.ScopeOperate)
+	for what, change := range map[string]func(*baremetalv1.Machine){
+		"another field":          func(w *baremetalv1.Machine) { w.Spec.Rack = "own" },
+		"no field":               func(w *baremetalv1.Machine) { w.Spec.Rack = "" },
+		"a label beside it":      func(w *baremetalv1.Machine) { w.Labels = map[string]string{"rack": "own"} },
+		"a label in its place":   func(w *baremetalv1.Machine) { w.Spec.Rack, w.Labels = "", map[string]string{"rack": "own"} },
+		"a label, and the field": func(w *baremetalv1.Machine) { w.Spec.Rack, w.Labels = "own", map[string]string{"rack": "r1"} },
+	} {
+		err := changeFields(ctx, operator, machine, change) // an empty field without a mask changes nothing, and is taken
+		now := r.C.Machine(machine)
+		if err != nil && !harness.HasReason(err, "FIELD_IN_USE") {
+			return Outcome{}, err
+		}
+		if now.GetSpec().GetRack() != "r1" || len(now.GetLabels()) > 0 {
+			return breached("its rack is changed by %s: %q, labels %v", what, now.GetSpec().GetRack(), now.GetLabels()), nil
+		}
+	}
+	_, err := operator.Machines().RegisterMachine(ctx, &baremetalv1.RegisterMachineRequest{Machine: &baremetalv1.Machine{
+		MachineId: "m-new", Spec: &baremetalv1.MachineSpec{Rack: "own"}}})
+	if !harness.HasReason(err, "FIELD_IN_USE") {
+		return breached("it registers a machine in a rack of its own: %v", err), nil
+	}
+	return held("the rack stays, by whichever name"), nil
 }
 
 // enterSelection: Eve is an operator of one site, and an admin of the machines with a label.

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -23,6 +24,8 @@ func selectionAttempts() []Attempt {
 			Run: readOutside},
 		{Party: Operator, Attempt: "work on machines outside one's selection by kept selections and rollouts", Rule: 14,
 			Run: rollOutside},
+		{Party: Operator, Attempt: "have a rollout begin on machines that have left one's selection", Rule: 14,
+			Run: rollOn},
 	}
 }
 
@@ -276,4 +279,82 @@ func rollOutside(ctx context.Context, r *Rig) (Outcome, error) {
 		return breached("its rollouts are %v, %v", all, err), nil
 	}
 	return held("its rollout is over its own machine alone"), nil
+}
+
+// rollOn: a token operates one site, and creates two rollouts that wait. One machine goes to another site, and the other
+// rollout's token is revoked. An admin lets both go on.
+func rollOn(ctx context.Context, r *Rig) (Outcome, error) {
+	register := func(id, site string) {
+		r.C.Register(&baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{Site: site}})
+	}
+	const left, stays, late = "m-left", "m-stays", "m-late"
+	register(left, "own")
+	register(stays, "own")
+	register(late, "later")
+	waits := func(name, site string) (tokenID, rollout string, err error) {
+		c, id, err := token(ctx, r.C.Client, name, "operate", "site="+site)
+		if err != nil {
+			return "", "", err
+		}
+		spec := &baremetalv1.RolloutSpec{Filter: "site=" + site, Type: "ENTER_MAINTENANCE", RequireApproval: true}
+		p, err := rolloutsOf(c).PreviewRollout(ctx, &baremetalv1.PreviewRolloutRequest{Spec: spec})
+		if err != nil {
+			return "", "", err
+		}
+		ro, err := rolloutsOf(c).CreateRollout(ctx, &baremetalv1.CreateRolloutRequest{RequestId: name, Spec: spec,
+			Digest: p.GetDigest()})
+		return id, ro.GetRolloutId(), err
+	}
+	_, first, err := waits("narrow", "own")
+	if err != nil {
+		return Outcome{}, err
+	}
+	revoked, second, err := waits("revoked", "later")
+	if err != nil {
+		return Outcome{}, err
+	}
+	if _, err := r.C.Machines().UpdateMachine(ctx, &baremetalv1.UpdateMachineRequest{Machine: &baremetalv1.Machine{
+		MachineId: left, Spec: &baremetalv1.MachineSpec{Site: "other"}}}); err != nil {
+		return Outcome{}, err
+	}
+	if _, err := r.C.Admin().RevokeAPIToken(ctx, &baremetalv1.RevokeAPITokenRequest{TokenId: revoked}); err != nil {
+		return Outcome{}, err
+	}
+	approver := r.Client("approver", auth.ScopeAdmin)
+	for _, id := range []string{first, second} {
+		if err := approved(ctx, approver, id); err != nil {
+			return Outcome{}, err
+		}
+	}
+	for _, id := range []string{left, stays, late} {
+		ops, err := r.C.Operations().ListOperations(ctx, &baremetalv1.ListOperationsRequest{Filter: "machine_id=" + id})
+		if err != nil {
+			return Outcome{}, err
+		}
+		if n := len(ops.GetOperations()); id == stays && n != 1 {
+			return Outcome{}, fmt.Errorf("%s has %d operations: the rollouts are wrong", id, n)
+		} else if id != stays && n > 0 {
+			return breached("a rollout has begun on %s", id), nil
+		}
+	}
+	return held("the machine that has left and that of the revoked token are skipped"), nil
+}
+
+// approved approves a rollout, and waits for its end.
+func approved(ctx context.Context, c *harness.Client, id string) error {
+	ro, err := rolloutsOf(c).GetRollout(ctx, &baremetalv1.GetRolloutRequest{RolloutId: id})
+	if err != nil {
+		return err
+	}
+	if _, err := rolloutsOf(c).ApproveRollout(ctx,
+		&baremetalv1.ApproveRolloutRequest{RolloutId: id, Digest: ro.GetDigest()}); err != nil {
+		return err
+	}
+	return until(ctx, func() error {
+		ro, err := rolloutsOf(c).GetRollout(ctx, &baremetalv1.GetRolloutRequest{RolloutId: id})
+		if err == nil && ro.GetFinishedAt() == nil {
+			err = fmt.Errorf("rollout %s is %s: %s", id, ro.GetState(), ro.GetMessage())
+		}
+		return err
+	})
 }

@@ -1,6 +1,7 @@
 package previews_test
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -121,9 +122,14 @@ func newBudgetWorld(t *testing.T, seed uint64, machines int) *budgetWorld {
 func (b *budgetWorld) inService(i int) {
 	m := &machine{id: fmt.Sprintf("m-%d", i), provider: "agent", mac: fmt.Sprintf("52:54:00:00:%02x:%02x", i/256, i%256),
 		simulated: true}
-	b.Register(&pb.Machine{MachineId: m.id, Labels: map[string]string{"rack": fmt.Sprint("r", i%b.racks)},
-		Spec: &pb.MachineSpec{Provider: m.provider, Site: fmt.Sprint("s", i%3), MacAddresses: []string{m.mac},
-			DefaultImageRef: "tiny"}})
+	registered := &pb.Machine{MachineId: m.id, Spec: &pb.MachineSpec{Provider: m.provider, Site: fmt.Sprint("s", i%3),
+		MacAddresses: []string{m.mac}, DefaultImageRef: "tiny"}}
+	if rack := fmt.Sprint("r", i%b.racks); i%2 == 0 {
+		registered.Labels = map[string]string{"rack": rack}
+	} else {
+		registered.Spec.Rack = rack
+	}
+	b.Register(registered)
 	b.machines = append(b.machines, m)
 	a := b.enrol(m.id, agentstore.NewToken{TokenID: "t-" + m.id, MachineID: m.id}, m)
 	a.simulated = true
@@ -232,8 +238,11 @@ func (b *budgetWorld) leaves(id string) {
 // bulk begins a rollout over a rack or the fleet, or goes on with one.
 func (b *budgetWorld) bulk() {
 	if len(b.rollouts) < 4 {
-		spec := &pb.RolloutSpec{Filter: b.oneOf("machine_id=*", fmt.Sprintf("labels.rack=r%d", b.rand.IntN(b.racks))),
-			Type: b.oneOf("REBOOT", "ENTER_MAINTENANCE", "EXIT_MAINTENANCE", "REPAVE"), MaxInFlight: int32(len(b.machines))}
+		spec := &pb.RolloutSpec{
+			Filter:      b.oneOf("machine_id=*", fmt.Sprintf("%s=r%d", b.oneOf("rack", "labels.rack"), b.rand.IntN(b.racks))),
+			Type:        b.oneOf("REBOOT", "ENTER_MAINTENANCE", "EXIT_MAINTENANCE", "REPAVE"),
+			MaxInFlight: int32(len(b.machines)),
+		}
 		p, err := b.Rollouts.PreviewRollout(b.ctx, &pb.PreviewRolloutRequest{Spec: spec})
 		if err != nil {
 			return
@@ -269,7 +278,8 @@ func (b *budgetWorld) bulk() {
 // service or wait. A machine that has been admitted already is not moved: no budget would hold afterwards.
 func (b *budgetWorld) relabels(id string) {
 	m := &pb.Machine{MachineId: id, Labels: map[string]string{"rack": fmt.Sprint("r", b.rand.IntN(b.racks))},
-		Spec: &pb.MachineSpec{Site: fmt.Sprint("s", b.rand.IntN(3)), Group: b.oneOf("a", "b")}}
+		Spec: &pb.MachineSpec{Site: fmt.Sprint("s", b.rand.IntN(3)), Group: b.oneOf("a", "b"),
+			Rack: fmt.Sprint("r", b.rand.IntN(b.racks))}}
 	write := func(ctx context.Context, paths ...string) error {
 		_, err := b.Machines.UpdateMachine(ctx, &pb.UpdateMachineRequest{Machine: m,
 			UpdateMask: &fieldmaskpb.FieldMask{Paths: paths}})
@@ -279,15 +289,24 @@ func (b *budgetWorld) relabels(id string) {
 	if err := write(b.ctx, "spec.group"); err != nil && stored.GetDeletedAt() == nil {
 		b.T.Errorf("an operator does not regroup %s: %v", id, err)
 	}
-	for path, moves := range map[string]bool{"labels.rack": m.GetLabels()["rack"] != stored.GetLabels()["rack"],
-		"spec.site": m.GetSpec().GetSite() != stored.GetSpec().GetSite()} {
+	names := func(field, label string) []string {
+		out := []string{cmp.Or(field, label), cmp.Or(label, field)}
+		slices.Sort(out)
+		return slices.Compact(out)
+	}
+	field, label := stored.GetSpec().GetRack(), stored.GetLabels()["rack"]
+	for path, moves := range map[string]bool{
+		"labels.rack": !slices.Equal(names(field, label), names(field, m.GetLabels()["rack"])),
+		"spec.rack":   !slices.Equal(names(field, label), names(m.GetSpec().GetRack(), label)),
+		"spec.site":   m.GetSpec().GetSite() != stored.GetSpec().GetSite(),
+	} {
 		if err := write(b.ctx, path); moves && reasonOf(err) != "FIELD_IN_USE" && stored.GetDeletedAt() == nil {
 			b.T.Errorf("an operator writes %s of %s: %v", path, id, err)
 		}
 	}
 	if _, busy := b.state()[id]; !busy && b.chance(40) && storetest.Count(b.T, b.Store,
 		"SELECT count(*) FROM budget_slots WHERE machine_id = $1 AND released_at IS NULL", id) == 0 {
-		if err := write(b.T.Context(), "labels.rack", "spec.site"); err == nil {
+		if err := write(b.T.Context(), b.oneOf("labels.rack", "spec.rack"), "spec.site"); err == nil {
 			b.begun["moved by an admin"]++
 		}
 	}
@@ -355,7 +374,8 @@ func (b *budgetWorld) sentTo(a *simAgent, id string) *sent {
 
 // stand is a machine that is out of service, or loses data.
 type stand struct {
-	rack, site   string
+	rack, label  string
+	site         string
 	out, written bool
 }
 
@@ -365,7 +385,7 @@ type stand struct {
 func (b *budgetWorld) state() map[string]stand {
 	b.T.Helper()
 	rows, err := b.Store.Pool().Query(b.T.Context(), `SELECT * FROM (
-		SELECT m.machine_id, m.labels ->> 'rack', m.site,
+		SELECT m.machine_id, coalesce(m.spec ->> 'rack', '') AS rack, coalesce(m.labels ->> 'rack', '') AS label, m.site,
 			m.node_state NOT IN ('retired', 'removing') AND (m.phase <> 'READY' OR o.phase = 'RUNNING' AND (o.type = 'REBOOT'
 				OR o.plan_id = 'leave')) AS out,
 			coalesce(o.phase = 'RUNNING' AND (o.type IN ('REIMAGE', 'RMA') OR o.plan_id = 'erase' OR m.node_state = 'draining'
@@ -379,7 +399,7 @@ func (b *budgetWorld) state() map[string]stand {
 	all := map[string]stand{}
 	var id string
 	var s stand
-	if _, err := pgx.ForEachRow(rows, []any{&id, &s.rack, &s.site, &s.out, &s.written}, func() error {
+	if _, err := pgx.ForEachRow(rows, []any{&id, &s.rack, &s.label, &s.site, &s.out, &s.written}, func() error {
 		all[id] = s
 		return nil
 	}); err != nil {
@@ -391,8 +411,10 @@ func (b *budgetWorld) state() map[string]stand {
 // explain logs of each machine that is out of service its slots and its newest operations.
 func (b *budgetWorld) explain() {
 	rows, err := b.Store.Pool().
-		Query(b.T.Context(), `SELECT m.machine_id || ' ' || m.phase || ' ' || m.node_state || ': ' ||
-		coalesce((SELECT string_agg(h.harm || ' of ' || h.operation_id, ', ') FROM budget_slots h
+		Query(b.T.Context(), `SELECT m.machine_id || ' ' || m.phase || ' ' || m.node_state || concat_ws(', ', ' at ' || m.site,
+		'rack ' || (m.spec ->> 'rack'), 'label ' || (m.labels ->> 'rack')) || ': ' ||
+		coalesce((SELECT string_agg(concat_ws(' ', h.harm, 'of', h.operation_id, 'at', h.site, h.rack, h.labels, h.taken_at),
+			', ') FROM budget_slots h
 			WHERE h.machine_id = m.machine_id AND h.released_at IS NULL), 'no slots') || '; ' ||
 		(SELECT string_agg(concat_ws(' ', o.operation_id, o.type, o.plan_id, o.phase, o.interrupts), ', ' ORDER BY o.created_at DESC)
 			FROM operations o WHERE o.target_id = m.machine_id)
@@ -413,7 +435,10 @@ func (b *budgetWorld) check() {
 	for _, s := range b.state() {
 		if s.out {
 			now.out++
-			racks[s.rack]++
+			racks[cmp.Or(s.rack, s.label)]++
+			if s.label != "" && s.rack != "" && s.label != s.rack {
+				racks[s.label]++
+			}
 		}
 		if s.written {
 			now.written++
@@ -433,11 +458,13 @@ func (b *budgetWorld) check() {
 	}
 	for rack, n := range racks {
 		if n > b.limits.outOfRack {
+			b.explain()
 			b.T.Fatalf("seed %d: %d machines of rack %s are out of service", b.seed, n, rack)
 		}
 	}
 	for site, n := range sites {
 		if n > b.limits.writtenOfSite {
+			b.explain()
 			b.T.Fatalf("seed %d: %d machines of site %s lose data", b.seed, n, site)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/executor"
+	"github.com/ingot-metal/ingot/agent/provider/maas"
 	"github.com/ingot-metal/ingot/agent/provider/maas/maastest"
 	ms "github.com/ingot-metal/ingot/internal/maasstatus"
 )
@@ -91,6 +92,37 @@ func TestNothingIsTakenFromSomebodyElse(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// TestAnotherMachineWithTheCards: nothing is asked of a machine in MAAS that has the MAC addresses and another serial
+// number: a network card may have moved.
+func TestAnotherMachineWithTheCards(t *testing.T) {
+	t.Parallel()
+	for _, action := range maas.Actions() {
+		if a, _ := maas.ActionOf(action); a.Region {
+			continue
+		}
+		t.Run(action, func(t *testing.T) {
+			t.Parallel()
+			for _, status := range []ms.Status{ms.New, ms.Ready, ms.Deployed, ms.FailedDeployment, ms.Deploying} {
+				r := newRig(t)
+				r.add(maastest.Machine{Status: status, Serial: "SN-OTHER", Stuck: true})
+				s := spec(action, nil)
+				s.GetProviderAction().Serial = "SN-1"
+				r.prepare(s)
+				out, err := r.execute(s, patience)
+				if err != nil || out.Outcome != fleetv1.CommandResult_FAILED ||
+					out.Reason != baremetalv1.Reason_HARDWARE_MISMATCH || !strings.Contains(out.Message, "SN-OTHER") {
+					t.Errorf("while %d: %v %v %q, %v", status, out.Outcome, out.Reason, out.Message, err)
+				}
+				for _, q := range r.region.Requests("") {
+					if q.Acted {
+						t.Errorf("while %d: %s acted", status, q.Op)
+					}
+				}
+			}
+		})
 	}
 }
 

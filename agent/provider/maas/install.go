@@ -13,9 +13,6 @@ func decideCreate(o Order, s Seen) Next {
 		return wait("MAAS to show the machine")
 	case s.M == nil:
 		return do(Create, map[string]string{"architecture": o.Params["architecture"]})
-	case o.Serial != "" && s.M.Serial != "" && !strings.EqualFold(o.Serial, s.M.Serial):
-		return fail("HARDWARE_MISMATCH", false,
-			"the machine with these MAC addresses has serial number %s in MAAS, and %s here", s.M.Serial, o.Serial)
 	}
 	return done(s, map[string]string{"maas_found": found(s.P.asked(Create))})
 }

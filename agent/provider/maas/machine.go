@@ -7,6 +7,7 @@ import (
 
 	"github.com/canonical/gomaasclient/entity"
 
+	"github.com/ingot-metal/ingot/internal/hwid"
 	"github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
@@ -20,17 +21,18 @@ type Machine struct {
 	OSystem, Series  string
 	Annotations      map[string]string
 	Locked           bool
-	Serial           string
-	CPUs             int
-	MemoryMiB        int64
-	Disks            []Disk
-	BootDisk         Disk
-	Layout           string
-	NICs             []NIC
-	Boot             NIC
-	HWSync           bool
-	SyncEvery        time.Duration
-	LastSync         time.Time
+	// Hardware is what MAAS has found of it when it was commissioned.
+	Hardware  hwid.Facts
+	CPUs      int
+	MemoryMiB int64
+	Disks     []Disk
+	BootDisk  Disk
+	Layout    string
+	NICs      []NIC
+	Boot      NIC
+	HWSync    bool
+	SyncEvery time.Duration
+	LastSync  time.Time
 }
 
 // Disk is one block device.
@@ -90,7 +92,7 @@ func fromEntity(e *entity.Machine) *Machine {
 		StatusName:    e.StatusName,
 		StatusMessage: e.StatusMessage, Power: e.PowerState, PowerType: e.PowerType, OSystem: e.OSystem,
 		Series:      e.DistroSeries,
-		Annotations: e.WorkloadAnnotations, Locked: e.Locked, Serial: serialOf(e.HardwareInfo), CPUs: e.CPUCount,
+		Annotations: e.WorkloadAnnotations, Locked: e.Locked, Hardware: hardwareOf(e.HardwareInfo), CPUs: e.CPUCount,
 		MemoryMiB: e.Memory,
 		HWSync:    e.EnableHwSync, SyncEvery: time.Duration(e.HwSyncInterval) * time.Second,
 		LastSync: time.Time(e.HwLastSync),
@@ -105,13 +107,10 @@ func fromEntity(e *entity.Machine) *Machine {
 	return m
 }
 
-// serialOf leaves out what firmware says when it says nothing; MAAS writes "Unknown".
-func serialOf(info map[string]string) string {
-	s := strings.TrimSpace(info["system_serial"])
-	if strings.EqualFold(s, "unknown") {
-		return ""
-	}
-	return s
+// hardwareOf leaves out what firmware has not set; MAAS writes "Unknown" for that.
+func hardwareOf(info map[string]string) hwid.Facts {
+	return hwid.Facts{Serial: hwid.Text(info["system_serial"]), Board: hwid.Text(info["mainboard_serial"]),
+		Chassis: hwid.Text(info["chassis_serial"])}
 }
 
 func diskOf(d entity.BlockDevice) Disk {

@@ -3,6 +3,7 @@ package maas
 import (
 	"slices"
 
+	"github.com/ingot-metal/ingot/internal/hwid"
 	ms "github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
@@ -26,6 +27,15 @@ func foreign(machine string, m *Machine, user string) string {
 		return "its annotation there says that it is " + note
 	}
 	return ""
+}
+
+// otherMachine compares what MAAS has found of a machine with what is registered here. MAC addresses alone name it in
+// MAAS, and a network card may have moved.
+func otherMachine(o Order, m *Machine) hwid.Verdict {
+	if m == nil {
+		return hwid.Verdict{}
+	}
+	return hwid.Judge(hwid.Facts{Serial: hwid.Text(o.Serial), Registered: true}, m.Hardware)
 }
 
 // unmarked says that somebody has the machine and that no annotation names it as ours. MAAS forgets the annotations of

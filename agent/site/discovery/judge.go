@@ -89,7 +89,9 @@ func (f *Found) claims() []string {
 		out = append(out, "the UUID "+f.UUID)
 	}
 	for _, mac := range f.MACs {
-		out = append(out, "the MAC address "+mac)
+		if !hwid.LocalMAC(mac) { // BMCs of one make often show the same link to the host
+			out = append(out, "the MAC address "+mac)
+		}
 	}
 	return out
 }

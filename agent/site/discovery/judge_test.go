@@ -15,18 +15,19 @@ func TestJudge(t *testing.T) {
 		return Found{Address: netip.AddrFrom4([4]byte{10, 42, 1, n}), Hardware: h}
 	}
 	all := []Found{
-		said(1, provider.Hardware{Serial: "SN-1", UUID: "AB", MACs: []string{"52:54:00:00:00:01"}}),
+		said(1, provider.Hardware{Serial: "SN-1", UUID: "AB", MACs: []string{"00:25:90:00:00:01", "0a:00:00:00:00:01"}}),
 		said(2, provider.Hardware{Serial: "SN-2", UUID: "ab"}),
 		said(3, provider.Hardware{Serial: "To be filled by O.E.M.", UUID: "00000000-0000-0000-0000-000000000000"}),
 		said(4, provider.Hardware{Serial: "To Be Filled By O.E.M.", UUID: "00000000-0000-0000-0000-000000000000",
 			MACs: []string{"", "nonsense", "00:00:00:00:00:00", "01:00:5e:00:00:01", "52-54-00-00-00-09", "52:54:00:00:00:09"}}),
 		said(5, provider.Hardware{Serial: "SN-5\x1b[2J", Model: strings.Repeat("y", 5000)}),
-		said(6, provider.Hardware{MACs: []string{"52:54:00:00:00:01"}}),
+		said(6, provider.Hardware{MACs: []string{"00:25:90:00:00:01"}}),
+		said(7, provider.Hardware{MACs: []string{"0a:00:00:00:00:01"}}),
 	}
 	judge(all)
-	for i, want := range []string{"the MAC address 52:54:00:00:00:01 is what 10.42.1.6 says too",
+	for i, want := range []string{"the MAC address 00:25:90:00:00:01 is what 10.42.1.6 says too",
 		"the UUID ab is what 10.42.1.1 says too", "", "", "its model has 5000 characters",
-		"the MAC address 52:54:00:00:00:01 is what 10.42.1.1 says too"} {
+		"the MAC address 00:25:90:00:00:01 is what 10.42.1.1 says too", ""} {
 		if all[i].Problem != want {
 			t.Errorf("%v has the problem %q, want %q", all[i].Address, all[i].Problem, want)
 		}

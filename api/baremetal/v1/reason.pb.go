@@ -149,8 +149,8 @@ const (
 	// FAILED_PRECONDITION: an external id, once set, stays.
 	// Next: delete and register anew if it was wrong.
 	Reason_EXTERNAL_ID_IMMUTABLE Reason = 67
-	// FAILED_PRECONDITION: the token is bound to another MAC or serial than the agent reports.
-	// Next: right machine? the token is still usable.
+	// FAILED_PRECONDITION: the hardware is another machine's: than the token is bound to, is registered, or was inventoried.
+	// Next: right machine? a token is still usable; after a change of the mainboard: `ingot netboot MACHINE`.
 	Reason_HARDWARE_MISMATCH Reason = 68
 	// FAILED_PRECONDITION: the database was restored since, the caller's selections are others, or under selections the cursor
 	// is older than 7 days.

@@ -466,7 +466,7 @@ type Hello struct {
 	Capabilities []string `protobuf:"bytes,3,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	BootId       string   `protobuf:"bytes,4,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
 	MachineIdOs  string   `protobuf:"bytes,5,opt,name=machine_id_os,json=machineIdOs,proto3" json:"machine_id_os,omitempty"`
-	// Stable hash of system UUID, serials and permanent MACs.
+	// What the hardware is told apart by, as internal/hwid writes it; of older agents a hash of it.
 	HardwareFingerprint string `protobuf:"bytes,6,opt,name=hardware_fingerprint,json=hardwareFingerprint,proto3" json:"hardware_fingerprint,omitempty"`
 	// Random, made together with the agent's database: another one means another memory.
 	StateId string `protobuf:"bytes,7,opt,name=state_id,json=stateId,proto3" json:"state_id,omitempty"`

@@ -27,6 +27,7 @@ import (
 	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/hwid"
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/internal/pki"
 	"github.com/ingot-metal/ingot/internal/task"
@@ -199,9 +200,10 @@ func (s *Server) open(
 	if old != nil {
 		session.Retire(old, s.cfg.Clock)
 	}
+	remarks := hwid.Compare(opened.PreviousHardware, p.Hardware)
 	s.cfg.Logger.Info("session opened", "agent_id", p.AgentID, "machine_id", p.MachineID, "session_id", p.SessionID,
 		"epoch", p.Epoch, "boot_id", p.BootID, "fingerprint", p.Fingerprint, "simulated", p.Simulated,
-		"rolled_back", opened.RolledBack, "cloned", opened.Cloned)
+		"rolled_back", opened.RolledBack, "cloned", opened.Cloned, "hardware", remarks.String())
 	return sess, opened, nil
 }
 

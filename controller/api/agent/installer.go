@@ -142,7 +142,7 @@ func (s *Server) VouchInstaller(
 	req := identitystore.VouchRequest{
 		SiteAgentID: sess.AgentID, MachineID: r.GetMachineId(), BootToken: r.GetBootToken(), MAC: r.GetMacAddress(),
 		PublicKeyDigest: digest,
-		TPM:             shown.key(),
+		TPM:             shown.key(), Hardware: r.GetHardwareFingerprint(),
 		Media: mediaproof.Verify(s.cfg.Installers.Secrets.MediaSecret(r.GetBootToken()), r.GetBootToken(), digest,
 			r.GetMediaProof()),
 	}

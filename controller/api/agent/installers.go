@@ -117,6 +117,7 @@ type Challenge struct {
 	Vendor      bool      `json:"vendor"`
 	Secret      []byte    `json:"secret"`
 	Media       bool      `json:"media,omitempty"`
+	Hardware    string    `json:"hardware,omitempty"`
 	Expires     time.Time `json:"expires"`
 }
 
@@ -125,7 +126,7 @@ func (c Challenge) Request() identitystore.VouchRequest {
 	return identitystore.VouchRequest{
 		SiteAgentID: c.SiteAgentID, MachineID: c.MachineID, BootToken: c.BootToken, MAC: c.MAC, PublicKeyDigest: c.KeyDigest,
 		TPM: &identity.Key{Digest: c.TPMKey, Vendor: c.Vendor}, Proven: true,
-		Media: c.Media,
+		Media: c.Media, Hardware: c.Hardware,
 	}
 }
 
@@ -189,7 +190,7 @@ func (i *Installers) newChallenge(
 		return nil, err
 	}
 	plain, err := json.Marshal(Challenge{
-		Media:       req.Media,
+		Media: req.Media, Hardware: req.Hardware,
 		SiteAgentID: req.SiteAgentID, MachineID: req.MachineID, BootToken: req.BootToken, MAC: req.MAC,
 		KeyDigest: req.PublicKeyDigest,
 		TPMKey:    req.TPM.Digest, Vendor: req.TPM.Vendor, Secret: c.Secret, Expires: i.Clock.Now().Add(challengeLife),

@@ -18,6 +18,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/label"
 )
 
 // TargetsPath is where Prometheus finds the machines, as its http_sd_config reads them:
@@ -108,7 +109,8 @@ func (g *Gateway) allTargets(ctx context.Context, filter, port string) ([]byte, 
 func targetOf(m *baremetalv1.Machine, port string) targetGroup {
 	spec := m.GetSpec()
 	labels := map[string]string{"machine_id": m.GetMachineId()}
-	for name, value := range map[string]string{"site": spec.GetSite(), "rack": spec.GetRack(), "group": spec.GetGroup()} {
+	for name, value := range map[string]string{"site": spec.GetSite(), "group": spec.GetGroup(),
+		label.Rack: label.RackOf(spec.GetRack(), m.GetLabels())} {
 		if value != "" {
 			labels[name] = value
 		}

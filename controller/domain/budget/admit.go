@@ -34,7 +34,8 @@ func NewRound(rules []Rule, groups []Group, slots []Slot, now time.Time) *Round 
 	a := &Round{rules: rules, used: map[domain]*usage{}, now: now}
 	for _, r := range rules {
 		for _, g := range groups {
-			if value, ok := r.key(g.Place); ok {
+			// A machine with two racks is one machine of a percentage.
+			if value := g.In(r.Domain); r.Value == "" || r.Value == value {
 				a.of(r, value).machines += g.Machines
 			}
 		}

@@ -15,9 +15,11 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/internal/label"
 )
 
-// The failure domains. A label's domain is LabelPrefix and the label's key.
+// The failure domains. A label's domain is LabelPrefix and the label's key. That of the label rack divides machines by
+// their rack, whether the label or the field of the spec names it.
 const (
 	Fleet       = "fleet"
 	Site        = "site"
@@ -44,10 +46,12 @@ type Rule struct {
 
 // FilterKey returns the key by which filters of machines name what a domain divides them by; empty for the fleet.
 func FilterKey(domain string) string {
-	if key, ok := strings.CutPrefix(domain, LabelPrefix); ok {
+	switch key, ok := strings.CutPrefix(domain, LabelPrefix); {
+	case ok && key == label.Rack:
+		return label.Rack
+	case ok:
 		return "labels." + key
-	}
-	if domain == Fleet {
+	case domain == Fleet:
 		return ""
 	}
 	return domain
@@ -57,32 +61,41 @@ func FilterKey(domain string) string {
 type Place struct {
 	Site   string
 	Labels map[string]string
+	// Rack is the field of the machine's spec. The label rack may name another one.
+	Rack string
 }
 
-// key is the domain's value at p, and whether the rule is about it.
-func (r Rule) key(p Place) (value string, applies bool) {
-	switch r.Domain {
-	case Fleet:
-		return "", true
-	case Site:
-		value = p.Site
-	default:
-		value = p.Labels[strings.TrimPrefix(r.Domain, LabelPrefix)]
+// In returns the machine's value in a domain. It is empty in the fleet, and where the machine has none.
+func (p Place) In(domain string) string {
+	switch key, ok := strings.CutPrefix(domain, LabelPrefix); {
+	case ok && key == label.Rack:
+		return label.RackOf(p.Rack, p.Labels)
+	case ok:
+		return p.Labels[key]
+	case domain == Site:
+		return p.Site
 	}
-	return value, r.Value == "" || r.Value == value
+	return ""
+}
+
+// names returns all values of the machine in a domain. A machine has two racks where field and label differ.
+func (p Place) names(domain string) []string {
+	if domain == LabelPrefix+label.Rack {
+		return label.RacksOf(p.Rack, p.Labels)
+	}
+	return []string{p.In(domain)}
 }
 
 // Covers reports whether the rule is about machines at p.
-func (r Rule) Covers(p Place) bool {
-	_, applies := r.key(p)
-	return applies
-}
+func (r Rule) Covers(p Place) bool { return len(r.keys(p, nil)) > 0 }
 
 // keys returns the domain's values at several places, each once; none where the rule is about none of them.
 func (r Rule) keys(p Place, also []Place) (values []string) {
 	for _, at := range append([]Place{p}, also...) {
-		if value, applies := r.key(at); applies && !slices.Contains(values, value) {
-			values = append(values, value)
+		for _, value := range at.names(r.Domain) {
+			if (r.Value == "" || r.Value == value) && !slices.Contains(values, value) {
+				values = append(values, value)
+			}
 		}
 	}
 	return values

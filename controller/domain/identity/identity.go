@@ -59,6 +59,8 @@ type Facts struct {
 	// Shown is the key that the system shows, nil for none. Taken reports that another machine is known by it.
 	Shown *Key
 	Taken bool
+	// OtherHardware is what differs on the hardware that the system runs on from the machine's; "" for nothing known.
+	OtherHardware string
 	// MediaAsked says that the machine boots from an image that its BMC attaches, and Media that the system has proven to
 	// be started from that image.
 	MediaAsked, Media bool
@@ -116,6 +118,10 @@ func (f Facts) refusal() *Refusal {
 		return &Refusal{"TPM_KEY_TAKEN",
 			"the system that asks to be the machine's installer shows the TPM of another machine; " +
 				"if the mainboard has moved here: ingot machine forget-tpm, of the machine that it came from"}
+	case f.Installs && f.OtherHardware != "":
+		return &Refusal{"HARDWARE_MISMATCH",
+			"the system that asks to be the machine's installer runs on other hardware: " + f.OtherHardware +
+				"; find the system on the segment, or, after a change of the mainboard, take inventory first: ingot netboot"}
 	case tpm && f.Shown == nil:
 		return &Refusal{"IDENTITY_LEVEL_TOO_LOW",
 			"the machine's site or group requires the identity level tpm, and the system shows no TPM; " +

@@ -8,6 +8,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/internal/filter"
+	"github.com/ingot-metal/ingot/internal/label"
 )
 
 // Filter is a parsed filter of machines: all terms must hold. It has the keys of ListMachines.
@@ -54,8 +55,8 @@ func holds(t filter.Term, m *baremetalv1.Machine) bool {
 
 // Value returns the machine's value of a key, and whether it is set. known is false of what is no key.
 func Value(m *baremetalv1.Machine, key string) (value string, set, known bool) {
-	if label, ok := strings.CutPrefix(key, "labels."); ok {
-		value, set = m.GetLabels()[label]
+	if name, ok := strings.CutPrefix(key, "labels."); ok {
+		value, set = m.GetLabels()[name]
 		return value, set, true
 	}
 	if name, ok := strings.CutPrefix(key, "conditions."); ok {
@@ -74,7 +75,7 @@ var values = map[string]func(*baremetalv1.Machine) string{
 	"provider":   func(m *baremetalv1.Machine) string { return m.GetSpec().GetProvider() },
 	"site":       func(m *baremetalv1.Machine) string { return m.GetSpec().GetSite() },
 	"region":     func(m *baremetalv1.Machine) string { return m.GetSpec().GetRegion() },
-	"rack":       func(m *baremetalv1.Machine) string { return m.GetSpec().GetRack() },
+	label.Rack:   func(m *baremetalv1.Machine) string { return label.RackOf(m.GetSpec().GetRack(), m.GetLabels()) },
 	"group":      func(m *baremetalv1.Machine) string { return m.GetSpec().GetGroup() },
 	"location":   func(m *baremetalv1.Machine) string { return m.GetSpec().GetLocation() },
 	"serial":     func(m *baremetalv1.Machine) string { return m.GetSpec().GetSerial() },

@@ -1,10 +1,12 @@
 package membership
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/ingot-metal/ingot/internal/filter"
+	"github.com/ingot-metal/ingot/internal/label"
 )
 
 // Kind is the kind of thing that depends on fields of machines.
@@ -28,22 +30,32 @@ type Use struct {
 	Terms []filter.Term
 	// Key divides the machines by the value of a field, as a budget for each rack does. Empty for none.
 	Key string
+	// Value narrows the use to the machines with one value of the key; empty for all values.
+	Value string
 	// Counted reports whether more machines allow more, as in a budget that is a percentage.
 	Counted bool
 }
 
 // place returns where a use puts a machine. Two machines in one place are alike to it.
 func (u Use) place(f Fields) string {
-	switch {
-	case !f.In(u.Terms):
-		return "out"
-	case u.Key == "":
+	if !f.In(u.Terms) {
+		return outside
+	}
+	if u.Key == "" {
 		return "in"
 	}
-	// A budget takes a machine without the label for one with an empty value.
-	value, _ := f.Value(u.Key)
-	return "in " + value
+	values := f.values(u.Key)
+	switch {
+	case u.Value == "":
+		return fmt.Sprintf("in %q", values)
+	case !slices.Contains(values, u.Value):
+		return outside
+	}
+	return "in"
 }
+
+// outside is the place of the machines that a use is not about.
+const outside = "out"
 
 // keys are the fields that the use reads.
 func (u Use) keys() []string {
@@ -150,15 +162,17 @@ func register(c Caller, after Fields, uses []Use) *Refusal {
 		return nil
 	}
 	for _, u := range uses {
-		if !after.In(u.Terms) {
+		if u.place(after) == outside {
 			continue
 		}
 		if u.Counted {
 			return &Refusal{Use: u}
 		}
 		for _, key := range u.keys() {
-			if _, set := after.Value(key); set && strings.HasPrefix(key, labelPrefix) {
-				return &Refusal{Key: key, Use: u}
+			_, set := after.Value(key)
+			// A budget of racks is one of a label, whichever field names the rack.
+			if set && (strings.HasPrefix(key, labelPrefix) || key == u.Key && key == label.Rack) {
+				return &Refusal{Key: written(key, Fields{}, after), Use: u}
 			}
 		}
 	}
@@ -168,6 +182,7 @@ func register(c Caller, after Fields, uses []Use) *Refusal {
 // changedKey returns the first field that the use reads and the write changes.
 func changedKey(u Use, before, after Fields) string {
 	for _, key := range u.keys() {
+		key = written(key, before, after)
 		was, had := before.Value(key)
 		is, has := after.Value(key)
 		if was != is || had != has {
@@ -175,4 +190,13 @@ func changedKey(u Use, before, after Fields) string {
 		}
 	}
 	return ""
+}
+
+// written returns the field that a write has changed of those that a key reads: the label, where the field of the spec
+// that names the rack is the same.
+func written(key string, before, after Fields) string {
+	if key == label.Rack && before.Spec[label.Rack] == after.Spec[label.Rack] {
+		return labelPrefix + label.Rack
+	}
+	return key
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/ingot-metal/ingot/internal/filter"
+	"github.com/ingot-metal/ingot/internal/label"
 )
 
 // labelPrefix begins the key of a label in a filter.
@@ -36,11 +37,13 @@ func (f Fields) Equal(g Fields) bool {
 // Value returns the value of a filter's key and reports whether the machine has one. An empty field of the spec is
 // none; an empty label is one.
 func (f Fields) Value(key string) (value string, set bool) {
-	if label, ok := strings.CutPrefix(key, labelPrefix); ok {
-		value, set = f.Labels[label]
+	if name, ok := strings.CutPrefix(key, labelPrefix); ok {
+		value, set = f.Labels[name]
 		return value, set
 	}
 	switch key {
+	case label.Rack:
+		value = label.RackOf(f.Spec[label.Rack], f.Labels)
 	case "machine_id":
 		value = f.MachineID
 	case "image":
@@ -49,6 +52,16 @@ func (f Fields) Value(key string) (value string, set bool) {
 		value = f.Spec[key]
 	}
 	return value, value != ""
+}
+
+// values returns what a budget by a key counts the machine in: an empty value where the machine has none, and both
+// racks where field and label name two.
+func (f Fields) values(key string) []string {
+	if key == label.Rack {
+		return label.RacksOf(f.Spec[label.Rack], f.Labels)
+	}
+	value, _ := f.Value(key)
+	return []string{value}
 }
 
 // In reports whether a selection holds the machine. Terms about the state of a machine, which no client writes, count
@@ -86,9 +99,4 @@ func ParseSelection(text string) ([]filter.Term, error) {
 		}
 	}
 	return terms, nil
-}
-
-// Exactly returns the selection of the machines with one value of a key.
-func Exactly(key, value string) []filter.Term {
-	return []filter.Term{{Key: key, Values: []filter.Value{{Text: value}}}}
 }

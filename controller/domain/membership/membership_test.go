@@ -1,6 +1,7 @@
 package membership_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -29,12 +30,17 @@ type pairs = map[string]string
 
 func TestDecide(t *testing.T) {
 	t.Parallel()
-	rackBudget := membership.Use{Kind: membership.Budget, Name: "racks", Key: "labels.rack"}
+	rackBudget := membership.Use{Kind: membership.Budget, Name: "racks", Key: "rack"}
+	rackRole := membership.Use{Kind: membership.Role, Name: "r", Terms: selection(t, "rack=1")}
 	operator := membership.Caller{{Level: membership.Operate}}
 	ownAdmin := membership.Caller{{Level: membership.Operate},
 		{Level: membership.Admin, Terms: selection(t, "labels.team=mine")}}
 	at := func(labels pairs, site string) *membership.Fields {
 		f := fields("m-1", labels, pairs{"site": site})
+		return &f
+	}
+	in := func(field, label string) *membership.Fields {
+		f := fields("m-1", pairs{"rack": label}, pairs{"site": "x", "rack": field})
 		return &f
 	}
 	for name, c := range map[string]struct {
@@ -50,13 +56,27 @@ func TestDecide(t *testing.T) {
 		"out of the budget": {operator, at(pairs{"rack": "1"}, "x"), at(nil, "x"),
 			[]membership.Use{rackBudget}, "labels.rack budget racks"},
 		"a budget of another value": {operator, at(pairs{"rack": "1"}, "x"), at(pairs{"rack": "2"}, "x"),
-			[]membership.Use{{Kind: membership.Budget, Name: "one", Terms: membership.Exactly("labels.rack", "3")}}, ""},
+			[]membership.Use{{Kind: membership.Budget, Name: "one", Key: "rack", Value: "3"}}, ""},
+		"another budget by the field": {operator, in("1", ""), in("2", ""), []membership.Use{rackBudget},
+			"rack budget racks"},
+		"a second rack by a label": {operator, in("1", ""), in("1", "2"), []membership.Use{rackBudget},
+			"labels.rack budget racks"},
+		"a second rack by the field": {operator, in("", "1"), in("2", "1"), []membership.Use{rackBudget},
+			"rack budget racks"},
+		"the same rack by both": {operator, in("1", ""), in("1", "1"), []membership.Use{rackBudget}, ""},
+		"the label that does not decide leaves a budget": {operator, in("2", "1"), in("2", ""),
+			[]membership.Use{{Kind: membership.Budget, Name: "one", Key: "rack", Value: "1"}}, "labels.rack budget one"},
+		"into a role by a label":             {operator, in("", ""), in("", "1"), []membership.Use{rackRole}, "labels.rack role r"},
+		"into a role by the field":           {operator, in("2", ""), in("1", ""), []membership.Use{rackRole}, "rack role r"},
+		"a label that a field stands before": {operator, in("2", ""), in("2", "1"), []membership.Use{rackRole}, ""},
+		"registering in a rack with a budget": {operator, nil, in("1", ""), []membership.Use{rackBudget},
+			"rack budget racks"},
 		"an own role":       {ownAdmin, at(nil, "x"), at(pairs{"team": "mine"}, "x"), nil, "labels.team role "},
 		"an own role, left": {ownAdmin, at(pairs{"team": "mine"}, "x"), at(nil, "x"), nil, "labels.team role "},
 		"an admin within the selection": {ownAdmin, at(pairs{"team": "mine", "rack": "1"}, "x"),
 			at(pairs{"team": "mine", "rack": "2"}, "x"), []membership.Use{rackBudget}, ""},
 		"a level that is left": {operator, at(nil, "x"), at(nil, "y"),
-			[]membership.Use{{Kind: membership.IdentityLevel, Name: "site x", Terms: membership.Exactly("site", "x")}},
+			[]membership.Use{{Kind: membership.IdentityLevel, Name: "site x", Key: "site", Value: "x"}},
 			"site identity level site x"},
 		"a machine of others": {membership.Caller{{Level: membership.Operate, Terms: selection(t, "site=y")}},
 			at(nil, "x"), at(nil, "x"), nil, "outside"},
@@ -99,7 +119,7 @@ func (w *world) among(words ...string) string { return words[w.rand.IntN(len(wor
 
 func (w *world) draw() membership.Fields {
 	f := fields(fmt.Sprint("m-", w.rand.IntN(6)), pairs{}, pairs{"site": w.among("x", "y"),
-		"group": w.among("g", "h", ""), "rack": w.among("1", "2", "")})
+		"group": w.among("g", "h", ""), "rack": w.among("a", "b", "")})
 	for _, key := range []string{"team", "rack", "free"} {
 		if w.rand.IntN(2) == 0 {
 			f.Labels[key] = w.among("a", "b", "")
@@ -109,17 +129,29 @@ func (w *world) draw() membership.Fields {
 }
 
 func (w *world) selection(t testing.TB) []filter.Term {
-	return selection(t, w.among("", "site=x", "site!=x", "labels.team=a", "labels.team!=a", "labels.team=a*",
-		"group in (g, h), site=y", "rack=1,labels.rack=b", "machine_id=m-1", "labels.rack not in (a, b)"))
+	return selection(t, w.among(
+		"",
+		"site=x",
+		"site!=x",
+		"labels.team=a",
+		"labels.team!=a",
+		"labels.team=a*",
+		"group in (g, h), site=y",
+		"rack=a",
+		"rack!=b",
+		"rack=a,labels.rack=b",
+		"machine_id=m-1",
+		"labels.rack not in (a, b)",
+	))
 }
 
 func newWorld(t testing.TB, seed uint64) *world {
 	w := &world{rand: rand.New(rand.NewPCG(seed, 1)), fleet: map[string]membership.Fields{},
 		deleted: map[string]membership.Fields{}}
 	w.uses = append(w.uses,
-		membership.Use{Kind: membership.Budget, Name: "b-1", Key: w.among("labels.rack", "site", "labels.team", ""),
+		membership.Use{Kind: membership.Budget, Name: "b-1", Key: w.among("rack", "rack", "site", "labels.team", ""),
 			Counted: w.rand.IntN(3) == 0},
-		membership.Use{Kind: membership.IdentityLevel, Name: "g", Terms: membership.Exactly("group", w.among("g", "h"))},
+		membership.Use{Kind: membership.IdentityLevel, Name: "g", Key: "group", Value: w.among("g", "h")},
 		membership.Use{Kind: membership.Role, Name: "other", Terms: w.selection(t)})
 	for range 1 + w.rand.IntN(3) {
 		g := membership.Grant{Level: membership.Level(1 + w.rand.IntN(3)), Terms: w.selection(t)}
@@ -182,6 +214,13 @@ func (w *world) step(t testing.TB) {
 // where names where a machine stands for a use: in it or not, and at which value.
 func where(u membership.Use, f membership.Fields) string {
 	value, _ := f.Value(u.Key)
+	if u.Key == "rack" { // a budget counts both names
+		value = fmt.Sprint(slices.Compact(slices.Sorted(slices.Values([]string{cmp.Or(f.Labels["rack"], f.Spec["rack"]),
+			cmp.Or(f.Spec["rack"], f.Labels["rack"])}))))
+	}
+	if u.Value != "" {
+		value = fmt.Sprint(value == u.Value)
+	}
 	return fmt.Sprint(f.In(u.Terms), " ", value)
 }
 

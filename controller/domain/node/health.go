@@ -110,6 +110,8 @@ func (h Health) inventory() (CheckState, string) {
 		return CheckPassed, ""
 	case !h.Inventoried:
 		return CheckUnknown, "the machine has sent no inventory"
+	case h.Serial != "" && h.SeenSerial == "":
+		return CheckUnknown, fmt.Sprintf("the machine's serial number was not read; %q is registered", h.Serial)
 	case h.Serial != "" && !strings.EqualFold(h.Serial, h.SeenSerial):
 		return CheckFailing, fmt.Sprintf("registered serial number %q is not the machine's: %q", h.Serial, h.SeenSerial)
 	}

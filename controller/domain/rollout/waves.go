@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/ingot-metal/ingot/controller/domain/budget"
+	"github.com/ingot-metal/ingot/internal/label"
 )
 
 // Order gives machines the order in which they begin: one of each domain after the other, so that a wave touches few of
@@ -49,7 +50,7 @@ func Waves(s Spec, n int) []int {
 }
 
 // RackDomain is the failure domain of racks.
-const RackDomain = budget.LabelPrefix + "rack"
+const RackDomain = budget.LabelPrefix + label.Rack
 
 // DefaultBound returns how many of n machines may be under work at a time, in all and in each rack, where neither the
 // caller nor a budget bounds work that takes machines out of service. racks reports whether every machine names its

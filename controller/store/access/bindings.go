@@ -115,7 +115,12 @@ func (s *Store) ListRoleBindings(
 
 // RoleBindings implements auth.PeopleSource.
 func (s *Store) RoleBindings(ctx context.Context, now time.Time) ([]auth.RoleBinding, error) {
-	rows, err := s.db.Q.RoleBindingsInForce(ctx, now)
+	return RoleBindings(ctx, s.db.Q, now)
+}
+
+// RoleBindings reads the bindings that have not ended.
+func RoleBindings(ctx context.Context, q *dbsqlc.Queries, now time.Time) ([]auth.RoleBinding, error) {
+	rows, err := q.RoleBindingsInForce(ctx, now)
 	if err != nil {
 		return nil, fmt.Errorf("read role bindings: %w", err)
 	}

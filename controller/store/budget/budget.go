@@ -234,8 +234,12 @@ func (s *Store) AdmitMachine(
 	if err != nil {
 		return err
 	}
+	place, err := PlaceOfMachine(m)
+	if err != nil {
+		return err
+	}
 	v := budget.NewRound(rules, groups, slots, now).Ask(budget.Request{OperationID: operationID,
-		Harms: harmsOf(true, false), Place: PlaceOf(m.Site, m.Labels)})
+		Harms: harmsOf(true, false), Place: place})
 	if !v.Admitted {
 		return full(v)
 	}
@@ -327,7 +331,8 @@ func BudgetVerdict(
 		return nil, fmt.Errorf("read the place of a waiting operation: %w", err)
 	}
 	v := round.Ask(budget.Request{OperationID: operationID, Harms: harmsOf(place.Destroys, place.Interrupts),
-		Place: PlaceOf(place.Site, place.Labels), Also: requestPlace(place.RequestSite, place.RequestLabels)})
+		Place: placeOf(place.Site, place.Labels, place.Rack),
+		Also:  requestPlace(place.RequestSite, place.RequestLabels, place.RequestRack)})
 	if v.Admitted { // the budgets that are full are of another harm
 		return nil, nil
 	}
@@ -354,7 +359,8 @@ func askInOrder(
 		}
 		for _, w := range waiting {
 			q := budget.Request{OperationID: w.OperationID, Harms: harmsOf(w.Destroys, w.Interrupts),
-				Place: PlaceOf(w.Site, w.Labels), Also: requestPlace(w.RequestSite, w.RequestLabels)}
+				Place: placeOf(w.Site, w.Labels, w.Rack),
+				Also:  requestPlace(w.RequestSite, w.RequestLabels, w.RequestRack)}
 			if round.Full() || !told(round.Ask(q)) {
 				return round, nil
 			}
@@ -367,16 +373,25 @@ func askInOrder(
 	return round, nil
 }
 
-func PlaceOf(site string, labels []byte) budget.Place {
-	return budget.Place{Site: site, Labels: convert.JSONToMap(labels)}
+func placeOf(site string, labels []byte, rack string) budget.Place {
+	return budget.Place{Site: site, Labels: convert.JSONToMap(labels), Rack: rack}
+}
+
+// PlaceOfMachine returns where a machine stands.
+func PlaceOfMachine(m dbsqlc.Machine) (budget.Place, error) {
+	spec, err := convert.SpecFromJSON(m.Spec)
+	if err != nil {
+		return budget.Place{}, err
+	}
+	return placeOf(m.Site, m.Labels, spec.GetRack()), nil
 }
 
 // requestPlace returns where a machine stood when its operation was asked for; none for operations of older versions.
-func requestPlace(site *string, labels []byte) []budget.Place {
+func requestPlace(site *string, labels []byte, rack *string) []budget.Place {
 	if site == nil {
 		return nil
 	}
-	return []budget.Place{PlaceOf(*site, labels)}
+	return []budget.Place{placeOf(*site, labels, pgtx.StrVal(rack))}
 }
 
 func BudgetWorld(
@@ -399,12 +414,15 @@ func BudgetWorld(
 		return nil, nil, nil, fmt.Errorf("read slots: %w", err)
 	}
 	for _, t := range taken {
-		also := requestPlace(t.RequestSite, t.RequestLabels)
+		also := requestPlace(t.RequestSite, t.RequestLabels, t.RequestRack)
 		if t.Held {
-			also = append(also, PlaceOf(t.SiteNow, t.LabelsNow))
+			also = append(also, placeOf(t.SiteNow, t.LabelsNow, t.RackNow))
 		}
-		slots = append(slots, budget.Slot{Place: PlaceOf(t.Site, t.Labels), Also: also, Harm: harmNamed(t.Harm),
-			Taken: t.TakenAt, Held: t.Held})
+		slots = append(
+			slots,
+			budget.Slot{Place: placeOf(t.Site, t.Labels, pgtx.StrVal(t.Rack)), Also: also, Harm: harmNamed(t.Harm),
+				Taken: t.TakenAt, Held: t.Held},
+		)
 	}
 	if !percent {
 		return rules, nil, slots, nil // counting the fleet is for percentages only

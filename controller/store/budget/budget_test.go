@@ -16,6 +16,7 @@ import (
 	budgetstore "github.com/ingot-metal/ingot/controller/store/budget"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 )
 
@@ -37,7 +38,7 @@ func (d *destroyer) again(t *testing.T, s *store.Store, request string) {
 	d.op = storetest.Start(t, s, operationstore.StartRequest{MachineID: d.Machine, RequestID: request,
 		Type: fleet.Reboot}).GetOperationId()
 	if err := storetest.ExecSQL(t, s, `UPDATE operations o SET destructive = true, request_site = m.site,
-		request_labels = m.labels FROM machines m WHERE m.machine_id = o.target_id AND operation_id = $1`,
+		request_labels = m.labels, request_rack = m.spec ->> 'rack' FROM machines m WHERE m.machine_id = o.target_id AND operation_id = $1`,
 		d.op); err != nil {
 		t.Fatal(err)
 	}
@@ -111,12 +112,36 @@ func TestSlotIsHeldUntilSomebodyLooked(t *testing.T) {
 
 // Work counts in the rack of the request and in the rack where its machine stands now, while it waits and while it runs.
 func TestAMoveEscapesNoBudget(t *testing.T) {
+	for name, in := range map[string]func(rack string) *baremetalv1.Machine{
+		"by a label": func(rack string) *baremetalv1.Machine {
+			return &baremetalv1.Machine{Labels: map[string]string{"rack": rack}}
+		},
+		"by the field": func(rack string) *baremetalv1.Machine {
+			return &baremetalv1.Machine{Spec: &baremetalv1.MachineSpec{Rack: rack}}
+		},
+		"by a label, against the field": func(rack string) *baremetalv1.Machine {
+			return &baremetalv1.Machine{Labels: map[string]string{"rack": rack}, Spec: &baremetalv1.MachineSpec{Rack: "of " + rack}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) { moves(t, in) })
+	}
+}
+
+// moves tries to escape a budget of racks with machines that stand in a rack as named by there.
+func moves(t *testing.T, there func(rack string) *baremetalv1.Machine) {
 	s := storetest.New(t)
 	storetest.SetBudget(t, s, &baremetalv1.Budget{Name: "racks", Domain: "label:rack", AtOnce: 1})
 	move := func(id, rack string) {
 		t.Helper()
-		if _, err := s.Update(t.Context(), &baremetalv1.Machine{MachineId: id, Labels: map[string]string{"rack": rack}},
-			"admin", time.Now()); err != nil {
+		m := there(rack)
+		m.MachineId = id
+		if _, err := s.Update(
+			t.Context(),
+			m,
+			"admin",
+			time.Now(),
+			pgtx.Mask([]string{"labels.rack", "spec.rack"}),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -144,6 +169,36 @@ func TestAMoveEscapesNoBudget(t *testing.T) {
 	storetest.AdmitDestructive(t, s, 0)
 	in("m-c", "c")
 	storetest.AdmitDestructive(t, s, 1)
+}
+
+// TestAPercentageOfARack: the machines of a rack are those that it is named by, be it by the label or by the field, and
+// a machine that names two is one.
+func TestAPercentageOfARack(t *testing.T) {
+	s := storetest.New(t)
+	storetest.SetBudget(t, s, &baremetalv1.Budget{Name: "racks", Domain: "label:rack", Percent: 50})
+	for i, m := range []*baremetalv1.Machine{
+		{Spec: &baremetalv1.MachineSpec{Rack: "a"}},
+		{Spec: &baremetalv1.MachineSpec{Rack: "a"}, Labels: map[string]string{"rack": "a"}},
+		{Labels: map[string]string{"rack": "a"}},
+		{Spec: &baremetalv1.MachineSpec{Rack: "a"}, Labels: map[string]string{"rack": "b"}},
+		{Spec: &baremetalv1.MachineSpec{Rack: "b"}},
+	} {
+		m.MachineId = fmt.Sprint("m-", i)
+		storetest.Register(t, s, m.GetMachineId())
+		if _, err := s.Update(
+			t.Context(),
+			m,
+			"admin",
+			time.Now(),
+			pgtx.Mask([]string{"labels.rack", "spec.rack"}),
+		); err != nil {
+			t.Fatal(err)
+		}
+		destroy(t, s, m.GetMachineId())
+	}
+	// Two of the four of rack a, and the one of rack b.
+	storetest.AdmitDestructive(t, s, 3)
+	storetest.AdmitDestructive(t, s, 0)
 }
 
 func TestAdminGivesASlotBack(t *testing.T) {

@@ -292,7 +292,8 @@ func (q *Queries) LockWaiting(ctx context.Context, operationIds []string) ([]str
 }
 
 const placeOfWaiting = `-- name: PlaceOfWaiting :one
-SELECT m.site, m.labels, n.destroys::boolean AS destroys, n.interrupts::boolean AS interrupts, o.request_site, o.request_labels
+SELECT m.site, m.labels, coalesce(m.spec ->> 'rack', '')::text AS rack, n.destroys::boolean AS destroys,
+       n.interrupts::boolean AS interrupts, o.request_site, o.request_labels, o.request_rack
 FROM operations o JOIN machines m ON m.machine_id = o.target_id CROSS JOIN LATERAL (
     SELECT o.destructive AND NOT EXISTS (SELECT 1 FROM budget_slots h WHERE h.machine_id = o.target_id
                AND h.released_at IS NULL AND h.harm = 'DESTROYS') AS destroys,
@@ -304,10 +305,12 @@ WHERE o.operation_id = $1 AND o.phase = 'PENDING' AND (n.destroys OR n.interrupt
 type PlaceOfWaitingRow struct {
 	Site          string
 	Labels        []byte
+	Rack          string
 	Destroys      bool
 	Interrupts    bool
 	RequestSite   *string
 	RequestLabels []byte
+	RequestRack   *string
 }
 
 func (q *Queries) PlaceOfWaiting(ctx context.Context, operationID string) (PlaceOfWaitingRow, error) {
@@ -316,10 +319,12 @@ func (q *Queries) PlaceOfWaiting(ctx context.Context, operationID string) (Place
 	err := row.Scan(
 		&i.Site,
 		&i.Labels,
+		&i.Rack,
 		&i.Destroys,
 		&i.Interrupts,
 		&i.RequestSite,
 		&i.RequestLabels,
+		&i.RequestRack,
 	)
 	return i, err
 }
@@ -537,8 +542,8 @@ func (q *Queries) SlotsLeftBehind(ctx context.Context, pageSize int32) ([]string
 }
 
 const slotsThatCount = `-- name: SlotsThatCount :many
-SELECT s.site, s.labels, s.taken_at, (s.released_at IS NULL)::boolean AS held, s.harm, o.request_site, o.request_labels,
-       m.site AS site_now, m.labels AS labels_now
+SELECT s.site, s.labels, s.rack, s.taken_at, (s.released_at IS NULL)::boolean AS held, s.harm, o.request_site, o.request_labels,
+       o.request_rack, m.site AS site_now, m.labels AS labels_now, coalesce(m.spec ->> 'rack', '')::text AS rack_now
 FROM budget_slots s JOIN operations o USING (operation_id) JOIN machines m ON m.machine_id = s.machine_id
 WHERE (s.released_at IS NULL OR s.taken_at > $1)
   AND (s.harm = 'DESTROYS' OR m.deleted_at IS NULL AND m.node_state NOT IN ('retired', 'removing', 'deleted'))
@@ -548,13 +553,16 @@ ORDER BY s.taken_at
 type SlotsThatCountRow struct {
 	Site          string
 	Labels        []byte
+	Rack          *string
 	TakenAt       time.Time
 	Held          bool
 	Harm          string
 	RequestSite   *string
 	RequestLabels []byte
+	RequestRack   *string
 	SiteNow       string
 	LabelsNow     []byte
+	RackNow       string
 }
 
 // Where the machine stood when the slot was taken, when its operation was asked for, and where it stands now. A machine that
@@ -571,13 +579,16 @@ func (q *Queries) SlotsThatCount(ctx context.Context, since time.Time) ([]SlotsT
 		if err := rows.Scan(
 			&i.Site,
 			&i.Labels,
+			&i.Rack,
 			&i.TakenAt,
 			&i.Held,
 			&i.Harm,
 			&i.RequestSite,
 			&i.RequestLabels,
+			&i.RequestRack,
 			&i.SiteNow,
 			&i.LabelsNow,
+			&i.RackNow,
 		); err != nil {
 			return nil, err
 		}
@@ -603,8 +614,9 @@ func (q *Queries) TakeOverSlots(ctx context.Context, operationIds []string) erro
 }
 
 const takeSlotOfMachine = `-- name: TakeSlotOfMachine :exec
-INSERT INTO budget_slots (operation_id, machine_id, site, labels, harm, taken_at)
-SELECT $1, m.machine_id, m.site, m.labels, 'DESTROYS', $2 FROM machines m WHERE m.machine_id = $3
+INSERT INTO budget_slots (operation_id, machine_id, site, labels, rack, harm, taken_at)
+SELECT $1, m.machine_id, m.site, m.labels, m.spec ->> 'rack', 'DESTROYS', $2 FROM machines m
+WHERE m.machine_id = $3
 ON CONFLICT DO NOTHING
 `
 
@@ -621,8 +633,8 @@ func (q *Queries) TakeSlotOfMachine(ctx context.Context, arg TakeSlotOfMachinePa
 }
 
 const takeSlots = `-- name: TakeSlots :exec
-INSERT INTO budget_slots (operation_id, machine_id, site, labels, harm, taken_at)
-SELECT o.operation_id, m.machine_id, m.site, m.labels, h.harm, $1
+INSERT INTO budget_slots (operation_id, machine_id, site, labels, rack, harm, taken_at)
+SELECT o.operation_id, m.machine_id, m.site, m.labels, m.spec ->> 'rack', h.harm, $1
 FROM operations o JOIN machines m ON m.machine_id = o.target_id
 JOIN (VALUES ('DESTROYS'), ('INTERRUPTS')) AS h (harm)
     ON h.harm = 'DESTROYS' AND o.destructive OR h.harm = 'INTERRUPTS' AND o.interrupts
@@ -652,8 +664,9 @@ func (q *Queries) WaitForBudgets(ctx context.Context) error {
 }
 
 const waitingForSlots = `-- name: WaitingForSlots :many
-SELECT o.operation_id, o.created_at, m.site, m.labels, n.destroys::boolean AS destroys, n.interrupts::boolean AS interrupts,
-       o.request_site, o.request_labels
+SELECT o.operation_id, o.created_at, m.site, m.labels, coalesce(m.spec ->> 'rack', '')::text AS rack,
+       n.destroys::boolean AS destroys, n.interrupts::boolean AS interrupts,
+       o.request_site, o.request_labels, o.request_rack
 FROM operations o JOIN machines m ON m.machine_id = o.target_id CROSS JOIN LATERAL (
     SELECT o.destructive AND NOT EXISTS (SELECT 1 FROM budget_slots h WHERE h.machine_id = o.target_id
                AND h.released_at IS NULL AND h.harm = 'DESTROYS') AS destroys,
@@ -681,10 +694,12 @@ type WaitingForSlotsRow struct {
 	CreatedAt     time.Time
 	Site          string
 	Labels        []byte
+	Rack          string
 	Destroys      bool
 	Interrupts    bool
 	RequestSite   *string
 	RequestLabels []byte
+	RequestRack   *string
 }
 
 // Those behind a place in the order of creation, with the harms for which they need a slot. A machine that holds a slot of a
@@ -703,10 +718,12 @@ func (q *Queries) WaitingForSlots(ctx context.Context, arg WaitingForSlotsParams
 			&i.CreatedAt,
 			&i.Site,
 			&i.Labels,
+			&i.Rack,
 			&i.Destroys,
 			&i.Interrupts,
 			&i.RequestSite,
 			&i.RequestLabels,
+			&i.RequestRack,
 		); err != nil {
 			return nil, err
 		}

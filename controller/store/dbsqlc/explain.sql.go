@@ -11,7 +11,7 @@ import (
 )
 
 const agentsToExplain = `-- name: AgentsToExplain :many
-SELECT a.agent_id, a.role, a.capabilities, a.simulated, a.locked, a.state_id, a.boot_id, a.operation_id, a.os_image_digest,
+SELECT a.agent_id, a.role, a.capabilities, a.simulated, a.locked, a.state_id, a.boot_id, a.operation_id, a.os_image_digest, a.hardware_fingerprint,
        (s.agent_id IS NOT NULL AND s.ended_at IS NULL AND k.lease_until > $1)::boolean AS live,
        s.last_heartbeat_at, s.silent_from, s.ended_at, coalesce(c.not_after, 'epoch')::timestamptz AS not_after, c.revoked_at
 FROM agents a
@@ -32,21 +32,22 @@ type AgentsToExplainParams struct {
 }
 
 type AgentsToExplainRow struct {
-	AgentID         string
-	Role            string
-	Capabilities    []string
-	Simulated       bool
-	Locked          bool
-	StateID         string
-	BootID          string
-	OperationID     *string
-	OsImageDigest   string
-	Live            bool
-	LastHeartbeatAt *time.Time
-	SilentFrom      *time.Time
-	EndedAt         *time.Time
-	NotAfter        time.Time
-	RevokedAt       *time.Time
+	AgentID             string
+	Role                string
+	Capabilities        []string
+	Simulated           bool
+	Locked              bool
+	StateID             string
+	BootID              string
+	OperationID         *string
+	OsImageDigest       string
+	HardwareFingerprint string
+	Live                bool
+	LastHeartbeatAt     *time.Time
+	SilentFrom          *time.Time
+	EndedAt             *time.Time
+	NotAfter            time.Time
+	RevokedAt           *time.Time
 }
 
 // Those of the machine and of its site, with their last session and their newest certificate.
@@ -74,6 +75,7 @@ func (q *Queries) AgentsToExplain(ctx context.Context, arg AgentsToExplainParams
 			&i.BootID,
 			&i.OperationID,
 			&i.OsImageDigest,
+			&i.HardwareFingerprint,
 			&i.Live,
 			&i.LastHeartbeatAt,
 			&i.SilentFrom,
@@ -346,7 +348,7 @@ func (q *Queries) NoteOnce(ctx context.Context, arg NoteOnceParams) (int64, erro
 }
 
 const recentOperationsOf = `-- name: RecentOperationsOf :many
-SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive, interrupts, request_site, request_labels FROM operations WHERE target_id = $1 ORDER BY created_at DESC, operation_id DESC LIMIT 20
+SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive, interrupts, request_site, request_labels, request_rack FROM operations WHERE target_id = $1 ORDER BY created_at DESC, operation_id DESC LIMIT 20
 `
 
 func (q *Queries) RecentOperationsOf(ctx context.Context, machineID string) ([]Operation, error) {
@@ -384,6 +386,7 @@ func (q *Queries) RecentOperationsOf(ctx context.Context, machineID string) ([]O
 			&i.Interrupts,
 			&i.RequestSite,
 			&i.RequestLabels,
+			&i.RequestRack,
 		); err != nil {
 			return nil, err
 		}

@@ -779,18 +779,22 @@ FROM (
     SELECT m.machine_id,
            coalesce(CASE $1::text WHEN '' THEN '' WHEN 'machine_id' THEN m.machine_id WHEN 'image' THEN m.os_image_digest
                WHEN 'site' THEN m.site WHEN 'region' THEN m.region WHEN 'provider' THEN m.provider
+               WHEN 'rack' THEN rack_of(m.labels, m.spec)
                ELSE CASE WHEN starts_with($1, 'labels.') THEN m.labels ->> substr($1, 8)
                          ELSE m.spec ->> $1::text END END, '')::text AS key1,
            coalesce(CASE $2::text WHEN '' THEN '' WHEN 'machine_id' THEN m.machine_id WHEN 'image' THEN m.os_image_digest
                WHEN 'site' THEN m.site WHEN 'region' THEN m.region WHEN 'provider' THEN m.provider
+               WHEN 'rack' THEN rack_of(m.labels, m.spec)
                ELSE CASE WHEN starts_with($2, 'labels.') THEN m.labels ->> substr($2, 8)
                          ELSE m.spec ->> $2::text END END, '')::text AS key2,
            coalesce(CASE $3::text WHEN '' THEN '' WHEN 'machine_id' THEN m.machine_id WHEN 'image' THEN m.os_image_digest
                WHEN 'site' THEN m.site WHEN 'region' THEN m.region WHEN 'provider' THEN m.provider
+               WHEN 'rack' THEN rack_of(m.labels, m.spec)
                ELSE CASE WHEN starts_with($3, 'labels.') THEN m.labels ->> substr($3, 8)
                          ELSE m.spec ->> $3::text END END, '')::text AS key3,
            coalesce(CASE $4::text WHEN '' THEN '' WHEN 'machine_id' THEN m.machine_id WHEN 'image' THEN m.os_image_digest
                WHEN 'site' THEN m.site WHEN 'region' THEN m.region WHEN 'provider' THEN m.provider
+               WHEN 'rack' THEN rack_of(m.labels, m.spec)
                ELSE CASE WHEN starts_with($4, 'labels.') THEN m.labels ->> substr($4, 8)
                          ELSE m.spec ->> $4::text END END, '')::text AS key4,
            m.phase, m.node_state, (m.current_operation_id IS NOT NULL)::boolean AS operating,
@@ -811,19 +815,22 @@ FROM (
       AND ($9::text = '' OR m.region = $9)
       AND ($10::jsonb = '{}' OR m.labels @> $10::jsonb)
       AND ($11::jsonb = '{}' OR m.spec @> $11::jsonb)
-      AND (cardinality($12::text[]) = 0 OR NOT EXISTS (
-          SELECT 1 FROM (SELECT unnest($12::text[]) AS key, unnest($13::text[]) AS regexp) AS want
+      AND ($12::text = '' OR rack_of(m.labels, m.spec) = $12)
+      AND (cardinality($13::text[]) = 0 OR NOT EXISTS (
+          SELECT 1 FROM (SELECT unnest($13::text[]) AS key, unnest($14::text[]) AS regexp) AS want
           WHERE NOT coalesce(CASE WHEN want.key = 'machine_id' THEN m.machine_id
                                   WHEN want.key = 'image' THEN nullif(m.os_image_digest, '')
+                                  WHEN want.key = 'rack' THEN rack_of(m.labels, m.spec)
                                   WHEN starts_with(want.key, 'labels.') THEN m.labels ->> substr(want.key, 8)
                                   ELSE nullif(m.spec ->> want.key, '') END ~ want.regexp, false)))
-      AND (cardinality($14::text[]) = 0 OR NOT EXISTS (
-          SELECT 1 FROM (SELECT unnest($14::text[]) AS key, unnest($15::text[]) AS regexp) AS bad
+      AND (cardinality($15::text[]) = 0 OR NOT EXISTS (
+          SELECT 1 FROM (SELECT unnest($15::text[]) AS key, unnest($16::text[]) AS regexp) AS bad
           WHERE CASE WHEN bad.key = 'machine_id' THEN m.machine_id
                                   WHEN bad.key = 'image' THEN nullif(m.os_image_digest, '')
+                                  WHEN bad.key = 'rack' THEN rack_of(m.labels, m.spec)
                                   WHEN starts_with(bad.key, 'labels.') THEN m.labels ->> substr(bad.key, 8)
                                   ELSE nullif(m.spec ->> bad.key, '') END ~ bad.regexp))
-    LIMIT $16) f
+    LIMIT $17) f
 GROUP BY key1, key2, key3, key4, phase, node_state, operating, in_workflow, fenced, agentless, conditions, why
 UNION ALL SELECT '', '', '', '', '', '', false, false, false, false, 0, '', '{}', statement_timestamp()
 `
@@ -840,6 +847,7 @@ type MapMachinesParams struct {
 	Region      string
 	Labels      []byte
 	Spec        []byte
+	Rack        string
 	Keys        []string
 	Regexps     []string
 	NotKeys     []string
@@ -881,6 +889,7 @@ func (q *Queries) MapMachines(ctx context.Context, arg MapMachinesParams) ([]Map
 		arg.Region,
 		arg.Labels,
 		arg.Spec,
+		arg.Rack,
 		arg.Keys,
 		arg.Regexps,
 		arg.NotKeys,
@@ -926,15 +935,19 @@ SELECT key1, key2, key3, key4, phase, node_state, operating, in_workflow, fenced
 FROM (
     SELECT m.machine_id,
            coalesce(CASE $1::text WHEN '' THEN '' WHEN 'machine_id' THEN m.machine_id WHEN 'image' THEN s.os_image_digest
+               WHEN 'rack' THEN rack_of(w.labels, w.spec)
                ELSE CASE WHEN starts_with($1, 'labels.') THEN w.labels ->> substr($1, 8)
                          ELSE w.spec ->> $1::text END END, '')::text AS key1,
            coalesce(CASE $2::text WHEN '' THEN '' WHEN 'machine_id' THEN m.machine_id WHEN 'image' THEN s.os_image_digest
+               WHEN 'rack' THEN rack_of(w.labels, w.spec)
                ELSE CASE WHEN starts_with($2, 'labels.') THEN w.labels ->> substr($2, 8)
                          ELSE w.spec ->> $2::text END END, '')::text AS key2,
            coalesce(CASE $3::text WHEN '' THEN '' WHEN 'machine_id' THEN m.machine_id WHEN 'image' THEN s.os_image_digest
+               WHEN 'rack' THEN rack_of(w.labels, w.spec)
                ELSE CASE WHEN starts_with($3, 'labels.') THEN w.labels ->> substr($3, 8)
                          ELSE w.spec ->> $3::text END END, '')::text AS key3,
            coalesce(CASE $4::text WHEN '' THEN '' WHEN 'machine_id' THEN m.machine_id WHEN 'image' THEN s.os_image_digest
+               WHEN 'rack' THEN rack_of(w.labels, w.spec)
                ELSE CASE WHEN starts_with($4, 'labels.') THEN w.labels ->> substr($4, 8)
                          ELSE w.spec ->> $4::text END END, '')::text AS key4,
            s.phase, s.node_state, (s.current_operation_id IS NOT NULL)::boolean AS operating,
@@ -957,12 +970,14 @@ FROM (
           SELECT 1 FROM (SELECT unnest($7::text[]) AS key, unnest($8::text[]) AS regexp) AS want
           WHERE NOT coalesce(CASE WHEN want.key = 'machine_id' THEN m.machine_id
                                   WHEN want.key = 'image' THEN nullif(s.os_image_digest, '')
+                                  WHEN want.key = 'rack' THEN rack_of(w.labels, w.spec)
                                   WHEN starts_with(want.key, 'labels.') THEN w.labels ->> substr(want.key, 8)
                                   ELSE nullif(w.spec ->> want.key, '') END ~ want.regexp, false)))
       AND (cardinality($9::text[]) = 0 OR NOT EXISTS (
           SELECT 1 FROM (SELECT unnest($9::text[]) AS key, unnest($10::text[]) AS regexp) AS bad
           WHERE CASE WHEN bad.key = 'machine_id' THEN m.machine_id
                                   WHEN bad.key = 'image' THEN nullif(s.os_image_digest, '')
+                                  WHEN bad.key = 'rack' THEN rack_of(w.labels, w.spec)
                                   WHEN starts_with(bad.key, 'labels.') THEN w.labels ->> substr(bad.key, 8)
                                   ELSE nullif(w.spec ->> bad.key, '') END ~ bad.regexp))
     LIMIT $11) f
@@ -1333,7 +1348,7 @@ func (q *Queries) UpdateMachineSpec(ctx context.Context, arg UpdateMachineSpecPa
 
 const walkMachines = `-- name: WalkMachines :many
 SELECT m.machine_id, m.external_id, m.labels, m.spec, m.provider, m.site, m.region, m.phase, m.node_state, m.node_state_changed_at, m.current_operation_id, m.unresolved_command_id, m.agent_id, m.boot_id, m.simulated, m.os_image_digest, m.config_generation, m.version, m.change_xid, m.created_at, m.updated_at, m.deleted_at, m.power_state, m.power_state_at, m.boot_mode, m.install_attempts, m.last_install_error, m.plan_id, m.failed_plan_id, m.retiring, m.first_provisioned_at, m.active_workflow_id, m.quarantined_from, m.quarantine_reason, m.failed_node_plan, m.accepted_drift, m.registered_by_request, m.tpm_key_digest, m.tpm_key_trust, m.tpm_key_at, m.identity_level, m.agentless, m.probe_ip, m.last_power_state FROM machines m CROSS JOIN LATERAL (
-    SELECT CASE $1::text WHEN 'site' THEN m.site WHEN 'rack' THEN coalesce(m.spec ->> 'rack', '') ELSE '' END
+    SELECT CASE $1::text WHEN 'site' THEN m.site WHEN 'rack' THEN coalesce(rack_of(m.labels, m.spec), '') ELSE '' END
                COLLATE natural_order AS name,
            m.machine_id COLLATE natural_order AS id) k
 WHERE m.deleted_at IS NULL AND ($1 <> '' OR m.machine_id > $2)
@@ -1352,40 +1367,43 @@ WHERE m.deleted_at IS NULL AND ($1 <> '' OR m.machine_id > $2)
   AND ($11::text = '' OR m.region = $11)
   AND ($12::jsonb = '{}' OR m.labels @> $12::jsonb)
   AND ($13::jsonb = '{}' OR m.spec @> $13::jsonb)
-  AND ($14::text = '' OR (m.current_operation_id IS NOT NULL) = ($14::text = 'true'))
-  AND ($15::text = '' OR (m.current_operation_id IS NOT NULL OR m.active_workflow_id IS NOT NULL) = ($15::text = 'true'))
-  AND ($16::text = '' OR (m.unresolved_command_id IS NOT NULL) = ($16::text = 'true'))
-  AND (cardinality($17::text[]) = 0 OR m.node_state = ANY($17::text[]))
-  AND (cardinality($18::text[]) = 0 OR NOT m.node_state = ANY($18::text[]))
-  AND (cardinality($19::text[]) = 0 OR m.machine_id = ANY($19::text[]))
-  AND (cardinality($20::text[]) = 0 OR NOT EXISTS (
-      SELECT 1 FROM (SELECT unnest($20::text[]) AS key, unnest($21::text[]) AS regexp) AS want
+  AND ($14::text = '' OR rack_of(m.labels, m.spec) = $14)
+  AND ($15::text = '' OR (m.current_operation_id IS NOT NULL) = ($15::text = 'true'))
+  AND ($16::text = '' OR (m.current_operation_id IS NOT NULL OR m.active_workflow_id IS NOT NULL) = ($16::text = 'true'))
+  AND ($17::text = '' OR (m.unresolved_command_id IS NOT NULL) = ($17::text = 'true'))
+  AND (cardinality($18::text[]) = 0 OR m.node_state = ANY($18::text[]))
+  AND (cardinality($19::text[]) = 0 OR NOT m.node_state = ANY($19::text[]))
+  AND (cardinality($20::text[]) = 0 OR m.machine_id = ANY($20::text[]))
+  AND (cardinality($21::text[]) = 0 OR NOT EXISTS (
+      SELECT 1 FROM (SELECT unnest($21::text[]) AS key, unnest($22::text[]) AS regexp) AS want
       WHERE NOT coalesce(CASE WHEN want.key = 'machine_id' THEN m.machine_id
                               WHEN want.key = 'image' THEN nullif(m.os_image_digest, '')
+                              WHEN want.key = 'rack' THEN rack_of(m.labels, m.spec)
                               WHEN starts_with(want.key, 'labels.') THEN m.labels ->> substr(want.key, 8)
                               ELSE nullif(m.spec ->> want.key, '') END ~ want.regexp, false)))
-  AND (cardinality($22::text[]) = 0 OR NOT EXISTS (
-      SELECT 1 FROM (SELECT unnest($22::text[]) AS key, unnest($23::text[]) AS regexp) AS bad
+  AND (cardinality($23::text[]) = 0 OR NOT EXISTS (
+      SELECT 1 FROM (SELECT unnest($23::text[]) AS key, unnest($24::text[]) AS regexp) AS bad
       WHERE CASE WHEN bad.key = 'machine_id' THEN m.machine_id
                  WHEN bad.key = 'image' THEN nullif(m.os_image_digest, '')
+                 WHEN bad.key = 'rack' THEN rack_of(m.labels, m.spec)
                  WHEN starts_with(bad.key, 'labels.') THEN m.labels ->> substr(bad.key, 8)
                  ELSE nullif(m.spec ->> bad.key, '') END ~ bad.regexp))
-  AND (cardinality($24::text[]) = 0 OR NOT EXISTS (
-      SELECT 1 FROM unnest($24::text[]) AS want(type)
+  AND (cardinality($25::text[]) = 0 OR NOT EXISTS (
+      SELECT 1 FROM unnest($25::text[]) AS want(type)
       WHERE NOT EXISTS (SELECT 1 FROM machine_conditions c
                         WHERE c.machine_id = m.machine_id AND c.type = want.type AND c.status)))
-  AND (cardinality($25::text[]) = 0 OR NOT EXISTS (
-      SELECT 1 FROM machine_conditions c
-      WHERE c.machine_id = m.machine_id AND c.status AND c.type = ANY($25::text[])))
   AND (cardinality($26::text[]) = 0 OR NOT EXISTS (
-      SELECT 1 FROM unnest($26::text[]) AS want(type)
+      SELECT 1 FROM machine_conditions c
+      WHERE c.machine_id = m.machine_id AND c.status AND c.type = ANY($26::text[])))
+  AND (cardinality($27::text[]) = 0 OR NOT EXISTS (
+      SELECT 1 FROM unnest($27::text[]) AS want(type)
       WHERE NOT EXISTS (SELECT 1 FROM machine_conditions c
                         WHERE c.machine_id = m.machine_id AND c.type = want.type AND NOT c.known AND NOT c.status)))
-  AND (cardinality($27::text[]) = 0 OR NOT EXISTS (
+  AND (cardinality($28::text[]) = 0 OR NOT EXISTS (
       SELECT 1 FROM machine_conditions c
-      WHERE c.machine_id = m.machine_id AND NOT c.known AND NOT c.status AND c.type = ANY($27::text[])))
-  AND ($28::text = '' OR (
-      m.phase = 'READY' AND NOT m.node_state = ANY($29::text[]) AND m.current_operation_id IS NULL
+      WHERE c.machine_id = m.machine_id AND NOT c.known AND NOT c.status AND c.type = ANY($28::text[])))
+  AND ($29::text = '' OR (
+      m.phase = 'READY' AND NOT m.node_state = ANY($30::text[]) AND m.current_operation_id IS NULL
       AND m.active_workflow_id IS NULL AND m.unresolved_command_id IS NULL
       AND EXISTS (SELECT 1 FROM machine_conditions c
                   WHERE c.machine_id = m.machine_id AND c.type = 'Reachable' AND NOT c.known AND NOT c.status)
@@ -1393,14 +1411,14 @@ WHERE m.deleted_at IS NULL AND ($1 <> '' OR m.machine_id > $2)
                   WHERE c.machine_id = m.machine_id AND c.type = 'Provisioned' AND c.status)
       AND NOT EXISTS (SELECT 1 FROM machine_conditions c
                       WHERE c.machine_id = m.machine_id AND c.status AND c.type IN ('RMA', 'Retired', 'NeedsIntervention')))
-      = ($28 = 'true'))
+      = ($29 = 'true'))
 ORDER BY CASE WHEN $1 = 'updated_at' AND NOT $3 THEN m.updated_at END,
          CASE WHEN $1 = 'updated_at' AND $3 THEN m.updated_at END DESC,
          CASE WHEN $1 IN ('site', 'rack') AND NOT $3 THEN k.name END,
          CASE WHEN $1 IN ('site', 'rack') AND $3 THEN k.name END DESC,
          CASE WHEN $1 <> '' AND NOT $3 THEN k.id END,
          CASE WHEN $1 <> '' AND $3 THEN k.id END DESC,
-         m.machine_id LIMIT $30
+         m.machine_id LIMIT $31
 `
 
 type WalkMachinesParams struct {
@@ -1417,6 +1435,7 @@ type WalkMachinesParams struct {
 	Region            string
 	Labels            []byte
 	Spec              []byte
+	Rack              string
 	Operating         string
 	Busy              string
 	Fenced            string
@@ -1452,6 +1471,7 @@ func (q *Queries) WalkMachines(ctx context.Context, arg WalkMachinesParams) ([]M
 		arg.Region,
 		arg.Labels,
 		arg.Spec,
+		arg.Rack,
 		arg.Operating,
 		arg.Busy,
 		arg.Fenced,

@@ -364,6 +364,7 @@ type Operation struct {
 	Interrupts        bool
 	RequestSite       *string
 	RequestLabels     []byte
+	RequestRack       *string
 }
 
 type OperationEvent struct {
@@ -492,6 +493,7 @@ type Rollout struct {
 	DefaultInFlight   int32
 	DefaultPerRack    int32
 	ApprovalPolicies  []string
+	RightsFrom        []byte
 }
 
 type RolloutMachine struct {

@@ -356,7 +356,7 @@ func (q *Queries) GetCommand(ctx context.Context, commandID string) (GetCommandR
 }
 
 const getOperation = `-- name: GetOperation :one
-SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive, interrupts, request_site, request_labels FROM operations WHERE operation_id = $1
+SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive, interrupts, request_site, request_labels, request_rack FROM operations WHERE operation_id = $1
 `
 
 func (q *Queries) GetOperation(ctx context.Context, operationID string) (Operation, error) {
@@ -388,12 +388,13 @@ func (q *Queries) GetOperation(ctx context.Context, operationID string) (Operati
 		&i.Interrupts,
 		&i.RequestSite,
 		&i.RequestLabels,
+		&i.RequestRack,
 	)
 	return i, err
 }
 
 const getOperationByRequest = `-- name: GetOperationByRequest :one
-SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive, interrupts, request_site, request_labels FROM operations WHERE target_id = $1 AND request_id = $2
+SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive, interrupts, request_site, request_labels, request_rack FROM operations WHERE target_id = $1 AND request_id = $2
 `
 
 type GetOperationByRequestParams struct {
@@ -430,6 +431,7 @@ func (q *Queries) GetOperationByRequest(ctx context.Context, arg GetOperationByR
 		&i.Interrupts,
 		&i.RequestSite,
 		&i.RequestLabels,
+		&i.RequestRack,
 	)
 	return i, err
 }
@@ -610,7 +612,7 @@ func (q *Queries) ListCommands(ctx context.Context, arg ListCommandsParams) ([]C
 }
 
 const listOperations = `-- name: ListOperations :many
-SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive, interrupts, request_site, request_labels FROM operations
+SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive, interrupts, request_site, request_labels, request_rack FROM operations
 WHERE ($1::text = '' OR target_id = $1)
   AND ($2::text = '' OR operation_id = $2)
   AND ($3::text = '' OR request_id = $3)
@@ -688,6 +690,7 @@ func (q *Queries) ListOperations(ctx context.Context, arg ListOperationsParams) 
 			&i.Interrupts,
 			&i.RequestSite,
 			&i.RequestLabels,
+			&i.RequestRack,
 		); err != nil {
 			return nil, err
 		}
@@ -700,7 +703,7 @@ func (q *Queries) ListOperations(ctx context.Context, arg ListOperationsParams) 
 }
 
 const lockOperation = `-- name: LockOperation :one
-SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive, interrupts, request_site, request_labels FROM operations WHERE operation_id = $1 FOR UPDATE
+SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive, interrupts, request_site, request_labels, request_rack FROM operations WHERE operation_id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockOperation(ctx context.Context, operationID string) (Operation, error) {
@@ -732,6 +735,7 @@ func (q *Queries) LockOperation(ctx context.Context, operationID string) (Operat
 		&i.Interrupts,
 		&i.RequestSite,
 		&i.RequestLabels,
+		&i.RequestRack,
 	)
 	return i, err
 }
@@ -766,7 +770,7 @@ func (q *Queries) LockOperationForLog(ctx context.Context, arg LockOperationForL
 }
 
 const lockOperations = `-- name: LockOperations :many
-SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive, interrupts, request_site, request_labels FROM operations WHERE operation_id = ANY($1::text[]) ORDER BY operation_id FOR UPDATE
+SELECT operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_step, current_stage, wait_reason, wake_at, cancel_requested_at, error, evidence, event_seq, version, created_at, started_at, finished_at, updated_at, destructive, interrupts, request_site, request_labels, request_rack FROM operations WHERE operation_id = ANY($1::text[]) ORDER BY operation_id FOR UPDATE
 `
 
 func (q *Queries) LockOperations(ctx context.Context, operationIds []string) ([]Operation, error) {
@@ -804,6 +808,7 @@ func (q *Queries) LockOperations(ctx context.Context, operationIds []string) ([]
 			&i.Interrupts,
 			&i.RequestSite,
 			&i.RequestLabels,
+			&i.RequestRack,
 		); err != nil {
 			return nil, err
 		}
@@ -894,7 +899,7 @@ func (q *Queries) LogsOf(ctx context.Context, arg LogsOfParams) ([]OperationLog,
 }
 
 const operationsByRequest = `-- name: OperationsByRequest :many
-SELECT o.operation_id, o.target_id, o.request_id, o.request_body, o.type, o.phase, o.params, o.plan_id, o.current_step, o.current_stage, o.wait_reason, o.wake_at, o.cancel_requested_at, o.error, o.evidence, o.event_seq, o.version, o.created_at, o.started_at, o.finished_at, o.updated_at, o.destructive, o.interrupts, o.request_site, o.request_labels FROM (SELECT unnest($1::text[]) AS target_id, unnest($2::text[]) AS request_id) r
+SELECT o.operation_id, o.target_id, o.request_id, o.request_body, o.type, o.phase, o.params, o.plan_id, o.current_step, o.current_stage, o.wait_reason, o.wake_at, o.cancel_requested_at, o.error, o.evidence, o.event_seq, o.version, o.created_at, o.started_at, o.finished_at, o.updated_at, o.destructive, o.interrupts, o.request_site, o.request_labels, o.request_rack FROM (SELECT unnest($1::text[]) AS target_id, unnest($2::text[]) AS request_id) r
 JOIN operations o ON o.target_id = r.target_id AND o.request_id = r.request_id
 `
 
@@ -938,6 +943,7 @@ func (q *Queries) OperationsByRequest(ctx context.Context, arg OperationsByReque
 			&i.Interrupts,
 			&i.RequestSite,
 			&i.RequestLabels,
+			&i.RequestRack,
 		); err != nil {
 			return nil, err
 		}

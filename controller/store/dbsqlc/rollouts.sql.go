@@ -242,7 +242,7 @@ func (q *Queries) ForgetUnapprovedWork(ctx context.Context, before time.Time) er
 }
 
 const getRollout = `-- name: GetRollout :one
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity, default_in_flight, default_per_rack, approval_policies FROM rollouts WHERE rollout_id = $1
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity, default_in_flight, default_per_rack, approval_policies, rights_from FROM rollouts WHERE rollout_id = $1
 `
 
 func (q *Queries) GetRollout(ctx context.Context, rolloutID string) (Rollout, error) {
@@ -279,12 +279,13 @@ func (q *Queries) GetRollout(ctx context.Context, rolloutID string) (Rollout, er
 		&i.DefaultInFlight,
 		&i.DefaultPerRack,
 		&i.ApprovalPolicies,
+		&i.RightsFrom,
 	)
 	return i, err
 }
 
 const getRolloutByRequest = `-- name: GetRolloutByRequest :one
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity, default_in_flight, default_per_rack, approval_policies FROM rollouts WHERE request_id = $1
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity, default_in_flight, default_per_rack, approval_policies, rights_from FROM rollouts WHERE request_id = $1
 `
 
 func (q *Queries) GetRolloutByRequest(ctx context.Context, requestID string) (Rollout, error) {
@@ -321,12 +322,13 @@ func (q *Queries) GetRolloutByRequest(ctx context.Context, requestID string) (Ro
 		&i.DefaultInFlight,
 		&i.DefaultPerRack,
 		&i.ApprovalPolicies,
+		&i.RightsFrom,
 	)
 	return i, err
 }
 
 const holdRollout = `-- name: HoldRollout :one
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity, default_in_flight, default_per_rack, approval_policies FROM rollouts WHERE rollout_id = $1 FOR SHARE
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity, default_in_flight, default_per_rack, approval_policies, rights_from FROM rollouts WHERE rollout_id = $1 FOR SHARE
 `
 
 // Who starts a machine holds the rollout's state as it is.
@@ -364,6 +366,7 @@ func (q *Queries) HoldRollout(ctx context.Context, rolloutID string) (Rollout, e
 		&i.DefaultInFlight,
 		&i.DefaultPerRack,
 		&i.ApprovalPolicies,
+		&i.RightsFrom,
 	)
 	return i, err
 }
@@ -415,9 +418,9 @@ func (q *Queries) InsertApprovalPolicy(ctx context.Context, arg InsertApprovalPo
 
 const insertRollout = `-- name: InsertRollout :exec
 INSERT INTO rollouts (rollout_id, request_id, spec, type, plan_id, destructive, digest, state, wait_reason, waves, created_by,
-    created_by_identity, created_at, updated_at, wake_at, approval_policies, default_in_flight, default_per_rack)
+    created_by_identity, created_at, updated_at, wake_at, approval_policies, default_in_flight, default_per_rack, rights_from)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
-    $12, $13, $13, $14, $15, $16, $17)
+    $12, $13, $13, $14, $15, $16, $17, $18)
 `
 
 type InsertRolloutParams struct {
@@ -438,6 +441,7 @@ type InsertRolloutParams struct {
 	ApprovalPolicies  []string
 	DefaultInFlight   int32
 	DefaultPerRack    int32
+	RightsFrom        []byte
 }
 
 func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) error {
@@ -459,6 +463,7 @@ func (q *Queries) InsertRollout(ctx context.Context, arg InsertRolloutParams) er
 		arg.ApprovalPolicies,
 		arg.DefaultInFlight,
 		arg.DefaultPerRack,
+		arg.RightsFrom,
 	)
 	return err
 }
@@ -552,7 +557,7 @@ func (q *Queries) ListRolloutMachines(ctx context.Context, arg ListRolloutMachin
 }
 
 const listRollouts = `-- name: ListRollouts :many
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity, default_in_flight, default_per_rack, approval_policies FROM rollouts
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity, default_in_flight, default_per_rack, approval_policies, rights_from FROM rollouts
 WHERE ($1::text = '' OR state = $1) AND ($2::text = '' OR request_id = $2)
   AND ($3::text = '' OR created_by_identity = $3)
   AND ($4::text = '' OR (created_at, rollout_id) < ($5::timestamptz, $4::text))
@@ -615,6 +620,7 @@ func (q *Queries) ListRollouts(ctx context.Context, arg ListRolloutsParams) ([]R
 			&i.DefaultInFlight,
 			&i.DefaultPerRack,
 			&i.ApprovalPolicies,
+			&i.RightsFrom,
 		); err != nil {
 			return nil, err
 		}
@@ -637,7 +643,7 @@ func (q *Queries) LockApprovals(ctx context.Context) error {
 }
 
 const lockDueRollout = `-- name: LockDueRollout :one
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity, default_in_flight, default_per_rack, approval_policies FROM rollouts WHERE rollout_id = $1 AND (wake_at <= $2 OR staged_wake_at <= $2)
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity, default_in_flight, default_per_rack, approval_policies, rights_from FROM rollouts WHERE rollout_id = $1 AND (wake_at <= $2 OR staged_wake_at <= $2)
 FOR UPDATE SKIP LOCKED
 `
 
@@ -681,12 +687,13 @@ func (q *Queries) LockDueRollout(ctx context.Context, arg LockDueRolloutParams) 
 		&i.DefaultInFlight,
 		&i.DefaultPerRack,
 		&i.ApprovalPolicies,
+		&i.RightsFrom,
 	)
 	return i, err
 }
 
 const lockRollout = `-- name: LockRollout :one
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity, default_in_flight, default_per_rack, approval_policies FROM rollouts WHERE rollout_id = $1 FOR UPDATE
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity, default_in_flight, default_per_rack, approval_policies, rights_from FROM rollouts WHERE rollout_id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockRollout(ctx context.Context, rolloutID string) (Rollout, error) {
@@ -723,6 +730,7 @@ func (q *Queries) LockRollout(ctx context.Context, rolloutID string) (Rollout, e
 		&i.DefaultInFlight,
 		&i.DefaultPerRack,
 		&i.ApprovalPolicies,
+		&i.RightsFrom,
 	)
 	return i, err
 }
@@ -916,7 +924,7 @@ func (q *Queries) RolloutOfMachine(ctx context.Context, machineID string) (Rollo
 }
 
 const rolloutsByIDs = `-- name: RolloutsByIDs :many
-SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity, default_in_flight, default_per_rack, approval_policies FROM rollouts WHERE rollout_id = ANY($1::text[])
+SELECT rollout_id, request_id, spec, type, plan_id, destructive, digest, state, cause, wait_reason, message, cancel_operations, wave, waves, acked, acked_wave, soak_until, created_by, approved_by, created_at, updated_at, approved_at, finished_at, wake_at, version, staged_wake_at, created_by_identity, default_in_flight, default_per_rack, approval_policies, rights_from FROM rollouts WHERE rollout_id = ANY($1::text[])
 `
 
 func (q *Queries) RolloutsByIDs(ctx context.Context, rolloutIds []string) ([]Rollout, error) {
@@ -959,6 +967,7 @@ func (q *Queries) RolloutsByIDs(ctx context.Context, rolloutIds []string) ([]Rol
 			&i.DefaultInFlight,
 			&i.DefaultPerRack,
 			&i.ApprovalPolicies,
+			&i.RightsFrom,
 		); err != nil {
 			return nil, err
 		}

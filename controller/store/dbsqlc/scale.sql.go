@@ -127,6 +127,7 @@ WITH counted AS (
     SELECT CASE WHEN cardinality($1::text[]) = 0 THEN '{}' ELSE ARRAY(
                SELECT coalesce(CASE WHEN k.name = 'machine_id' THEN m.machine_id
                                     WHEN k.name = 'image' THEN m.os_image_digest
+                                    WHEN k.name = 'rack' THEN rack_of(m.labels, m.spec)
                                     WHEN starts_with(k.name, 'labels.') THEN m.labels ->> substr(k.name, 8)
                                     ELSE m.spec ->> k.name END, '')
                FROM unnest($1::text[]) WITH ORDINALITY AS k(name, nr) ORDER BY k.nr) END::text[] AS group_values,
@@ -151,19 +152,22 @@ WITH counted AS (
       AND ($7::text = '' OR m.region = $7)
       AND ($8::jsonb = '{}' OR m.labels @> $8::jsonb)
       AND ($9::jsonb = '{}' OR m.spec @> $9::jsonb)
-      AND (cardinality($10::text[]) = 0 OR NOT EXISTS (
-          SELECT 1 FROM (SELECT unnest($10::text[]) AS key, unnest($11::text[]) AS regexp) AS want
+      AND ($10::text = '' OR rack_of(m.labels, m.spec) = $10)
+      AND (cardinality($11::text[]) = 0 OR NOT EXISTS (
+          SELECT 1 FROM (SELECT unnest($11::text[]) AS key, unnest($12::text[]) AS regexp) AS want
           WHERE NOT coalesce(CASE WHEN want.key = 'machine_id' THEN m.machine_id
                                   WHEN want.key = 'image' THEN nullif(m.os_image_digest, '')
+                                  WHEN want.key = 'rack' THEN rack_of(m.labels, m.spec)
                                   WHEN starts_with(want.key, 'labels.') THEN m.labels ->> substr(want.key, 8)
                                   ELSE nullif(m.spec ->> want.key, '') END ~ want.regexp, false)))
-      AND (cardinality($12::text[]) = 0 OR NOT EXISTS (
-          SELECT 1 FROM (SELECT unnest($12::text[]) AS key, unnest($13::text[]) AS regexp) AS bad
+      AND (cardinality($13::text[]) = 0 OR NOT EXISTS (
+          SELECT 1 FROM (SELECT unnest($13::text[]) AS key, unnest($14::text[]) AS regexp) AS bad
           WHERE CASE WHEN bad.key = 'machine_id' THEN m.machine_id
                      WHEN bad.key = 'image' THEN nullif(m.os_image_digest, '')
+                     WHEN bad.key = 'rack' THEN rack_of(m.labels, m.spec)
                      WHEN starts_with(bad.key, 'labels.') THEN m.labels ->> substr(bad.key, 8)
                      ELSE nullif(m.spec ->> bad.key, '') END ~ bad.regexp))
-    GROUP BY 1, 2, 3, 4, 5, 6, 7 LIMIT $14)
+    GROUP BY 1, 2, 3, 4, 5, 6, 7 LIMIT $15)
 SELECT group_values, phase, node_state, operating, in_workflow, fenced, conditions, machines,
        statement_timestamp()::timestamptz AS as_of
 FROM counted
@@ -180,6 +184,7 @@ type CountByValuesParams struct {
 	Region     string
 	Labels     []byte
 	Spec       []byte
+	Rack       string
 	Keys       []string
 	Regexps    []string
 	NotKeys    []string
@@ -214,6 +219,7 @@ func (q *Queries) CountByValues(ctx context.Context, arg CountByValuesParams) ([
 		arg.Region,
 		arg.Labels,
 		arg.Spec,
+		arg.Rack,
 		arg.Keys,
 		arg.Regexps,
 		arg.NotKeys,
@@ -564,7 +570,8 @@ func (q *Queries) MachineCounts(ctx context.Context) ([]MachineCountsRow, error)
 }
 
 const machineGroups = `-- name: MachineGroups :many
-SELECT site, ARRAY(SELECT coalesce(labels ->> k, '') FROM unnest($1::text[]) AS k)::text[] AS values, count(*) AS machines
+SELECT site, ARRAY(SELECT coalesce(CASE k WHEN 'rack' THEN rack_of(labels, spec) ELSE labels ->> k END, '')
+                   FROM unnest($1::text[]) AS k)::text[] AS values, count(*) AS machines
 FROM machines WHERE deleted_at IS NULL GROUP BY 1, 2
 `
 

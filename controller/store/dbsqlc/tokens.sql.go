@@ -558,6 +558,23 @@ func (q *Queries) MakesAPITokens(ctx context.Context, identity string) (bool, er
 	return exists, err
 }
 
+const personOf = `-- name: PersonOf :one
+SELECT issuer, subject, groups FROM people WHERE identity = $1
+`
+
+type PersonOfRow struct {
+	Issuer  string
+	Subject string
+	Groups  []string
+}
+
+func (q *Queries) PersonOf(ctx context.Context, identity string) (PersonOfRow, error) {
+	row := q.db.QueryRow(ctx, personOf, identity)
+	var i PersonOfRow
+	err := row.Scan(&i.Issuer, &i.Subject, &i.Groups)
+	return i, err
+}
+
 const pruneInventories = `-- name: PruneInventories :exec
 DELETE FROM inventories i WHERE i.machine_id = $1 AND i.reported_at < (
     SELECT n.reported_at FROM inventories n WHERE n.machine_id = $1 ORDER BY n.reported_at DESC LIMIT 1 OFFSET $2::int)
@@ -912,6 +929,25 @@ UPDATE api_tokens_version SET version = version + 1
 func (q *Queries) TouchAPITokens(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, touchAPITokens)
 	return err
+}
+
+const unrevokedAPIToken = `-- name: UnrevokedAPIToken :one
+SELECT scope, created_by_identity, selection FROM api_tokens
+WHERE token_id = $1 AND (revoked_at IS NULL OR revoked_at = expires_at)
+`
+
+type UnrevokedAPITokenRow struct {
+	Scope             string
+	CreatedByIdentity string
+	Selection         string
+}
+
+// A token that nobody has revoked, though it may have expired.
+func (q *Queries) UnrevokedAPIToken(ctx context.Context, tokenID string) (UnrevokedAPITokenRow, error) {
+	row := q.db.QueryRow(ctx, unrevokedAPIToken, tokenID)
+	var i UnrevokedAPITokenRow
+	err := row.Scan(&i.Scope, &i.CreatedByIdentity, &i.Selection)
+	return i, err
 }
 
 const usedAPITokens = `-- name: UsedAPITokens :exec

@@ -252,7 +252,7 @@ func (g *gather) agents(ctx context.Context) error {
 				Live:     r.Live,
 				LastSeen: pgtx.TimeVal(r.LastHeartbeatAt), NotHeardUntil: pgtx.TimeVal(r.SilentFrom),
 				OperationID: pgtx.StrVal(r.OperationID), BootID: r.BootID,
-				ImageDigest: r.OsImageDigest,
+				ImageDigest: r.OsImageDigest, Hardware: r.HardwareFingerprint,
 			},
 			Locked: r.Locked, Ended: pgtx.TimeVal(r.EndedAt), CertRevoked: pgtx.TimeVal(r.RevokedAt),
 		}

@@ -18,8 +18,10 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
+	"github.com/ingot-metal/ingot/controller/store/nodestate"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
 // judgeIdentity decides what a system must prove before it is certified for an assignment. The machine is locked.
@@ -39,6 +41,9 @@ func judgeIdentity(
 	if f.Required, err = requiredIdentity(ctx, q, m.MachineID); err != nil {
 		return identity.Verdict{}, err
 	}
+	if f.OtherHardware, err = otherHardware(ctx, q, m, r.Hardware); err != nil {
+		return identity.Verdict{}, err
+	}
 	if r.TPM != nil {
 		owner, err := q.MachineOfTPMKey(ctx, r.TPM.Digest)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
@@ -47,6 +52,29 @@ func judgeIdentity(
 		f.Taken = err == nil && owner != m.MachineID
 	}
 	return identity.Decide(f), nil
+}
+
+// otherHardware returns what differs between the hardware that a system shows and the machine's: as its newest
+// inventory has it, else as it is registered. A network card that has moved to another machine is met here.
+func otherHardware(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, fingerprint string) (string, error) {
+	shown := hwid.ParseFingerprint(fingerprint)
+	shown.MACs = nil // the assignment is by its card
+	observed, err := nodestate.ObservedHardware(ctx, q, m.MachineID)
+	if err != nil {
+		return "", err
+	}
+	v := hwid.Judge(observed, shown)
+	if !v.Other() && !v.Confirmed {
+		spec, err := convert.SpecFromJSON(m.Spec)
+		if err != nil {
+			return "", err
+		}
+		v = hwid.Judge(hwid.Facts{Serial: hwid.Text(spec.GetSerial()), Registered: true}, shown)
+	}
+	if !v.Other() {
+		return "", nil
+	}
+	return v.String(), nil
 }
 
 // requiredIdentity is the higher of the levels that the machine's site and group ask for.

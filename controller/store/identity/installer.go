@@ -26,6 +26,8 @@ import (
 type VouchRequest struct {
 	SiteAgentID, MachineID, BootToken, MAC string
 	PublicKeyDigest                        []byte
+	// Hardware is the fingerprint of the hardware that the system runs on; see hwid.Facts.
+	Hardware string
 	// TPM is the endorsement key that the system shows, nil for none. Proven reports that the system has activated a
 	// credential that was made for it.
 	TPM    *identity.Key

@@ -20,7 +20,7 @@ func mayAim(ctx context.Context, caller membership.Caller, old *dbsqlc.Machine, 
 	before, enrolled := &baremetalv1.MachineSpec{Site: m.GetSpec().GetSite()}, false
 	admin := caller.LevelAt(FieldsOf(m)) >= membership.Admin
 	if old != nil {
-		stored, err := storedFields(*old)
+		stored, err := StoredFields(*old)
 		if err != nil {
 			return err
 		}

@@ -32,7 +32,8 @@ func FieldsOf(m *baremetalv1.Machine) membership.Fields {
 	}
 }
 
-func storedFields(row dbsqlc.Machine) (membership.Fields, error) {
+// StoredFields returns the fields of a stored machine.
+func StoredFields(row dbsqlc.Machine) (membership.Fields, error) {
 	spec, err := convert.SpecFromJSON(row.Spec)
 	if err != nil {
 		return membership.Fields{}, err
@@ -91,7 +92,7 @@ func (s *Store) MayWriteFields(
 	after := FieldsOf(m)
 	var before *membership.Fields
 	if old != nil {
-		stored, err := storedFields(*old)
+		stored, err := StoredFields(*old)
 		if err != nil {
 			return err
 		}
@@ -115,7 +116,7 @@ func mayOperate(ctx context.Context, row dbsqlc.Machine) error {
 	if err != nil || !ok {
 		return err
 	}
-	f, err := storedFields(row)
+	f, err := StoredFields(row)
 	if err == nil && caller.LevelAt(f) < membership.Operate {
 		err = auth.OutsideSelection(ctx)
 	}
@@ -131,7 +132,8 @@ func (s *Store) fieldUses(ctx context.Context, q *dbsqlc.Queries) ([]membership.
 	if err != nil {
 		return nil, fmt.Errorf("read the uses of fields: %w", err)
 	}
-	for _, t := range s.fileTokens() {
+	tokens, _ := s.FileTokens()
+	for _, t := range tokens {
 		if t.Selection != "" {
 			rows = append(rows, dbsqlc.FieldUsesRow{Kind: string(membership.Token), Name: t.Name, Filter: t.Selection})
 		}
@@ -148,19 +150,11 @@ func (s *Store) fieldUses(ctx context.Context, q *dbsqlc.Queries) ([]membership.
 }
 
 func useOf(r dbsqlc.FieldUsesRow) (u membership.Use, err error) {
-	u = membership.Use{Kind: membership.Kind(r.Kind), Name: r.Name, Counted: r.Counted}
-	key := r.Key
+	u = membership.Use{Kind: membership.Kind(r.Kind), Name: r.Name, Counted: r.Counted, Key: r.Key, Value: r.Value}
 	if u.Kind == membership.Budget {
-		key = budget.FilterKey(r.Key)
+		u.Key = budget.FilterKey(r.Key)
 	}
-	switch {
-	case r.Filter != "":
-		u.Terms, err = membership.ParseSelection(r.Filter)
-	case r.Value != "":
-		u.Terms = membership.Exactly(key, r.Value)
-	default:
-		u.Key = key
-	}
+	u.Terms, err = membership.ParseSelection(r.Filter)
 	return u, err
 }
 

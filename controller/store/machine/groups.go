@@ -52,9 +52,23 @@ func (s *Store) CountAlike(ctx context.Context, c Counter) (groups []Counted, as
 	keys, regexps := f.Regexps(false)
 	notKeys, notRegexps := f.Regexps(true)
 	rows, err := s.db.CustomPlan().CountByValues(ctx, dbsqlc.CountByValuesParams{
-		GroupBy: pgtx.NonNil(c.Values), Facts: c.Facts, Conditions: pgtx.NonNil(c.Conditions), MaxRows: c.MaxRows,
-		Among: pgtx.NonNil(f.MachineIDs), Provider: f.Provider, Site: f.Site, Region: f.Region, Labels: labels, Spec: spec,
-		Keys: keys, Regexps: regexps, NotKeys: notKeys, NotRegexps: notRegexps,
+		GroupBy:    pgtx.NonNil(c.Values),
+		Facts:      c.Facts,
+		Conditions: pgtx.NonNil(c.Conditions),
+		MaxRows:    c.MaxRows,
+		Among: pgtx.NonNil(
+			f.MachineIDs,
+		),
+		Provider:   f.Provider,
+		Site:       f.Site,
+		Region:     f.Region,
+		Rack:       f.Rack,
+		Labels:     labels,
+		Spec:       spec,
+		Keys:       keys,
+		Regexps:    regexps,
+		NotKeys:    notKeys,
+		NotRegexps: notRegexps,
 	})
 	if err != nil {
 		return nil, asOf, fmt.Errorf("count machines: %w", err)

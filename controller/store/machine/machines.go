@@ -330,8 +330,10 @@ func (s *Store) MachineMessages(ctx context.Context, rows []dbsqlc.Machine) ([]*
 // MachineFilter narrows a walk. Empty fields match everything.
 type MachineFilter struct {
 	MachineID, Phase, NodeState, Provider, Site, Region string
-	Labels                                              map[string]string
-	// Spec matches fields of the spec by proto name, such as rack or group.
+	// Rack is that of label.RackOf.
+	Rack   string
+	Labels map[string]string
+	// Spec matches fields of the spec by proto name, such as group.
 	Spec map[string]string
 	// MachineIDs must hold the machine's id where it is not nil.
 	MachineIDs []string
@@ -368,8 +370,8 @@ var settledStates = func() []string {
 	return out
 }()
 
-// Pattern is a regular expression over one text: machine_id, labels.KEY, or a field of the spec by proto name. A text
-// that is not set matches none.
+// Pattern is a regular expression over one text: machine_id, rack, labels.KEY, or a field of the spec by proto name. A
+// text that is not set matches none.
 type Pattern struct {
 	Key, Regexp string
 	Not         bool
@@ -388,7 +390,7 @@ func (f MachineFilter) Regexps(not bool) (keys, regexps []string) {
 
 // matchesAll says that nothing is asked for.
 func (f MachineFilter) matchesAll() bool {
-	return f.MachineID+f.Phase+f.NodeState+f.Provider+f.Site+f.Region+f.Busy+f.Operating+f.Fenced == "" &&
+	return f.MachineID+f.Phase+f.NodeState+f.Provider+f.Site+f.Region+f.Rack+f.Busy+f.Operating+f.Fenced == "" &&
 		f.MachineIDs == nil && len(f.Patterns) == 0 &&
 		f.NotObserved == "" && len(f.Labels)+len(f.Spec)+len(f.With)+len(f.Without)+len(f.Unknown)+len(f.NotUnknown)+
 		len(f.NodeStates)+len(f.NotNodeStates) == 0
@@ -428,7 +430,7 @@ func (s *Store) WalkRows(ctx context.Context, f MachineFilter) ([]dbsqlc.Machine
 	rows, err := s.db.CustomPlanLists(ctx).WalkMachines(ctx, dbsqlc.WalkMachinesParams{
 		AfterID: f.AfterID, MachineID: f.MachineID, Phase: f.Phase, NodeState: f.NodeState, Provider: f.Provider,
 		Site:   f.Site,
-		Region: f.Region, Labels: labels, Spec: spec, Busy: f.Busy,
+		Region: f.Region, Rack: f.Rack, Labels: labels, Spec: spec, Busy: f.Busy,
 		Operating: f.Operating, Fenced: f.Fenced, NodeStates: pgtx.NonNil(f.NodeStates),
 		NotNodeStates: pgtx.NonNil(f.NotNodeStates), Among: among, WithConditions: pgtx.NonNil(f.With),
 		WithoutConditions: pgtx.NonNil(f.Without), PageSize: f.Limit,

@@ -88,7 +88,7 @@ func (s *Store) mayTakeMACs(ctx context.Context, q *dbsqlc.Queries, m *baremetal
 	}
 	after := FieldsOf(m)
 	for _, row := range last {
-		before, err := storedFields(row)
+		before, err := StoredFields(row)
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	"github.com/ingot-metal/ingot/internal/label"
 )
 
 // Order is an order of machines: by machine_id, site, rack or updated_at. Numbers in names count as numbers. Machines
@@ -61,12 +62,12 @@ func (s *Store) firstInOrder(
 		switch order.By {
 		case "site":
 			name = m.Site
-		case "rack":
+		case label.Rack:
 			spec, err := convert.SpecFromJSON(m.Spec)
 			if err != nil {
 				return nil, err
 			}
-			name = spec.GetRack()
+			name = label.RackOf(spec.GetRack(), convert.JSONToMap(m.Labels))
 		case "updated_at":
 			at = m.UpdatedAt
 		}

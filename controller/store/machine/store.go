@@ -16,8 +16,13 @@ type Store struct {
 // New returns a store over the database. fileTokens returns the tokens of the controller's token file, whose selections
 // depend on fields of machines; nil for none.
 func New(db *pgtx.DB, fileTokens func() []auth.FileToken) *Store {
-	if fileTokens == nil {
-		fileTokens = func() []auth.FileToken { return nil }
-	}
 	return &Store{db: db, fileTokens: fileTokens}
+}
+
+// FileTokens returns the tokens of the controller's token file, and reports whether there is such a file.
+func (s *Store) FileTokens() ([]auth.FileToken, bool) {
+	if s.fileTokens == nil {
+		return nil, false
+	}
+	return s.fileTokens(), true
 }

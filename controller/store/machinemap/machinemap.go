@@ -40,8 +40,20 @@ func (s *Store) MapMachines(ctx context.Context, c machine.Counter) (all []Part,
 		return nil, asOf, err
 	}
 	p := dbsqlc.MapMachinesParams{
-		Key1: keys[0], Key2: keys[1], Key3: keys[2], Key4: keys[3], Conditions: pgtx.NonNil(c.Conditions),
-		Among: pgtx.NonNil(f.MachineIDs), Provider: f.Provider, Site: f.Site, Region: f.Region, Labels: labels, Spec: spec,
+		Key1:       keys[0],
+		Key2:       keys[1],
+		Key3:       keys[2],
+		Key4:       keys[3],
+		Conditions: pgtx.NonNil(c.Conditions),
+		Among: pgtx.NonNil(
+			f.MachineIDs,
+		),
+		Provider:    f.Provider,
+		Site:        f.Site,
+		Region:      f.Region,
+		Rack:        f.Rack,
+		Labels:      labels,
+		Spec:        spec,
 		MaxMachines: c.MaxRows,
 	}
 	p.Keys, p.Regexps = f.Regexps(false)

@@ -21,6 +21,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/internal/accelerator"
 	"github.com/ingot-metal/ingot/internal/disk"
+	"github.com/ingot-metal/ingot/internal/hwid"
 	"github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
@@ -71,9 +72,12 @@ func healthOf(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) (node.He
 
 // inventoryDoc is what of an agent's inventory the controller decides by; see the agent's package inventory.
 type inventoryDoc struct {
-	System struct{ Serial string }
-	NICs   []struct{ MAC string }
-	PCI    []struct{ Class, Vendor string }
+	System struct {
+		UUID, Serial string
+		BoardSerial  string `json:"board_serial"`
+	}
+	NICs []struct{ MAC string }
+	PCI  []struct{ Class, Vendor string }
 }
 
 func parseInventory[T ~string | ~[]byte](raw T) (inventoryDoc, error) {
@@ -82,6 +86,21 @@ func parseInventory[T ~string | ~[]byte](raw T) (inventoryDoc, error) {
 		return doc, fmt.Errorf("parse stored inventory: %w", err)
 	}
 	return doc, nil
+}
+
+// ObservedHardware returns the strong facts of the machine's newest inventory; none of a machine without one, or of a
+// simulated one.
+func ObservedHardware(ctx context.Context, q *dbsqlc.Queries, machineID string) (hwid.Facts, error) {
+	row, err := q.LatestInventory(ctx, machineID)
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && row.Simulated {
+		return hwid.Facts{}, nil
+	}
+	if err != nil {
+		return hwid.Facts{}, fmt.Errorf("read inventory: %w", err)
+	}
+	doc, err := parseInventory(row.Document)
+	s := doc.System
+	return hwid.Facts{UUID: hwid.UUID(s.UUID), Serial: hwid.Text(s.Serial), Board: hwid.Text(s.BoardSerial)}, err
 }
 
 // ReadableInventory reports whether a document is one that the controller can decide by: what it could not read later

@@ -27,8 +27,9 @@ SELECT pg_advisory_xact_lock(7022147283);
 -- name: WaitingForSlots :many
 -- Those behind a place in the order of creation, with the harms for which they need a slot. A machine that holds a slot of a
 -- harm needs no other of it.
-SELECT o.operation_id, o.created_at, m.site, m.labels, n.destroys::boolean AS destroys, n.interrupts::boolean AS interrupts,
-       o.request_site, o.request_labels
+SELECT o.operation_id, o.created_at, m.site, m.labels, coalesce(m.spec ->> 'rack', '')::text AS rack,
+       n.destroys::boolean AS destroys, n.interrupts::boolean AS interrupts,
+       o.request_site, o.request_labels, o.request_rack
 FROM operations o JOIN machines m ON m.machine_id = o.target_id CROSS JOIN LATERAL (
     SELECT o.destructive AND NOT EXISTS (SELECT 1 FROM budget_slots h WHERE h.machine_id = o.target_id
                AND h.released_at IS NULL AND h.harm = 'DESTROYS') AS destroys,
@@ -59,7 +60,8 @@ WHERE (o.destructive OR o.interrupts) AND o.phase = 'PENDING'
 ORDER BY o.created_at, o.operation_id;
 
 -- name: PlaceOfWaiting :one
-SELECT m.site, m.labels, n.destroys::boolean AS destroys, n.interrupts::boolean AS interrupts, o.request_site, o.request_labels
+SELECT m.site, m.labels, coalesce(m.spec ->> 'rack', '')::text AS rack, n.destroys::boolean AS destroys,
+       n.interrupts::boolean AS interrupts, o.request_site, o.request_labels, o.request_rack
 FROM operations o JOIN machines m ON m.machine_id = o.target_id CROSS JOIN LATERAL (
     SELECT o.destructive AND NOT EXISTS (SELECT 1 FROM budget_slots h WHERE h.machine_id = o.target_id
                AND h.released_at IS NULL AND h.harm = 'DESTROYS') AS destroys,
@@ -70,8 +72,8 @@ WHERE o.operation_id = @operation_id AND o.phase = 'PENDING' AND (n.destroys OR 
 -- name: SlotsThatCount :many
 -- Where the machine stood when the slot was taken, when its operation was asked for, and where it stands now. A machine that
 -- has left the inventory is out of no service any more.
-SELECT s.site, s.labels, s.taken_at, (s.released_at IS NULL)::boolean AS held, s.harm, o.request_site, o.request_labels,
-       m.site AS site_now, m.labels AS labels_now
+SELECT s.site, s.labels, s.rack, s.taken_at, (s.released_at IS NULL)::boolean AS held, s.harm, o.request_site, o.request_labels,
+       o.request_rack, m.site AS site_now, m.labels AS labels_now, coalesce(m.spec ->> 'rack', '')::text AS rack_now
 FROM budget_slots s JOIN operations o USING (operation_id) JOIN machines m ON m.machine_id = s.machine_id
 WHERE (s.released_at IS NULL OR s.taken_at > @since)
   AND (s.harm = 'DESTROYS' OR m.deleted_at IS NULL AND m.node_state NOT IN ('retired', 'removing', 'deleted'))
@@ -103,8 +105,8 @@ WHERE o.operation_id = ANY(@operation_ids::text[]) AND s.machine_id = o.target_i
   AND (s.harm = 'DESTROYS' AND o.destructive OR s.harm = 'INTERRUPTS' AND o.interrupts);
 
 -- name: TakeSlots :exec
-INSERT INTO budget_slots (operation_id, machine_id, site, labels, harm, taken_at)
-SELECT o.operation_id, m.machine_id, m.site, m.labels, h.harm, @now
+INSERT INTO budget_slots (operation_id, machine_id, site, labels, rack, harm, taken_at)
+SELECT o.operation_id, m.machine_id, m.site, m.labels, m.spec ->> 'rack', h.harm, @now
 FROM operations o JOIN machines m ON m.machine_id = o.target_id
 JOIN (VALUES ('DESTROYS'), ('INTERRUPTS')) AS h (harm)
     ON h.harm = 'DESTROYS' AND o.destructive OR h.harm = 'INTERRUPTS' AND o.interrupts
@@ -114,8 +116,9 @@ ON CONFLICT DO NOTHING;
 
 -- name: TakeSlotOfMachine :exec
 -- For work that destroys, and begins when the operation has ended.
-INSERT INTO budget_slots (operation_id, machine_id, site, labels, harm, taken_at)
-SELECT @operation_id, m.machine_id, m.site, m.labels, 'DESTROYS', @now FROM machines m WHERE m.machine_id = @machine_id
+INSERT INTO budget_slots (operation_id, machine_id, site, labels, rack, harm, taken_at)
+SELECT @operation_id, m.machine_id, m.site, m.labels, m.spec ->> 'rack', 'DESTROYS', @now FROM machines m
+WHERE m.machine_id = @machine_id
 ON CONFLICT DO NOTHING;
 
 -- name: ReleaseSlotOfMachine :execrows

@@ -17,7 +17,7 @@ SELECT ts, kind, message FROM operation_events WHERE operation_id = @operation_i
 
 -- name: AgentsToExplain :many
 -- Those of the machine and of its site, with their last session and their newest certificate.
-SELECT a.agent_id, a.role, a.capabilities, a.simulated, a.locked, a.state_id, a.boot_id, a.operation_id, a.os_image_digest,
+SELECT a.agent_id, a.role, a.capabilities, a.simulated, a.locked, a.state_id, a.boot_id, a.operation_id, a.os_image_digest, a.hardware_fingerprint,
        (s.agent_id IS NOT NULL AND s.ended_at IS NULL AND k.lease_until > @now)::boolean AS live,
        s.last_heartbeat_at, s.silent_from, s.ended_at, coalesce(c.not_after, 'epoch')::timestamptz AS not_after, c.revoked_at
 FROM agents a

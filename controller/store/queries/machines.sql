@@ -58,7 +58,7 @@ WHERE machine_id = @machine_id;
 -- name: WalkMachines :many
 -- To be planned for its parameters: what is not asked for falls away then.
 SELECT m.* FROM machines m CROSS JOIN LATERAL (
-    SELECT CASE @order_by::text WHEN 'site' THEN m.site WHEN 'rack' THEN coalesce(m.spec ->> 'rack', '') ELSE '' END
+    SELECT CASE @order_by::text WHEN 'site' THEN m.site WHEN 'rack' THEN coalesce(rack_of(m.labels, m.spec), '') ELSE '' END
                COLLATE natural_order AS name,
            m.machine_id COLLATE natural_order AS id) k
 WHERE m.deleted_at IS NULL AND (@order_by <> '' OR m.machine_id > @after_id)
@@ -77,6 +77,7 @@ WHERE m.deleted_at IS NULL AND (@order_by <> '' OR m.machine_id > @after_id)
   AND (@region::text = '' OR m.region = @region)
   AND (@labels::jsonb = '{}' OR m.labels @> @labels::jsonb)
   AND (@spec::jsonb = '{}' OR m.spec @> @spec::jsonb)
+  AND (@rack::text = '' OR rack_of(m.labels, m.spec) = @rack)
   AND (@operating::text = '' OR (m.current_operation_id IS NOT NULL) = (@operating::text = 'true'))
   AND (@busy::text = '' OR (m.current_operation_id IS NOT NULL OR m.active_workflow_id IS NOT NULL) = (@busy::text = 'true'))
   AND (@fenced::text = '' OR (m.unresolved_command_id IS NOT NULL) = (@fenced::text = 'true'))
@@ -87,12 +88,14 @@ WHERE m.deleted_at IS NULL AND (@order_by <> '' OR m.machine_id > @after_id)
       SELECT 1 FROM (SELECT unnest(@keys::text[]) AS key, unnest(@regexps::text[]) AS regexp) AS want
       WHERE NOT coalesce(CASE WHEN want.key = 'machine_id' THEN m.machine_id
                               WHEN want.key = 'image' THEN nullif(m.os_image_digest, '')
+                              WHEN want.key = 'rack' THEN rack_of(m.labels, m.spec)
                               WHEN starts_with(want.key, 'labels.') THEN m.labels ->> substr(want.key, 8)
                               ELSE nullif(m.spec ->> want.key, '') END ~ want.regexp, false)))
   AND (cardinality(@not_keys::text[]) = 0 OR NOT EXISTS (
       SELECT 1 FROM (SELECT unnest(@not_keys::text[]) AS key, unnest(@not_regexps::text[]) AS regexp) AS bad
       WHERE CASE WHEN bad.key = 'machine_id' THEN m.machine_id
                  WHEN bad.key = 'image' THEN nullif(m.os_image_digest, '')
+                 WHEN bad.key = 'rack' THEN rack_of(m.labels, m.spec)
                  WHEN starts_with(bad.key, 'labels.') THEN m.labels ->> substr(bad.key, 8)
                  ELSE nullif(m.spec ->> bad.key, '') END ~ bad.regexp))
   AND (cardinality(@with_conditions::text[]) = 0 OR NOT EXISTS (
@@ -255,18 +258,22 @@ FROM (
     SELECT m.machine_id,
            coalesce(CASE @key1::text WHEN '' THEN '' WHEN 'machine_id' THEN m.machine_id WHEN 'image' THEN m.os_image_digest
                WHEN 'site' THEN m.site WHEN 'region' THEN m.region WHEN 'provider' THEN m.provider
+               WHEN 'rack' THEN rack_of(m.labels, m.spec)
                ELSE CASE WHEN starts_with(@key1, 'labels.') THEN m.labels ->> substr(@key1, 8)
                          ELSE m.spec ->> @key1::text END END, '')::text AS key1,
            coalesce(CASE @key2::text WHEN '' THEN '' WHEN 'machine_id' THEN m.machine_id WHEN 'image' THEN m.os_image_digest
                WHEN 'site' THEN m.site WHEN 'region' THEN m.region WHEN 'provider' THEN m.provider
+               WHEN 'rack' THEN rack_of(m.labels, m.spec)
                ELSE CASE WHEN starts_with(@key2, 'labels.') THEN m.labels ->> substr(@key2, 8)
                          ELSE m.spec ->> @key2::text END END, '')::text AS key2,
            coalesce(CASE @key3::text WHEN '' THEN '' WHEN 'machine_id' THEN m.machine_id WHEN 'image' THEN m.os_image_digest
                WHEN 'site' THEN m.site WHEN 'region' THEN m.region WHEN 'provider' THEN m.provider
+               WHEN 'rack' THEN rack_of(m.labels, m.spec)
                ELSE CASE WHEN starts_with(@key3, 'labels.') THEN m.labels ->> substr(@key3, 8)
                          ELSE m.spec ->> @key3::text END END, '')::text AS key3,
            coalesce(CASE @key4::text WHEN '' THEN '' WHEN 'machine_id' THEN m.machine_id WHEN 'image' THEN m.os_image_digest
                WHEN 'site' THEN m.site WHEN 'region' THEN m.region WHEN 'provider' THEN m.provider
+               WHEN 'rack' THEN rack_of(m.labels, m.spec)
                ELSE CASE WHEN starts_with(@key4, 'labels.') THEN m.labels ->> substr(@key4, 8)
                          ELSE m.spec ->> @key4::text END END, '')::text AS key4,
            m.phase, m.node_state, (m.current_operation_id IS NOT NULL)::boolean AS operating,
@@ -287,16 +294,19 @@ FROM (
       AND (@region::text = '' OR m.region = @region)
       AND (@labels::jsonb = '{}' OR m.labels @> @labels::jsonb)
       AND (@spec::jsonb = '{}' OR m.spec @> @spec::jsonb)
+      AND (@rack::text = '' OR rack_of(m.labels, m.spec) = @rack)
       AND (cardinality(@keys::text[]) = 0 OR NOT EXISTS (
           SELECT 1 FROM (SELECT unnest(@keys::text[]) AS key, unnest(@regexps::text[]) AS regexp) AS want
           WHERE NOT coalesce(CASE WHEN want.key = 'machine_id' THEN m.machine_id
                                   WHEN want.key = 'image' THEN nullif(m.os_image_digest, '')
+                                  WHEN want.key = 'rack' THEN rack_of(m.labels, m.spec)
                                   WHEN starts_with(want.key, 'labels.') THEN m.labels ->> substr(want.key, 8)
                                   ELSE nullif(m.spec ->> want.key, '') END ~ want.regexp, false)))
       AND (cardinality(@not_keys::text[]) = 0 OR NOT EXISTS (
           SELECT 1 FROM (SELECT unnest(@not_keys::text[]) AS key, unnest(@not_regexps::text[]) AS regexp) AS bad
           WHERE CASE WHEN bad.key = 'machine_id' THEN m.machine_id
                                   WHEN bad.key = 'image' THEN nullif(m.os_image_digest, '')
+                                  WHEN bad.key = 'rack' THEN rack_of(m.labels, m.spec)
                                   WHEN starts_with(bad.key, 'labels.') THEN m.labels ->> substr(bad.key, 8)
                                   ELSE nullif(m.spec ->> bad.key, '') END ~ bad.regexp))
     LIMIT @max_machines) f
@@ -310,15 +320,19 @@ SELECT key1, key2, key3, key4, phase, node_state, operating, in_workflow, fenced
 FROM (
     SELECT m.machine_id,
            coalesce(CASE @key1::text WHEN '' THEN '' WHEN 'machine_id' THEN m.machine_id WHEN 'image' THEN s.os_image_digest
+               WHEN 'rack' THEN rack_of(w.labels, w.spec)
                ELSE CASE WHEN starts_with(@key1, 'labels.') THEN w.labels ->> substr(@key1, 8)
                          ELSE w.spec ->> @key1::text END END, '')::text AS key1,
            coalesce(CASE @key2::text WHEN '' THEN '' WHEN 'machine_id' THEN m.machine_id WHEN 'image' THEN s.os_image_digest
+               WHEN 'rack' THEN rack_of(w.labels, w.spec)
                ELSE CASE WHEN starts_with(@key2, 'labels.') THEN w.labels ->> substr(@key2, 8)
                          ELSE w.spec ->> @key2::text END END, '')::text AS key2,
            coalesce(CASE @key3::text WHEN '' THEN '' WHEN 'machine_id' THEN m.machine_id WHEN 'image' THEN s.os_image_digest
+               WHEN 'rack' THEN rack_of(w.labels, w.spec)
                ELSE CASE WHEN starts_with(@key3, 'labels.') THEN w.labels ->> substr(@key3, 8)
                          ELSE w.spec ->> @key3::text END END, '')::text AS key3,
            coalesce(CASE @key4::text WHEN '' THEN '' WHEN 'machine_id' THEN m.machine_id WHEN 'image' THEN s.os_image_digest
+               WHEN 'rack' THEN rack_of(w.labels, w.spec)
                ELSE CASE WHEN starts_with(@key4, 'labels.') THEN w.labels ->> substr(@key4, 8)
                          ELSE w.spec ->> @key4::text END END, '')::text AS key4,
            s.phase, s.node_state, (s.current_operation_id IS NOT NULL)::boolean AS operating,
@@ -341,12 +355,14 @@ FROM (
           SELECT 1 FROM (SELECT unnest(@keys::text[]) AS key, unnest(@regexps::text[]) AS regexp) AS want
           WHERE NOT coalesce(CASE WHEN want.key = 'machine_id' THEN m.machine_id
                                   WHEN want.key = 'image' THEN nullif(s.os_image_digest, '')
+                                  WHEN want.key = 'rack' THEN rack_of(w.labels, w.spec)
                                   WHEN starts_with(want.key, 'labels.') THEN w.labels ->> substr(want.key, 8)
                                   ELSE nullif(w.spec ->> want.key, '') END ~ want.regexp, false)))
       AND (cardinality(@not_keys::text[]) = 0 OR NOT EXISTS (
           SELECT 1 FROM (SELECT unnest(@not_keys::text[]) AS key, unnest(@not_regexps::text[]) AS regexp) AS bad
           WHERE CASE WHEN bad.key = 'machine_id' THEN m.machine_id
                                   WHEN bad.key = 'image' THEN nullif(s.os_image_digest, '')
+                                  WHEN bad.key = 'rack' THEN rack_of(w.labels, w.spec)
                                   WHEN starts_with(bad.key, 'labels.') THEN w.labels ->> substr(bad.key, 8)
                                   ELSE nullif(w.spec ->> bad.key, '') END ~ bad.regexp))
     LIMIT @max_machines) f

@@ -1,8 +1,8 @@
 -- name: InsertRollout :exec
 INSERT INTO rollouts (rollout_id, request_id, spec, type, plan_id, destructive, digest, state, wait_reason, waves, created_by,
-    created_by_identity, created_at, updated_at, wake_at, approval_policies, default_in_flight, default_per_rack)
+    created_by_identity, created_at, updated_at, wake_at, approval_policies, default_in_flight, default_per_rack, rights_from)
 VALUES (@rollout_id, @request_id, @spec, @type, @plan_id, @destructive, @digest, @state, @wait_reason, @waves, @created_by,
-    @created_by_identity, @now, @now, @wake_at, @approval_policies, @default_in_flight, @default_per_rack);
+    @created_by_identity, @now, @now, @wake_at, @approval_policies, @default_in_flight, @default_per_rack, @rights_from);
 
 -- name: InsertRolloutMachines :exec
 INSERT INTO rollout_machines (rollout_id, position, machine_id, wave, domain, state, reason, message, stages_left)

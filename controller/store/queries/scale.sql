@@ -115,6 +115,7 @@ WITH counted AS (
     SELECT CASE WHEN cardinality(@group_by::text[]) = 0 THEN '{}' ELSE ARRAY(
                SELECT coalesce(CASE WHEN k.name = 'machine_id' THEN m.machine_id
                                     WHEN k.name = 'image' THEN m.os_image_digest
+                                    WHEN k.name = 'rack' THEN rack_of(m.labels, m.spec)
                                     WHEN starts_with(k.name, 'labels.') THEN m.labels ->> substr(k.name, 8)
                                     ELSE m.spec ->> k.name END, '')
                FROM unnest(@group_by::text[]) WITH ORDINALITY AS k(name, nr) ORDER BY k.nr) END::text[] AS group_values,
@@ -139,16 +140,19 @@ WITH counted AS (
       AND (@region::text = '' OR m.region = @region)
       AND (@labels::jsonb = '{}' OR m.labels @> @labels::jsonb)
       AND (@spec::jsonb = '{}' OR m.spec @> @spec::jsonb)
+      AND (@rack::text = '' OR rack_of(m.labels, m.spec) = @rack)
       AND (cardinality(@keys::text[]) = 0 OR NOT EXISTS (
           SELECT 1 FROM (SELECT unnest(@keys::text[]) AS key, unnest(@regexps::text[]) AS regexp) AS want
           WHERE NOT coalesce(CASE WHEN want.key = 'machine_id' THEN m.machine_id
                                   WHEN want.key = 'image' THEN nullif(m.os_image_digest, '')
+                                  WHEN want.key = 'rack' THEN rack_of(m.labels, m.spec)
                                   WHEN starts_with(want.key, 'labels.') THEN m.labels ->> substr(want.key, 8)
                                   ELSE nullif(m.spec ->> want.key, '') END ~ want.regexp, false)))
       AND (cardinality(@not_keys::text[]) = 0 OR NOT EXISTS (
           SELECT 1 FROM (SELECT unnest(@not_keys::text[]) AS key, unnest(@not_regexps::text[]) AS regexp) AS bad
           WHERE CASE WHEN bad.key = 'machine_id' THEN m.machine_id
                      WHEN bad.key = 'image' THEN nullif(m.os_image_digest, '')
+                     WHEN bad.key = 'rack' THEN rack_of(m.labels, m.spec)
                      WHEN starts_with(bad.key, 'labels.') THEN m.labels ->> substr(bad.key, 8)
                      ELSE nullif(m.spec ->> bad.key, '') END ~ bad.regexp))
     GROUP BY 1, 2, 3, 4, 5, 6, 7 LIMIT @max_rows)
@@ -159,7 +163,8 @@ UNION ALL SELECT '{}', '', '', false, false, false, 0, 0, statement_timestamp();
 
 -- name: MachineGroups :many
 -- How many machines stand at each site with the same values of some labels, for budgets that are percentages.
-SELECT site, ARRAY(SELECT coalesce(labels ->> k, '') FROM unnest(@keys::text[]) AS k)::text[] AS values, count(*) AS machines
+SELECT site, ARRAY(SELECT coalesce(CASE k WHEN 'rack' THEN rack_of(labels, spec) ELSE labels ->> k END, '')
+                   FROM unnest(@keys::text[]) AS k)::text[] AS values, count(*) AS machines
 FROM machines WHERE deleted_at IS NULL GROUP BY 1, 2;
 
 -- name: ChangesWithin :many

@@ -9,6 +9,11 @@ SELECT version FROM api_tokens_version;
 -- name: APITokensInForce :many
 SELECT token_id, name, scope, coalesce(narrow_hash, hash)::bytea AS hash, expires_at, created_by_identity, selection FROM api_tokens WHERE revoked_at IS NULL AND expires_at > @now ORDER BY token_id LIMIT @max_rows;
 
+-- name: UnrevokedAPIToken :one
+-- A token that nobody has revoked, though it may have expired.
+SELECT scope, created_by_identity, selection FROM api_tokens
+WHERE token_id = @token_id AND (revoked_at IS NULL OR revoked_at = expires_at);
+
 -- name: CountAPITokensInForce :one
 SELECT count(*) FROM api_tokens WHERE revoked_at IS NULL AND expires_at > @now;
 
@@ -130,6 +135,9 @@ SELECT EXISTS (SELECT 1 FROM api_tokens WHERE created_by_identity = @identity AN
 -- name: MakersOfAPITokens :many
 SELECT * FROM people p
 WHERE EXISTS (SELECT 1 FROM api_tokens t WHERE t.created_by_identity = p.identity AND t.revoked_at IS NULL AND t.expires_at > @now);
+
+-- name: PersonOf :one
+SELECT issuer, subject, groups FROM people WHERE identity = @identity;
 
 -- name: DropPeople :execrows
 -- Those that have not signed on since a time.

@@ -23,7 +23,6 @@ import (
 	approvalstore "github.com/ingot-metal/ingot/controller/store/approval"
 	budgetstore "github.com/ingot-metal/ingot/controller/store/budget"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
-	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
@@ -163,11 +162,15 @@ func (p *preview) walk(ctx context.Context, f machinestore.MachineFilter) error 
 
 // look asks whether the machine could be worked on now, and how.
 func (p *preview) look(ctx context.Context, m dbsqlc.Machine) error {
-	row := &baremetalv1.RolloutMachine{
-		MachineId: m.MachineID, Domain: domainOf(m, p.r.Spec.GetDomain()), State: baremetalv1.RolloutMachine_PENDING,
-	}
 	if p.byID[m.MachineID] != nil {
 		return nil
+	}
+	place, err := budgetstore.PlaceOfMachine(m)
+	if err != nil {
+		return err
+	}
+	row := &baremetalv1.RolloutMachine{
+		MachineId: m.MachineID, Domain: place.In(p.r.Spec.GetDomain()), State: baremetalv1.RolloutMachine_PENDING,
 	}
 	p.byID[m.MachineID] = row
 	fit, err := p.store.fits(ctx, p.q, p.r.judged(m), p.r.Spec, p.r.kind(), p.r.Work)
@@ -191,11 +194,11 @@ func (p *preview) look(ctx context.Context, m dbsqlc.Machine) error {
 			p.interrupting++
 		}
 	}
-	if rack := domainOf(m, rollout.RackDomain); rack != "" {
+	if rack := place.In(rollout.RackDomain); rack != "" {
 		p.racks[m.MachineID] = rack
 	}
 	p.fit = append(p.fit, rollout.Machine{ID: m.MachineID, Domain: row.GetDomain()})
-	p.places[m.MachineID] = budgetstore.PlaceOf(m.Site, m.Labels)
+	p.places[m.MachineID] = place
 	for _, sentence := range fit.NotAsked {
 		p.notAsked[sentence]++
 	}
@@ -280,16 +283,6 @@ func stageWork(
 		r.Inputs, r.Params = plan.Inputs{}, nil
 	}
 	return r
-}
-
-func domainOf(m dbsqlc.Machine, domain string) string {
-	switch key, label := strings.CutPrefix(domain, budget.LabelPrefix); {
-	case label:
-		return convert.JSONToMap(m.Labels)[key]
-	case domain == budget.Site:
-		return m.Site
-	}
-	return ""
 }
 
 // stepList finds the list among those that there are, or adds it.

@@ -122,6 +122,9 @@ func insertRollout(
 		Waves: int32(len(p.GetWaves())), DefaultInFlight: p.GetDefaultInFlight(), DefaultPerRack: p.GetDefaultPerRack(),
 		CreatedBy: r.Actor, CreatedByIdentity: auth.IdentityFrom(ctx), Now: now, WakeAt: &now,
 	}
+	if row.RightsFrom, err = creatorOf(ctx); err != nil {
+		return err
+	}
 	if p.GetDestructive() {
 		if row.ApprovalPolicies, err = approvalstore.Begin(ctx, q, approvalWork(r, p), now); err != nil {
 			return err

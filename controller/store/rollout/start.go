@@ -48,7 +48,7 @@ func (s *Store) StartRolloutMachine(
 		return fpRolloutStarts.HitCtx(ctx)
 	})
 	var f *failure.Error
-	if errors.As(err, &f) && workflowstore.RefusesMachine(f) {
+	if errors.As(err, &f) && (workflowstore.RefusesMachine(f) || f.Reason == outsideSelection) {
 		return nil, s.refuseRolloutMachine(ctx, rolloutID, machineID, f, now)
 	}
 	if err != nil {
@@ -111,6 +111,11 @@ func (s *Store) startFor(
 	m, err := machinestore.LockMachine(ctx, q, machineID)
 	if err != nil {
 		return nil, err
+	}
+	if !rollout.Finishes(c.Type, c.left) { // what was begun is brought back into service
+		if err := s.mayWork(ctx, q, c.Rollout, m, now); err != nil {
+			return nil, err
+		}
 	}
 	if w, ok, err := WorkflowOf(spec); ok {
 		if err != nil {

@@ -27,9 +27,11 @@ func checkInstaller(ctx context.Context, q *dbsqlc.Queries, agentID string) erro
 
 // installerSeen records the boot of a RAM system. It ends no assignment: where nothing but its place on the network
 // proves it, the machine itself may still come and contest it.
-func installerSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h Hello, now time.Time) error {
+func installerSeen(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h Hello, out *Opened, now time.Time,
+) error {
 	if err := q.SetMachineBoot(ctx, dbsqlc.SetMachineBootParams{MachineID: m.MachineID, BootID: h.BootID}); err != nil {
 		return fmt.Errorf("record the machine's boot: %w", err)
 	}
-	return settleByProof(ctx, q, m, h, roleInstaller, now)
+	return settleByProof(ctx, q, m, h, out, now)
 }

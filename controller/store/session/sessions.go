@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,9 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	"github.com/ingot-metal/ingot/internal/evidence"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/hwid"
 	"github.com/ingot-metal/ingot/internal/planted"
 )
 
@@ -41,7 +44,7 @@ type Opened struct {
 	Role      string
 	MachineID string
 	Site      string
-	// PreviousHardware and PreviousBoot are what the session before had said.
+	// PreviousHardware is the hardware that the agent was known by.
 	PreviousHardware string
 	// RolledBack says that the agent's memory is an older copy of one that has been seen.
 	RolledBack bool
@@ -127,7 +130,8 @@ func openSession(ctx context.Context, q *dbsqlc.Queries, h Hello, now time.Time)
 	if out.PreviousEventSeq, err = storedBefore(ctx, q, h); err != nil {
 		return nil, err
 	}
-	if out.Epoch, err = recordHello(ctx, q, h, now); err != nil {
+	hardware := hwid.Known(before.HardwareFingerprint, h.HardwareFingerprint)
+	if out.Epoch, err = recordHello(ctx, q, h, hardware, now); err != nil {
 		return nil, err
 	}
 	if machine != nil {
@@ -218,10 +222,10 @@ func storedBefore(ctx context.Context, q *dbsqlc.Queries, h Hello) (uint64, erro
 	return uint64(st.LastEventSeq), nil
 }
 
-func recordHello(ctx context.Context, q *dbsqlc.Queries, h Hello, now time.Time) (int64, error) {
+func recordHello(ctx context.Context, q *dbsqlc.Queries, h Hello, hardware string, now time.Time) (int64, error) {
 	epoch, err := q.UpdateAgentAtHello(ctx, dbsqlc.UpdateAgentAtHelloParams{
 		AgentID: h.AgentID, Version: h.Version, Capabilities: pgtx.NonNil(h.Capabilities), Simulated: h.Simulated,
-		Locked: h.LockedReason != "", StateID: h.StateID, BootID: h.BootID, HardwareFingerprint: h.HardwareFingerprint,
+		Locked: h.LockedReason != "", StateID: h.StateID, BootID: h.BootID, HardwareFingerprint: hardware,
 		OsImageDigest: h.ImageDigest,
 	})
 	if err != nil {
@@ -240,7 +244,7 @@ func recordHello(ctx context.Context, q *dbsqlc.Queries, h Hello, now time.Time)
 // machineSeen updates the machine of a host agent: boot, reachability, coarse state, and proof for a fence.
 func machineSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h Hello, out *Opened, now time.Time) error {
 	if out.Role == roleInstaller {
-		return installerSeen(ctx, q, m, h, now)
+		return installerSeen(ctx, q, m, h, out, now)
 	}
 	if out.Role != "host" {
 		return nil
@@ -255,11 +259,8 @@ func machineSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h Hel
 	if err != nil {
 		return fmt.Errorf("record the machine's boot: %w", err)
 	}
-	if out.PreviousHardware == "" || out.PreviousHardware == h.HardwareFingerprint || planted.BootHardware {
-		// The boot of another machine that uses the identity proves nothing.
-		if err := settleByProof(ctx, q, m, h, out.Role, now); err != nil {
-			return err
-		}
+	if err := settleByProof(ctx, q, m, h, out, now); err != nil {
+		return err
 	}
 	if operation.ProvesReboot(m.BootID, h.BootID) && pgtx.StrVal(m.AgentID) == h.AgentID {
 		// The same identity in another boot: the machine's own system has started.
@@ -304,9 +305,10 @@ func nodeSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, agentID 
 	return nil
 }
 
-// settleByProof lifts a fence that a new boot has proven to be over.
+// settleByProof lifts a fence that a new boot has proven to be over. The boot of another machine that uses the identity
+// proves nothing, however often it comes.
 func settleByProof(
-	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h Hello, role string, now time.Time,
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h Hello, out *Opened, now time.Time,
 ) error {
 	if m.UnresolvedCommandID == nil {
 		return nil
@@ -316,7 +318,14 @@ func settleByProof(
 		return fmt.Errorf("read unresolved command: %w", err)
 	}
 	c := convert.CommandFromRow(&row)
-	if !operation.ProofSettles(c, operation.Booted{AgentID: h.AgentID, Role: role, BootID: h.BootID}) {
+	if !operation.ProofSettles(c, operation.Booted{AgentID: h.AgentID, Role: out.Role, BootID: h.BootID}) {
+		return nil
+	}
+	known := out.PreviousHardware
+	if c.Evidence[evidence.HostAgentID] == h.AgentID {
+		known = cmp.Or(c.Evidence[evidence.HostHardware], known)
+	}
+	if hwid.Compare(known, h.HardwareFingerprint).Other() && !planted.BootHardware {
 		return nil
 	}
 	return operationstore.SettleCommand(ctx, q, m.MachineID, c, "new_boot", now)

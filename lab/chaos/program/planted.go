@@ -140,8 +140,8 @@ var Edits = []Edit{
 	c.ready.set("starting")
 `},
 	{"controller/session/registry.go",
-		"s.cloneSuspect.Store(s.Hardware != hardware)",
-		"s.cloneSuspect.Store(s.Hardware != hardware && !planted.CloneHardware)"},
+		"hwid.Compare(s.Hardware, hardware); v.Other() {",
+		"hwid.Compare(s.Hardware, hardware); v.Other() && !planted.CloneHardware {"},
 	{"agent/dispatch/grant.go",
 		`			ok, r, err := d.judge(ctx, j, of, got)
 `,

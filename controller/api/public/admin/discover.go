@@ -21,6 +21,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/bmcaddr"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/hwid"
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/internal/safetext"
 )
@@ -230,35 +231,88 @@ func (s *Server) recognize(ctx context.Context, site string, bmcs []*baremetalv1
 	if err != nil {
 		return err
 	}
-	owner := map[string][]string{}
-	at := map[string]string{}
-	for _, m := range known {
-		at[m.MachineID] = m.BMCEndpoint
+	recognizeAmong(known, bmcs)
+	return nil
+}
+
+// recognizeAmong is recognize with what is known.
+func recognizeAmong(known []machinestore.Hardware, bmcs []*baremetalv1.DiscoveredBMC) {
+	sharing := map[string][]int{}
+	for i, m := range known {
 		for _, sign := range signs(m) {
-			owner[sign] = append(owner[sign], m.MachineID)
+			sharing[sign] = append(sharing[sign], i)
 		}
 	}
 	for _, b := range bmcs {
-		var of []string
-		for _, sign := range signs(machinestore.Hardware{
-			BMCEndpoint: b.GetEndpoint(), MACs: b.GetMacAddresses(), UUID: b.GetSystemUuid(),
-			Serials: []string{b.GetSerialNumber()},
-		}) {
-			of = append(of, owner[sign]...)
+		found := machinestore.Hardware{BMCEndpoint: b.GetEndpoint(), MACs: b.GetMacAddresses(), UUID: b.GetSystemUuid(),
+			Serials: []string{b.GetSerialNumber()}}
+		var candidates []machinestore.Hardware
+		for _, i := range sharers(sharing, found) {
+			candidates = append(candidates, known[i])
 		}
-		slices.Sort(of)
-		of = slices.Compact(of)
-		switch {
-		case len(of) == 0:
-			continue
-		case len(of) > 1:
-			b.Problem = cmp.Or(b.GetProblem(), fmt.Sprintf("it fits the machines %s", strings.Join(of[:min(len(of), 5)], ", ")))
-		case at[of[0]] != "" && place(at[of[0]]) != place(b.GetEndpoint()):
-			b.Problem = cmp.Or(b.GetProblem(), fmt.Sprintf("machine %s has the BMC %s", of[0], at[of[0]]))
-		}
-		b.MachineId = of[0]
+		name(b, found, candidates)
 	}
-	return nil
+}
+
+// sharers returns the positions of the machines that have one of the signs, sorted.
+func sharers(sharing map[string][]int, found machinestore.Hardware) []int {
+	var out []int
+	for _, sign := range signs(found) {
+		out = append(out, sharing[sign]...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// name names the machine of a BMC, or why it is unknown. A UUID or serial number outweighs addresses: a network card
+// moves, and a BMC's address is given to another one.
+func name(b *baremetalv1.DiscoveredBMC, found machinestore.Hardware, candidates []machinestore.Hardware) {
+	var strong, weak, other []machinestore.Hardware
+	for _, m := range candidates {
+		switch v := judge(m, found); {
+		case v.Confirmed:
+			strong = append(strong, m)
+		case v.Other():
+			other = append(other, m)
+		default:
+			weak = append(weak, m)
+		}
+	}
+	of := strong
+	if len(of) == 0 {
+		of = weak
+	}
+	switch {
+	case len(of) == 0 && len(other) == 0:
+	case len(of) == 0:
+		b.Problem = cmp.Or(b.GetProblem(), fmt.Sprintf("it has an address of machine %s, and is another one: %s",
+			other[0].MachineID, judge(other[0], found)))
+	case len(of) > 1:
+		var ids []string
+		for _, m := range of[:min(len(of), 5)] {
+			ids = append(ids, m.MachineID)
+		}
+		b.MachineId = of[0].MachineID
+		b.Problem = cmp.Or(b.GetProblem(), "it fits the machines "+strings.Join(ids, ", "))
+	default:
+		b.MachineId = of[0].MachineID
+		if at := of[0].BMCEndpoint; at != "" && place(at) != place(b.GetEndpoint()) {
+			b.Problem = cmp.Or(b.GetProblem(), fmt.Sprintf("machine %s has the BMC %s", b.GetMachineId(), at))
+		}
+	}
+}
+
+// judge compares a machine with what a BMC tells of its own. A machine has several serial numbers: as registered, and
+// as seen.
+func judge(m, found machinestore.Hardware) hwid.Verdict {
+	shown := hwid.Facts{UUID: hwid.UUID(found.UUID), Serial: hwid.Text(found.Serials[0])}
+	is := hwid.Facts{UUID: hwid.UUID(m.UUID)}
+	for _, serial := range m.Serials {
+		if serial = hwid.Text(serial); is.Serial == "" || strings.EqualFold(serial, shown.Serial) {
+			is.Serial = serial
+		}
+	}
+	return hwid.Judge(is, shown)
 }
 
 // signs are what two machines cannot both have.
@@ -270,12 +324,12 @@ func signs(h machinestore.Hardware) []string {
 		}
 	}
 	add("bmc", place(h.BMCEndpoint))
-	add("uuid", h.UUID)
+	add("uuid", hwid.UUID(h.UUID))
 	for _, mac := range h.MACs {
 		add("mac", mac)
 	}
 	for _, serial := range h.Serials {
-		add("serial", serial)
+		add("serial", hwid.Text(serial))
 	}
 	return out
 }

@@ -12,9 +12,11 @@ import (
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/filter"
+	"github.com/ingot-metal/ingot/internal/label"
 )
 
-// Machines is the language of a filter of machines. A rack is the field of the spec; the label is labels.rack.
+// Machines is the language of a filter of machines. The key rack reads the field of the spec, or else the
+// label; labels.rack reads the label alone.
 var Machines = validate.Query{
 	Keys: validate.Keys{
 		"phase":           validate.Among(EnumNames(baremetalv1.MachineStatus_Phase_value, "")),
@@ -141,7 +143,7 @@ func narrow(f machinestore.MachineFilter, t filter.Term) []machinestore.MachineF
 }
 
 // columns are keys that are no field of the spec in a filter of the store.
-var columns = []string{"machine_id", "provider", "site", "region", "image"}
+var columns = []string{"machine_id", "provider", "site", "region", "image", label.Rack}
 
 func isSet(m map[string]string, key string) bool {
 	_, ok := m[key]
@@ -152,20 +154,22 @@ func isSet(m map[string]string, key string) bool {
 // already, as where a filter is laid over another one, gets a pattern beside it.
 func narrowText(f machinestore.MachineFilter, t filter.Term) machinestore.MachineFilter {
 	value, exact := t.Exact()
-	label, isLabel := strings.CutPrefix(t.Key, "labels.")
+	name, isLabel := strings.CutPrefix(t.Key, "labels.")
 	switch {
 	case t.Key == "machine_id" && !t.Not && f.MachineIDs == nil && !slices.ContainsFunc(t.Values, filter.Value.IsPrefix):
 		for _, v := range t.Values {
 			f.MachineIDs = append(f.MachineIDs, v.Text)
 		}
-	case exact && isLabel && !isSet(f.Labels, label):
-		f.Labels = with(f.Labels, label, value)
+	case exact && isLabel && !isSet(f.Labels, name):
+		f.Labels = with(f.Labels, name, value)
 	case exact && value != "" && t.Key == "provider" && f.Provider == "":
 		f.Provider = value
 	case exact && value != "" && t.Key == "site" && f.Site == "":
 		f.Site = value
 	case exact && value != "" && t.Key == "region" && f.Region == "":
 		f.Region = value
+	case exact && value != "" && t.Key == label.Rack && f.Rack == "":
+		f.Rack = value
 	case exact && !isLabel && !slices.Contains(columns, t.Key) && !isSet(f.Spec, specField(t.Key)):
 		f.Spec = with(f.Spec, specField(t.Key), value)
 	default:

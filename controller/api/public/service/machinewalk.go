@@ -13,6 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/filter"
+	"github.com/ingot-metal/ingot/internal/label"
 )
 
 // WalkStart is the cursor of before the first page of a walk. It is carried through the others, so that what changes
@@ -192,8 +193,8 @@ func (s *Base) WalkInOrder(
 		switch order.By {
 		case "site":
 			p.Key = m.GetSpec().GetSite()
-		case "rack":
-			p.Key = m.GetSpec().GetRack()
+		case label.Rack:
+			p.Key = label.RackOf(m.GetSpec().GetRack(), m.GetLabels())
 		case "updated_at":
 			p.Time = m.GetUpdatedAt().AsTime()
 		}

@@ -17,7 +17,8 @@ var classes = map[explain.Input]map[string]string{
 		"explain.Progress": "Percent Message At", "explain.Event": "At Kind Message",
 		"explain.MachineCause": "Cause Subject Reason Message OperationID Since",
 		"explain.Override":     "At Actor Verb Comment OperationID Data", "explain.Baseline": "P50 P95 Samples Population",
-		"fleet.Candidate":     "LastSeen StateID BootID ImageDigest",
+		"fleet.Candidate": "LastSeen StateID BootID ImageDigest Hardware",
+		"hwid.Facts":      "Unread", "hwid.Verdict": "Outcome",
 		"operation.Operation": "Error Evidence CancelRequested CreatedAt StartedAt FinishedAt",
 		"operation.Error":     "Code Message Details Retryable",
 		"operation.Step":      "State RetryCount Message Evidence StartedAt FinishedAt",
@@ -72,11 +73,17 @@ var classes = map[explain.Input]map[string]string{
 // methods are those of other packages that rules call on facts, by source; and ObservedPower, which returns an
 // observation together with its time, and so a stored event.
 var methods = map[string]explain.Input{
-	"operation.Command.Settled": explain.Past, "operation.Operation.WritesAgentless": explain.Record,
-	"fleet.Freeze.Active": explain.Record, "fleet.Freeze.Reason": explain.Record, "fleet.Freeze.Cause": explain.Record,
-	"explain.Facts.ObservedPower": explain.Past,
-	"fleet.Cause.Cures":           explain.Record, "fleet.Candidate.SilentFrom": explain.Past,
-	"fleet.Refusal.Reason": explain.Record, "baremetalv1.NodeState.String": 0,
+	"operation.Command.Settled":           explain.Past,
+	"hwid.Verdict.Other":                  explain.Past,
+	"operation.Operation.WritesAgentless": explain.Record,
+	"fleet.Freeze.Active":                 explain.Record,
+	"fleet.Freeze.Reason":                 explain.Record,
+	"fleet.Freeze.Cause":                  explain.Record,
+	"explain.Facts.ObservedPower":         explain.Past,
+	"fleet.Cause.Cures":                   explain.Record,
+	"fleet.Candidate.SilentFrom":          explain.Past,
+	"fleet.Refusal.Reason":                explain.Record,
+	"baremetalv1.NodeState.String":        0,
 }
 
 // notFacts are types that hold no facts: they are what an answer is made of, or come from libraries.

@@ -79,6 +79,7 @@ func (s *scene) complete(e *explain.Explanation) {
 	if e.LastEvidence == "" {
 		e.LastEvidence, e.LastEvidenceAt = s.lastEvidence()
 	}
+	e.Cause.Facts = append(e.Cause.Facts, s.HardwareFacts()...)
 	if s.active {
 		s.partOfRollout(e)
 		if s.Workflow != nil {
@@ -101,18 +102,17 @@ func (s *scene) complete(e *explain.Explanation) {
 
 // summary puts the answer into one line.
 func (s *scene) summary(e *explain.Explanation) string {
-	text := e.Cause.Text
 	if s.active && s.step != nil {
 		head := string(s.Op.Type) + ", step " + s.Op.CurrentStage
 		if e.WaitsFor != "" {
 			head += ", waits for " + e.WaitsFor
 		}
-		if text != "" {
-			head += ": " + text
+		if e.Cause.Text != "" {
+			head += ": " + e.Cause.Text
 		}
 		return head
 	}
-	return text
+	return e.Cause.Text
 }
 
 func unique(all []explain.Action) []explain.Action {

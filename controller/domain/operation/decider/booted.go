@@ -8,6 +8,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/internal/evidence"
+	"github.com/ingot-metal/ingot/internal/hwid"
 	"github.com/ingot-metal/ingot/internal/planted"
 )
 
@@ -56,7 +57,7 @@ func (d *decider) unseen() bool {
 
 // arrival is a system of the machine that has come up.
 type arrival struct {
-	agentID, bootID, by string
+	agentID, bootID, by, remarks string
 	// phoned is what a system without an agent says of itself.
 	phoned map[string]string
 }
@@ -69,7 +70,11 @@ func (a arrival) proof() map[string]string {
 		proof[evidence.BootedBy] = a.by
 		return proof
 	}
-	return map[string]string{evidence.BootIDAfter: a.bootID, evidence.BootedSystem: a.agentID, evidence.BootedBy: a.by}
+	proof := map[string]string{evidence.BootIDAfter: a.bootID, evidence.BootedSystem: a.agentID, evidence.BootedBy: a.by}
+	if a.remarks != "" {
+		proof[evidence.HardwareRemarks] = a.remarks
+	}
+	return proof
 }
 
 // arrived returns the system that the current command was to bring up, once there is evidence of it.
@@ -81,13 +86,9 @@ func (d *decider) arrived() arrival {
 		}
 	case operation.SystemWritten:
 		return d.newSystem()
-	case operation.SystemSame:
-		if h := d.hostInAnotherBoot(); h != nil && d.isBefore(h) {
-			return arrival{agentID: h.AgentID, bootID: h.BootID, by: operation.ByAgentIdentity}
-		}
-	case operation.SystemElsewhere:
-		if h := d.hostInAnotherBoot(); h != nil {
-			return arrival{agentID: h.AgentID, bootID: h.BootID, by: operation.ByAgentIdentity}
+	case operation.SystemSame, operation.SystemElsewhere:
+		if h := d.hostInAnotherBoot(); h != nil && (d.boots() == operation.SystemElsewhere || d.isBefore(h)) {
+			return d.hostArrived(h)
 		}
 	}
 	return arrival{}
@@ -101,9 +102,14 @@ func (d *decider) strayed() arrival {
 	case d.boots() == operation.SystemInstaller,
 		d.boots() == operation.SystemRescue,
 		d.boots() == operation.SystemSame && !d.isBefore(h):
-		return arrival{agentID: h.AgentID, bootID: h.BootID, by: operation.ByAgentIdentity}
+		return d.hostArrived(h)
 	}
 	return arrival{}
+}
+
+func (d *decider) hostArrived(h *fleet.Candidate) arrival {
+	return arrival{agentID: h.AgentID, bootID: h.BootID, by: operation.ByAgentIdentity,
+		remarks: hwid.Compare(d.before(evidence.HostHardware), h.Hardware).String()}
 }
 
 // hostInAnotherBoot is the agent of a system on the machine's disk that runs another boot than before the current
@@ -117,17 +123,11 @@ func (d *decider) hostInAnotherBoot() *fleet.Candidate {
 	if d.cmd.ExecutorRole == "host" || known == "" {
 		known = d.cmd.BootIDBefore
 	}
-	if !operation.ProvesReboot(known, h.BootID) || !d.onSameHardware(h) {
+	elsewhere := hwid.Compare(d.before(evidence.HostHardware), h.Hardware).Other() && !planted.BootHardware
+	if !operation.ProvesReboot(known, h.BootID) || elsewhere { // another machine's boot tells nothing about this one
 		return nil
 	}
 	return h
-}
-
-// onSameHardware reports whether an agent runs on the machine that it ran on before the current command. Another
-// machine that uses the identity has another boot, which says nothing about this one.
-func (d *decider) onSameHardware(h *fleet.Candidate) bool {
-	known := d.before(evidence.HostHardware)
-	return known == "" || h.Hardware == "" || known == h.Hardware || planted.BootHardware
 }
 
 // isBefore reports whether an agent speaks for the system that ran before the current command.
