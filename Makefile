@@ -248,6 +248,12 @@ test-jobs: deps ## Kill each of three controllers amid 1,000 operations, run 10,
 test-standby: deps ## Kill Postgres under load and promote its standby: one that is synchronous, and one that lags (2 minutes)
 	$(TESTPG) go test -tags standby -timeout 20m -count 1 -v -run 'TestASynchronousStandby|TestAnAsynchronousStandby' $(TEST_FLAGS) ./lab/e2e/standby
 
+.PHONY: test-postgres
+test-postgres: deps ## Run the stores and a whole system on PostgreSQL 17 of trixie, and hold that 13 of bullseye is refused (root; 10 minutes)
+	scripts/foreign-postgres 13 bullseye env CGO_ENABLED=0 go test -vet=off -trimpath -buildvcs=false -tags $(GOTAGS) -count 1 -run TestAServerThatIsTooOld $(TEST_FLAGS) ./controller/store/schema
+	scripts/foreign-postgres 17 trixie env CGO_ENABLED=0 go test -vet=off -trimpath -buildvcs=false -tags $(GOTAGS) -p 1 -count 1 -timeout 30m $(TEST_FLAGS) ./controller/store/...
+	scripts/foreign-postgres 17 trixie env CGO_ENABLED=0 go test -vet=off -trimpath -buildvcs=false -tags $(GOTAGS) -p 1 -count 1 -timeout 30m -run 'TestBehindPgBouncer|TestARebootFromEndToEnd|TestReadinessFollowsWrites|TestCommitsThatAreLost|TestKill9OfControllers' $(TEST_FLAGS) ./lab/e2e/standby ./lab/e2e
+
 .PHONY: test-haproxy
 test-haproxy: deps ## The same behind HAProxy, with the configuration of deploy/high-availability
 	scripts/install-deps haproxy
@@ -466,7 +472,7 @@ first-rack: deps build deb ## Follow docs/tutorial/first-rack.md on a fresh Debi
 	STOCK_IMAGE=$(STOCK_IMAGE) scripts/first-rack
 
 # What takes too long for CI. A target that tests and is neither here nor in CI fails a test of the tree.
-RELEASE_CHECKS ?= console-test test-offers test-rolling test-jobs test-standby test-haproxy test-upgrade test-clients test-ansible \
+RELEASE_CHECKS ?= console-test test-offers test-rolling test-jobs test-standby test-postgres test-haproxy test-upgrade test-clients test-ansible \
 	test-netbox test-opentofu test-bucket test-registry test-oci test-clusters test-cluster-api test-provision test-rollouts \
 	test-maas test-disks attack test-identity test-storm test-units test-setup test-package-upgrade test-metal lab-debian lab-stock lab-mirror \
 	test-previews test-budgets first-rack test-network test-recipes mutants requirements-break test-kill test-chaos-planted chaos

@@ -220,16 +220,16 @@ func TestParseDepends(t *testing.T) {
 func TestKernelUnderTakesTheLastThatIsWhole(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	for _, release := range []string{"6.1.0-1-cloud-amd64", "6.1.0-2-cloud-amd64", "6.1.0-3-cloud-amd64"} {
+	for _, release := range []string{"6.1.0-9-cloud-amd64", "6.1.0-10-cloud-amd64", "6.1.0-11-cloud-amd64"} {
 		writeFile(t, root, "boot/vmlinuz-"+release, nil)
 	}
 	if _, ok := kernelUnder(root); ok {
 		t.Error("took a kernel without modules")
 	}
-	for _, release := range []string{"6.1.0-1-cloud-amd64", "6.1.0-2-cloud-amd64"} {
+	for _, release := range []string{"6.1.0-9-cloud-amd64", "6.1.0-10-cloud-amd64"} {
 		writeFile(t, root, "lib/modules/"+release+"/modules.builtin", nil)
 	}
-	if k, ok := kernelUnder(root); !ok || k.Release != "6.1.0-2-cloud-amd64" {
+	if k, ok := kernelUnder(root); !ok || k.Release != "6.1.0-10-cloud-amd64" {
 		t.Errorf("took %+v, %t", k, ok)
 	}
 }

@@ -262,15 +262,3 @@ func TestInstalledKernel(t *testing.T) {
 		t.Errorf("modules given: %+v, %v", k, err)
 	}
 }
-
-func TestCompareVersions(t *testing.T) {
-	t.Parallel()
-	order := []string{"5.10.0", "6.1.0-9", "6.1.0-10", "6.1.0-10-cloud", "6.1.00010", "6.12.0"}
-	for i, a := range order {
-		for j, b := range order {
-			if got := compareVersions(a, b); (got < 0) != (i < j) || (got > 0) != (i > j) {
-				t.Errorf("%s and %s: %d", a, b, got)
-			}
-		}
-	}
-}

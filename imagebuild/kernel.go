@@ -1,7 +1,6 @@
 package imagebuild
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/ingot-metal/ingot/imagebuild/uki"
+	"github.com/ingot-metal/ingot/internal/version"
 )
 
 // kernelMeta is the Debian package that depends on the newest kernel for virtual machines.
@@ -83,11 +83,11 @@ func FindKernel(ctx context.Context, cacheDir string) (Kernel, error) {
 	return Kernel{}, fmt.Errorf("no cloud kernel with modules in %s after unpacking", root)
 }
 
-// kernelUnder finds the last cloud kernel, by name, below root that is readable and whose modules are there.
+// kernelUnder finds the newest cloud kernel below root that is readable and whose modules are there.
 func kernelUnder(root string) (Kernel, bool) {
 	// The pattern is constant and well formed, which is all that Glob complains about.
 	images, _ := filepath.Glob(filepath.Join(root, "boot", "vmlinuz-*-cloud-amd64"))
-	slices.Sort(images)
+	slices.SortFunc(images, version.Compare)
 	for _, path := range slices.Backward(images) {
 		release := strings.TrimPrefix(filepath.Base(path), "vmlinuz-")
 		k := Kernel{Release: release, Image: path, ModulesDir: filepath.Join(root, "lib", "modules", release)}
@@ -124,7 +124,7 @@ func runningRelease() string {
 func installedKernel(root, running, arch string) (Kernel, error) {
 	// The pattern is constant and well formed, which is all that Glob complains about.
 	images, _ := filepath.Glob(filepath.Join(root, "boot", "vmlinuz-*"))
-	slices.SortFunc(images, compareVersions)
+	slices.SortFunc(images, version.Compare)
 	if i := slices.Index(images, filepath.Join(root, "boot", "vmlinuz-"+running)); i >= 0 {
 		images = append(slices.Delete(images, i, i+1), filepath.Join(root, "boot", "vmlinuz-"+running))
 	}
@@ -161,34 +161,6 @@ func KernelAt(image, modulesDir string) (Kernel, error) {
 		}
 	}
 	return Kernel{}, fmt.Errorf("no kernel at %s, or no modules.builtin in %s", image, strings.Join(places, " or "))
-}
-
-// compareVersions sorts as version sort does: numbers by value.
-func compareVersions(a, b string) int {
-	for a != "" && b != "" {
-		na, nb := digits(a), digits(b)
-		if na > 0 && nb > 0 {
-			x, y := strings.TrimLeft(a[:na], "0"), strings.TrimLeft(b[:nb], "0")
-			if c := cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(x, y)); c != 0 {
-				return c
-			}
-			a, b = a[na:], b[nb:]
-			continue
-		}
-		if a[0] != b[0] {
-			return cmp.Compare(a[0], b[0])
-		}
-		a, b = a[1:], b[1:]
-	}
-	return cmp.Compare(len(a), len(b))
-}
-
-func digits(s string) int {
-	n := strings.IndexFunc(s, func(r rune) bool { return r < '0' || r > '9' })
-	if n < 0 {
-		return len(s)
-	}
-	return n
 }
 
 // download unpacks the kernel's package into root.

@@ -2,6 +2,7 @@ package invariants
 
 import (
 	"go/ast"
+	"go/parser"
 	"go/token"
 	"maps"
 	"regexp"
@@ -191,6 +192,8 @@ type reader struct {
 	what string
 	// calls and imports are of other people's code that reads it, texts are parts of paths and formats.
 	calls, imports, texts []string
+	// taken are parts of names: what is called so is not taken apart by package strings. functions are names.
+	taken, functions *regexp.Regexp
 	// homes may have them, and what is below them.
 	homes []string
 }
@@ -212,7 +215,28 @@ var readers = []reader{
 		homes: []string{"internal/userdata", "controller/validate"}},
 	{what: "names of machines", texts: []string{"^[a-z0-9][a-z0-9.-]{0,62}$"}, homes: []string{"internal/dnsname"}},
 	{what: "superblocks", texts: []string{"_BHRfS_M", "XFSB"}, homes: []string{"agent/disk/firstboot"}},
-	{what: "times of a person", calls: []string{"time.ParseInLocation"}, homes: []string{"cli/times"}},
+	{what: "zstd streams", calls: []string{"zstd.NewReader"}, homes: []string{"internal/zstream"}},
+	{
+		what:  "times",
+		calls: []string{"time.Parse", "time.ParseInLocation", "http.ParseTime"},
+		taken: regexp.MustCompile(`(?i)retry-?after`),
+		homes: []string{"internal/when"},
+	},
+	{
+		what: "versions",
+		imports: []string{
+			"go/version",
+			"golang.org/x/mod/semver",
+			"github.com/blang/semver/v4",
+			"github.com/Masterminds/semver/v3",
+			"github.com/hashicorp/go-version",
+			"k8s.io/apimachinery/pkg/util/version",
+		},
+		calls:     []string{"fmt.Sscanf"},
+		taken:     regexp.MustCompile(`(^[vV]|[^iI]V)ersion$|osrelease$`),
+		functions: regexp.MustCompile(`(?i)^(compare|parse|less|older|newer|sort)_?versions?$|version(less|cmp|compare)$`),
+		homes:     []string{"internal/version"},
+	},
 }
 
 func TestEachThingHasOneReader(t *testing.T) {
@@ -239,10 +263,12 @@ func (r reader) reads(n ast.Node) bool {
 	case *ast.ImportSpec:
 		return slices.Contains(r.imports, unquote(n.Path))
 	case *ast.CallExpr:
-		return slices.ContainsFunc(r.calls, func(call string) bool {
+		return r.takesApart(n) || slices.ContainsFunc(r.calls, func(call string) bool {
 			pkg, name, _ := strings.Cut(call, ".")
 			return isSelector(n.Fun, pkg, name)
 		})
+	case *ast.FuncDecl:
+		return r.functions != nil && r.functions.MatchString(n.Name.Name)
 	case *ast.BasicLit:
 		return n.Kind == token.STRING && slices.ContainsFunc(r.texts, func(text string) bool {
 			return strings.Contains(strings.ToLower(unquote(n)), strings.ToLower(text))
@@ -251,14 +277,63 @@ func (r reader) reads(n ast.Node) bool {
 	return false
 }
 
+// takers take a text apart, or make a number of it.
+var takers = []string{
+	"strings.Split",
+	"strings.SplitN",
+	"strings.SplitSeq",
+	"strings.Cut",
+	"strings.Fields",
+	"strings.FieldsFunc",
+	"strconv.Atoi",
+	"strconv.ParseInt",
+	"strconv.ParseUint",
+	"strconv.ParseFloat",
+}
+
+// takesApart reports whether a call takes apart what is called as the thing is, or is under such a name in a header.
+func (r reader) takesApart(call *ast.CallExpr) (found bool) {
+	if r.taken == nil || len(call.Args) == 0 || !slices.ContainsFunc(takers, func(taker string) bool {
+		pkg, name, _ := strings.Cut(taker, ".")
+		return isSelector(call.Fun, pkg, name)
+	}) {
+		return false
+	}
+	ast.Inspect(call.Args[0], func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.Ident:
+			found = found || r.taken.MatchString(n.Name)
+		case *ast.BasicLit:
+			found = found || r.taken.MatchString(unquote(n))
+		}
+		return !found
+	})
+	return found
+}
+
 // TestSecondReadersAreSeen: the rule finds what it is for.
 func TestSecondReadersAreSeen(t *testing.T) {
 	lit := func(s string) ast.Node { return &ast.BasicLit{Kind: token.STRING, Value: `"` + s + `"`} }
-	for _, n := range []ast.Node{lit("/sys/block/sda/size"), lit("To Be Filled By O.E.M."),
-		&ast.ImportSpec{Path: lit("encoding/csv").(*ast.BasicLit)},
-		&ast.CallExpr{Fun: &ast.SelectorExpr{X: ast.NewIdent("net"), Sel: ast.NewIdent("ParseMAC")}}} {
-		if !slices.ContainsFunc(readers, func(r reader) bool { return r.reads(n) }) {
-			t.Errorf("%T is not seen", n)
+	expr := func(text string) ast.Node {
+		x, err := parser.ParseExpr(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	seen := func(n ast.Node) bool { return slices.ContainsFunc(readers, func(r reader) bool { return r.reads(n) }) }
+	for i, n := range []ast.Node{lit("/sys/block/sda/size"), lit("To Be Filled By O.E.M."),
+		&ast.ImportSpec{Path: lit("encoding/csv").(*ast.BasicLit)}, expr("net.ParseMAC(x)"), expr("time.Parse(form, text)"),
+		expr("http.ParseTime(text)"), expr(`strconv.Atoi(resp.Header.Get("Retry-After"))`), expr(`strings.SplitN(n.Version, ".", 3)`),
+		expr(`strings.Split(strings.TrimPrefix(version, "v"), ".")`), expr(`fmt.Sscanf(read("proc/sys/kernel/osrelease"), "%d", &n)`),
+		&ast.FuncDecl{Name: ast.NewIdent("compareVersions")}} {
+		if !seen(n) {
+			t.Errorf("%d: %T is not seen", i, n)
+		}
+	}
+	for _, text := range []string{"version.Parse(text)", `strings.Cut(apiVersion, "/")`, "time.ParseDuration(s)", "strconv.Itoa(version)"} {
+		if seen(expr(text)) {
+			t.Errorf("%s is taken for a second reader", text)
 		}
 	}
 }

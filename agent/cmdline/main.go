@@ -20,6 +20,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/obs"
+	"github.com/ingot-metal/ingot/internal/when"
 )
 
 // Exit codes.
@@ -113,7 +114,7 @@ func buildTime() time.Time {
 			if s.Key != "vcs.time" {
 				continue
 			}
-			if t, err := time.Parse(time.RFC3339, s.Value); err == nil {
+			if t, ok := when.Exact(s.Value); ok {
 				return t
 			}
 		}

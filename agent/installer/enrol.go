@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/pid1"
@@ -22,6 +21,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/mediaproof"
 	"github.com/ingot-metal/ingot/internal/pki"
+	"github.com/ingot-metal/ingot/internal/when"
 )
 
 // Refused is a final no of the site's desk.
@@ -148,9 +148,7 @@ func understand(resp *http.Response, data []byte) (a installerenrol.Answer, afte
 		}
 		return a, 0, nil
 	}
-	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 {
-		after = min(time.Duration(s)*time.Second, time.Minute)
-	}
+	after = when.RetryAfter(resp.Header.Get("Retry-After"), time.Now(), time.Minute)
 	var p installerenrol.Problem
 	if err := json.Unmarshal(data, &p); err != nil || p.Reason == "" {
 		// Not the desk, or not one that we know: perhaps the boot server on its way up or down.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/ingot-metal/ingot/internal/when"
 )
 
 // zone is that of every time in this process's output for people. A process writes one output.
@@ -50,41 +52,8 @@ func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 // FileStamp is a moment in UTC as a part of a file's name: "20260301-031207".
 func FileStamp(t time.Time) string { return t.UTC().Format("20060102-150405") }
 
-// layouts are the ways in which a person writes a moment: with a date or without, with an offset or in the zone of the
-// output.
-var layouts = []struct {
-	text        string
-	dated, zone bool
-}{
-	{time.RFC3339, true, true}, {"2006-01-02 15:04:05Z07:00", true, true}, {"2006-01-02T15:04Z07:00", true, true},
-	{"2006-01-02T15:04:05", true, false}, {time.DateTime, true, false}, {"2006-01-02T15:04", true, false},
-	{"2006-01-02 15:04", true, false}, {"15:04Z07:00", false, true}, {"15:04:05Z07:00", false, true},
-	{"15:04", false, false}, {time.TimeOnly, false, false},
-}
-
-// ParseTime reads a moment. Without an offset it is in the zone of the output. A time of day is the last one before
-// now. ok reports whether text is a time.
+// ParseTime reads a moment as a person writes it. Without an offset it is in the zone of the output. A time of day is
+// the last one before now. ok reports whether text is a time.
 func ParseTime(text string, now time.Time) (at time.Time, ok bool) {
-	for _, l := range layouts {
-		t, err := time.ParseInLocation(l.text, text, Zone())
-		switch {
-		case err != nil:
-			continue
-		case l.dated:
-			return t, true
-		}
-		return lastTime(now.In(t.Location()), t), true
-	}
-	return time.Time{}, false
-}
-
-// lastTime is when it was this time of day last, in the zone of now.
-func lastTime(now, t time.Time) time.Time {
-	of := func(day int) time.Time {
-		return time.Date(now.Year(), now.Month(), day, t.Hour(), t.Minute(), t.Second(), 0, now.Location())
-	}
-	if today := of(now.Day()); !today.After(now) {
-		return today
-	}
-	return of(now.Day() - 1)
+	return when.Person(text, now, Zone())
 }

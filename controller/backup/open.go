@@ -9,10 +9,9 @@ import (
 	"io"
 
 	"github.com/klauspost/compress/zstd"
-)
 
-// maxWindow is more than Create's compressor ever uses.
-const maxWindow = 32 << 20
+	"github.com/ingot-metal/ingot/internal/zstream"
+)
 
 // Archive is a backup whose members were all held against their digests.
 type Archive struct {
@@ -48,11 +47,11 @@ func (a *Archive) walk(ctx context.Context, fn func(Member, io.Reader) error) er
 	if _, err := a.file.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("read the backup: %w", err)
 	}
-	z, err := zstd.NewReader(a.file, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+	z, err := zstream.NewReader(a.file, zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		return fmt.Errorf("read the backup: %w", err)
 	}
-	defer z.Close()
+	defer z.Close() //nolint:errcheck // it has none
 	t := tar.NewReader(z)
 	h, err := t.Next()
 	if err != nil {

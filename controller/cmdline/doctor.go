@@ -37,8 +37,6 @@ const (
 	// Free bytes for keys and logs, and for images.
 	leastFree, enoughFree             = 1 << 30, 4 << 30
 	leastFreeImages, enoughFreeImages = 1 << 30, 16 << 30
-	// oldestPostgres is 13.0, whose functions the schema uses.
-	oldestPostgres = 130000
 	// mostSkew is how far the clocks of controller and database may differ before deadlines become wrong.
 	mostSkew = 2 * time.Second
 	// databaseTime bounds the wait for the database.
@@ -255,8 +253,11 @@ func checkDatabase(ctx context.Context, c config.Config) []doctor.Finding {
 func judgeDatabase(s schema.Settings, pool int, now time.Time) []doctor.Finding {
 	list := []doctor.Finding{doctor.Well("database", fmt.Sprintf("PostgreSQL %d.%d answers", s.Version/10000,
 		s.Version%10000))}
-	if s.Version < oldestPostgres {
-		list[0].Level, list[0].Remedy = doctor.Fail, "upgrade PostgreSQL to 13 or later"
+	if s.Version < schema.OldestServer {
+		list[0].Level, list[0].Remedy = doctor.Fail, fmt.Sprintf(
+			"upgrade PostgreSQL to %d or later",
+			schema.OldestServer/10000,
+		)
 	}
 	for _, setting := range []struct {
 		name, value string

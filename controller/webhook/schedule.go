@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/ingot-metal/ingot/internal/when"
 )
 
 // Schedule says how often and how long a delivery is tried.
@@ -128,7 +130,7 @@ func Judge(status int, retryAfter string, now time.Time) Result {
 	}
 	r.Gone = status == http.StatusGone
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
-		r.RetryAfter = parseRetryAfter(retryAfter, now)
+		r.RetryAfter = when.RetryAfter(retryAfter, now, maxRetryAfter)
 	}
 	return r
 }
@@ -139,15 +141,4 @@ func statusText(status int) string {
 		text += " " + t
 	}
 	return text
-}
-
-// parseRetryAfter reads seconds or a date (RFC 9110, section 10.2.3); anything else is as if it were not there.
-func parseRetryAfter(s string, now time.Time) time.Duration {
-	var d time.Duration
-	if n, err := strconv.ParseUint(s, 10, 31); err == nil {
-		d = time.Duration(n) * time.Second
-	} else if at, err := http.ParseTime(s); err == nil {
-		d = at.Sub(now)
-	}
-	return max(0, min(d, maxRetryAfter))
 }

@@ -9,11 +9,11 @@ import (
 	"io"
 	"os"
 
-	"github.com/klauspost/compress/zstd"
 	qcow2image "github.com/lima-vm/go-qcow2reader/image"
 	"github.com/lima-vm/go-qcow2reader/image/qcow2"
 
 	"github.com/ingot-metal/ingot/agent/disk/gpt"
+	"github.com/ingot-metal/ingot/internal/zstream"
 )
 
 // Info is what is found in an image file.
@@ -73,11 +73,11 @@ func (i *Info) open(f *os.File) (io.Reader, error) {
 	switch {
 	case binary.LittleEndian.Uint32(magic) == 0xfd2fb528:
 		i.Format = RawZstd
-		z, err := zstd.NewReader(f)
+		z, err := zstream.NewReader(f)
 		if err != nil {
 			return nil, fmt.Errorf("unpack image: %w", err)
 		}
-		return z.IOReadCloser(), nil
+		return z, nil
 	case string(magic) == "QFI\xfb":
 		i.Format = Qcow2
 		return openQcow2(f)

@@ -19,6 +19,8 @@ import (
 
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/hwid"
+	"github.com/ingot-metal/ingot/internal/version"
+	"github.com/ingot-metal/ingot/internal/when"
 )
 
 const (
@@ -98,24 +100,19 @@ func Dial(ctx context.Context, c Config) (*Client, error) {
 }
 
 // is notes what a version has.
-func (n *Client) is(version string) error {
-	part := strings.SplitN(version, ".", 3)
-	if len(part) < 2 {
-		return fmt.Errorf("NetBox says that its version is %q", version)
+func (n *Client) is(text string) error {
+	v, ok := version.Parse(text)
+	switch {
+	case !ok:
+		return fmt.Errorf("NetBox returns %q as its version", text)
+	case !v.AtLeast(3, 1):
+		return fmt.Errorf("NetBox is of version %s, and 3.1 is the oldest that this program knows", text)
 	}
-	major, errMajor := strconv.Atoi(part[0])
-	minor, errMinor := strconv.Atoi(part[1])
-	if err := errors.Join(errMajor, errMinor); err != nil {
-		return fmt.Errorf("NetBox says that its version is %q: %w", version, err)
-	}
-	if major < 3 || major == 3 && minor < 1 {
-		return fmt.Errorf("NetBox is of version %s, and 3.1 is the oldest that this program knows", version)
-	}
-	n.Version, n.objectTypes = version, "content_types"
-	if major >= 4 {
+	n.Version, n.objectTypes = text, "content_types"
+	if v.AtLeast(4, 0) {
 		n.objectTypes = "object_types"
 	}
-	n.macObjects = major > 4 || major == 4 && minor >= 2
+	n.macObjects = v.AtLeast(4, 2)
 	return nil
 }
 
@@ -170,8 +167,7 @@ func (n *Client) once(ctx context.Context, method, path string, body []byte, out
 		refused := &Error{Method: method, Path: path, Status: resp.StatusCode, Text: short(string(raw))}
 		switch resp.StatusCode {
 		case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-			seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // none, or a date: the usual pause
-			return min(time.Duration(seconds)*time.Second, time.Minute), refused
+			return when.RetryAfter(resp.Header.Get("Retry-After"), time.Now(), time.Minute), refused
 		}
 		return -1, refused
 	}

@@ -8,10 +8,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/ingot-metal/ingot/internal/version"
 )
 
-// MinVersion is the oldest major version that works: xid8 and pg_current_snapshot came with 13.
-const MinVersion = 13
+// MinVersion is the oldest major version that works: string_to_table and CREATE OR REPLACE TRIGGER came with 14.
+const MinVersion = 14
 
 // ErrNotInstalled is wrapped by the error of a system without usable PostgreSQL binaries.
 var ErrNotInstalled = errors.New("PostgreSQL server binaries are not installed")
@@ -79,17 +81,17 @@ func versionOf(dir string) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("ask for the version of postgres: %w", err)
 	}
-	return parseVersion(string(out))
+	return majorOf(string(out))
 }
 
-// parseVersion reads "postgres (PostgreSQL) 15.8 (Debian 15.8-0+deb12u1)".
-func parseVersion(s string) (int, error) {
-	_, rest, ok := strings.Cut(s, "(PostgreSQL) ")
-	if !ok {
-		return 0, fmt.Errorf("unexpected version line %q", s)
+// majorOf reads "postgres (PostgreSQL) 15.8 (Debian 15.8-0+deb12u1)".
+func majorOf(line string) (int, error) {
+	_, rest, ok := strings.Cut(line, "(PostgreSQL) ")
+	v, number := version.Parse(rest)
+	if !ok || !number {
+		return 0, fmt.Errorf("unexpected version line %q", line)
 	}
-	digits := strings.TrimRight(rest[:min(len(rest), 2)], ".")
-	return strconv.Atoi(digits)
+	return v.Major, nil
 }
 
 // dataVersion is the major version that made the cluster, 0 where there is none.

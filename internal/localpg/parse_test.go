@@ -7,13 +7,13 @@ import (
 )
 
 func TestChoose(t *testing.T) {
-	all := []installation{{"/13", 13}, {"/9", 9}, {"/16", 16}, {"/15", 15}}
-	for want, dir := range map[int]string{0: "/16", 13: "/13", 15: "/15"} {
+	all := []installation{{"/14", 14}, {"/13", 13}, {"/9", 9}, {"/16", 16}, {"/15", 15}}
+	for want, dir := range map[int]string{0: "/16", 13: "/13", 14: "/14", 15: "/15"} {
 		if got, ok := choose(all, want); !ok || got.dir != dir {
 			t.Errorf("want %d: %v %v", want, got, ok)
 		}
 	}
-	if got, ok := choose(all, 14); ok {
+	if got, ok := choose(all, 12); ok {
 		t.Errorf("a missing version gave %v", got)
 	}
 	if got, ok := choose([]installation{{"/9", 9}}, 0); ok {
@@ -21,16 +21,16 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-func TestParseVersion(t *testing.T) {
+func TestMajorOf(t *testing.T) {
 	for s, want := range map[string]int{
 		"postgres (PostgreSQL) 15.8 (Debian 15.8-0+deb12u1)": 15, "postgres (PostgreSQL) 9.6.24": 9,
 		"postgres (PostgreSQL) 17beta1": 17,
 	} {
-		if got, err := parseVersion(s); err != nil || got != want {
+		if got, err := majorOf(s); err != nil || got != want {
 			t.Errorf("%q: %d, %v", s, got, err)
 		}
 	}
-	if _, err := parseVersion("MySQL 8"); err == nil {
+	if _, err := majorOf("MySQL 8"); err == nil {
 		t.Error("MySQL passed")
 	}
 }

@@ -41,5 +41,5 @@ func programVersion(path string) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("ask %s for its version: %w", path, err)
 	}
-	return parseVersion(string(out))
+	return majorOf(string(out))
 }

@@ -16,6 +16,9 @@ import (
 // EnvDatabaseURL names a server on which tests may make and drop databases.
 const EnvDatabaseURL = "INGOT_TEST_DATABASE_URL"
 
+// EnvOwnDatabaseURL names a server that is there for one process of tests at a time; see OwnServer.
+const EnvOwnDatabaseURL = "INGOT_TEST_OWN_DATABASE_URL"
+
 // databaseNumber makes names unique within the process; the pid does among processes.
 var databaseNumber atomic.Int64
 

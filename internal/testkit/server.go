@@ -31,8 +31,12 @@ var own struct {
 // OwnServer has this process use a private server, even where there is one for many processes. What others do on a
 // server holds back the feeds of all its databases: to drop a database takes a transaction that lasts as long as a
 // checkpoint. Databases are not dropped: they end with the server. It must be called before the first database is made.
+// Where EnvOwnDatabaseURL names a server, that one is the private one.
 func OwnServer() error {
 	alone.Store(true)
+	if u := os.Getenv(EnvOwnDatabaseURL); u != "" {
+		return os.Setenv(EnvDatabaseURL, u)
+	}
 	return os.Unsetenv(EnvDatabaseURL)
 }
 

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/ingot-metal/ingot/internal/zstream"
 )
 
 // Format is how the raw bytes are packed in the file.
@@ -17,10 +18,6 @@ const (
 	Raw     Format = "raw"
 	RawZstd Format = "raw.zst"
 )
-
-// maxWindow is how far back a compressed image may refer. It is what zstd takes up to level 19, four times, and bounds
-// the memory of the decoder whatever the size of the image.
-const maxWindow = 32 << 20
 
 // Open gives the raw bytes. Its errors are *Error, and so are those of what it returns.
 func Open(ctx context.Context, s Source, format Format) (io.ReadCloser, error) {
@@ -40,8 +37,7 @@ func Decode(f io.ReadCloser, format Format) (io.ReadCloser, error) {
 }
 
 func decompress(f io.ReadCloser) (io.ReadCloser, error) {
-	z, err := zstd.NewReader(f, zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow),
-		zstd.WithDecoderMaxMemory(math.MaxInt64))
+	z, err := zstream.NewReader(f, zstd.WithDecoderLowmem(true))
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -49,7 +45,7 @@ func decompress(f io.ReadCloser) (io.ReadCloser, error) {
 }
 
 type decoded struct {
-	z *zstd.Decoder
+	z *zstream.Reader
 	f io.Closer
 }
 
@@ -59,8 +55,8 @@ func (d *decoded) Read(b []byte) (int, error) {
 	var ours *Error
 	switch {
 	case err == nil, errors.Is(err, io.EOF), errors.As(err, &ours), errors.Is(err, context.Canceled):
-	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
-		err = notSupported("the image is compressed with a window of more than %d MiB", maxWindow>>20)
+	case errors.Is(err, zstream.ErrWindow):
+		err = notSupported("the compressed image: %w", err)
 	default:
 		err = mismatch("the compressed image is damaged: %w", err)
 	}
@@ -69,6 +65,5 @@ func (d *decoded) Read(b []byte) (int, error) {
 
 // Close implements io.Closer.
 func (d *decoded) Close() error {
-	d.z.Close()
-	return d.f.Close()
+	return errors.Join(d.z.Close(), d.f.Close())
 }

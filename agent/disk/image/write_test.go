@@ -227,6 +227,15 @@ func window(b []byte) []byte {
 	return []byte(out.String())
 }
 
+// laterWindow has the window in a frame behind the first.
+func laterWindow(b []byte) []byte {
+	z, err := zstd.NewWriter(nil)
+	if err != nil {
+		panic(err)
+	}
+	return append(z.EncodeAll(b[:len(b)/2], nil), window(b[len(b)/2:])...)
+}
+
 const stateAt = (diskSize - 1<<20 - image.StateSize) / (1 << 20) * (1 << 20)
 
 var errTest = errors.New("failed for the test")
@@ -247,9 +256,11 @@ var faults = map[string]struct {
 	"image too small": {func(r *rig) { r.job.RawSize = 4096 }, baremetalv1.Reason_IMAGE_UNSUPPORTED, false,
 		true},
 	"window too large": {content(image.RawZstd, window), baremetalv1.Reason_IMAGE_UNSUPPORTED, false, true},
-	"no such blob":     {status(404), baremetalv1.Reason_IMAGE_UNAVAILABLE, true, true},
-	"server broken":    {status(500), baremetalv1.Reason_IMAGE_UNAVAILABLE, true, true},
-	"redirected":       {status(302), baremetalv1.Reason_IMAGE_UNAVAILABLE, true, true},
+	"later window too large": {content(image.RawZstd, laterWindow), baremetalv1.Reason_IMAGE_UNSUPPORTED, false,
+		false},
+	"no such blob":  {status(404), baremetalv1.Reason_IMAGE_UNAVAILABLE, true, true},
+	"server broken": {status(500), baremetalv1.Reason_IMAGE_UNAVAILABLE, true, true},
+	"redirected":    {status(302), baremetalv1.Reason_IMAGE_UNAVAILABLE, true, true},
 	"disk below the minimum": {func(r *rig) { r.job.MinimumDisk = diskSize + 1 },
 		baremetalv1.Reason_IMAGE_TOO_LARGE, false, true},
 	"disk without room": {func(r *rig) { r.disk = disktest.New(71 << 20) }, baremetalv1.Reason_IMAGE_TOO_LARGE,

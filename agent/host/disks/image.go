@@ -23,6 +23,8 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/disk"
+	"github.com/ingot-metal/ingot/internal/version"
+	"github.com/ingot-metal/ingot/internal/zstream"
 )
 
 // WriteImage is one image for one disk.
@@ -230,8 +232,8 @@ func (s *Storage) judge(sector int) image.Judge {
 			return fmt.Sprintf("load the driver of %s: %v", firstboot.FileSystem(head), err)
 		}
 		k := firstboot.Kernel{Page: os.Getpagesize()}
-		if n, err := fmt.Sscanf(s.ReadText("proc/sys/kernel/osrelease"), "%d.%d", &k.Major, &k.Minor); err != nil || n != 2 {
-			k.Major, k.Minor = 0, 0
+		if v, ok := version.Parse(s.ReadText("proc/sys/kernel/osrelease")); ok {
+			k.Major, k.Minor = v.Major, v.Minor
 		}
 		_, err := os.Stat(s.Path("sys/fs/ext4/features/casefold"))
 		k.Casefold = err == nil
@@ -313,7 +315,7 @@ func openTemplate(path string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the state partition's file system: %w", err)
 	}
-	z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
+	z, err := zstream.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the state partition's file system: %w", err), f.Close())
 	}
@@ -321,12 +323,11 @@ func openTemplate(path string) (io.ReadCloser, error) {
 }
 
 type template struct {
-	*zstd.Decoder
+	*zstream.Reader
 	f *os.File
 }
 
 // Close implements io.Closer.
 func (t template) Close() error {
-	t.Decoder.Close()
-	return t.f.Close()
+	return errors.Join(t.Reader.Close(), t.f.Close())
 }

@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"strconv"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/ingot-metal/ingot/agent/host/effect"
+	"github.com/ingot-metal/ingot/internal/version"
 )
 
 // The versions of kubeadm's configuration. v1beta4 came with 1.31, and v1beta3 is going.
@@ -65,17 +64,12 @@ func kubeadmTakes(ctx context.Context, kubeadm string) string {
 	if err != nil {
 		return v1beta4 // whatever is wrong shows when it is run
 	}
-	return configOf(strings.TrimSpace(string(out)))
+	return configOf(string(out))
 }
 
 // configOf gives the configuration's version for kubeadm's own, such as "v1.33.2".
-func configOf(version string) string {
-	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
-	if len(parts) < 2 {
-		return v1beta4
-	}
-	minor, err := strconv.Atoi(parts[1])
-	if err == nil && parts[0] == "1" && minor < 31 {
+func configOf(text string) string {
+	if v, ok := version.Parse(text); ok && !v.AtLeast(1, 31) {
 		return v1beta3
 	}
 	return v1beta4

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/when"
 )
 
 const (
@@ -22,6 +23,8 @@ const (
 	callTime = 20 * time.Second
 	// maxAnswer bounds what is read of an answer, in bytes. A page of pods is a few MiB.
 	maxAnswer = 64 << 20
+	// mostWait bounds how long a server may ask not to be asked again.
+	mostWait = time.Hour
 )
 
 // Config is where a cluster is, and what one speaks to it with: a bearer token, or a client certificate.
@@ -172,7 +175,7 @@ type Status struct {
 type Refusal struct {
 	Status
 	call string
-	// RetryAfter is how long the server asks to be left alone; 0 where it does not say.
+	// RetryAfter is how long the server asks not to be asked again, an hour at most; 0 where it does not ask.
 	RetryAfter time.Duration
 }
 
@@ -187,7 +190,8 @@ func refused(q call, resp *http.Response, raw []byte) error {
 		r.Message = fmt.Sprintf("%.200q", raw)
 	}
 	r.Code = resp.StatusCode
-	r.RetryAfter = max(seconds(resp.Header.Get("Retry-After")), time.Duration(r.Details.RetryAfterSeconds)*time.Second)
+	r.RetryAfter = max(when.RetryAfter(resp.Header.Get("Retry-After"), time.Now(), mostWait),
+		time.Duration(min(r.Details.RetryAfterSeconds, int(mostWait/time.Second)))*time.Second)
 	switch {
 	case r.Code == http.StatusUnauthorized || r.Code == http.StatusForbidden:
 		return failure.Denied("CLUSTER_ACCESS_DENIED", "%v", r)
@@ -195,14 +199,6 @@ func refused(q call, resp *http.Response, raw []byte) error {
 		return failure.Unavailable("CLUSTER_UNREACHABLE", "%v", r)
 	}
 	return r
-}
-
-func seconds(s string) time.Duration {
-	d, err := time.ParseDuration(s + "s")
-	if err != nil || d < 0 {
-		return 0
-	}
-	return d
 }
 
 // is says that an error is a refusal with this code.

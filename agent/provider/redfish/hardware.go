@@ -55,7 +55,7 @@ func (s *survey) interfaces(sys system) (out []string, err error) {
 // addMACs adds each address once.
 func addMACs(out, more []string) []string {
 	for _, mac := range more {
-		if mac != "" && !slices.Contains(out, mac) {
+		if !slices.Contains(out, mac) {
 			out = append(out, mac)
 		}
 	}

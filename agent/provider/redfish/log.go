@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/provider"
+	"github.com/ingot-metal/ingot/internal/when"
 )
 
 type logEntry struct {
@@ -28,42 +29,13 @@ func parseEntry(b []byte) (provider.Event, bool) {
 	if json.Unmarshal(b, &e) != nil {
 		return provider.Event{}, false
 	}
-	at := when(e.Timestamp.V)
+	at := when.Stamp(e.Timestamp.V)
 	if at.IsZero() {
-		at = when(e.Created.V)
+		at = when.Stamp(e.Created.V)
 	}
 	return provider.Event{
 		ID: e.ID.V, At: at, Severity: strings.ToLower(e.Severity.V), Message: e.Message.V,
 	}, e.Message.V != ""
-}
-
-// forms are how BMCs write times. The schema wants the first (DSP0266, "Date-Time values"); a time without a zone is
-// taken for UTC, which is what the clock of a BMC is set to.
-var forms = []string{
-	time.RFC3339Nano, "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05Z07", "2006-01-02T15:04:05",
-	"2006-01-02T15:04Z07:00", "2006-01-02T15:04", "2006-01-02", "01/02/2006T15:04:05", "Mon Jan _2T15:04:05T2006",
-}
-
-// beforeClocks is earlier than any entry of a log: a BMC whose clock was never set counts from 1970 or 2000.
-var beforeClocks = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
-
-// when reads a time; zero where there is none, or where the clock was not set.
-func when(s string) time.Time {
-	s = strings.Join(strings.Fields(s), " ")
-	if head, zone, ok := strings.Cut(s, " UTC"); ok && zone == "" {
-		s = head + "Z"
-	}
-	// A blank stands before the zone or in place of the T.
-	s = strings.NewReplacer(" +", "+", " -", "-", " Z", "Z", " ", "T").Replace(s)
-	for _, form := range forms {
-		if t, err := time.Parse(form, s); err == nil {
-			if t.Before(beforeClocks) {
-				return time.Time{}
-			}
-			return t.UTC()
-		}
-	}
-	return time.Time{}
 }
 
 // EventLog returns the newest entries of the system event log, newest first, at most limit. Where entries or pages

@@ -14,6 +14,7 @@ import (
 	"github.com/stmcginnis/gofish/redfish"
 
 	"github.com/ingot-metal/ingot/agent/provider"
+	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
 // path is a link to a resource of the same service: absolute, without host.
@@ -221,14 +222,17 @@ func (s system) resetFor(sw provider.Switch) (target path, kind redfish.ResetTyp
 
 type ethernet struct{ MACAddress, PermanentMACAddress lenient[string] }
 
-// macsOf are the addresses of an interface, lower case with colons.
-func macsOf(b []byte) []string {
+// macsOf are the addresses of an interface, as hwid.MAC returns them. A text that is no card's address is left out:
+// ports that are absent have zeros, and InfiniBand's addresses are longer.
+func macsOf(b []byte) (out []string) {
 	var e ethernet
 	if json.Unmarshal(b, &e) != nil {
 		return nil
 	}
-	return []string{
-		strings.ToLower(strings.ReplaceAll(e.MACAddress.V, "-", ":")),
-		strings.ToLower(strings.ReplaceAll(e.PermanentMACAddress.V, "-", ":")),
+	for _, text := range []string{e.MACAddress.V, e.PermanentMACAddress.V} {
+		if mac, err := hwid.MAC(text); err == nil {
+			out = append(out, mac)
+		}
 	}
+	return out
 }

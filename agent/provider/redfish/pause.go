@@ -7,9 +7,10 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ingot-metal/ingot/internal/when"
 )
 
 // What a service may ask for with Retry-After (RFC 9110, 10.2.3).
@@ -28,23 +29,12 @@ func (t *transport) pause(resp *http.Response, err error, try int) time.Duration
 	if err != nil || resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
 		return 0
 	}
-	t.after = retryAfter(resp.Header.Get("Retry-After"), time.Now())
+	t.after = when.RetryAfter(resp.Header.Get("Retry-After"), time.Now(), afterMost)
 	deadline, limited := t.ctx.Deadline()
 	if try >= pausesMost || t.after > pauseMost || limited && time.Until(deadline) < t.after+time.Second {
 		return 0
 	}
 	return t.after
-}
-
-// retryAfter reads seconds or a date; 0 where it is neither, or over.
-func retryAfter(text string, now time.Time) time.Duration {
-	d := time.Duration(0)
-	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
-		d = time.Duration(seconds) * time.Second
-	} else if at, err := http.ParseTime(text); err == nil {
-		d = at.Sub(now)
-	}
-	return max(0, min(d, afterMost))
 }
 
 // RetryAfter is the pause that the service asked for; 0 where it asked for none.

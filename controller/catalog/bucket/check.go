@@ -13,6 +13,7 @@ import (
 	"github.com/minio/minio-go/v7"
 
 	"github.com/ingot-metal/ingot/internal/doctor"
+	"github.com/ingot-metal/ingot/internal/when"
 )
 
 const (
@@ -35,7 +36,7 @@ func (s *skewed) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return resp, err
 	}
-	if at, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+	if at, ok := when.HTTP(resp.Header.Get("Date")); ok {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.ahead = time.Until(at)

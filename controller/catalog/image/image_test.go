@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/internal/zstream"
 )
 
 const diskSize = 8 << 20
@@ -162,6 +164,35 @@ func TestFilesThatAreNoImages(t *testing.T) {
 	} {
 		_, err := r.put(&pb.Image{ImageRef: "x"}, c.file)
 		t.Run(name, func(t *testing.T) { wantReason(t, err, c.reason) })
+	}
+	r.wantTidy()
+}
+
+// TestLongWindows: each frame has a window of its own, and a frame of known length has one of that length. Whichever it
+// is, the image is refused by name when it is added.
+func TestLongWindows(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	raw := append(disk(1, diskSize), make([]byte, zstream.MaxWindow)...)
+	half := len(raw) / 2
+	enc, err := zstd.NewWriter(nil, zstd.WithSingleSegment(true), zstd.WithWindowSize(64<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := packed(t, raw[half:], zstd.WithWindowSize(64<<20))
+	for name, file := range map[string][]byte{
+		"first":      packed(t, raw, zstd.WithWindowSize(64<<20)),
+		"later":      slices.Concat(packed(t, raw[:half]), long),
+		"pzstd":      pzstd(packed(t, raw[:half]), long),
+		"one length": enc.EncodeAll(raw, nil),
+	} {
+		_, err := r.put(&pb.Image{ImageRef: "x"}, file)
+		t.Run(name, func(t *testing.T) {
+			wantReason(t, err, "IMAGE_UNSUPPORTED")
+			if !strings.Contains(err.Error(), "window of more than 32 MiB") {
+				t.Errorf("refused with %q", err)
+			}
+		})
 	}
 	r.wantTidy()
 }

@@ -15,6 +15,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/catalog/blob"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/zstream"
 )
 
 const (
@@ -26,8 +27,6 @@ const (
 
 	// maxRaw bounds what a small file may claim to be, unless the configuration says less: 4 TiB.
 	maxRaw = 4 << 40
-	// MaxWindow is the largest window of a zstd stream that installers are asked to hold, in bytes.
-	MaxWindow = 32 << 20
 	// stateRoom is for the partition that an installer adds at the end of the disk.
 	stateRoom = 64 << 20
 )
@@ -186,12 +185,11 @@ func minimumDisk(entry, said *baremetalv1.Image) error {
 
 // unpacked reads a zstd stream to its end.
 func (c *Catalogue) unpacked(ctx context.Context, file *blob.Writer) (raw, error) {
-	d, err := zstd.NewReader(io.NewSectionReader(file, 0, file.Size()),
-		zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxWindow(MaxWindow), zstd.WithDecoderMaxMemory(maxRaw))
+	d, err := zstream.NewReader(io.NewSectionReader(file, 0, file.Size()), zstd.WithDecoderConcurrency(0))
 	if err != nil {
 		return raw{}, unsupported("the file is no zstd stream: %v", err)
 	}
-	defer d.Close()
+	defer d.Close() //nolint:errcheck // it has none
 	sum := sha256.New()
 	head := &ends{}
 	n, err := io.CopyBuffer(
@@ -217,9 +215,8 @@ func streamError(ctx context.Context, err error) error {
 		return unavailable("the zstd stream ends early")
 	case errors.Is(err, zstd.ErrCRCMismatch):
 		return failure.Precondition("IMAGE_DIGEST_MISMATCH", "the zstd stream is damaged: its checksum is wrong")
-	case errors.Is(err, zstd.ErrWindowSizeExceeded):
-		return unsupported("the zstd stream needs a window of more than %d MiB, which installers don't have; compress "+
-			"without --ultra and --long", MaxWindow>>20)
+	case errors.Is(err, zstream.ErrWindow):
+		return unsupported("%v, which installers don't have; compress without --ultra and --long", err)
 	}
 	return unsupported("the file is no sound zstd stream: %v", err)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/catalog/blob"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/zstream"
 )
 
 // Offsets in the header of a qcow2 file, and the feature bit of an external data file (QEMU, docs/interop/qcow2.txt).
@@ -76,11 +77,7 @@ func checkQcow2(r io.ReaderAt) error {
 func init() {
 	qcow2log.SetWarnFunc(nil)
 	qcow2.SetDecompressor(qcow2.CompressionTypeZstd, func(r io.Reader) (io.ReadCloser, error) {
-		d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(MaxWindow))
-		if err != nil {
-			return nil, err
-		}
-		return d.IOReadCloser(), nil
+		return zstream.NewReader(r, zstd.WithDecoderConcurrency(1))
 	})
 }
 

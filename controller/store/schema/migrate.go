@@ -2,6 +2,7 @@ package schema
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -106,6 +107,9 @@ func (s *Store) migrate(ctx context.Context, fn func(context.Context, *pgxpool.C
 		return fmt.Errorf("acquire connection: %w", err)
 	}
 	defer conn.Release()
+	if err := refuseServer(ctx, conn); err != nil {
+		return err
+	}
 	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock($1)", migrationLock); err != nil {
 		return fmt.Errorf("lock migrations: %w", err)
 	}
@@ -145,6 +149,26 @@ func runMigration(ctx context.Context, conn *pgxpool.Conn, sql string, version, 
 		_, err := tx.Exec(ctx, "INSERT INTO schema_version (version, needs) VALUES ($1, $2)", version, needs)
 		return err
 	})
+}
+
+// OldestServer is the first version, as server_version_num has it, with all that the migrations use: string_to_table
+// and CREATE OR REPLACE TRIGGER came with PostgreSQL 14.
+const OldestServer = 140000
+
+// ErrServerTooOld is of a server that is older than OldestServer.
+var ErrServerTooOld = errors.New("PostgreSQL is too old")
+
+// refuseServer refuses a server before the first migration, which another one would end in the middle.
+func refuseServer(ctx context.Context, conn *pgxpool.Conn) error {
+	var version int
+	if err := conn.QueryRow(ctx, "SELECT current_setting('server_version_num')::int").Scan(&version); err != nil {
+		return fmt.Errorf("read the version of PostgreSQL: %w", err)
+	}
+	if version < OldestServer {
+		return fmt.Errorf("%w: the server is of version %d.%d; upgrade it to %d or later", ErrServerTooOld, version/10000,
+			version%10000, OldestServer/10000)
+	}
+	return nil
 }
 
 // refusePrepared refuses a cluster in which prepared transactions could hold back the reconcile cursor for ever.

@@ -2,13 +2,13 @@ package query
 
 import (
 	"maps"
-	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/store/operationquery"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/when"
 )
 
 var (
@@ -40,8 +40,8 @@ func runTypeNames() map[string]string {
 }
 
 func moment(value string) (string, bool) {
-	t, err := time.Parse(time.RFC3339Nano, value)
-	return value, err == nil && t.Year() > 0
+	_, ok := when.Exact(value)
+	return value, ok
 }
 
 // OperationFilter is the store's filter for the terms of a request.
@@ -64,9 +64,9 @@ func OperationFilter(terms []validate.Term) (operationquery.OperationFilter, err
 			}
 			f.OperationID = t.Value
 		case "created_after":
-			f.CreatedAfter, _ = time.Parse(time.RFC3339Nano, t.Value) // moment has parsed it before
+			f.CreatedAfter, _ = when.Exact(t.Value) // moment has parsed it before
 		case "created_before":
-			f.CreatedBefore, _ = time.Parse(time.RFC3339Nano, t.Value) // moment has parsed it before
+			f.CreatedBefore, _ = when.Exact(t.Value) // moment has parsed it before
 		}
 	}
 	return f, nil
