@@ -30,7 +30,7 @@ func TestDoctorOfAnInstallation(t *testing.T) {
 		}, "%v", said(func() string { return fmt.Sprintf("exit code %d, want %d with %q:\n%s", got, code, lines, out) }))
 	}
 	says(0, "ok    controller", "the listener's certificate is valid until", "ok    sites", "ok    agents", "ok    bmc",
-		"ok    tokens", "ok    webhooks")
+		"ok    tokens", "ok    racks", "ok    webhooks")
 
 	if err := m.Stop(); err != nil {
 		t.Fatal(err)
@@ -50,6 +50,14 @@ func TestDoctorOfAnInstallation(t *testing.T) {
 	harness.Must(t, c.Admin().CreateAPIToken, &baremetalv1.CreateAPITokenRequest{Name: "ci", Scope: "read",
 		Lifetime: durationpb.New(24 * time.Hour)})
 	says(0, "warn  tokens       ci ends on", "ingot token create ci --scope read")
+
+	// A machine that a role by rack holds by its label alone was not the role's before the label counted.
+	c.Register(&baremetalv1.Machine{MachineId: "labelled", Spec: &baremetalv1.MachineSpec{Provider: "fake"},
+		Labels: map[string]string{"rack": "r7"}})
+	if code, out := c.Ingot("role", "grant", "operator", "--group", "ops", "--select", "rack=r7"); code != 0 {
+		t.Fatalf("grant: %d %s", code, out)
+	}
+	says(0, "warn  racks", `"rack=r7" holds 1 machines by the label rack alone: labelled`, "set spec.rack")
 
 	harness.Must(t, c.Admin().SetSite, &baremetalv1.SetSiteRequest{Site: "r42",
 		Segments: []*baremetalv1.Segment{{Name: "s", Interface: "eth1", Address: "10.42.0.1/24", PoolStart: "10.42.0.10",
