@@ -201,6 +201,45 @@ func TestAPercentageOfARack(t *testing.T) {
 	storetest.AdmitDestructive(t, s, 0)
 }
 
+// TestAnInterruptionIsCountedUntilTheMachineIsBack: a reboot ends without a command that was granted, and its machine
+// needs a person. It is out of service, and counts until it is back.
+func TestAnInterruptionIsCountedUntilTheMachineIsBack(t *testing.T) {
+	s := storetest.New(t)
+	storetest.SetBudget(t, s, &baremetalv1.Budget{Name: "out", Domain: "fleet", AtOnce: 1, Harm: baremetalv1.Budget_INTERRUPTS})
+	reboot := func(id string) string {
+		storetest.Live(t, s, id).Arrived(t, s)
+		start := func(kind fleet.OperationType) string {
+			return storetest.Start(t, s, operationstore.StartRequest{MachineID: id, RequestID: string(kind), Type: kind}).
+				GetOperationId()
+		}
+		storetest.Decide(t, s, start(fleet.ExitMaintenance), operation.Evaluate{})
+		if st := storetest.Machine(t, s, id).GetStatus(); st.GetEffectiveState() != baremetalv1.MachineStatus_IDLE {
+			t.Fatalf("%s is %s: %s", id, st.GetEffectiveState(), st.GetAttentionMessage())
+		}
+		return start(fleet.Reboot)
+	}
+	first, second := reboot("m-1"), reboot("m-2")
+	storetest.AdmitDestructive(t, s, 1)
+	if a := storetest.Decide(t, s, first, operation.Evaluate{}); a.Phase != operation.Running {
+		t.Fatalf("the first is %s", a.Phase)
+	}
+	a, err := s.Decide(t.Context(), first, operation.Evaluate{}, storetest.Now().Add(time.Hour))
+	if err != nil || a.Phase != operation.Failed {
+		t.Fatalf("the first is %s after its deadline: %v", a.Phase, err)
+	}
+	if m := storetest.Machine(t, s, "m-1").GetStatus(); m.GetEffectiveState() != baremetalv1.MachineStatus_ATTENTION {
+		t.Fatalf("the machine is %s", m.GetEffectiveState())
+	}
+	storetest.AdmitDestructive(t, s, 0)
+	if _, err := s.ClearIntervention(t.Context(), "m-1", "admin", "", storetest.Now()); err != nil {
+		t.Fatal(err)
+	}
+	storetest.AdmitDestructive(t, s, 1)
+	if a := storetest.Decide(t, s, second, operation.Evaluate{}); a.Phase != operation.Running {
+		t.Errorf("the second is %s", a.Phase)
+	}
+}
+
 func TestAdminGivesASlotBack(t *testing.T) {
 	s := storetest.New(t)
 	storetest.SetBudget(t, s, &baremetalv1.Budget{Name: "all", Domain: "fleet", AtOnce: 1})

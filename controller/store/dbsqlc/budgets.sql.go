@@ -347,7 +347,7 @@ func (q *Queries) ReleaseInterruptions(ctx context.Context, arg ReleaseInterrupt
 
 const releaseSlotIfUntouched = `-- name: ReleaseSlotIfUntouched :exec
 UPDATE budget_slots b SET released_at = $1
-WHERE b.operation_id = $2 AND b.released_at IS NULL
+WHERE b.operation_id = $2 AND b.released_at IS NULL AND b.harm = 'DESTROYS'
   AND NOT EXISTS (SELECT 1 FROM commands c WHERE c.operation_id = $2 AND c.granted_at IS NOT NULL)
   AND NOT EXISTS (SELECT 1 FROM commands c WHERE c.target_id = b.machine_id AND c.granted_at >= b.taken_at)
 `
@@ -357,8 +357,9 @@ type ReleaseSlotIfUntouchedParams struct {
 	OperationID string
 }
 
-// An operation that was never granted a command did nothing. A slot that it has taken over is as old as the operation that
-// left it behind, and stays where that one was granted a command.
+// An operation that was never granted a command has destroyed nothing. A slot that it has taken over is as old as the
+// operation that left it behind, and stays where that one was granted a command. Whether a machine is in service again does
+// not follow: the slot of an interruption stays until it is.
 func (q *Queries) ReleaseSlotIfUntouched(ctx context.Context, arg ReleaseSlotIfUntouchedParams) error {
 	_, err := q.db.Exec(ctx, releaseSlotIfUntouched, arg.Now, arg.OperationID)
 	return err

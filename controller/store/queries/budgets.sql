@@ -143,10 +143,11 @@ WHERE s.machine_id = ANY(@machine_ids::text[]) AND s.released_at IS NULL AND s.h
   AND EXISTS (SELECT 1 FROM operations o WHERE o.operation_id = s.operation_id AND o.finished_at IS NOT NULL);
 
 -- name: ReleaseSlotIfUntouched :exec
--- An operation that was never granted a command did nothing. A slot that it has taken over is as old as the operation that
--- left it behind, and stays where that one was granted a command.
+-- An operation that was never granted a command has destroyed nothing. A slot that it has taken over is as old as the
+-- operation that left it behind, and stays where that one was granted a command. Whether a machine is in service again does
+-- not follow: the slot of an interruption stays until it is.
 UPDATE budget_slots b SET released_at = @now
-WHERE b.operation_id = @operation_id AND b.released_at IS NULL
+WHERE b.operation_id = @operation_id AND b.released_at IS NULL AND b.harm = 'DESTROYS'
   AND NOT EXISTS (SELECT 1 FROM commands c WHERE c.operation_id = @operation_id AND c.granted_at IS NOT NULL)
   AND NOT EXISTS (SELECT 1 FROM commands c WHERE c.target_id = b.machine_id AND c.granted_at >= b.taken_at);
 
