@@ -358,8 +358,8 @@ func (x *examination) checkTokens(ctx context.Context) error {
 	return err
 }
 
-// checkRacks reports whose rights come from a label: a selection by rack holds machines that only their label rack names.
-// Before migration 0058 it held none of them.
+// checkRacks reports whose rights come from a label. A selection by rack holds machines whose label alone names it;
+// before migration 0058 it held none of them.
 func (x *examination) checkRacks(ctx context.Context) error {
 	tokens, err := x.tokens(ctx)
 	if err != nil {

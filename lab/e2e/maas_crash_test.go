@@ -101,7 +101,7 @@ func drive(r *rig.MAAS, id string, reached func() bool) (settled int) {
 	r.T.Helper()
 	for step := 0; step < 8; step++ {
 		var f *baremetalv1.Workflow
-		testkit.Eventually(r.T, rig.Soon, func() bool {
+		testkit.Eventually(r.T, 3*rig.Soon, func() bool {
 			f = r.Flow(id)
 			return f.GetState() != baremetalv1.Workflow_PENDING && f.GetState() != baremetalv1.Workflow_RUNNING ||
 				reached != nil && reached()

@@ -205,7 +205,11 @@ func TestAPercentageOfARack(t *testing.T) {
 // needs a person. It is out of service, and counts until it is back.
 func TestAnInterruptionIsCountedUntilTheMachineIsBack(t *testing.T) {
 	s := storetest.New(t)
-	storetest.SetBudget(t, s, &baremetalv1.Budget{Name: "out", Domain: "fleet", AtOnce: 1, Harm: baremetalv1.Budget_INTERRUPTS})
+	storetest.SetBudget(
+		t,
+		s,
+		&baremetalv1.Budget{Name: "out", Domain: "fleet", AtOnce: 1, Harm: baremetalv1.Budget_INTERRUPTS},
+	)
 	reboot := func(id string) string {
 		storetest.Live(t, s, id).Arrived(t, s)
 		start := func(kind fleet.OperationType) string {

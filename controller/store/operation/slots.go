@@ -39,8 +39,8 @@ func (l *OperationContext) freesSlot(d operation.Decision) bool {
 }
 
 // freeSlot gives slots back when the operation's end allows it: a success proves that the machine is well, and an
-// operation that was never granted a command destroyed nothing. Any other waits for a success, or for a person. The slot
-// of an interruption is given back by the next admission once the machine is in service again, however its work ended.
+// operation that was never granted a command destroyed nothing. Any other waits for a success, or for a person. An
+// interruption's slot is given back by the next admission once the machine is in service again, however its work ended.
 func (l *OperationContext) freeSlot(ctx context.Context, q *dbsqlc.Queries, d operation.Decision, now time.Time) error {
 	pgtx.PostcommitOf(q).Note(budgetstore.SlotFreed{})
 	if d.Op.Phase != operation.Succeeded {

@@ -20,21 +20,30 @@ type start func(t *testing.T, c *harness.Client, machine, request string) (*bare
 var calls = map[string]start{
 	"reboot": func(t *testing.T, c *harness.Client, machine, request string) (*baremetalv1.Operation, error) {
 		return harness.Call(t, c.Machines().RebootMachine, &baremetalv1.RebootMachineRequest{MachineId: machine,
-			RequestId: request, TimeoutSeconds: rig.StepTime})
+			RequestId: request, TimeoutSeconds: limit(request)})
 	},
 	"netboot": func(t *testing.T, c *harness.Client, machine, request string) (*baremetalv1.Operation, error) {
 		return harness.Call(t, c.Machines().NetbootMachine, &baremetalv1.NetbootMachineRequest{MachineId: machine,
-			RequestId: request, Mode: "PXE", TimeoutSeconds: rig.StepTime})
+			RequestId: request, Mode: "PXE", TimeoutSeconds: limit(request)})
 	},
 	"repave": func(t *testing.T, c *harness.Client, machine, request string) (*baremetalv1.Operation, error) {
 		return harness.Call(t, c.Machines().ReimageMachine, &baremetalv1.ReimageMachineRequest{MachineId: machine,
-			RequestId: request, ImageRef: "ubuntu-2204", TimeoutSeconds: rig.StepTime})
+			RequestId: request, ImageRef: "ubuntu-2204", TimeoutSeconds: limit(request)})
 	},
 	"hostname": func(t *testing.T, c *harness.Client, machine, request string) (*baremetalv1.Operation, error) {
 		return harness.Call(t, c.Machines().ReconfigureMachine, &baremetalv1.ReconfigureMachineRequest{MachineId: machine,
-			RequestId: request, TimeoutSeconds: rig.StepTime, Config: &baremetalv1.NetReconfig{Hostname: "renamed",
+			RequestId: request, TimeoutSeconds: limit(request), Config: &baremetalv1.NetReconfig{Hostname: "renamed",
 				ConfirmTimeoutSeconds: 1}})
 	},
+}
+
+// limit is how long each step may take, in seconds: short where the failure is that nothing comes, and long for the
+// retry, which waits for a busy machine.
+func limit(request string) int32 {
+	if request == "first" {
+		return rig.StepTime
+	}
+	return 60
 }
 
 // TestEveryFailureAndItsPlainRetry fails an operation of each kind in every way that the simulated machine knows, and
@@ -83,7 +92,7 @@ func failsAndRetries(t *testing.T, c *harness.Cluster, m *harness.Machine, call 
 	if err != nil {
 		t.Fatalf("the first ended as %s, and its retry is refused: %v", code, err)
 	}
-	rig.Ended(t, c.Wait(again.GetOperationId(), rig.Soon), rig.Succeeded, "")
+	rig.Ended(t, c.Wait(again.GetOperationId(), 3*rig.Soon), rig.Succeeded, "")
 	if st := c.Machine(m.ID).GetStatus(); st.GetAttentionReason() != "" || st.GetUnresolvedCommandId() != "" {
 		t.Errorf("the retry of %s has succeeded, and the machine needs attention: %s (%s)", code, st.GetAttentionReason(),
 			st.GetAttentionMessage())
