@@ -197,7 +197,7 @@ func runInVM(t *testing.T, seeds []uint64, done *doneSeeds) {
 	ended := 0
 	out, err := hosttest.RunVM(t, hosttest.VMRun{
 		Env:   fmt.Sprintf("%s=%s", seedsVariable, strings.Join(texts, ",")),
-		Limit: time.Duration(len(seeds))*time.Minute + 5*time.Minute, More: disk,
+		Limit: time.Duration(len(seeds))*time.Minute + hosttest.VMTime, More: disk,
 		Line: func(line string) {
 			m := runEnded.FindStringSubmatch(line)
 			if m == nil {

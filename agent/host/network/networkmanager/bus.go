@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/godbus/dbus/v5"
 
 	"github.com/ingot-metal/ingot/agent/host/system"
+	"github.com/ingot-metal/ingot/internal/clock"
 )
 
 // bus is a connection to NetworkManager.
@@ -40,8 +42,24 @@ func (b bus) device(name string) (device dbus.ObjectPath, err error) {
 	return device, err
 }
 
-// activate begins to give a device a connection. NetworkManager makes a virtual device by itself.
+// activate begins to give a device a connection, as activateOnce. NetworkManager answers PermissionDenied, to root as
+// well, when its own autoconnect activates the connection at the same moment: that is asked again, until ctx ends.
 func (b bus) activate(id, link string, virtual bool) error {
+	for {
+		err := b.activateOnce(id, link, virtual)
+		if !isOne(err, ".PermissionDenied") {
+			return err
+		}
+		select {
+		case <-b.ctx.Done():
+			return err
+		case <-clock.Real().After(backPoll):
+		}
+	}
+}
+
+// activateOnce begins to give a device a connection. NetworkManager makes a virtual device by itself.
+func (b bus) activateOnce(id, link string, virtual bool) error {
 	var connection, active dbus.ObjectPath
 	if err := b.call(settings, ".Settings.GetConnectionByUuid", id).Store(&connection); err != nil {
 		return err
@@ -56,11 +74,16 @@ func (b bus) activate(id, link string, virtual bool) error {
 	return b.call(root, ".ActivateConnection", connection, device, dbus.ObjectPath("/")).Store(&active)
 }
 
-// isGone says that NetworkManager does not know a connection or device, or not any more.
+// isGone reports whether NetworkManager does not know a connection or device, or not any more.
 func isGone(err error) bool {
+	return isOne(err, ".Settings.InvalidConnection", ".UnknownDevice", ".UnknownConnection",
+		"org.freedesktop.DBus.Error.UnknownMethod", "org.freedesktop.DBus.Error.UnknownObject")
+}
+
+// isOne reports whether err is an error of the bus with one of the names. One that begins with a dot is NetworkManager's.
+func isOne(err error, names ...string) bool {
 	var remote dbus.Error
-	return errors.As(err, &remote) && slices.Contains([]string{
-		busName + ".Settings.InvalidConnection", busName + ".UnknownDevice", busName + ".UnknownConnection",
-		"org.freedesktop.DBus.Error.UnknownMethod", "org.freedesktop.DBus.Error.UnknownObject",
-	}, remote.Name)
+	return errors.As(err, &remote) && slices.ContainsFunc(names, func(name string) bool {
+		return remote.Name == name || strings.HasPrefix(name, ".") && remote.Name == busName+name
+	})
 }
