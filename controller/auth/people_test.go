@@ -104,7 +104,7 @@ func TestAStreamEndsWithTheRole(t *testing.T) {
 	db.bind(RoleBinding{ID: "rb-2", Role: Viewer, Group: "ops", Selection: "site=a"})
 	select {
 	case <-ctx.Done():
-	case <-time.After(5 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Fatal("the stream goes on with roles that are gone")
 	}
 	if cause := context.Cause(ctx); failure.ReasonOf(cause) != ReasonRolesChanged {

@@ -14,6 +14,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/dnsname"
 	"github.com/ingot-metal/ingot/internal/hwid"
+	"github.com/ingot-metal/ingot/internal/label"
 )
 
 // Kind says what a change does.
@@ -203,9 +204,13 @@ func adopt(d Device, m *pb.Machine, subject string) []Change {
 	want := Owned(d)
 	have := values(m, want)
 	var out []Change
+	before := maps.Clone(have)
+	if want["spec.rack"] != "" { // which would come before a label that names the machine's rack
+		before["spec.rack"] = label.RackOf(have["spec.rack"], m.GetLabels())
+	}
 	for _, p := range slices.Sorted(maps.Keys(want)) {
-		if have[p] != "" && have[p] != want[p] && !defaultSite(p, have[p]) {
-			out = append(out, differs(subject, p, want[p], have[p]))
+		if before[p] != "" && before[p] != want[p] && !defaultSite(p, before[p]) {
+			out = append(out, differs(subject, p, want[p], before[p]))
 		}
 	}
 	if had, has := hwid.Text(m.GetSpec().GetSerial()), hwid.Text(d.Serial); had != "" && has != "" &&

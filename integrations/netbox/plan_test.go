@@ -66,6 +66,10 @@ func TestIngest(t *testing.T) {
 			want: []Kind{Conflict}},
 		"there before, with its serial number": {d: serial, named: &pb.Machine{Spec: &pb.MachineSpec{Serial: "osl1"}},
 			want: []Kind{Update}},
+		"there before, in its rack by a label": {d: d, named: &pb.Machine{Labels: map[string]string{"rack": "R 42"}},
+			want: []Kind{Update}},
+		"there before, in another rack by a label": {d: d, named: &pb.Machine{Labels: map[string]string{"rack": "R 1"}},
+			want: []Kind{Conflict}},
 		"of another device": {d: d, named: &pb.Machine{Spec: &pb.MachineSpec{ExternalId: "netbox-device-8"}},
 			want: []Kind{Conflict}},
 	} {

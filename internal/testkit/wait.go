@@ -6,10 +6,15 @@ import (
 	"time"
 )
 
-// Eventually polls cond until it is true, and fails the test at the deadline. It is for what cannot be waited for by a
-// channel or a callback. msg and args say what did not happen.
+// Patience is how long a test waits at least before it fails for what did not happen. Tests hold that things happen,
+// and not how fast: on a machine that does much else a second's work takes a minute.
+const Patience = time.Minute
+
+// Eventually polls cond until it is true, and fails the test after timeout, which counts as Patience where it is
+// shorter. It is for what cannot be waited for by a channel or a callback. msg and args name what did not happen.
 func Eventually(t testing.TB, timeout time.Duration, cond func() bool, msg string, args ...any) {
 	t.Helper()
+	timeout = max(timeout, Patience)
 	if !poll(timeout, cond) {
 		t.Fatalf("after %v: %s", timeout, fmt.Sprintf(msg, args...))
 	}

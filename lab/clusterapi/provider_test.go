@@ -40,6 +40,7 @@ func TestProvider(t *testing.T) {
 		{"drift", (*management).testDrift},
 		{"a deletion amid the installation", (*management).testDeletedEarly},
 		{"what is refused", (*management).testRefused},
+		{"a fleet that was there before", (*management).testAdoption},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			part := *g

@@ -162,7 +162,7 @@ func WriteInitrd(t *testing.T, path string, r VMRun) (kernel string) {
 	}
 	w.data("init", fmt.Appendf(nil, vmInit, VMVariable, NetworkdVariable, r.Env, t.Name(), r.Limit-30*time.Second), 0o755)
 	w.file("/bin/busybox", "bin/busybox")
-	w.program(os.Args[0], "host.test")
+	w.program(program(t), "host.test")
 	for _, name := range []string{"/lib/systemd/systemd-networkd", "/usr/bin/dbus-daemon", "/usr/bin/ip", "/usr/bin/sh",
 		"/usr/bin/sleep", "/usr/bin/cat", "/usr/bin/nsenter", "/usr/bin/tr", "/usr/sbin/nft"} {
 		w.program(name, name[1:])
@@ -184,6 +184,23 @@ func WriteInitrd(t *testing.T, path string, r VMRun) (kernel string) {
 	Must(t, w.w.Flush())
 	Must(t, f.Close())
 	return k.Image
+}
+
+// program returns the file of the calling test's program, without the race detector: an emulated processor takes
+// several times as long with it.
+func program(t *testing.T) string {
+	t.Helper()
+	if !raced {
+		return os.Args[0]
+	}
+	file := filepath.Join(t.TempDir(), "host.test")
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-trimpath", "-buildvcs=false", "-tags",
+		"grpcnotrace", "-o", file, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the test's program: %v\n%s", err, out)
+	}
+	return file
 }
 
 // addIfupdown adds Debian's ifup and what it runs.

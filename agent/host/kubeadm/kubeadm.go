@@ -3,11 +3,7 @@ package kubeadm
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/x509"
 	"encoding/base64"
-	"encoding/hex"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
@@ -22,6 +18,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/host/system"
+	"github.com/ingot-metal/ingot/internal/pki"
 )
 
 // Membership is which cluster the machine belongs to, read from what its kubelet was given.
@@ -106,27 +103,11 @@ func (j *Joiner) parseKubeletConf(raw []byte) (Membership, error) {
 	if err == nil && len(text) == 0 && c.CAFile != "" {
 		text, err = os.ReadFile(j.Path(c.CAFile))
 	}
-	if err != nil {
+	if err != nil || len(text) == 0 {
 		return m, err
 	}
-	m.CAHashes, err = caHashes(text)
+	m.CAHashes, err = pki.KeyHashes(text)
 	return m, err
-}
-
-func caHashes(text []byte) ([]string, error) {
-	var out []string
-	for {
-		var block *pem.Block
-		if block, text = pem.Decode(text); block == nil {
-			return out, nil
-		}
-		c, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return nil, err
-		}
-		sum := sha256.Sum256(c.RawSubjectPublicKeyInfo)
-		out = append(out, "sha256:"+hex.EncodeToString(sum[:]))
-	}
 }
 
 // CanJoin says that this process could. Whether kubeadm is there shows when it is needed: it may come later than the

@@ -80,7 +80,8 @@ func isGone(err error) bool {
 		"org.freedesktop.DBus.Error.UnknownMethod", "org.freedesktop.DBus.Error.UnknownObject")
 }
 
-// isOne reports whether err is an error of the bus with one of the names. One that begins with a dot is NetworkManager's.
+// isOne reports whether err is an error of the bus with one of the names. A name that begins with a dot is
+// NetworkManager's.
 func isOne(err error, names ...string) bool {
 	var remote dbus.Error
 	return errors.As(err, &remote) && slices.ContainsFunc(names, func(name string) bool {

@@ -72,7 +72,11 @@ func TestPreviewOfARollout(t *testing.T) {
 	r := publictest.NewRig(t)
 	for i := range 4 {
 		m := publictest.NewMachine(i)
-		m.Labels = map[string]string{"rack": fmt.Sprint("r", i%2)}
+		if rack := fmt.Sprint("r", i%2); i == 1 {
+			m.Spec.Rack = rack // the domain label:rack reads both
+		} else {
+			m.Labels = map[string]string{"rack": rack}
+		}
 		r.Register(m)
 	}
 	r.Maintenance("m-000")
