@@ -43,8 +43,9 @@ func (b bus) device(name string) (device dbus.ObjectPath, err error) {
 }
 
 // activate begins to give a device a connection, as activateOnce. NetworkManager answers PermissionDenied, to root as
-// well, when its own autoconnect activates the connection at the same moment: that is asked again, until ctx ends.
+// well, when its own autoconnect activates the connection at the same moment: that is asked again, up to backTime.
 func (b bus) activate(id, link string, virtual bool) error {
+	patience := clock.Real().After(backTime)
 	for {
 		err := b.activateOnce(id, link, virtual)
 		if !isOne(err, ".PermissionDenied") {
@@ -52,6 +53,8 @@ func (b bus) activate(id, link string, virtual bool) error {
 		}
 		select {
 		case <-b.ctx.Done():
+			return err
+		case <-patience:
 			return err
 		case <-clock.Real().After(backPoll):
 		}
