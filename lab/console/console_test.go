@@ -69,8 +69,12 @@ func (r *rig) fill() {
 	var bundles strings.Builder
 	for i := 1; i <= machines; i++ {
 		id := name(i)
-		r.c.Register(&pb.Machine{MachineId: id, Labels: map[string]string{"env": []string{"prod", "test"}[i%2]},
-			Spec: &pb.MachineSpec{Rack: fmt.Sprintf("r%d", 1+(i-1)/8), Location: "hall 2"}})
+		m := &pb.Machine{MachineId: id, Labels: map[string]string{"env": []string{"prod", "test"}[i%2]},
+			Spec: &pb.MachineSpec{Rack: fmt.Sprintf("r%d", 1+(i-1)/8), Location: "hall 2"}}
+		if i == 2 { // its rack is a label alone
+			m.Labels["rack"], m.Spec.Rack = m.GetSpec().GetRack(), ""
+		}
+		r.c.Register(m)
 		fmt.Fprintln(&bundles, r.c.IssueToken(&pb.IssueBootstrapTokenRequest{MachineId: id}))
 	}
 	for i := 1; i <= spare; i++ {

@@ -54,8 +54,6 @@ export function textOf(m: Machine, key: string): string {
   switch (key) {
     case 'attention_reason':
       return m.status?.attention_message || (m.status?.active_operation_id ? 'an operation is under way' : '')
-    case 'rack':
-      return m.spec?.rack || (m.labels.rack ?? '')
     case 'power_state':
       return m.status?.power_state ?? ''
     case 'conditions':

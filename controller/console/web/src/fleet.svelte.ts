@@ -397,8 +397,9 @@ export function valueOf(m: Machine, key: string): string {
       return (m.status?.node_state ?? '').replace('NODE_STATE_', '').toLowerCase()
     case 'cluster':
       return m.spec?.target_cluster_ref ?? ''
+    case 'rack': // as the API groups by it
+      return m.spec?.rack || (m.labels.rack ?? '')
     case 'site':
-    case 'rack':
     case 'region':
     case 'group':
     case 'provider':
@@ -415,7 +416,7 @@ export function rowOf(m: Machine): Row {
     id: m.machine_id,
     state: stateOf(m.status?.effective_state).name,
     site: m.spec?.site ?? '',
-    rack: m.spec?.rack ?? '',
+    rack: valueOf(m, 'rack'),
     reason: m.status?.attention_reason ?? '',
     message: m.status?.attention_message ?? '',
   }

@@ -98,10 +98,14 @@ say('first screen')
 // --- a change is on the screen soon after its commit
 const idle = await numbered('IDLE')
 const moment = new Date(Math.floor(Date.now() / 1000) * 1000)
+let maps = 0
+page.on('request', (r) => { maps += r.url().includes('/machine-map') ? 1 : 0 })
 await ask('ingot', 'enter-maintenance', 'web-2', '--no-wait')
 const changed = Date.now()
 await shows('IDLE', idle - 1)
 say(`change on the screen after ${Date.now() - changed} ms`)
+await page.waitForTimeout(2500)
+assert.equal(maps, 0, 'a machine whose rack is a label stays in its place, and the whole map is not read again')
 
 // --- the first screen as it was: what has changed since is not in it, and nothing can be done there
 const local = (t) => new Date(t.getTime() - t.getTimezoneOffset() * 60_000).toISOString().slice(0, 19)

@@ -252,7 +252,7 @@ export async function further({ page, browser, base, ask, say, open, accessible,
 
   // --- budgets and the freeze
   await open('budgets')
-  await page.getByText('There is none: work that destroys data is not limited.').first().waitFor()
+  await page.getByText('There is none: neither').first().waitFor()
   await page.getByText('None is held.').first().waitFor()
   await button('New budget…').click()
   await fill({ Name: 'racks', 'Counted by': 'label:rack' })
@@ -267,7 +267,7 @@ export async function further({ page, browser, base, ask, say, open, accessible,
   await accessible(page, 'budgets')
   await shot('budgets')
   await act(button(/^Delete/))
-  await page.getByText('There is none: work').first().waitFor()
+  await page.getByText('There is none: neither').first().waitFor()
   await act(button('Freeze the fleet'), { 'Why (audit log)': 'a drill' })
   await page.getByText('The fleet is frozen').first().waitFor()
   await page.getByText('Frozen since').first().waitFor()
