@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Patience is how long a test waits at least before it fails for what did not happen. Tests hold that things happen,
-// and not how fast: on a machine that does much else a second's work takes a minute.
+// Patience is how long a test waits at least before it fails for what did not happen: on a machine that does much else
+// a second's work takes a minute. A time that a document promises is held by a test with a limit of its own.
 const Patience = time.Minute
 
 // Eventually polls cond until it is true, and fails the test after timeout, which counts as Patience where it is
