@@ -124,7 +124,8 @@ func (e *Engine) evaluateCreated(ctx context.Context) error {
 	}
 }
 
-// deleteEvaluated deletes the jobs of operations that were evaluated. A failure leaves them to the sweep.
+// deleteEvaluated deletes the jobs of operations that were evaluated. Those that it fails to delete it tries again at its
+// next call.
 func (e *Engine) deleteEvaluated(ctx context.Context) error {
 	e.first.mu.Lock()
 	done := e.first.done
@@ -133,5 +134,11 @@ func (e *Engine) deleteEvaluated(ctx context.Context) error {
 	if len(done) == 0 {
 		return nil
 	}
-	return e.store.DeleteScheduledJobs(ctx, done)
+	err := e.store.DeleteScheduledJobs(ctx, done)
+	if err != nil {
+		e.first.mu.Lock()
+		e.first.done = append(e.first.done, done...)
+		e.first.mu.Unlock()
+	}
+	return err
 }

@@ -161,7 +161,11 @@ func TestItsCreatorEvaluatesANewOperation(t *testing.T) {
 	second := startOn(t, s, "m-2", fleet.EnterMaintenance, time.Now())
 	testkit.Eventually(t, 30*time.Second, func() bool {
 		op, err := s.GetOperation(t.Context(), second)
-		return err == nil && op.GetPhase() == baremetalv1.Operation_SUCCEEDED
+		e.first.mu.Lock()
+		evaluated := len(e.first.done)
+		e.first.mu.Unlock()
+		n, _ := jobs(t, s, "scheduled")
+		return err == nil && op.GetPhase() == baremetalv1.Operation_SUCCEEDED && (evaluated > 0 || n == 0)
 	}, "the second operation to end")
 	cancel()
 	if err := <-ended; err != nil {

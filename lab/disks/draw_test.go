@@ -133,12 +133,21 @@ func (m *machine) freeName(kind string) string {
 
 // attach shows the disk under all of its names.
 func (m *machine) attach(u *unit) {
+	m.t.Helper()
+	m.must(m.plug(u))
+}
+
+// plug is attach for other goroutines than the test's.
+func (m *machine) plug(u *unit) error {
 	if m.loops != nil {
-		return // since they were drawn
+		return nil // since they were drawn
 	}
 	for _, n := range u.names {
-		m.must(m.bus.Attach(n, u.Unit))
+		if err := m.bus.Attach(n, u.Unit); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // addPath gives a disk a second name, where there is such hardware.

@@ -132,8 +132,18 @@ func (in *install) run() (res executor.Result, said bool) {
 		}
 	}
 	if in.late != nil {
-		timer := time.AfterFunc(50*time.Millisecond, func() { in.attach(in.late) })
-		defer timer.Stop()
+		attached := make(chan struct{})
+		timer := time.AfterFunc(50*time.Millisecond, func() {
+			defer close(attached)
+			if err := in.plug(in.late); err != nil {
+				in.t.Error(err)
+			}
+		})
+		defer func() {
+			if !timer.Stop() {
+				<-attached
+			}
+		}()
 	}
 	exec := in.executor()
 	intent, settled, err := exec.Prepare(ctx, spec)
