@@ -15,6 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/lab/chaos/check"
+	"github.com/ingot-metal/ingot/lab/chaos/program"
 	"github.com/ingot-metal/ingot/lab/kill/judge"
 )
 
@@ -137,18 +138,9 @@ func (f *fleet) explain(
 
 // collectVerdicts does what "ingot audit verify" does.
 func (f *fleet) collectVerdicts(ctx context.Context, h *judge.Record) error {
-	for token := ""; ; {
-		call, cancel := context.WithTimeout(ctx, calmLimit)
-		page, err := f.controllers[1].machines().VerifyTimeline(call, &baremetalv1.VerifyTimelineRequest{PageToken: token})
-		cancel()
-		if err != nil {
-			return fmt.Errorf("verify the histories: %w", err)
-		}
-		h.Verdicts = append(h.Verdicts, page.GetVerdicts()...)
-		if token = page.GetNextPageToken(); token == "" {
-			return nil
-		}
-	}
+	verdicts, err := program.Verdicts(ctx, f.controllers[1].machines(), calmLimit)
+	h.Verdicts = verdicts
+	return err
 }
 
 // collectEffects reads what the recorder wrote down.

@@ -57,8 +57,8 @@ func TestARecordIsReadAsItWasWritten(t *testing.T) {
 				Answer: &baremetalv1.ExplainMachineResponse{MachineId: "m-1", Rule: "idle"}},
 			{At: 2 * time.Second, Live: true, Shared: &baremetalv1.SharedCause{Site: "dallas"}},
 		},
-		Verdicts: []*baremetalv1.TimelineVerdict{{MachineId: "m-1", Ok: true}},
 	}
+	in.Verdicts = []*baremetalv1.TimelineVerdict{{MachineId: "m-1", Ok: true}}
 	in.Header.Seed, in.Machines = 7, []check.Machine{{Machine: machine}}
 	dir := t.TempDir()
 	if err := keepHistory(dir, in); err != nil {

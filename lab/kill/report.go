@@ -150,7 +150,6 @@ type answer struct {
 	Answer      json.RawMessage    `json:"answer,omitempty"`
 	Shared      json.RawMessage    `json:"shared,omitempty"`
 	World       *judge.World       `json:"world,omitempty"`
-	Verdict     json.RawMessage    `json:"verdict,omitempty"`
 	Agents      map[string]string  `json:"agents,omitempty"`
 }
 
@@ -175,9 +174,6 @@ func keepHistory(dir string, h judge.Record) (err error) {
 	}
 	for _, w := range h.World {
 		lines = append(lines, answer{World: &w})
-	}
-	for _, v := range h.Verdicts {
-		lines = append(lines, answer{Verdict: encoded(v)})
 	}
 	for _, l := range lines {
 		if err := enc.Encode(l); err != nil {
@@ -249,10 +245,6 @@ func take(h *judge.Record, l answer) error {
 		h.Agents = l.Agents
 	case l.World != nil:
 		h.World = append(h.World, *l.World)
-	case l.Verdict != nil:
-		v := &baremetalv1.TimelineVerdict{}
-		h.Verdicts = append(h.Verdicts, v)
-		return protojson.Unmarshal(l.Verdict, v)
 	case l.Explanation != nil:
 		e := *l.Explanation
 		var errs []error

@@ -324,6 +324,9 @@ var bad = []struct {
 		h.Calls = append(h.Calls, check.Call{Method: check.Get, Machine: "m-1", Operation: "op-1", Begin: ms(600),
 			End: ms(610), Outcome: check.OK, Phase: "RUNNING"})
 	}},
+	{"a history that was changed", check.RuleAudit, func(h *check.History) {
+		h.Verdicts = append(h.Verdicts, &baremetalv1.TimelineVerdict{MachineId: "m-1", BrokenSeq: 3})
+	}},
 	{"active after its end", check.RuleAnswers, func(h *check.History) { h.Calls[6].Active = "op-1" }},
 	{"not active before its end", check.RuleAnswers, func(h *check.History) {
 		h.Calls = append(h.Calls,

@@ -31,6 +31,8 @@ type History struct {
 	Rollouts   []Rollout
 	Freed      []Freed
 	Told       []Told
+	// Verdicts are what the check of the audit log reported in the end, one for each history.
+	Verdicts []*baremetalv1.TimelineVerdict
 }
 
 // Header says which run it is.
@@ -217,6 +219,7 @@ type line struct {
 	Operation json.RawMessage   `json:"operation,omitempty"`
 	Command   json.RawMessage   `json:"command,omitempty"`
 	Machine   json.RawMessage   `json:"machine,omitempty"`
+	Verdict   json.RawMessage   `json:"verdict,omitempty"`
 	Pending   int               `json:"pending,omitempty"`
 }
 
@@ -243,6 +246,9 @@ func (h *History) Write(w io.Writer) error {
 	}
 	for _, m := range h.Machines {
 		out.line(line{Machine: out.message(m.Machine), Pending: m.Pending})
+	}
+	for _, v := range h.Verdicts {
+		out.line(line{Verdict: out.message(v)})
 	}
 	return out.err
 }
@@ -320,6 +326,10 @@ func (h *History) take(l line) error {
 		m := &baremetalv1.Machine{}
 		h.Machines = append(h.Machines, Machine{m, l.Pending})
 		return protojson.Unmarshal(l.Machine, m)
+	case l.Verdict != nil:
+		v := &baremetalv1.TimelineVerdict{}
+		h.Verdicts = append(h.Verdicts, v)
+		return protojson.Unmarshal(l.Verdict, v)
 	}
 	return nil
 }

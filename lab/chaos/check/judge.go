@@ -29,7 +29,7 @@ func JudgeBut(h History, without ...string) []Violation {
 		{RuleAccepted, j.accepted}, {RuleEvidence, j.evidence}, {RuleEvents, j.events}, {RuleOwner, j.owners},
 		{RuleCursor, j.cursor}, {RuleLogs, j.logs}, {RuleAnswers, j.answers}, {RuleCopies, j.copies},
 		{RuleTimes, j.times}, {RuleWindow, j.windows}, {RuleTimes, j.expiry}, {RuleBudget, j.budget}, {RuleRollout, j.rollouts},
-		{RuleWebhooks, j.webhooks},
+		{RuleWebhooks, j.webhooks}, {RuleAudit, j.audit},
 	} {
 		if !slices.Contains(without, of.rule) {
 			of.judge()
@@ -133,6 +133,16 @@ func (j *judge) accepted() {
 		}
 		if o := j.operations[c.Operation]; o == nil || o.GetRequestId() != c.Request || o.GetMachineId() != c.Machine {
 			j.add(RuleAccepted, c.Machine, "request %s was answered with operation %s, which is %v", c.Request, c.Operation, o)
+		}
+	}
+}
+
+// audit: no history is at fault.
+func (j *judge) audit() {
+	for _, v := range j.h.Verdicts {
+		if !v.GetOk() {
+			j.add(RuleAudit, v.GetMachineId(), "entry %d: %s; differences %v", v.GetBrokenSeq(), v.GetBrokenWhy(),
+				v.GetDifferences())
 		}
 	}
 }

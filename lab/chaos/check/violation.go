@@ -66,11 +66,13 @@ const (
 	RuleRollout = "rollout"
 	// RuleWebhooks: each event of an operation reaches a receiver at least once, under one id, rightly signed.
 	RuleWebhooks = "webhooks"
+	// RuleAudit: the check of the audit log finds nothing.
+	RuleAudit = "audit-verifies"
 )
 
 // Rules are all of them.
 var Rules = []string{
 	RuleOnce, RuleGrant, RuleOverlap, RuleAttempt, RuleNotDone, RuleStranger, RuleOneOperation, RuleEnds, RuleFence,
 	RuleEvidence, RuleAccepted, RuleEvents, RulePhases, RuleOwner, RuleCursor, RuleLogs, RuleAnswers, RuleCopies,
-	RuleTimes, RuleWindow, RuleBudget, RuleRollout, RuleWebhooks,
+	RuleTimes, RuleWindow, RuleBudget, RuleRollout, RuleWebhooks, RuleAudit,
 }

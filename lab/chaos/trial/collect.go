@@ -59,7 +59,13 @@ func (r *attempt) collect(ctx context.Context) (check.History, error) {
 		return h, err
 	}
 	r.collectSightings(ctx, &h)
-	return h, nil
+	// A controller that is crowded may want to be asked again.
+	var err error
+	late := program.Until(ctx, c.o.Quiet, "the check of the audit log", func() bool {
+		h.Verdicts, err = program.Verdicts(ctx, c.controllers[0].machines(), restLimit)
+		return err == nil
+	})
+	return h, errors.Join(late, err)
 }
 
 // readerLimit is how long the reader of the cursor may be behind.

@@ -16,8 +16,6 @@ const (
 	RuleWhy = "why-is-true"
 	// RuleJudged: each rule, reason and fact of an explanation has a judgement.
 	RuleJudged = "why-is-judged"
-	// RuleAudit: the check of the audit log finds nothing.
-	RuleAudit = "audit-verifies"
 )
 
 // Judge returns every violation in a record.
@@ -25,12 +23,6 @@ func Judge(r Record) []check.Violation {
 	j := newJudge(r)
 	// Log lines and the reconcile cursor are not read here, and the search for an order of so many calls has no end.
 	j.found = check.JudgeBut(r.History, check.RuleLogs, check.RuleCursor, check.RuleAnswers)
-	for _, v := range r.Verdicts {
-		if !v.GetOk() {
-			j.found = append(j.found, check.Violation{Rule: RuleAudit, Subject: v.GetMachineId(),
-				What: fmt.Sprintf("entry %d: %s; differences %v", v.GetBrokenSeq(), v.GetBrokenWhy(), v.GetDifferences())})
-		}
-	}
 	for _, e := range r.Explanations {
 		j.explanation(e)
 	}

@@ -14,8 +14,6 @@ type Record struct {
 	Agents       map[string]string
 	Explanations []Explanation
 	World        []World
-	// Verdicts are what the check of the audit log reported in the end.
-	Verdicts []*baremetalv1.TimelineVerdict
 }
 
 // Explanation is one answer to the question why.
