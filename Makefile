@@ -229,12 +229,12 @@ test-offers: deps ## Bring about every state of a machine, and take each action 
 
 .PHONY: test-budgets
 test-budgets: deps ## Try every verb on 1,000 machines under budgets, with relabelling and moves meanwhile (10 minutes)
-	$(TESTPG) go test -timeout 60m -count 1 -v -run TestBudgetsHold $(TEST_FLAGS) ./lab/previews -args -budget-machines 1000
+	$(TESTPG) go test -timeout 60m -count 1 -v -run TestBudgetsHold $(TEST_FLAGS) ./lab/previews -args -budget-machines 1000 -previews-seed 0
 
 .PHONY: test-previews
 test-previews: deps ## Compare 2,000 previews with their calls, on random fleets with agents that do as asked (6 minutes)
 	$(TESTPG) go test -timeout 60m -count 1 -v -run 'TestAPreviewAndTheWorkAgree|TestValidateOnly' $(TEST_FLAGS) ./lab/previews -args \
-		-previews 2000
+		-previews 2000 -previews-seed 0
 
 .PHONY: test-rolling
 test-rolling: deps ## Restart, kill and stop three controllers in turn, under load, and hold that nobody notices (5 minutes)

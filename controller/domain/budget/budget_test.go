@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/budget"
-	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // anyHarm is the harm of the rules and slots of these tests, which do not name one.
-var anyHarm = []operation.Harm{operation.Harmless}
+var anyHarm = []kind.Harm{kind.Harmless}
 
 func at(rack string) budget.Place {
 	return budget.Place{Site: "s1", Labels: map[string]string{"rack": rack}}

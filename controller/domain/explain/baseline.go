@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 )
 
 // enough is how many steps it takes to say what is normal.
@@ -13,7 +13,7 @@ const enough = 5
 
 // Sample is one step that succeeded.
 type Sample struct {
-	Kind operation.Kind
+	Kind kind.Kind
 	// Group and Model are the machine's; empty where it has none.
 	Group, Model string
 	Simulated    bool
@@ -29,7 +29,7 @@ type Baseline struct {
 }
 
 type class struct {
-	kind       operation.Kind
+	kind       kind.Kind
 	population string
 	simulated  bool
 }
@@ -70,9 +70,9 @@ func populations(group, model string) []string {
 
 // For gives the normal duration of a kind of step on a machine: that of its group, else of its model, else of the
 // fleet.
-func (n Baselines) For(kind operation.Kind, group, model string, simulated bool) Baseline {
+func (n Baselines) For(k kind.Kind, group, model string, simulated bool) Baseline {
 	for _, p := range populations(group, model) {
-		if got, ok := n.by[class{kind, p, simulated}]; ok {
+		if got, ok := n.by[class{k, p, simulated}]; ok {
 			return got
 		}
 	}

@@ -1,5 +1,7 @@
 package operation
 
+import "github.com/ingot-metal/ingot/controller/domain/kind"
+
 // System is what a command is meant to bring up on its machine.
 type System string
 
@@ -33,7 +35,7 @@ const (
 type BootRule struct {
 	Boots System
 	// Kinds of the commands that bring it up; none for a wait.
-	Kinds []Kind
+	Kinds []kind.Kind
 	// By is what the system is recognized by, or one of what.
 	By []string
 	// Evidence says it in words, Wrong what is seen instead when another system has come up.
@@ -43,29 +45,29 @@ type BootRule struct {
 // BootTable is the evidence of every boot. decider.arrived follows it.
 var BootTable = []BootRule{
 	{
-		SystemInstaller, []Kind{KindReboot, KindKexec, KindPower}, []string{ByInstallerSession},
+		SystemInstaller, []kind.Kind{kind.Reboot, kind.Kexec, kind.Power}, []string{ByInstallerSession},
 		"the session of an installer certified for this operation", "the machine's own agent, in another boot",
 	},
 	{
-		SystemRescue, []Kind{KindReboot}, []string{ByInstallerSession},
+		SystemRescue, []kind.Kind{kind.Reboot}, []string{ByInstallerSession},
 		"the session of the system certified under this operation's assignment", "the machine's own agent, in another boot",
 	},
 	{
-		SystemWritten, []Kind{KindReboot, KindPower}, []string{ByOperationToken, ByPhoneHome},
+		SystemWritten, []kind.Kind{kind.Reboot, kind.Power}, []string{ByOperationToken, ByPhoneHome},
 		"the session of an agent that enrolled with the token made for this operation, and names the digest that was read " +
 			"back; for a system without an agent, the one-time secret of the installation and its instance id, posted by " +
 			"cloud-init to the site's agent",
 		"an agent with that token that names another digest",
 	},
 	{
-		SystemSame, []Kind{KindReboot, KindPower}, []string{ByAgentIdentity, ByProvider, ByProbe},
+		SystemSame, []kind.Kind{kind.Reboot, kind.Power}, []string{ByAgentIdentity, ByProvider, ByProbe},
 		"the session of the same agent in another boot, of an image with the same digest; for a machine without an agent, " +
 			"the boot ids that its provider read, or, where it was installed so, its power read back off and then on and the " +
 			"answer of its system on the network after it",
 		"a session of another agent of the machine, or an image with another digest",
 	},
 	{
-		SystemElsewhere, []Kind{KindReboot}, []string{ByAgentIdentity, ByProvider},
+		SystemElsewhere, []kind.Kind{kind.Reboot}, []string{ByAgentIdentity, ByProvider},
 		"the session of an agent of the machine in another boot, which the evidence names", "",
 	},
 	{

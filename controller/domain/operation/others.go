@@ -1,6 +1,8 @@
 package operation
 
 import (
+	"github.com/ingot-metal/ingot/controller/domain/kind"
+
 	"fmt"
 	"maps"
 	"strings"
@@ -41,7 +43,7 @@ func explained(op *Operation, c *Command, e PowerSeen) bool {
 	if leftSo(op.Evidence, e) {
 		return true
 	}
-	return c != nil && switches(c.Kind) &&
+	return c != nil && kind.Of(c.Kind).SwitchesPower &&
 		(c.FinishedAt.IsZero() || !e.At.After(c.FinishedAt.Add(ClockSlack)) || leftSo(c.Evidence, e))
 }
 
@@ -51,15 +53,6 @@ func leftSo(of map[string]string, e PowerSeen) bool {
 		return e.State == "on"
 	}
 	return of[evidence.PowerOffSeenAt] != "" && e.State == "off"
-}
-
-// switches reports whether commands of a kind change a machine's power, or restart it.
-func switches(k Kind) bool {
-	switch k {
-	case KindReboot, KindNetboot, KindPower, KindPowerOff, KindPowerOn, KindKexec:
-		return true
-	}
-	return ProvenByBoot(k)
 }
 
 // SwitchedByOthers is what to note of a result whose executor has seen somebody else switch the machine; empty where it

@@ -1,6 +1,8 @@
 package operation
 
 import (
+	"github.com/ingot-metal/ingot/controller/domain/kind"
+
 	"time"
 
 	"github.com/ingot-metal/ingot/internal/evidence"
@@ -13,7 +15,8 @@ type Booted struct{ AgentID, Role, BootID string }
 // a reboot has happened, and what lived in the memory of the boot before is gone. The boot of a system from before the
 // grant proves nothing.
 func ProofSettles(c *Command, b Booted) bool {
-	if c == nil || c.State != Unknown || !ProvenByBoot(c.Kind) && c.Kind != KindKexec && c.ExecutorRole != "installer" {
+	if c == nil || c.State != Unknown ||
+		!kind.Of(c.Kind).ProvenByBoot && c.Kind != kind.Kexec && c.ExecutorRole != "installer" {
 		return false
 	}
 	if b.Role == "host" && b.AgentID == c.Evidence[evidence.HostAgentID] && c.ExecutorRole != "host" {
@@ -21,9 +24,6 @@ func ProofSettles(c *Command, b Booted) bool {
 	}
 	return ProvesReboot(c.BootIDBefore, b.BootID)
 }
-
-// ProvenByBoot says that another boot is the evidence of a command of this kind.
-func ProvenByBoot(k Kind) bool { return k == KindReboot || k == KindPower }
 
 // Repeatable reports whether a command that is unresolved has come to its end by the word of its executor, and what it
 // was for was not found afterwards: nothing of it is still to come.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 )
 
@@ -76,55 +77,6 @@ const (
 	WaitInstaller = "WAITING_FOR_INSTALLER"
 )
 
-// Kind is the kind of a step, as the oneof field of the API's Step is named.
-type Kind string
-
-// The step kinds that this version can run.
-const (
-	KindReboot       Kind = "reboot"
-	KindNetboot      Kind = "netboot"
-	KindRepave       Kind = "repave"
-	KindReconfig     Kind = "net"
-	KindWaitForAgent Kind = "wait_for_agent"
-	KindSetPhase     Kind = "set_phase"
-	KindErase        Kind = "erase"
-	// KindReset resets the machine's accelerators.
-	KindReset Kind = "reset_devices"
-	// KindTestHardware tests the machine's hardware, and changes nothing.
-	KindTestHardware Kind = "test_hardware"
-	// KindSSH runs a script from the site agent.
-	KindSSH Kind = "ssh"
-	// KindRMA takes the machine out of service, or back; it touches nothing but our record.
-	KindRMA Kind = "rma"
-	// KindJoin joins a cluster: a site agent makes a token, the machine's own agent uses it.
-	KindJoin Kind = "join"
-	// KindVerify, KindDrain and KindUncordon speak of the machine's Node to the cluster, from the site agent.
-	KindVerify   Kind = "verify"
-	KindDrain    Kind = "drain"
-	KindUncordon Kind = "uncordon"
-	// KindProvider is done through the machine's provider, by the site agent; its mode is the action.
-	KindProvider Kind = "provider_action"
-	// KindStage is a check or an action of the controller's own in a workflow; its mode is the stage.
-	KindStage Kind = "workflow_stage"
-)
-
-// Kinds of commands that no step has: they bring a machine into the installer, or out of it, or come before a join.
-const (
-	// KindJoinToken makes the token of one join in the cluster.
-	KindJoinToken Kind = "join_token"
-	// KindPreflight proves from the installer that a repave can begin; it destroys nothing.
-	KindPreflight Kind = "preflight"
-	// KindPower switches the machine through its BMC, with the device of the next boot set first.
-	KindPower Kind = "power"
-	// KindKexec starts the installer's kernel from the running system.
-	KindKexec Kind = "kexec"
-	// KindPowerOff and KindPowerOn switch the machine through its BMC, for good.
-	KindPowerOff Kind = "power_off"
-	KindPowerOn  Kind = "power_on"
-	// KindBMCPassword gives the machine's BMC a password of its own.
-	KindBMCPassword Kind = "bmc_password"
-)
-
 // Error says why an operation ended without success.
 type Error struct {
 	Code      string            `json:"code"`
@@ -167,7 +119,7 @@ const (
 // Step is one unit of the plan.
 type Step struct {
 	Name       string
-	Kind       Kind
+	Kind       kind.Kind
 	Timeout    time.Duration
 	MaxRetries int
 	// Mode is the kind's variant: "bmc" of a reboot goes out of band; of set_phase it is the phase; of repave and erase
@@ -191,7 +143,7 @@ type Command struct {
 	ID              string
 	StepIdx         int
 	Attempt         int
-	Kind            Kind
+	Kind            kind.Kind
 	State           CommandState
 	ExecutorID      string
 	ExecutorRole    string
@@ -312,7 +264,7 @@ func (o Operation) Clone() Operation {
 
 // WritesAgentless reports whether the operation writes a system without an agent.
 func (o Operation) WritesAgentless() bool {
-	return slices.ContainsFunc(o.Steps, func(s Step) bool { return s.Kind == KindRepave && s.Agentless })
+	return slices.ContainsFunc(o.Steps, func(s Step) bool { return s.Kind == kind.Repave && s.Agentless })
 }
 
 // Clone is a copy that shares no evidence; nil of nil.

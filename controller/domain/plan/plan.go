@@ -15,7 +15,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
-	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -31,26 +31,13 @@ type Defaults map[string]KindDefault
 
 // BuiltInDefaults are the limits that hold where neither plan nor configuration says otherwise.
 func BuiltInDefaults() Defaults {
-	return Defaults{
-		"netboot":         {60 * time.Second, 2},
-		"repave":          {1800 * time.Second, 1},
-		"reboot":          {300 * time.Second, 2},
-		"join":            {600 * time.Second, 1},
-		"verify":          {300 * time.Second, 0},
-		"net":             {120 * time.Second, 0},
-		"ssh":             {600 * time.Second, 0},
-		"wait_for_agent":  {600 * time.Second, 0},
-		"set_phase":       {30 * time.Second, 0},
-		"rma":             {600 * time.Second, 0},
-		"inspect":         {300 * time.Second, 2},
-		"erase":           {maxTimeout, 0}, // a large disk takes longer than any other step
-		"reset_devices":   {300 * time.Second, 1},
-		"test_hardware":   {600 * time.Second, 1},
-		"drain":           {1800 * time.Second, 0},
-		"uncordon":        {60 * time.Second, 2},
-		"provider_action": {1800 * time.Second, 1},
-		"workflow_stage":  {600 * time.Second, 2},
+	out := Defaults{}
+	for _, k := range kind.All() {
+		if k.Step {
+			out[string(k.Kind)] = KindDefault{k.Timeout, k.Retries}
+		}
 	}
+	return out
 }
 
 // Merge lays other over d.
@@ -64,11 +51,6 @@ func (d Defaults) Merge(other Defaults) Defaults {
 const maxTimeout = 24 * time.Hour
 
 var stepName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-
-// implemented lists the kinds that this version can run; whichever is missing answers STEP_KIND_NOT_WIRED at the start.
-var implemented = []string{"reboot", "netboot", "repave", "net", "wait_for_agent", "set_phase", "erase",
-	"reset_devices", "test_hardware", "ssh", "rma",
-	"provider_action", "join", "verify", "drain", "uncordon"}
 
 // KindOf names the kind of a step: the oneof field's name, empty when none is set.
 func KindOf(s *baremetalv1.Step) string {
@@ -176,18 +158,18 @@ func invalid(reason, field, description string) error {
 }
 
 // Destructive reports whether the plan loses data or takes the machine away, and so needs phase MAINTENANCE.
-func Destructive(p *baremetalv1.Plan) bool { return HarmOf(p) == operation.Destroys }
+func Destructive(p *baremetalv1.Plan) bool { return HarmOf(p) == kind.Destroys }
 
 // HarmOf returns the harm of the plan's worst step.
-func HarmOf(p *baremetalv1.Plan) operation.Harm {
-	worst := operation.Harmless
+func HarmOf(p *baremetalv1.Plan) kind.Harm {
+	worst := kind.Harmless
 	for _, s := range p.GetSteps() {
 		worst = max(worst, harmOf(s))
 	}
 	return worst
 }
 
-func harmOf(s *baremetalv1.Step) operation.Harm {
+func harmOf(s *baremetalv1.Step) kind.Harm {
 	loses := false
 	switch KindOf(s) {
 	case "drain":
@@ -196,23 +178,23 @@ func harmOf(s *baremetalv1.Step) operation.Harm {
 		loses = s.GetSsh().GetDestructive()
 	case "workflow_stage":
 		if s.GetWorkflowStage().GetStage() == workflow.NothingToDrain {
-			return operation.Interrupts // the machine leaves service all the same
+			return kind.Interrupts // the machine leaves service all the same
 		}
 		loses = s.GetWorkflowStage().GetStage() == workflow.SwitchOff
 	case "provider_action":
 		if slices.Contains(harmlessActions, s.GetProviderAction().GetAction()) {
-			return operation.Harmless
+			return kind.Harmless
 		}
 		loses = slices.Contains(destructiveActions, s.GetProviderAction().GetAction())
 	case "set_phase":
 		if s.GetSetPhase().GetPhase() != string(fleet.Maintenance) {
-			return operation.Harmless
+			return kind.Harmless
 		}
 	}
 	if loses {
-		return operation.Destroys
+		return kind.Destroys
 	}
-	return operation.HarmOf(KindOf(s))
+	return kind.Of(kind.Kind(KindOf(s))).Harm
 }
 
 // Housekeeping says that the plan changes the phase and touches no machine.
@@ -242,7 +224,7 @@ func standalone(s *baremetalv1.Step) bool {
 // NotWired names the first step of a kind that this version cannot run, nil if there is none.
 func NotWired(p *baremetalv1.Plan) *baremetalv1.Step {
 	for _, s := range p.GetSteps() {
-		if !slices.Contains(implemented, KindOf(s)) && !standalone(s) {
+		if !kind.Of(kind.Kind(KindOf(s))).Runs && !standalone(s) {
 			return s
 		}
 	}

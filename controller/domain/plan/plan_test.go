@@ -13,7 +13,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
-	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -108,17 +108,17 @@ func oneOfEach() map[string]*baremetalv1.Step {
 }
 
 func TestDestructive(t *testing.T) {
-	for kind, s := range oneOfEach() {
-		want := slices.Contains([]string{"repave", "erase", "rma", "reset_devices"}, kind)
+	for k, s := range oneOfEach() {
+		want := slices.Contains([]string{"repave", "erase", "rma", "reset_devices"}, k)
 		if got := plan.Destructive(of(reboot("a"), s)); got != want {
-			t.Errorf("%s: destructive %t", kind, got)
+			t.Errorf("%s: destructive %t", k, got)
 		}
 	}
 	// A phase that is not set is no maintenance, and an action of a provider may be any.
 	interrupts := []string{"reboot", "netboot", "drain", "provider_action", "test_hardware"}
-	for kind, s := range oneOfEach() {
-		if got := plan.HarmOf(of(s)); (got == operation.Interrupts) != slices.Contains(interrupts, kind) {
-			t.Errorf("%s: %s", kind, got)
+	for name, s := range oneOfEach() {
+		if got := plan.HarmOf(of(s)); (got == kind.Interrupts) != slices.Contains(interrupts, name) {
+			t.Errorf("%s: %s", name, got)
 		}
 	}
 	each := oneOfEach()

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/budget"
-	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 )
 
 // Use is a budget that leaves less room than a rollout would use.
@@ -19,7 +19,7 @@ type Use struct {
 // machine.
 func Bound(
 	s Spec, rules []budget.Rule, groups []budget.Group, machines []Machine, places map[string]budget.Place,
-	harms []operation.Harm, now time.Time,
+	harms []kind.Harm, now time.Time,
 ) []Use {
 	var atOnce, rates []budget.Rule
 	for _, r := range rules {
@@ -54,7 +54,7 @@ func ids(machines []Machine) []string {
 
 func uses(
 	rules []budget.Rule, groups []budget.Group, idList []string, places map[string]budget.Place,
-	harms []operation.Harm, now time.Time,
+	harms []kind.Harm, now time.Time,
 ) []Use {
 	queue := make([]budget.Request, len(idList))
 	for i, id := range idList {

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ingot-metal/ingot/controller/domain/budget"
-	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/rollout"
 )
 
@@ -215,7 +215,7 @@ func TestBoundNamesBudgetsThatLeaveTooLittle(t *testing.T) {
 		{Name: "racks", Domain: "label:rack", AtOnce: 1}, {Name: "day", Domain: budget.Fleet, PerDay: 3, AtOnce: 9},
 	}
 	got := ""
-	for _, u := range rollout.Bound(rollout.Spec{}, rules, nil, all, places, []operation.Harm{operation.Harmless}, now) {
+	for _, u := range rollout.Bound(rollout.Spec{}, rules, nil, all, places, []kind.Harm{kind.Harmless}, now) {
 		got += fmt.Sprintf("%s %s %s: %d of %d; ", u.Rule.Name, u.Value, u.Kind, u.Wanted, u.Limit)
 	}
 	if want := "racks a at once: 3 of 1; day  per day: 4 of 3; "; got != want {
@@ -228,7 +228,7 @@ func TestBoundNamesBudgetsThatLeaveTooLittle(t *testing.T) {
 		nil,
 		all,
 		places,
-		[]operation.Harm{operation.Harmless},
+		[]kind.Harm{kind.Harmless},
 		now,
 	); len(
 		spread,

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/engine/spans"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
@@ -16,7 +17,7 @@ import (
 // applied is the decision by which the result of a reboot ends its operation.
 func applied() *operationstore.Applied {
 	at := time.Now()
-	c := &operation.Command{ID: "cmd-1", Kind: operation.KindReboot, State: operation.Done, Attempt: 1, ExecutorID: "a-1",
+	c := &operation.Command{ID: "cmd-1", Kind: kind.Reboot, State: operation.Done, Attempt: 1, ExecutorID: "a-1",
 		Outcome: operation.OutcomeSucceeded, SentAt: at, AckedAt: at, GrantedAt: at, FinishedAt: at}
 	return &operationstore.Applied{
 		OperationID: "op-1", MachineID: "m-1", Type: "REBOOT", Phase: operation.Succeeded, CreatedAt: at, FinishedAt: at,

@@ -13,6 +13,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/budget"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -50,11 +51,11 @@ func budgetMessage(b dbsqlc.Budget) *baremetalv1.Budget {
 }
 
 // harmNamed returns the harm of a stored name.
-func harmNamed(name string) operation.Harm {
-	if name == operation.Interrupts.String() {
-		return operation.Interrupts
+func harmNamed(name string) kind.Harm {
+	if name == kind.Interrupts.String() {
+		return kind.Interrupts
 	}
-	return operation.Destroys
+	return kind.Destroys
 }
 
 // HarmNames returns the stored names of the harms of which an operation needs slots.
@@ -67,12 +68,12 @@ func HarmNames(destroys, interrupts bool) []string {
 }
 
 // harmsOf returns the harms of which an operation needs slots.
-func harmsOf(destroys, interrupts bool) (harms []operation.Harm) {
+func harmsOf(destroys, interrupts bool) (harms []kind.Harm) {
 	if destroys {
-		harms = append(harms, operation.Destroys)
+		harms = append(harms, kind.Destroys)
 	}
 	if interrupts {
-		harms = append(harms, operation.Interrupts)
+		harms = append(harms, kind.Interrupts)
 	}
 	return harms
 }
@@ -89,9 +90,9 @@ func (s *Store) SetBudget(
 	ctx context.Context, b *baremetalv1.Budget, actor string, now time.Time, opts ...pgtx.WriteOption,
 ) (*baremetalv1.Budget, error) {
 	var row dbsqlc.Budget
-	harm := operation.Destroys
+	harm := kind.Destroys
 	if b.GetHarm() == baremetalv1.Budget_INTERRUPTS {
-		harm = operation.Interrupts
+		harm = kind.Interrupts
 	}
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
@@ -226,7 +227,7 @@ func (s *Store) AdmitMachine(
 	if err := q.WaitForBudgets(ctx); err != nil {
 		return fmt.Errorf("wait for the admission of others: %w", err)
 	}
-	_, err := q.SlotOfMachine(ctx, dbsqlc.SlotOfMachineParams{MachineID: m.MachineID, Harm: operation.Destroys.String()})
+	_, err := q.SlotOfMachine(ctx, dbsqlc.SlotOfMachineParams{MachineID: m.MachineID, Harm: kind.Destroys.String()})
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return pgtx.Wrap(err, "read slot") // it holds one already
 	}

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
@@ -186,7 +186,7 @@ func ScriptsReady(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, step
 		return err
 	}
 	for _, f := range steps {
-		if f.Kind != string(operation.KindSSH) {
+		if f.Kind != string(kind.SSH) {
 			continue
 		}
 		_, err := q.HoldScript(ctx, f.Step.GetSsh().GetCommand())

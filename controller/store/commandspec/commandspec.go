@@ -17,6 +17,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
@@ -54,14 +55,14 @@ func (o *Order) nodeName() string { return o.Machine.MachineID }
 
 // clusterAction is the action of a site agent in a cluster.
 func (o *Order) clusterAction(
-	ctx context.Context, q *dbsqlc.Queries, kind operation.Kind, step *baremetalv1.Step,
+	ctx context.Context, q *dbsqlc.Queries, k kind.Kind, step *baremetalv1.Step,
 ) (*fleetv1.CommandSpec_Cluster, error) {
 	uuid, err := q.SystemUUIDOf(ctx, o.Machine.MachineID)
 	if err != nil {
 		return nil, fmt.Errorf("read system UUID: %w", err)
 	}
 	a := &fleetv1.ClusterAction{
-		Act: credentialstore.ClusterActs[kind], ClusterRef: credentialstore.ClusterOf(step), NodeName: o.nodeName(),
+		Act: credentialstore.ClusterActs[k], ClusterRef: credentialstore.ClusterOf(step), NodeName: o.nodeName(),
 		SystemUuid: uuid, BootId: o.Machine.BootID,
 		KubeletVersion: step.GetVerify().GetKubeletVersion(), Force: step.GetDrain().GetForce(),
 		DeleteLocalData: step.GetDrain().GetDeleteLocalData(), RemoveNode: step.GetDrain().GetRemoveNode(),
@@ -116,47 +117,47 @@ func (o *Order) Message(ctx context.Context, q *dbsqlc.Queries) (*fleetv1.Comman
 	}
 	var err error
 	switch c.Kind {
-	case operation.KindReboot:
+	case kind.Reboot:
 		spec.Action = o.rebootAction(step)
-	case operation.KindNetboot:
+	case kind.Netboot:
 		spec.Action = &fleetv1.CommandSpec_Netboot{Netboot: &fleetv1.NetbootAction{Mode: step.GetNetboot().GetMode()}}
-	case operation.KindRepave:
+	case kind.Repave:
 		action := &fleetv1.CommandSpec_Repave{}
 		action.Repave, err = o.repaveAction(ctx, q, step.GetRepave())
 		spec.Action = action
-	case operation.KindPreflight:
+	case kind.Preflight:
 		action := &fleetv1.CommandSpec_Preflight{}
 		action.Preflight, err = o.repaveAction(ctx, q, step.GetRepave())
 		spec.Action, spec.NeedsGrant = action, false
-	case operation.KindErase:
+	case kind.Erase:
 		spec.Action = &fleetv1.CommandSpec_Erase{Erase: &fleetv1.EraseAction{
 			Method: pgtx.OrText(step.GetErase().GetMethod(), "auto"), DiskRule: step.GetErase().GetDisk(),
 			ProtectedDisks: o.Spec.GetProtectedDisks(),
 		}}
-	case operation.KindReset:
+	case kind.ResetDevices:
 		spec.Action = &fleetv1.CommandSpec_ResetDevices{ResetDevices: &fleetv1.ResetDevicesAction{}}
-	case operation.KindTestHardware:
+	case kind.TestHardware:
 		spec.Action = testAction(step.GetTestHardware())
-	case operation.KindSSH:
+	case kind.SSH:
 		spec.Action, err = o.scriptAction(ctx, q, step.GetSsh())
-	case operation.KindPower:
+	case kind.Power:
 		spec.Action = &fleetv1.CommandSpec_Power{Power: o.powerAction()}
-	case operation.KindPowerOff:
+	case kind.PowerOff:
 		byHand := step.GetWorkflowStage().GetStage() == workflow.SwitchOff // the system is asked first
 		spec.Action = &fleetv1.CommandSpec_Power{Power: &fleetv1.PowerAction{Want: "off", Force: !byHand}}
-	case operation.KindPowerOn:
+	case kind.PowerOn:
 		spec.Action = &fleetv1.CommandSpec_Power{Power: &fleetv1.PowerAction{Want: "on"}}
-	case operation.KindBMCPassword:
+	case kind.BMCPassword:
 		spec.Action = &fleetv1.CommandSpec_BmcPassword{BmcPassword: &fleetv1.BMCPasswordAction{}}
-	case operation.KindKexec:
+	case kind.Kexec:
 		spec.Action, err = o.installerAction(ctx, q)
-	case operation.KindJoinToken, operation.KindVerify, operation.KindDrain, operation.KindUncordon:
+	case kind.JoinToken, kind.Verify, kind.Drain, kind.Uncordon:
 		spec.Action, err = o.clusterAction(ctx, q, c.Kind, step)
-	case operation.KindJoin:
+	case kind.Join:
 		spec.Action, err = o.joinAction(ctx, q, step)
-	case operation.KindProvider:
+	case kind.ProviderAction:
 		spec.Action = o.providerAction(providerStep(step))
-	case operation.KindReconfig:
+	case kind.Net:
 		spec.Action = &fleetv1.CommandSpec_Reconfig{Reconfig: reconfigAction(step.GetNet(), s.Timeout, o.Generation)}
 	}
 	return spec, err
@@ -253,7 +254,7 @@ func (o *Order) repaveAction(
 
 // Needs are the capabilities that a repave needs of its installer, by its step and by the machine's spec.
 func Needs(s operation.Step, spec *baremetalv1.MachineSpec) []string {
-	if s.Kind != operation.KindRepave {
+	if s.Kind != kind.Repave {
 		return nil
 	}
 	needs := s.Needs
@@ -288,7 +289,7 @@ func (o *Order) describeSeed(ctx context.Context, q *dbsqlc.Queries, a *fleetv1.
 // powerAction is a power cycle into the network or the attached image, or out of the installer into the disk.
 func (o *Order) powerAction() *fleetv1.PowerAction {
 	a := &fleetv1.PowerAction{Want: "cycle", BootOnce: "PXE", Force: true}
-	if s := o.Operation.Steps[o.Operation.CurrentStep]; s.Kind == operation.KindReboot || operation.TurnedBack(s) {
+	if s := o.Operation.Steps[o.Operation.CurrentStep]; s.Kind == kind.Reboot || operation.TurnedBack(s) {
 		a.BootOnce = "DISK"
 	} else if s.Mode == operation.PathMedia {
 		a.BootOnce = "MEDIA"

@@ -10,6 +10,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -82,7 +83,7 @@ func OperationFromRow(r dbsqlc.Operation, steps []dbsqlc.OperationStep) (operati
 
 func stepFromRow(r dbsqlc.OperationStep) (operation.Step, error) {
 	s := operation.Step{
-		Name: r.Name, Kind: operation.Kind(r.Kind), Timeout: time.Duration(r.TimeoutMs) * time.Millisecond,
+		Name: r.Name, Kind: kind.Kind(r.Kind), Timeout: time.Duration(r.TimeoutMs) * time.Millisecond,
 		MaxRetries: int(r.MaxRetries), State: operation.StepState(r.State), RetryCount: int(r.RetryCount),
 		RetryAt: pgtx.TimeVal(r.RetryAt), Message: r.Message, StartedAt: pgtx.TimeVal(r.StartedAt),
 		FinishedAt: pgtx.TimeVal(r.FinishedAt),
@@ -141,7 +142,7 @@ func CommandFromRow(r *CommandRow) *operation.Command {
 		return nil
 	}
 	c := &operation.Command{
-		ID: r.CommandID, StepIdx: int(r.StepIdx), Attempt: int(r.Attempt), Kind: operation.Kind(r.Kind),
+		ID: r.CommandID, StepIdx: int(r.StepIdx), Attempt: int(r.Attempt), Kind: kind.Kind(r.Kind),
 		State: operation.CommandState(r.State), ExecutorID: r.ExecutorID, ExecutorRole: r.ExecutorRole,
 		ExecutorStateID: r.ExecutorStateID, Digest: r.Digest, BootIDBefore: r.BootIDBefore, GrantSeq: uint64(r.GrantSeq),
 		Deadline: r.Deadline, SentAt: pgtx.TimeVal(r.SentAt), AckedAt: pgtx.TimeVal(r.AckedAt),

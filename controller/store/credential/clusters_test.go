@@ -7,6 +7,7 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
@@ -58,7 +59,7 @@ func TestAClusterIsGivenForOneCommand(t *testing.T) {
 	id := storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "j",
 		Type: fleet.JoinCluster}).GetOperationId()
 	token := *storetest.Decide(t, r.Store, id, operation.Evaluate{}).Command
-	if token.Kind != operation.KindJoinToken || token.ExecutorID != r.Site.ID {
+	if token.Kind != kind.JoinToken || token.ExecutorID != r.Site.ID {
 		t.Fatalf("the first command is %+v", token)
 	}
 	_, err := r.Store.ClusterFor(t.Context(), r.Site.ID, token.ID, storetest.Now())
@@ -78,7 +79,7 @@ func TestAClusterIsGivenForOneCommand(t *testing.T) {
 		len(spec.GetJoin().GetCaHashes()) != 1 {
 		t.Errorf("%v %v", &spec, err)
 	}
-	if join.Kind != operation.KindJoin || join.ExecutorID != r.Host.ID {
+	if join.Kind != kind.Join || join.ExecutorID != r.Host.ID {
 		t.Fatalf("the second command is %+v", join)
 	}
 	_, err = r.Store.ClusterFor(t.Context(), r.Site.ID, token.ID, storetest.Now())

@@ -11,6 +11,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -51,9 +52,9 @@ func ClustersReady(ctx context.Context, q *dbsqlc.Queries, steps []plan.Filled) 
 }
 
 // ClusterActs of a cluster's commands, by their kind.
-var ClusterActs = map[operation.Kind]string{
-	operation.KindJoinToken: "token", operation.KindVerify: "verify", operation.KindDrain: "drain",
-	operation.KindUncordon: "uncordon",
+var ClusterActs = map[kind.Kind]string{
+	kind.JoinToken: "token", kind.Verify: "verify", kind.Drain: "drain",
+	kind.Uncordon: "uncordon",
 }
 
 // ClusterKnown says that the cluster which a machine names is stored.
@@ -124,7 +125,7 @@ func clusterOfCommand(spec *fleetv1.CommandSpec) (ref, join string) {
 	if j := spec.GetJoin(); j != nil {
 		return j.GetClusterRef(), j.GetTokenCommandId()
 	}
-	if spec.GetCluster().GetAct() == ClusterActs[operation.KindJoinToken] {
+	if spec.GetCluster().GetAct() == ClusterActs[kind.JoinToken] {
 		join = spec.GetCommandId()
 	}
 	return spec.GetCluster().GetClusterRef(), join

@@ -12,6 +12,7 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
@@ -184,7 +185,7 @@ func passwordCommand(
 ) (dbsqlc.GetCommandRow, *fleetv1.CommandSpec, error) {
 	c, err := q.GetCommand(ctx, commandID)
 	if errors.Is(err, pgx.ErrNoRows) ||
-		err == nil && (c.ExecutorID != agentID || c.Kind != string(operation.KindBMCPassword)) {
+		err == nil && (c.ExecutorID != agentID || c.Kind != string(kind.BMCPassword)) {
 		return c, nil, failure.NotFound("COMMAND_NOT_FOUND", "the command was not given to this agent")
 	}
 	if err != nil {

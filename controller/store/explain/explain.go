@@ -12,6 +12,7 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/rollout"
 	budgetstore "github.com/ingot-metal/ingot/controller/store/budget"
@@ -462,7 +463,7 @@ func (s *Store) StepNormals(ctx context.Context) (explain.Baselines, error) {
 	samples := make([]explain.Sample, 0, len(rows))
 	for _, r := range rows {
 		samples = append(samples, explain.Sample{
-			Kind: operation.Kind(r.Kind), Group: r.MachineGroup, Model: r.Model, Simulated: r.Simulated,
+			Kind: kind.Kind(r.Kind), Group: r.MachineGroup, Model: r.Model, Simulated: r.Simulated,
 			Took: time.Duration(r.TookMs) * time.Millisecond,
 		})
 	}
@@ -472,7 +473,7 @@ func (s *Store) StepNormals(ctx context.Context) (explain.Baselines, error) {
 // LongStep is the current step of an active operation that has run for long.
 type LongStep struct {
 	OperationID, MachineID, Step string
-	Kind                         operation.Kind
+	Kind                         kind.Kind
 	StartedAt                    time.Time
 	Group, Model                 string
 	Simulated                    bool
@@ -487,7 +488,7 @@ func (s *Store) LongSteps(ctx context.Context, before time.Time, limit int32) ([
 	out := make([]LongStep, 0, len(rows))
 	for _, r := range rows {
 		out = append(out, LongStep{
-			OperationID: r.OperationID, MachineID: r.TargetID, Step: r.Name, Kind: operation.Kind(r.Kind),
+			OperationID: r.OperationID, MachineID: r.TargetID, Step: r.Name, Kind: kind.Kind(r.Kind),
 			StartedAt: pgtx.TimeVal(r.StartedAt),
 			Group:     r.MachineGroup, Model: r.Model, Simulated: r.Simulated,
 		})

@@ -12,6 +12,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/explain/rules"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
@@ -155,17 +156,17 @@ func TestStepNormals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	web := n.For(operation.KindReboot, "web", "", false)
+	web := n.For(kind.Reboot, "web", "", false)
 	if web.P50 != 10*time.Second || web.P95 != 19*time.Second || web.Samples != 19 || web.Population != "group web" {
 		t.Errorf("of the group: %+v", web)
 	}
-	if got := n.For(operation.KindReboot, "db", "R640", false); got.Population != "model R640" || got.Samples != 19 {
+	if got := n.For(kind.Reboot, "db", "R640", false); got.Population != "model R640" || got.Samples != 19 {
 		t.Errorf("of the model: %+v", got)
 	}
-	if got := n.For(operation.KindReboot, "", "", false); got.Population != "fleet" {
+	if got := n.For(kind.Reboot, "", "", false); got.Population != "fleet" {
 		t.Errorf("of the fleet: %+v", got)
 	}
-	if got := n.For(operation.KindReboot, "", "", true); got.Samples != 0 {
+	if got := n.For(kind.Reboot, "", "", true); got.Samples != 0 {
 		t.Errorf("of simulations: %+v", got)
 	}
 	if f := facts(t, s, "m-1", "", storetest.Now()); f.Model != "R640" {
@@ -182,7 +183,7 @@ func TestStuckIsNotedOnce(t *testing.T) {
 	}
 	got, err := s.LongSteps(t.Context(), storetest.Now().Add(time.Hour), 10)
 	if err != nil || len(got) != 1 || got[0].OperationID != op || got[0].MachineID != "m-1" ||
-		got[0].Kind != operation.KindReboot || got[0].StartedAt.IsZero() {
+		got[0].Kind != kind.Reboot || got[0].StartedAt.IsZero() {
 		t.Fatalf("long steps: %v (%v)", got, err)
 	}
 	for i, want := range []bool{true, false} {

@@ -13,6 +13,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/identity"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/store/convert"
@@ -155,7 +156,7 @@ func Identifiable(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, step
 
 // getsSecrets reports that the step is done by an installer that is given more than an inventory to take.
 func getsSecrets(s plan.Filled) bool {
-	return s.Kind == string(operation.KindRepave) || s.Kind == string(operation.KindErase)
+	return s.Kind == string(kind.Repave) || s.Kind == string(kind.Erase)
 }
 
 // mediaAsked reports whether the operation brings its machine into the installer by virtual media.

@@ -12,6 +12,7 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/domain/identity"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	"github.com/ingot-metal/ingot/controller/store/convert"
@@ -311,7 +312,7 @@ func (s *Store) IssueIdentity(
 			return err
 		}
 		out.MachineID, out.OperationID = c.TargetID, c.OperationID
-		if c.Kind == string(operation.KindRepave) {
+		if c.Kind == string(kind.Repave) {
 			seed, err := q.SystemSeedOf(ctx, c.OperationID)
 			if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 				return fmt.Errorf("read the system's seed: %w", err)
@@ -356,11 +357,11 @@ func keepSecret(
 
 // writesSystem says that a new system comes of the command, which will need an identity.
 func writesSystem(c dbsqlc.GetCommandRow) bool {
-	if c.Kind == string(operation.KindRepave) {
+	if c.Kind == string(kind.Repave) {
 		return true
 	}
 	spec := &fleetv1.CommandSpec{}
-	if c.Kind != string(operation.KindProvider) || proto.Unmarshal(c.Spec, spec) != nil {
+	if c.Kind != string(kind.ProviderAction) || proto.Unmarshal(c.Spec, spec) != nil {
 		return false
 	}
 	action := spec.GetProviderAction().GetAction()

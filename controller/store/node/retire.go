@@ -8,6 +8,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	approvalstore "github.com/ingot-metal/ingot/controller/store/approval"
@@ -127,7 +128,7 @@ func (s *Store) retireNow(ctx context.Context, q *dbsqlc.Queries, machineID stri
 	start := r.request(machineID).start()
 	start.Judged = true
 	if r.Holds {
-		start.Harm = operation.Destroys
+		start.Harm = kind.Destroys
 	}
 	_, err = s.record(ctx, q, m, start, v, now)
 	return err

@@ -11,6 +11,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/operation/decider"
@@ -184,9 +185,9 @@ func (s *Store) transition(
 	start := r.start()
 	switch {
 	case r.To == node.Retired && f.Holds:
-		start.Harm = operation.Destroys
+		start.Harm = kind.Destroys
 	case from == node.Retired && r.To == node.Offline && m.Phase != string(fleet.FactoryReady):
-		start.Harm = operation.Interrupts // it is in the inventory again, and out of service until it is IDLE
+		start.Harm = kind.Interrupts // it is in the inventory again, and out of service until it is IDLE
 	}
 	op, err := s.record(ctx, q, m, start, v, now)
 	return op, err == nil, err
@@ -252,16 +253,16 @@ func (s *Store) startWork(
 
 // work is the request for the operation that owns the node in the state.
 func (r TransitionRequest) work(
-	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, kind fleet.OperationType, planID string,
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, k fleet.OperationType, planID string,
 ) (start operationstore.StartRequest, err error) {
 	start = r.start()
-	start.Type, start.PlanID, start.Internal = kind, planID, true
+	start.Type, start.PlanID, start.Internal = k, planID, true
 	if r.To != node.Draining {
 		return start, nil
 	}
 	holds, err := nodestate.Holds(ctx, q, m)
 	if holds {
-		start.Harm = operation.Destroys // it ends retired
+		start.Harm = kind.Destroys // it ends retired
 	}
 	return start, err
 }
@@ -289,11 +290,11 @@ func (s *Store) record(
 	}
 	op := n.Op
 	for _, f := range steps {
-		op.Steps = append(op.Steps, operation.Step{Name: f.Step.GetName(), Kind: operation.Kind(f.Kind),
+		op.Steps = append(op.Steps, operation.Step{Name: f.Step.GetName(), Kind: kind.Kind(f.Kind),
 			State: operation.StepWaiting})
 	}
 	switch {
-	case r.Harm == operation.Harmless:
+	case r.Harm == kind.Harmless:
 	case r.Judged:
 		err = budgetstore.TakeSlots(ctx, q, []string{op.ID}, now)
 	default:

@@ -15,6 +15,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
@@ -280,7 +281,7 @@ func followRetirement(
 	}
 	if node.Gone(to) { // it is out of no service any more
 		if _, err := q.ReleaseSlotOfMachine(ctx, dbsqlc.ReleaseSlotOfMachineParams{MachineID: machineID, Now: &now,
-			Harms: []string{operation.Interrupts.String()}}); err != nil {
+			Harms: []string{kind.Interrupts.String()}}); err != nil {
 			return fmt.Errorf("give slots of interruptions back: %w", err)
 		}
 	}

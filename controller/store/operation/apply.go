@@ -14,6 +14,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store/commandspec"
 	"github.com/ingot-metal/ingot/controller/store/convert"
@@ -279,7 +280,7 @@ func (w *writes) newCommand(
 		return nil, fmt.Errorf("parse stored step: %w", err)
 	}
 	generation := int64(0)
-	if c.Kind == operation.KindReconfig {
+	if c.Kind == kind.Net {
 		var err error
 		if generation, err = q.NextConfigGeneration(ctx, l.Machine.MachineID); err != nil {
 			return nil, fmt.Errorf("number the configuration: %w", err)

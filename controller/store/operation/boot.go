@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
@@ -19,11 +20,12 @@ import (
 // BootTokenBytes: 128 random bits name what a machine boots.
 const BootTokenBytes = 16
 
-// bootKinds are the steps that change what a machine boots from the network.
-var bootKinds = []string{string(operation.KindNetboot), string(operation.KindRepave), string(operation.KindErase)}
-
+// changesBoot reports whether a step changes what the machine boots from the network.
 func changesBoot(steps []dbsqlc.OperationStep) bool {
-	return slices.ContainsFunc(steps, func(s dbsqlc.OperationStep) bool { return slices.Contains(bootKinds, s.Kind) })
+	return slices.ContainsFunc(steps, func(s dbsqlc.OperationStep) bool {
+		k := kind.Kind(s.Kind)
+		return k == kind.Netboot || kind.Of(k).NeedsInstaller
+	})
 }
 
 // boot says what the machine boots from the network, for the operations that change it.

@@ -15,6 +15,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
@@ -69,7 +70,7 @@ type StartRequest struct {
 	// AfterInstall says that another operation replaces the machine's system before this one; only previews ask that.
 	AfterInstall bool
 	// Harm is done besides what the plan does, such as by the node state in which the operation ends.
-	Harm operation.Harm
+	Harm kind.Harm
 	// Judged: approval policies have judged the work already, such as a rollout as a whole.
 	Judged bool
 	// begun is what the transaction has read of the machine already; nil reads it.
@@ -425,7 +426,7 @@ func (s *Store) newOperation(
 	if op.Destructive, err = catalogstore.DestructiveScripts(ctx, q, p); err != nil {
 		return nil, err
 	}
-	op.Destructive = op.Destructive || r.Harm == operation.Destroys
+	op.Destructive = op.Destructive || r.Harm == kind.Destroys
 	if op.Interrupts, err = interrupts(ctx, q, m, r, p); err != nil {
 		return nil, err
 	}
@@ -451,8 +452,8 @@ func (s *Store) newOperation(
 func interrupts(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, p *baremetalv1.Plan,
 ) (bool, error) {
-	if plan.HarmOf(p) == operation.Harmless || m.Phase != string(fleet.Ready) {
-		return r.Harm == operation.Interrupts, nil
+	if plan.HarmOf(p) == kind.Harmless || m.Phase != string(fleet.Ready) {
+		return r.Harm == kind.Interrupts, nil
 	}
 	if r.begun != nil {
 		return fleet.InService(convert.FleetFacts(m, r.begun.conditions[m.MachineID])), nil

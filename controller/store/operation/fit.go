@@ -11,6 +11,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
@@ -81,7 +82,7 @@ func (s *Store) Admissible(
 		Boot: r.begun.boots[m.MachineID], Freeze: r.begun.freeze, Stage: stage, Now: s.db.Now(),
 	}
 	destroys, err := catalogstore.DestructiveScripts(ctx, q, fit.Plan)
-	if err == nil && (destroys || r.Harm == operation.Destroys) && !r.Judged {
+	if err == nil && (destroys || r.Harm == kind.Destroys) && !r.Judged {
 		err = approvalstore.Ask(ctx, q, approvalstore.WorkOn(m.MachineID, r.Actor), w.Now)
 	}
 	if err != nil {
@@ -102,11 +103,11 @@ func (l *OperationContext) unfitNow(ctx context.Context, q *dbsqlc.Queries) (*fl
 		return nil, nil
 	}
 	i := op.CurrentStep
-	for i < len(op.Steps)-1 && op.Steps[i].Kind == operation.KindNetboot {
+	for i < len(op.Steps)-1 && op.Steps[i].Kind == kind.Netboot {
 		i++
 	}
 	left := l.command != nil && int(l.command.StepIdx) == i
-	if op.Steps[i].Kind != operation.KindRepave || left {
+	if op.Steps[i].Kind != kind.Repave || left {
 		return nil, nil
 	}
 	step := &baremetalv1.Step{}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
@@ -21,25 +22,18 @@ import (
 
 // installs says that an operation of the type with these steps is an installation whose node state follows it. The
 // moves of onboardings and decommissions are their workflow's.
-func installs(t fleet.OperationType, kinds ...operation.Kind) bool {
-	if t == fleet.Onboard || t == fleet.Decommission {
-		return false
-	}
-	for _, k := range kinds {
-		if k == operation.KindRepave || byProvider(t, k) {
-			return true
-		}
-	}
-	return false
+func installs(t fleet.OperationType, kinds ...kind.Kind) bool {
+	return t != fleet.Onboard && t != fleet.Decommission &&
+		slices.ContainsFunc(kinds, func(k kind.Kind) bool { return k == kind.Repave || byProvider(t, k) })
 }
 
 // byProvider says that a step of a reimage is how the machine's provider installs it.
-func byProvider(t fleet.OperationType, k operation.Kind) bool {
-	return t == fleet.Reimage && k == operation.KindProvider
+func byProvider(t fleet.OperationType, k kind.Kind) bool {
+	return t == fleet.Reimage && k == kind.ProviderAction
 }
 
-func stepKinds(steps []operation.Step) []operation.Kind {
-	out := make([]operation.Kind, 0, len(steps))
+func stepKinds(steps []operation.Step) []kind.Kind {
+	out := make([]kind.Kind, 0, len(steps))
 	for _, s := range steps {
 		out = append(out, s.Kind)
 	}
@@ -74,7 +68,7 @@ func installBegins(l *OperationContext, d operation.Decision) bool {
 	if !d.Grant || c == nil || c.State == operation.Granted {
 		return false
 	}
-	return c.Kind == operation.KindRepave || byProvider(l.Snap.Op.Type, c.Kind)
+	return c.Kind == kind.Repave || byProvider(l.Snap.Op.Type, c.Kind)
 }
 
 // workMove is a move by the operation, or by the report that it waited for.
@@ -95,7 +89,7 @@ func countsAttempts(m dbsqlc.Machine, op operation.Operation) bool {
 	}
 	kinds := stepKinds(op.Steps)
 	return installs(op.Type, kinds...) || waitsForReports(op) || op.Type == fleet.Onboard &&
-		slices.Contains(kinds, operation.KindRepave)
+		slices.Contains(kinds, kind.Repave)
 }
 
 // beginInstall moves a node into installing by the way that the table has from where it is. Nodes on the adoption path,

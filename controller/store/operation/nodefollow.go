@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
@@ -86,7 +87,7 @@ func endOfWork(ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d op
 		return nodestate.MoveAlong(ctx, q, l.Machine.MachineID, v, now, states...)
 	}
 	switch state := node.Parse(l.Machine.NodeState); {
-	case state == node.Deprovisioning && slices.Contains(kinds, operation.KindErase):
+	case state == node.Deprovisioning && slices.Contains(kinds, kind.Erase):
 		if well && d.Op.Evidence[evidence.EraseMethod] != "" {
 			return along(node.Workflow, node.Retired)
 		}
@@ -109,7 +110,7 @@ func endOfWork(ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d op
 // drains reports whether the operation is the drain that a node in that state waits for.
 func drains(op operation.Operation) bool {
 	return slices.ContainsFunc(op.Steps, func(s operation.Step) bool {
-		return s.Kind == operation.KindDrain || s.Mode == workflow.NothingToDrain
+		return s.Kind == kind.Drain || s.Mode == workflow.NothingToDrain
 	})
 }
 
@@ -119,8 +120,7 @@ func notErased(
 	ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d operation.Decision,
 	along func(node.Trigger, ...node.State) error, now time.Time,
 ) error {
-	begun, err := q.GrantedFor(ctx, dbsqlc.GrantedForParams{OperationID: l.Row.OperationID,
-		Kind: string(operation.KindErase)})
+	begun, err := q.GrantedFor(ctx, dbsqlc.GrantedForParams{OperationID: l.Row.OperationID, Kind: string(kind.Erase)})
 	if err != nil {
 		return fmt.Errorf("look for granted commands: %w", err)
 	}

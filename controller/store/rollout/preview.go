@@ -17,7 +17,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/budget"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
-	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/rollout"
 	approvalstore "github.com/ingot-metal/ingot/controller/store/approval"
@@ -190,7 +190,7 @@ func (p *preview) look(ctx context.Context, m dbsqlc.Machine) error {
 	if m.Phase == string(fleet.Ready) {
 		p.out.InService++
 		_, workflow, _ := WorkflowOf(p.r.Spec) // its error was returned by fits
-		if workflow || len(rollout.Stages(p.r.kind())) > 1 || plan.HarmOf(fit.Plan) >= operation.Interrupts {
+		if workflow || len(rollout.Stages(p.r.kind())) > 1 || plan.HarmOf(fit.Plan) >= kind.Interrupts {
 			p.interrupting++
 		}
 	}
@@ -354,7 +354,7 @@ func (p *preview) bound(rules []budget.Rule) {
 func (p *preview) covered(rules []budget.Rule) bool {
 	for _, place := range p.places {
 		if !slices.ContainsFunc(rules, func(r budget.Rule) bool {
-			return r.Harm == operation.Interrupts && r.Covers(place)
+			return r.Harm == kind.Interrupts && r.Covers(place)
 		}) {
 			return false
 		}
@@ -364,12 +364,12 @@ func (p *preview) covered(rules []budget.Rule) bool {
 
 // budgets reads which budgets leave less room than the rollout would use.
 func (p *preview) budgets(rules []budget.Rule, groups []budget.Group, now time.Time) {
-	var harms []operation.Harm
+	var harms []kind.Harm
 	if p.out.Destructive {
-		harms = append(harms, operation.Destroys)
+		harms = append(harms, kind.Destroys)
 	}
 	if p.interrupting > 0 {
-		harms = append(harms, operation.Interrupts)
+		harms = append(harms, kind.Interrupts)
 	}
 	for _, u := range rollout.Bound(p.spec(), rules, groups, p.fit, p.places, harms, now) {
 		p.out.Budgets = append(p.out.Budgets, &baremetalv1.RolloutBudget{

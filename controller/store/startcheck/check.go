@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation/decider"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
@@ -68,7 +68,7 @@ func credentialed(ctx context.Context, q *dbsqlc.Queries, w World) error {
 
 // takesSeed refuses a seed for work that writes no image by the installer, which alone puts it on a disk.
 func takesSeed(k Work) error {
-	if !k.Seed || slices.Contains(Kinds(k.Steps), operation.KindRepave) {
+	if !k.Seed || slices.Contains(Kinds(k.Steps), kind.Repave) {
 		return nil
 	}
 	return failure.Precondition("CAPABILITY_MISSING",
@@ -76,26 +76,20 @@ func takesSeed(k Work) error {
 			"installer writes is given them").WithField("seed", "the plan has no step of kind repave")
 }
 
-// needsHost are the steps that only an agent on the machine can take.
-var needsHost = map[operation.Kind]bool{
-	operation.KindReconfig: true, operation.KindWaitForAgent: true, operation.KindJoin: true, operation.KindReset: true,
-	operation.KindTestHardware: true,
-}
-
 // takesAgentless refuses an installation without an agent that could not be carried out or proven, and on a machine
 // that was installed so whatever needs an agent on it.
 func takesAgentless(w World, k Work) error {
 	m := w.Machine
 	agentless, written := m.Agentless, false
-	for i, kind := range Kinds(k.Steps) {
+	for i, of := range Kinds(k.Steps) {
 		switch {
-		case kind == operation.KindRepave:
+		case of == kind.Repave:
 			agentless, written = k.Agentless, true
-		case agentless && !written && kind == operation.KindReboot && w.Spec.GetBmcEndpoint() == "":
+		case agentless && !written && of == kind.Reboot && w.Spec.GetBmcEndpoint() == "":
 			return failure.Precondition("NO_BMC", "the machine's system has no agent, and is rebooted through a BMC; name "+
 				"it with `ingot machine update %s --bmc-endpoint ADDRESS`", m.MachineID).
 				WithMeta("machine_id", m.MachineID)
-		case agentless && needsHost[kind]:
+		case agentless && kind.Of(of).AsksHost:
 			return failure.Precondition("MACHINE_AGENTLESS",
 				"step %s needs an agent on the machine, and its system has none; reimage it with `ingot reimage %s` without "+
 					"--agentless first", k.Steps[i].Step.GetName(), m.MachineID).
@@ -111,4 +105,4 @@ func takesAgentless(w World, k Work) error {
 		WithMeta("machine_id", m.MachineID)
 }
 
-func repaves(f plan.Filled) bool { return f.Kind == string(operation.KindRepave) }
+func repaves(f plan.Filled) bool { return f.Kind == string(kind.Repave) }

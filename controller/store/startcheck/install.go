@@ -11,6 +11,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/operation/decider"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
@@ -91,7 +92,7 @@ func takesAnyName(ctx context.Context, q *dbsqlc.Queries, w World) (bool, error)
 // into the installer, or the inventory rules the image or the disk out.
 func installable(ctx context.Context, q *dbsqlc.Queries, w World, steps []plan.Filled) error {
 	i := slices.IndexFunc(steps, func(f plan.Filled) bool {
-		return repaves(f) || f.Kind == string(operation.KindErase)
+		return repaves(f) || f.Kind == string(kind.Erase)
 	})
 	if i < 0 || !OnMetal(w.Machine, w.Executors) || w.Spec.GetBmcEndpoint() == "" && w.Machine.AgentID == nil {
 		return nil
@@ -129,7 +130,7 @@ func installerFits(
 		switch {
 		case repaves(f):
 			refusal, err = Unfit(ctx, q, w.Machine.MachineID, w.Spec, w.Executors, f.Step.GetRepave())
-		case f.Kind == string(operation.KindErase):
+		case f.Kind == string(kind.Erase):
 			var known disk.Machine
 			if known, _, err = inventoryOf(ctx, q, w.Machine.MachineID); err == nil {
 				refusal, err = catalogstore.NoInstallerFor(ctx, q, known.Arch)

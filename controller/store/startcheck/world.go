@@ -8,6 +8,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
@@ -53,7 +54,7 @@ func (w World) snapshot(k Work) operation.Snapshot {
 		CreatedAt: w.Now, WakeAt: w.Now}
 	for _, f := range k.Steps {
 		s := convert.StepOf(f.Step)
-		s.Name, s.Kind, s.Timeout, s.MaxRetries = f.Step.GetName(), operation.Kind(f.Kind), f.Timeout, f.Retries
+		s.Name, s.Kind, s.Timeout, s.MaxRetries = f.Step.GetName(), kind.Kind(f.Kind), f.Timeout, f.Retries
 		s.Needs = commandspec.Needs(s, w.Spec)
 		op.Steps = append(op.Steps, s)
 	}
@@ -123,7 +124,7 @@ func reachesWithoutBMC(c *fleet.Candidate, spec *baremetalv1.MachineSpec, cluste
 // speaksToCluster reports whether a step is done by an agent that speaks to a cluster.
 func speaksToCluster(steps []operation.Step) bool {
 	return slices.ContainsFunc(steps, func(s operation.Step) bool {
-		return credentialstore.ClusterActs[s.Kind] != "" || s.Kind == operation.KindJoin || s.Kind == operation.KindStage &&
+		return credentialstore.ClusterActs[s.Kind] != "" || s.Kind == kind.Join || s.Kind == kind.WorkflowStage &&
 			s.Mode == workflow.DrainNode
 	})
 }
@@ -132,7 +133,7 @@ func speaksToCluster(steps []operation.Step) bool {
 // simulated one, has none to be written from.
 func OnMetal(m dbsqlc.Machine, executors []dbsqlc.CandidatesForRow) bool {
 	return ours(m) && !m.Simulated && !slices.ContainsFunc(executors, func(r dbsqlc.CandidatesForRow) bool {
-		return r.Role == "host" && (r.Simulated || r.Live && slices.Contains(r.Capabilities, string(operation.KindRepave)))
+		return r.Role == "host" && (r.Simulated || r.Live && slices.Contains(r.Capabilities, string(kind.Repave)))
 	})
 }
 
@@ -140,10 +141,10 @@ func OnMetal(m dbsqlc.Machine, executors []dbsqlc.CandidatesForRow) bool {
 func ours(m dbsqlc.Machine) bool { return m.Provider == "" || m.Provider == fleet.AgentProvider }
 
 // Kinds returns the kinds of the steps.
-func Kinds(steps []plan.Filled) []operation.Kind {
-	out := make([]operation.Kind, 0, len(steps))
+func Kinds(steps []plan.Filled) []kind.Kind {
+	out := make([]kind.Kind, 0, len(steps))
 	for _, s := range steps {
-		out = append(out, operation.Kind(s.Kind))
+		out = append(out, kind.Kind(s.Kind))
 	}
 	return out
 }

@@ -2,7 +2,7 @@ package storetest
 
 import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/store/operationquery"
 	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
 )
@@ -28,7 +28,7 @@ func (r *LifeRig) Resets(w *baremetalv1.Workflow) int {
 	}
 	n := 0
 	for _, c := range list {
-		if c.GetKind() == string(operation.KindReset) {
+		if c.GetKind() == string(kind.ResetDevices) {
 			n++
 		}
 	}

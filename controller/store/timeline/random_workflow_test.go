@@ -7,6 +7,7 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
@@ -188,13 +189,13 @@ func (l *life) actOn(ctx context.Context, id string, cancel bool) error {
 }
 
 // proof is what a healthy agent reads back.
-func proof(k operation.Kind) map[string]string {
+func proof(k kind.Kind) map[string]string {
 	switch k {
-	case operation.KindNetboot:
+	case kind.Netboot:
 		return map[string]string{evidence.BootNext: "pxe"}
-	case operation.KindErase:
+	case kind.Erase:
 		return map[string]string{evidence.EraseMethod: "nvme-sanitize"}
-	case operation.KindRepave:
+	case kind.Repave:
 		return map[string]string{evidence.ImageDigest: "sha256:dd"}
 	}
 	return nil

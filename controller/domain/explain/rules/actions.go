@@ -4,6 +4,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 )
 
@@ -14,7 +15,7 @@ func (s *scene) activeActions() []explain.Action {
 	switch {
 	case !s.Op.CancelRequested.IsZero():
 		return out
-	case s.granted() && (s.cmd.Kind == operation.KindRepave || s.cmd.Kind == operation.KindErase):
+	case s.granted() && (s.cmd.Kind == kind.Repave || s.cmd.Kind == kind.Erase):
 		return append(out, explain.Action{Command: "ingot cancel " + id, Destructive: true,
 			Consequence: "asks the installer to stop at its next safe point; " +
 				"the disk may hold half an image and not boot; without an answer within 30 s the outcome is UNKNOWN and the " +

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 )
@@ -87,7 +88,7 @@ func waits(reason string) func(*scene) bool {
 
 // needsGrant says that the operation cannot go on without a new grant.
 func (s *scene) needsGrant() bool {
-	return s.step != nil && s.step.Kind != operation.KindSetPhase && s.step.Kind != operation.KindWaitForAgent &&
+	return s.step != nil && s.step.Kind != kind.SetPhase && s.step.Kind != kind.WaitForAgent &&
 		!s.granted()
 }
 
@@ -270,7 +271,7 @@ func (s *scene) waitEvidence(e *explain.Explanation) {
 
 // bootsNewSystem says that the installer is gone because it has restarted the machine: it does not come back.
 func (s *scene) bootsNewSystem() bool {
-	return s.cmd.Kind == operation.KindReboot && s.exec != nil && s.exec.Role == "installer" && !s.exec.Live
+	return s.cmd.Kind == kind.Reboot && s.exec != nil && s.exec.Role == "installer" && !s.exec.Live
 }
 
 // booting: what a machine does between the installer and the first word of its new system.
@@ -292,7 +293,7 @@ func (s *scene) booting(e *explain.Explanation) {
 // leavesOnPurpose says that the executor's silence is what the command brings about.
 func (s *scene) leavesOnPurpose() bool {
 	switch s.cmd.Kind {
-	case operation.KindReboot, operation.KindKexec, operation.KindPower:
+	case kind.Reboot, kind.Kexec, kind.Power:
 		return s.cmd.ExecutorRole != "site" && fleet.Silence(s.exec.SilentFrom(), s.Now) < s.bootTime()
 	}
 	return false
@@ -347,7 +348,7 @@ func (s *scene) verb() string {
 	if s.throughProvider() {
 		return "the provider is doing " + cmp.Or(s.step.Mode, "it")
 	}
-	return cmp.Or(verbs[s.cmd.Kind], cmp.Or(clusterVerbs[s.cmd.Kind], "the command is being executed"))
+	return cmp.Or(kind.Of(s.cmd.Kind).Doing, "the command is being executed")
 }
 
 func (s *scene) locked(e *explain.Explanation) {
@@ -407,7 +408,7 @@ func (s *scene) waitsForExecutor(e *explain.Explanation) {
 	switch {
 	case s.throughBMC():
 		e.WaitsOn, e.WaitsFor = explain.OnBMC, s.bmc()
-	case s.cmd.Kind == kindSSH:
+	case s.cmd.Kind == kind.SSH:
 		e.WaitsFor = "a script on the machine, over SSH to " + cmp.Or(s.spec.GetSshEndpoint(), "no endpoint")
 	case s.inCluster():
 		e.WaitsOn, e.WaitsFor = explain.OnProvider, s.cluster()
@@ -426,20 +427,4 @@ func (s *scene) bmc() string {
 		return "the BMC at " + b
 	}
 	return "the machine's BMC"
-}
-
-// verbs say what an executor does.
-var verbs = map[operation.Kind]string{
-	operation.KindReboot: "the machine is being rebooted", operation.KindNetboot: "the next boot is being set",
-	operation.KindRepave:    "the image is being written",
-	operation.KindErase:     "disks are being erased",
-	operation.KindPreflight: "the installer proves that it can write, and changes nothing",
-	operation.KindReconfig:  "the configuration is being applied",
-	operation.KindPower:     "the BMC is switching the machine off and on",
-	operation.KindJoin:      "kubeadm is joining the machine to its cluster",
-	operation.KindKexec:     "the installer's kernel is being started", kindSSH: "a script runs on the machine",
-	operation.KindPowerOff:     "the BMC is switching the machine off",
-	operation.KindBMCPassword:  "the BMC gets a password",
-	operation.KindPowerOn:      "the BMC is switching the machine on",
-	operation.KindTestHardware: "the hardware is being tested",
 }

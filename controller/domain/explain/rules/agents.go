@@ -6,6 +6,7 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 )
 
@@ -57,17 +58,17 @@ func (s *scene) missing() *explain.Agent {
 
 // siteOnly says that only the site's agent can do the step.
 func (s *scene) siteOnly() bool {
-	return s.step.Kind == operation.KindReboot && (s.step.Mode == "bmc" || s.status.GetAgentless()) ||
-		s.step.Kind == kindSSH ||
-		s.step.Kind == operation.KindPowerOff ||
-		s.step.Kind == kindProvider ||
+	return s.step.Kind == kind.Reboot && (s.step.Mode == "bmc" || s.status.GetAgentless()) ||
+		s.step.Kind == kind.SSH ||
+		s.step.Kind == kind.PowerOff ||
+		s.step.Kind == kind.ProviderAction ||
 		s.clusterStep() ||
 		s.switches()
 }
 
 func (s *scene) whoIsMissing() verdict {
 	switch {
-	case s.step.Kind == operation.KindStage && s.cmd == nil && !s.clusterStep() && !s.switches():
+	case s.step.Kind == kind.WorkflowStage && s.cmd == nil && !s.clusterStep() && !s.switches():
 		return s.stageWaits()
 	case s.exec != nil && s.open() && s.exec.Role == "site":
 		return s.siteSilence(s.exec)
@@ -75,7 +76,7 @@ func (s *scene) whoIsMissing() verdict {
 		return s.silence(s.exec)
 	case s.siteOnly():
 		return s.siteTrouble()
-	case s.host == nil && s.step.Kind != operation.KindWaitForAgent &&
+	case s.host == nil && s.step.Kind != kind.WaitForAgent &&
 		(s.spec.GetBmcEndpoint() != "" || s.Provider() != fleet.AgentProvider):
 		v := s.siteTrouble()
 		v.Facts = append(v.Facts, "no agent has ever been enrolled on the machine itself, so only its site's agent can act")
@@ -183,7 +184,7 @@ func (s *scene) siteSilence(a *explain.Agent) verdict {
 	return v
 }
 
-func (s *scene) overSSH() bool { return s.step != nil && s.step.Kind == kindSSH }
+func (s *scene) overSSH() bool { return s.step != nil && s.step.Kind == kind.SSH }
 
 // siteTrouble says why the site's agent cannot act on the machine; without a reason if it can.
 func (s *scene) siteTrouble() verdict {

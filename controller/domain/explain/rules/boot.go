@@ -8,14 +8,8 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/explain"
-	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 )
-
-// How a machine was sent into the installer.
-var ways = map[operation.Kind]string{
-	operation.KindPower: "switched off and on through its BMC", operation.KindReboot: "rebooted into the network",
-	operation.KindKexec: "sent there by kexec",
-}
 
 // waitInstaller: the machine was sent into the installer, which has not reported.
 func (s *scene) waitInstaller(e *explain.Explanation) {
@@ -24,7 +18,7 @@ func (s *scene) waitInstaller(e *explain.Explanation) {
 	e.Since = s.sentIn()
 	if s.cmd != nil {
 		e.Summary = fmt.Sprintf("%s, step %s, waits for the installer: %s %s; %s", s.Op.Type, s.Op.CurrentStage,
-			cmp.Or(ways[s.cmd.Kind], "sent in"), s.Ago(e.Since), v.Text)
+			cmp.Or(kind.Of(s.cmd.Kind).Entered, "sent in"), s.Ago(e.Since), v.Text)
 	}
 }
 
@@ -140,7 +134,7 @@ func (s *scene) certified(time.Time) verdict {
 
 func (s *scene) stillOff(at time.Time) bool {
 	p, seen := s.ObservedPower()
-	return p == "off" && s.cmd != nil && s.cmd.Kind == operation.KindPower && !seen.Before(at)
+	return p == "off" && s.cmd != nil && s.cmd.Kind == kind.Power && !seen.Before(at)
 }
 
 func (s *scene) sayStillOff(time.Time) verdict {
@@ -286,7 +280,7 @@ func (s *scene) noDHCP(time.Time) verdict {
 		v.Text = "the installer has not been loaded; addresses are given by another server there, so whether the machine " +
 			"has asked for one cannot be seen: cabling, VLAN, boot order, or that server"
 	}
-	if s.cmd != nil && s.cmd.Kind == operation.KindKexec {
+	if s.cmd != nil && s.cmd.Kind == kind.Kexec {
 		v.Text = "no DHCP request from " + macs +
 			" has been seen since: the installer's kernel hangs, or has no driver for the network card"
 	}
@@ -297,8 +291,11 @@ func (s *scene) noDHCP(time.Time) verdict {
 func (s *scene) bootFacts(at time.Time) []string {
 	var out []string
 	if s.cmd != nil {
-		out = append(out, "the machine was "+cmp.Or(ways[s.cmd.Kind], "sent into the installer")+" at "+s.At(at)+" (command "+
-			s.cmd.ID+")")
+		out = append(
+			out,
+			"the machine was "+cmp.Or(kind.Of(s.cmd.Kind).Entered, "sent into the installer")+" at "+s.At(at)+" (command "+
+				s.cmd.ID+")",
+		)
 	}
 	if p, at := s.ObservedPower(); p != "" {
 		out = append(out, "the BMC says that the power is "+p+", since "+s.At(at))

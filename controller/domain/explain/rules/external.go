@@ -7,25 +7,15 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 )
 
 // Clusters and providers are systems of somebody else's, to which the site's agent speaks for the machine.
 
-// kindProvider is the kind of a step that is done through the machine's provider.
-const kindProvider = operation.KindProvider
-
-// clusterVerbs say what is done in the machine's cluster, by the kind of the command.
-var clusterVerbs = map[operation.Kind]string{
-	operation.KindJoinToken: "a token for the join is being made in the cluster",
-	operation.KindVerify:    "the cluster is asked for the machine's Node",
-	operation.KindDrain:     "the machine's Node is being drained",
-	operation.KindUncordon:  "the machine's Node is being given back to the scheduler",
-}
-
-// inCluster says that the current command speaks to the machine's cluster.
-func (s *scene) inCluster() bool { return s.cmd != nil && clusterVerbs[s.cmd.Kind] != "" }
+// inCluster reports whether the current command asks the machine's cluster.
+func (s *scene) inCluster() bool { return s.cmd != nil && kind.Of(s.cmd.Kind).Action == "cluster" }
 
 // clusterStep says that it is for the site's agent to speak to the cluster next.
 func (s *scene) clusterStep() bool {
@@ -33,11 +23,11 @@ func (s *scene) clusterStep() bool {
 		return false
 	}
 	switch s.step.Kind {
-	case operation.KindVerify, operation.KindDrain, operation.KindUncordon:
+	case kind.Verify, kind.Drain, kind.Uncordon:
 		return true
-	case operation.KindJoin:
-		return s.cmd == nil || s.cmd.Kind == operation.KindJoinToken && s.cmd.Outcome != operation.OutcomeSucceeded
-	case operation.KindStage:
+	case kind.Join:
+		return s.cmd == nil || s.cmd.Kind == kind.JoinToken && s.cmd.Outcome != operation.OutcomeSucceeded
+	case kind.WorkflowStage:
 		return s.step.Mode == workflow.DrainNode && s.Holds(fleet.InCustomerCluster)
 	}
 	return false
@@ -103,7 +93,7 @@ func (s *scene) region() string { return cmp.Or(s.spec.GetProviderRef(), "defaul
 func (s *scene) switches() bool { return s.step != nil && workflow.Standalone(s.step.Mode) }
 
 // throughProvider says that the current command is done by the machine's provider.
-func (s *scene) throughProvider() bool { return s.cmd != nil && s.cmd.Kind == kindProvider }
+func (s *scene) throughProvider() bool { return s.cmd != nil && s.cmd.Kind == kind.ProviderAction }
 
 // providerTrouble says that the provider could not be asked lately.
 func (s *scene) providerTrouble() bool { return s.status.GetProvider().GetReason() != "" }

@@ -8,6 +8,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 )
@@ -25,7 +26,7 @@ func (l *lab) maas(state, reason, message string) *lab {
 }
 
 func (l *lab) action(name string) *lab {
-	return l.start(fleet.RunPlan, operation.Step{Kind: operation.KindProvider, Mode: name, MaxRetries: 2}).look()
+	return l.start(fleet.RunPlan, operation.Step{Kind: kind.ProviderAction, Mode: name, MaxRetries: 2}).look()
 }
 
 // member is a machine in a cluster, to which its site's agent speaks.
@@ -38,7 +39,7 @@ func (l *lab) member() *lab {
 }
 
 func (l *lab) drain() *lab {
-	return l.start(fleet.RunPlan, operation.Step{Kind: operation.KindDrain, MaxRetries: 2}).look()
+	return l.start(fleet.RunPlan, operation.Step{Kind: kind.Drain, MaxRetries: 2}).look()
 }
 
 // faultsOutside: systems of somebody else's.
@@ -87,7 +88,7 @@ var faultsOutside = []fault{
 	}, "CAPABILITY_MISSING", explain.OnAgent, []string{"does not speak to clusters"}, "AGENT_UNAVAILABLE",
 		"ingot agent list"},
 	{"stage that drains, and no site agent", func(l *lab) {
-		l.member().gone(siteID).start(fleet.RunPlan, operation.Step{Kind: operation.KindStage, Mode: workflow.DrainNode})
+		l.member().gone(siteID).start(fleet.RunPlan, operation.Step{Kind: kind.WorkflowStage, Mode: workflow.DrainNode})
 		l.f.Op.Phase, l.f.Op.WaitReason, l.f.Op.Steps[0].StartedAt = operation.Running, operation.WaitAgent, l.now
 	}, "SITE_AGENT_SILENT", explain.OnAgent, []string{"the agent of site berlin"}, "STAGE_CHECK_FAILED",
 		"ingot agent list"},
@@ -97,23 +98,23 @@ var faultsOutside = []fault{
 			true)
 	}, "MAAS_FAILED", explain.OnOperator, []string{"still waiting for MAAS", "came after its time was up"}, "", "in MAAS"},
 	{"kubeadm fails", func(l *lab) {
-		l.member().start(fleet.RunPlan, operation.Step{Kind: operation.KindJoin}).look().granted()
+		l.member().start(fleet.RunPlan, operation.Step{Kind: kind.Join}).look().granted()
 		l.says(operation.OutcomeFailed, "KUBEADM_FAILED", "exit status 1; its output is in the operation's log", false)
 	}, "KUBEADM_FAILED", explain.OnOperator, []string{"kubeadm has not joined", "exit status 1"}, "", "ingot logs op-1"},
 	{"token of a join that ran out", func(l *lab) {
-		l.member().start(fleet.RunPlan, operation.Step{Kind: operation.KindJoin}).look().granted()
+		l.member().start(fleet.RunPlan, operation.Step{Kind: kind.Join}).look().granted()
 		l.says(operation.OutcomeFailed, "KUBEADM_FAILED", "kubeadm join: exit status 1: error: 401 Unauthorized", false)
 	}, "KUBEADM_FAILED", explain.OnOperator, []string{"refused the token"}, "", "ingot cluster join m-1"},
 	{"nobody to switch it off", func(l *lab) {
-		l.host().gone(siteID).start(fleet.RunPlan, operation.Step{Kind: operation.KindStage, Mode: workflow.SwitchOff}).look()
+		l.host().gone(siteID).start(fleet.RunPlan, operation.Step{Kind: kind.WorkflowStage, Mode: workflow.SwitchOff}).look()
 	}, "SITE_AGENT_SILENT", explain.OnAgent, []string{"the agent of site berlin"}, "STAGE_CHECK_FAILED",
 		"ingot agent list"},
 	{"being switched off", func(l *lab) {
-		l.host().start(fleet.RunPlan, operation.Step{Kind: operation.KindStage,
+		l.host().start(fleet.RunPlan, operation.Step{Kind: kind.WorkflowStage,
 			Mode: workflow.SwitchOff}).look().granted().after(time.Second)
 	}, "", explain.OnBMC, []string{"the BMC is switching the machine off"}, "OUTCOME_UNKNOWN", "ingot cancel"},
 	{"kubelet of another cluster", func(l *lab) {
-		l.member().start(fleet.RunPlan, operation.Step{Kind: operation.KindJoin}).look().granted()
+		l.member().start(fleet.RunPlan, operation.Step{Kind: kind.Join}).look().granted()
 		l.says(operation.OutcomeRefused, "CLUSTER_OTHER_MEMBER",
 			"the machine is in another cluster, at https://elsewhere:6443", false)
 	}, "CLUSTER_OTHER_MEMBER", explain.OnOperator, []string{"belongs to another cluster", "elsewhere"}, "",

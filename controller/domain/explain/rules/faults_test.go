@@ -11,6 +11,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
@@ -530,7 +531,7 @@ var faultsOfRule = []fault{
 		"", explain.OnOperator, []string{"hardware is being replaced", "under another boot"}, "AGENT_UNAVAILABLE",
 		"ingot cancel"},
 	{"three attempts of one reimage", func(l *lab) {
-		l.host().start(fleet.Reimage, operation.Step{Kind: operation.KindRepave}).look()
+		l.host().start(fleet.Reimage, operation.Step{Kind: kind.Repave}).look()
 		l.f.Op.Phase, l.f.Op.FinishedAt, l.f.Op.WakeAt = operation.Failed, l.now, time.Time{}
 		l.f.Op.Error = &operation.Error{Code: "INSTALL_ATTEMPTS_EXHAUSTED",
 			Message: "install attempt 3 of 3 has failed: DISK_WRITE_ERROR: sector 8192",
@@ -601,7 +602,7 @@ var faultsOfRule = []fault{
 		l.host().gone(hostID).stage().after(time.Minute)
 		l.f.Workflow = &workflow.Workflow{ID: "wf-1", Kind: "ONBOARDING", State: workflow.Running, Stage: "verify_node",
 			OperationID: l.f.Op.ID, Attempts: 1}
-		done := operation.Step{Name: "approve-node", Kind: operation.KindStage, Mode: "approve_node",
+		done := operation.Step{Name: "approve-node", Kind: kind.WorkflowStage, Mode: "approve_node",
 			State: operation.StepSucceeded, Message: "the node is new"}
 		l.f.Op.Steps = append([]operation.Step{done}, l.f.Op.Steps...)
 		l.f.Op.CurrentStep, l.f.Op.Steps[1].Message = 1, "the machine's agent has no session"

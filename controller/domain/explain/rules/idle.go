@@ -9,6 +9,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
@@ -255,7 +256,7 @@ func (s *scene) whyUnknown(c *operation.Command, exec *explain.Agent) string {
 // provenBy says what would settle an unknown command besides its result.
 func provenBy(c *operation.Command) string {
 	text := ""
-	if c.Kind == operation.KindReboot || c.Kind == operation.KindPower || c.ExecutorRole == "installer" {
+	if c.Kind == kind.Reboot || c.Kind == kind.Power || c.ExecutorRole == "installer" {
 		text = ", or the machine shows another boot"
 	}
 	if c.ExecutorRole != "site" {

@@ -12,6 +12,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/explain/rules"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/operation/decider"
@@ -114,11 +115,11 @@ func (l *lab) find(id string) *explain.Agent {
 	return nil
 }
 
-func (l *lab) start(kind fleet.OperationType, steps ...operation.Step) *lab {
+func (l *lab) start(k fleet.OperationType, steps ...operation.Step) *lab {
 	for i := range steps {
 		steps[i].State = operation.StepWaiting
-		steps[i].Name = map[operation.Kind]string{operation.KindNetboot: "set-netboot",
-			operation.KindRepave: "repave-os"}[steps[i].Kind]
+		steps[i].Name = map[kind.Kind]string{kind.Netboot: "set-netboot",
+			kind.Repave: "repave-os"}[steps[i].Kind]
 		if steps[i].Name == "" {
 			steps[i].Name = string(steps[i].Kind)
 		}
@@ -127,7 +128,7 @@ func (l *lab) start(kind fleet.OperationType, steps ...operation.Step) *lab {
 		}
 	}
 	l.f.Op = &operation.Operation{
-		ID: "op-1", MachineID: "m-1", Type: kind, Phase: operation.Pending, WakeAt: l.now, Version: 1, CreatedAt: l.now,
+		ID: "op-1", MachineID: "m-1", Type: k, Phase: operation.Pending, WakeAt: l.now, Version: 1, CreatedAt: l.now,
 		Steps:        steps,
 		CurrentStage: steps[0].Name,
 	}
@@ -137,9 +138,9 @@ func (l *lab) start(kind fleet.OperationType, steps ...operation.Step) *lab {
 }
 
 func (l *lab) reimage() *lab {
-	return l.start(fleet.Reimage, operation.Step{Kind: operation.KindNetboot, MaxRetries: 2},
-		operation.Step{Kind: operation.KindRepave, MaxRetries: 2, Agentless: l.agentless},
-		operation.Step{Kind: operation.KindReboot, MaxRetries: 2})
+	return l.start(fleet.Reimage, operation.Step{Kind: kind.Netboot, MaxRetries: 2},
+		operation.Step{Kind: kind.Repave, MaxRetries: 2, Agentless: l.agentless},
+		operation.Step{Kind: kind.Reboot, MaxRetries: 2})
 }
 
 // withoutAgent lets the next reimage write a system without an agent.
@@ -149,15 +150,15 @@ func (l *lab) withoutAgent() *lab {
 }
 
 func (l *lab) reboot() *lab {
-	return l.start(fleet.Reboot, operation.Step{Kind: operation.KindReboot, MaxRetries: 2})
+	return l.start(fleet.Reboot, operation.Step{Kind: kind.Reboot, MaxRetries: 2})
 }
 
 func (l *lab) rebootBMC() *lab {
-	return l.start(fleet.Reboot, operation.Step{Kind: operation.KindReboot, MaxRetries: 2, Mode: "bmc"})
+	return l.start(fleet.Reboot, operation.Step{Kind: kind.Reboot, MaxRetries: 2, Mode: "bmc"})
 }
 
 func (l *lab) reconfigure() *lab {
-	return l.start(fleet.Reconfigure, operation.Step{Kind: operation.KindReconfig})
+	return l.start(fleet.Reconfigure, operation.Step{Kind: kind.Net})
 }
 
 func (l *lab) latest() *operation.Command {
@@ -465,7 +466,7 @@ func (l *lab) ssh() *lab {
 
 // stage is an operation of a workflow that checks one of its stages.
 func (l *lab) stage() *lab {
-	l.start(fleet.Onboard, operation.Step{Kind: operation.KindStage, Mode: "verify_boot"})
+	l.start(fleet.Onboard, operation.Step{Kind: kind.WorkflowStage, Mode: "verify_boot"})
 	l.f.Op.Phase, l.f.Op.WaitReason, l.f.Op.WakeAt, l.f.Op.StartedAt = operation.Running, operation.WaitAgent,
 		l.now.Add(5*time.Minute), l.now
 	l.f.Op.Steps[0].State, l.f.Op.Steps[0].StartedAt = operation.StepRunning, l.now
@@ -474,7 +475,7 @@ func (l *lab) stage() *lab {
 
 // lone is an operation in which the controller waits for somebody else, while the node is in a state of work.
 func (l *lab) lone(mode string, state baremetalv1.NodeState) *lab {
-	l.host().start(fleet.NodeTransition, operation.Step{Kind: operation.KindStage, Mode: mode, Timeout: time.Hour}).look()
+	l.host().start(fleet.NodeTransition, operation.Step{Kind: kind.WorkflowStage, Mode: mode, Timeout: time.Hour}).look()
 	l.f.Machine.Status.NodeState = state
 	return l
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 )
@@ -25,7 +26,7 @@ func (s *scene) next() (string, time.Time) {
 		return fmt.Sprintf("tries again (retry %d of %d)", s.step.RetryCount, s.step.MaxRetries), s.step.RetryAt
 	case s.Op.WaitReason == operation.WaitInstaller:
 		return s.nextWay(), s.Op.WakeAt
-	case s.granted() && s.step.Kind == operation.KindReboot && s.Op.WritesAgentless():
+	case s.granted() && s.step.Kind == kind.Reboot && s.Op.WritesAgentless():
 		return "if it has not phoned home by then, gives up: FAILED with PHONE_HOME_MISSING", s.cmd.Deadline
 	case s.Op.WaitReason == operation.WaitEvidence && s.cmd != nil:
 		return "if nothing confirms it by then, gives up: FAILED with EVIDENCE_MISSING, and the machine is fenced until it " +
@@ -65,7 +66,7 @@ func (s *scene) nextGranted() (string, time.Time) {
 func (s *scene) nextUngranted() (string, time.Time) {
 	code := "AGENT_UNAVAILABLE"
 	limit := s.limit()
-	if s.step.Kind == operation.KindStage {
+	if s.step.Kind == kind.WorkflowStage {
 		code = "STAGE_CHECK_FAILED"
 	}
 	if s.Op.WaitReason == operation.WaitSite {
@@ -86,7 +87,7 @@ func (s *scene) nextUngranted() (string, time.Time) {
 // viaSite says that the site's agent could do the step instead of the machine's own.
 func (s *scene) viaSite() bool {
 	switch s.step.Kind {
-	case operation.KindReboot, operation.KindNetboot:
+	case kind.Reboot, kind.Netboot:
 		return true
 	}
 	return s.Provider() != fleet.AgentProvider

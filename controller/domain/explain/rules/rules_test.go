@@ -13,6 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/cli/command"
 	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/explain/rules"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
@@ -150,24 +151,24 @@ func TestNamedOperation(t *testing.T) {
 func TestNormals(t *testing.T) {
 	var all []explain.Sample
 	for i := range 100 {
-		all = append(all, explain.Sample{Kind: operation.KindReboot, Group: "web", Took: time.Duration(i+1) * time.Second})
+		all = append(all, explain.Sample{Kind: kind.Reboot, Group: "web", Took: time.Duration(i+1) * time.Second})
 	}
 	for range 4 { // too few for a group of their own
-		all = append(all, explain.Sample{Kind: operation.KindReboot, Group: "db", Took: time.Second})
+		all = append(all, explain.Sample{Kind: kind.Reboot, Group: "db", Took: time.Second})
 	}
 	n := explain.Measure(all)
-	if got := n.For(operation.KindReboot, "web", "", false); got != (explain.Baseline{P50: 50 * time.Second,
+	if got := n.For(kind.Reboot, "web", "", false); got != (explain.Baseline{P50: 50 * time.Second,
 		P95: 95 * time.Second, Samples: 100, Population: "group web"}) {
 		t.Errorf("web: %+v", got)
 	}
-	if got := n.For(operation.KindReboot, "db", "", false); got.Population != "fleet" || got.Samples != 104 {
+	if got := n.For(kind.Reboot, "db", "", false); got.Population != "fleet" || got.Samples != 104 {
 		t.Errorf("db: %+v", got)
 	}
-	if got := n.For(operation.KindRepave, "web", "", false); got != (explain.Baseline{}) {
+	if got := n.For(kind.Repave, "web", "", false); got != (explain.Baseline{}) {
 		t.Errorf("never seen: %+v", got)
 	}
 	var none explain.Baselines
-	if got := none.For(operation.KindReboot, "", "", false); got.Samples != 0 {
+	if got := none.For(kind.Reboot, "", "", false); got.Samples != 0 {
 		t.Errorf("nothing measured: %+v", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 )
 
@@ -54,18 +55,15 @@ func (s *scene) granted() bool { return s.cmd != nil && s.cmd.State == operation
 
 // entering says that the current command brings the machine into the installer.
 func (s *scene) entering() bool {
-	return s.cmd != nil && s.step != nil && (s.step.Kind == operation.KindRepave || s.step.Kind == operation.KindErase) &&
+	return s.cmd != nil && s.step != nil && (s.step.Kind == kind.Repave || s.step.Kind == kind.Erase) &&
 		s.cmd.Kind != s.step.Kind
 }
 
 // throughBMC says that the current command is done through the machine's management controller.
 func (s *scene) throughBMC() bool {
-	return s.cmd != nil && s.cmd.ExecutorRole == "site" && s.Provider() == fleet.AgentProvider && s.cmd.Kind != kindSSH &&
+	return s.cmd != nil && s.cmd.ExecutorRole == "site" && s.Provider() == fleet.AgentProvider && s.cmd.Kind != kind.SSH &&
 		!s.inCluster()
 }
-
-// kindSSH is the kind of a step whose script the site's agent runs on the machine.
-const kindSSH operation.Kind = "ssh"
 
 // limit is when the current try of the step has taken too long to find an executor.
 func (s *scene) limit() time.Time {

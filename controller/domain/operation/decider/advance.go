@@ -9,25 +9,12 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
 	"github.com/ingot-metal/ingot/internal/planted"
 )
-
-// capabilityOf names what an agent must be able to do for a step of this kind.
-func capabilityOf(k operation.Kind) string {
-	switch k {
-	case operation.KindReconfig:
-		return "reconfig"
-	case operation.KindPowerOff, operation.KindPowerOn:
-		return "power"
-	case operation.KindBMCPassword:
-		return fleet.ChangesBMCPasswords
-	default:
-		return string(k)
-	}
-}
 
 // advance starts the current step, or its next attempt, and goes on through steps that end at once.
 func (d *decider) advance() {
@@ -37,7 +24,7 @@ func (d *decider) advance() {
 		if s.State == operation.StepWaiting {
 			d.setStep(operation.StepRunning)
 			s.StartedAt = d.now
-			d.note("step_started", operation.StartedText(s.Kind))
+			d.note("step_started", kind.Of(s.Kind).Started)
 		}
 		if s.RetryAt.After(d.now) {
 			d.wait(operation.WaitRetry, s.RetryAt)
@@ -52,15 +39,15 @@ func (d *decider) advance() {
 // attempt tries the current step once; it returns true if the step has ended and the next one may start.
 func (d *decider) attempt(s *operation.Step) bool {
 	switch s.Kind {
-	case operation.KindSetPhase:
+	case kind.SetPhase:
 		d.out.Machine.SetPhase = fleet.Phase(s.Mode)
 		d.stepDone(map[string]string{"phase": s.Mode})
 		return true
-	case operation.KindStage:
+	case kind.WorkflowStage:
 		return d.attemptStage(s)
-	case operation.KindWaitForAgent:
+	case kind.WaitForAgent:
 		return d.attemptWaitForAgent(s)
-	case operation.KindRMA:
+	case kind.RMA:
 		d.flagRMA(s)
 		return true
 	default:
@@ -123,9 +110,9 @@ func (d *decider) dispatch(s *operation.Step) bool {
 		d.fail("AGENT_UNAVAILABLE", "no agent could take the step before its deadline; nothing was started", true)
 	case next == nil:
 		d.wait(operation.WaitAgent, operation.Earliest(limit, d.now.Add(operation.LookAgain)))
-	case !next.CanDo(capabilityOf(s.Kind)):
+	case !next.CanDo(kind.Of(s.Kind).Capability):
 		d.fail(missingCapability(s.Kind), fmt.Sprintf("agent %s cannot %s on this machine", next.AgentID,
-			capabilityOf(s.Kind)), false)
+			kind.Of(s.Kind).Capability), false)
 	default:
 		d.makeCommand(s, s.Kind, next)
 	}
@@ -135,7 +122,7 @@ func (d *decider) dispatch(s *operation.Step) bool {
 // noExecutor reports whether no agent could ever take the step as things are: the machine has none of its own, and no
 // agent of its site has a way to it.
 func (d *decider) noExecutor(s *operation.Step) bool {
-	if s.Kind == operation.KindSSH || s.Kind == operation.KindProvider {
+	if s.Kind == kind.SSH || s.Kind == kind.ProviderAction {
 		return false // which have other ways to the machine
 	}
 	for i := range d.w.Candidates {
@@ -170,18 +157,18 @@ func (d *decider) limitOf(s *operation.Step) time.Time {
 	return from.Add(s.Timeout)
 }
 
-func missingCapability(k operation.Kind) string {
+func missingCapability(k kind.Kind) string {
 	switch k {
-	case operation.KindRepave:
+	case kind.Repave:
 		return "REPAVE_NOT_WIRED"
-	case operation.KindNetboot:
+	case kind.Netboot:
 		return "NETBOOT_UNSUPPORTED"
 	default:
 		return "CAPABILITY_MISSING"
 	}
 }
 
-func (d *decider) makeCommand(s *operation.Step, kind operation.Kind, executor *fleet.Candidate) {
+func (d *decider) makeCommand(s *operation.Step, k kind.Kind, executor *fleet.Candidate) {
 	attempt, deadline := 1, d.now.Add(s.Timeout)
 	if d.cmd != nil && d.cmd.StepIdx == d.op.CurrentStep {
 		attempt = d.cmd.Attempt + 1
@@ -194,7 +181,7 @@ func (d *decider) makeCommand(s *operation.Step, kind operation.Kind, executor *
 		d.retired = d.cmd
 	}
 	d.cmd = &operation.Command{
-		ID: d.w.NewCommandID, StepIdx: d.op.CurrentStep, Attempt: attempt, Kind: kind, State: operation.Queued,
+		ID: d.w.NewCommandID, StepIdx: d.op.CurrentStep, Attempt: attempt, Kind: k, State: operation.Queued,
 		ExecutorID: executor.AgentID, ExecutorRole: executor.Role, Deadline: deadline,
 	}
 	d.cmdChanged, d.cmdNew, d.opChanged = true, true, true
@@ -222,7 +209,7 @@ func (d *decider) stepDone(proof map[string]string) {
 	}
 	maps.Copy(d.op.Evidence, proof)
 	d.op.WaitReason = ""
-	d.note("step_succeeded", operation.DoneText(s.Kind))
+	d.note("step_succeeded", kind.Of(s.Kind).Done)
 	switch {
 	case d.op.CurrentStep == len(d.op.Steps)-1:
 		d.finishSucceeded()
@@ -268,7 +255,7 @@ func (d *decider) details() map[string]string {
 
 // unknown ends the operation over a granted command that may have acted, and fences the machine.
 func (d *decider) unknown(code, message string) {
-	if d.cmd.Kind == operation.KindTestHardware {
+	if d.cmd.Kind == kind.TestHardware {
 		d.testUnfinished(message)
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
@@ -17,7 +18,7 @@ const capAgentless = "agentless"
 // agentless reports whether the system that this operation has written has no agent.
 func (d *decider) agentless() bool {
 	for i := d.op.CurrentStep; i >= 0; i-- {
-		if s := d.op.Steps[i]; s.Kind == operation.KindRepave {
+		if s := d.op.Steps[i]; s.Kind == kind.Repave {
 			return s.Agentless
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
@@ -231,22 +232,22 @@ func starts(t *testing.T) map[string]func() *stored {
 			return s
 		}
 	}
-	for _, k := range []operation.Kind{
-		operation.KindReboot, operation.KindNetboot, operation.KindRepave, operation.KindReconfig, operation.KindWaitForAgent,
-		operation.KindErase, operation.KindReset, operation.KindTestHardware, operation.KindSSH, operation.KindJoin, operation.KindVerify,
-		operation.KindDrain,
-		operation.KindUncordon, operation.KindProvider, operation.KindRMA,
+	for _, k := range []kind.Kind{
+		kind.Reboot, kind.Netboot, kind.Repave, kind.Net, kind.WaitForAgent,
+		kind.Erase, kind.ResetDevices, kind.TestHardware, kind.SSH, kind.Join, kind.Verify,
+		kind.Drain,
+		kind.Uncordon, kind.ProviderAction, kind.RMA,
 	} {
 		out[string(k)] = capable(step(k, 1), reconfig())
 	}
-	out["reboot bmc"] = capable(operation.Step{Kind: operation.KindReboot, Mode: "bmc", MaxRetries: 1})
-	out["rma return"] = capable(operation.Step{Kind: operation.KindRMA, Mode: "return"})
+	out["reboot bmc"] = capable(operation.Step{Kind: kind.Reboot, Mode: "bmc", MaxRetries: 1})
+	out["rma return"] = capable(operation.Step{Kind: kind.RMA, Mode: "return"})
 	for _, mode := range []string{
 		workflow.ReportedInstall, workflow.AwaitReplacement, workflow.NothingToDrain, workflow.PowerOffNode,
 		workflow.SwitchOn,
 		workflow.DrainNode, workflow.VerifyNode,
 	} {
-		out["stage "+mode] = capable(operation.Step{Kind: operation.KindStage, Mode: mode, MaxRetries: 1})
+		out["stage "+mode] = capable(operation.Step{Kind: kind.WorkflowStage, Mode: mode, MaxRetries: 1})
 	}
 	for _, way := range []string{"auto", "bmc", "kexec", "bootnext", "media"} {
 		out["metal "+way] = func() *stored { return newMetal(t, way, realHost("kexec", "netboot")).stored }
@@ -258,7 +259,7 @@ func starts(t *testing.T) map[string]func() *stored {
 	}
 	out["metal erase"] = func() *stored {
 		s := newMetal(t, "auto", realHost("kexec")).stored
-		s.op.Type, s.op.Steps[1].Kind, s.op.Steps[2].Kind = fleet.RunPlan, operation.KindErase, operation.KindReset
+		s.op.Type, s.op.Steps[1].Kind, s.op.Steps[2].Kind = fleet.RunPlan, kind.Erase, kind.ResetDevices
 		return s
 	}
 	out["rescue"] = func() *stored {
@@ -266,7 +267,7 @@ func starts(t *testing.T) map[string]func() *stored {
 		s.op.Type, s.op.Steps = fleet.Netboot, []operation.Step{s.op.Steps[0], s.op.Steps[2]}
 		return s
 	}
-	out["provider forgets"] = capable(operation.Step{Kind: operation.KindProvider, Mode: workflow.ForgetAction})
+	out["provider forgets"] = capable(operation.Step{Kind: kind.ProviderAction, Mode: workflow.ForgetAction})
 	forgets := out["provider forgets"]
 	out["provider forgets"] = func() *stored { s := forgets(); s.op.Type = fleet.Decommission; return s }
 	return out

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/internal/evidence"
 	"github.com/ingot-metal/ingot/internal/hwid"
@@ -19,11 +20,11 @@ import (
 func (d *decider) boots() operation.System {
 	s := d.step()
 	switch {
-	case d.cmd == nil || !operation.ProvenByBoot(d.cmd.Kind) && d.cmd.Kind != operation.KindKexec:
+	case d.cmd == nil || !kind.Of(d.cmd.Kind).ProvenByBoot && d.cmd.Kind != kind.Kexec:
 		return ""
-	case needsInstaller(s.Kind) && operation.TurnedBack(*s):
+	case kind.Of(s.Kind).NeedsInstaller && operation.TurnedBack(*s):
 		return operation.SystemSame
-	case needsInstaller(s.Kind):
+	case kind.Of(s.Kind).NeedsInstaller:
 		return operation.SystemInstaller
 	case d.unseen():
 		return operation.SystemWritten
@@ -41,17 +42,17 @@ func (d *decider) netbooted() bool {
 		return false
 	}
 	before := d.op.Steps[d.op.CurrentStep-1]
-	return before.Kind == operation.KindNetboot && before.Mode != "DISK"
+	return before.Kind == kind.Netboot && before.Mode != "DISK"
 }
 
 // unseen reports whether this operation has written a system that has not come up yet.
 func (d *decider) unseen() bool {
 	steps := d.op.Steps[:d.op.CurrentStep]
 	written := len(steps) - 1
-	for written >= 0 && !needsInstaller(steps[written].Kind) {
+	for written >= 0 && !kind.Of(steps[written].Kind).NeedsInstaller {
 		written--
 	}
-	seen := slices.ContainsFunc(steps[written+1:], func(s operation.Step) bool { return s.Kind == operation.KindReboot })
+	seen := slices.ContainsFunc(steps[written+1:], func(s operation.Step) bool { return s.Kind == kind.Reboot })
 	return d.installed() && !seen
 }
 
@@ -146,7 +147,7 @@ func (d *decider) isBefore(h *fleet.Candidate) bool {
 // writtenInPlace reports whether this operation has written an image without an installer: the agent stays, and starts
 // from that image.
 func (d *decider) writtenInPlace() bool {
-	return d.op.Evidence[evidence.ImageDigest] != "" && !d.installed() && d.inPlace(operation.KindRepave)
+	return d.op.Evidence[evidence.ImageDigest] != "" && !d.installed() && d.inPlace(kind.Repave)
 }
 
 // before is what was noted of the machine's own system when the current command was granted; on the way back out of the

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
@@ -12,7 +13,7 @@ import (
 // TestBootTableIsWhole: every kind of command that boots something, and every system, has its evidence.
 func TestBootTableIsWhole(t *testing.T) {
 	systems := map[operation.System]int{}
-	kinds := map[operation.Kind]int{}
+	kinds := map[kind.Kind]int{}
 	for _, r := range operation.BootTable {
 		systems[r.Boots]++
 		for _, k := range r.Kinds {
@@ -22,7 +23,7 @@ func TestBootTableIsWhole(t *testing.T) {
 			t.Errorf("%s: nothing proves it", r.Boots)
 		}
 	}
-	for _, k := range []operation.Kind{operation.KindReboot, operation.KindPower, operation.KindKexec} {
+	for _, k := range []kind.Kind{kind.Reboot, kind.Power, kind.Kexec} {
 		if kinds[k] == 0 {
 			t.Errorf("no row for %s", k)
 		}
@@ -47,7 +48,7 @@ func (m *metal) comesBack(boot string) {
 // the reason.
 func TestKexecThatComesBackInTheOldSystemIsNoSuccess(t *testing.T) {
 	claim := func(m *metal) {
-		i := slices.IndexFunc(m.commands, func(c *operation.Command) bool { return c.Kind == operation.KindKexec })
+		i := slices.IndexFunc(m.commands, func(c *operation.Command) bool { return c.Kind == kind.Kexec })
 		m.stored.result(m.commands[i], operation.OutcomeSucceeded,
 			map[string]string{evidence.BootIDBefore: "boot-old", evidence.BootIDAfter: "boot-old-2"})
 	}
@@ -60,13 +61,13 @@ func TestKexecThatComesBackInTheOldSystemIsNoSuccess(t *testing.T) {
 			m.look()
 		},
 	} {
-		for path, next := range map[string]operation.Kind{"auto": operation.KindPower, "kexec": ""} {
+		for path, next := range map[string]kind.Kind{"auto": kind.Power, "kexec": ""} {
 			t.Run(name+" "+path, func(t *testing.T) {
 				m := newMetal(t, path, realHost("kexec"))
 				m.op.Steps[1].MaxRetries = 0
 				m.look()
 				m.siteApplies()
-				c := m.granted(operation.KindKexec, oldHostID)
+				c := m.granted(kind.Kexec, oldHostID)
 				tell(m)
 				c = m.command(c.ID)
 				if c.State != operation.Done || c.Outcome != operation.OutcomeFailed || c.Reason != "WRONG_SYSTEM_BOOTED" {
@@ -87,7 +88,7 @@ func TestKexecGoesOnInTheInstaller(t *testing.T) {
 	m := newMetal(t, "kexec", realHost("kexec"))
 	m.look()
 	m.siteApplies()
-	c := m.granted(operation.KindKexec, oldHostID)
+	c := m.granted(kind.Kexec, oldHostID)
 	m.comesBack("boot-old") // a new session of the boot that is still running
 	if c = m.command(c.ID); c.State != operation.Granted {
 		t.Fatalf("settled by a session of the same boot: %s", dump(c))
@@ -96,7 +97,7 @@ func TestKexecGoesOnInTheInstaller(t *testing.T) {
 	if c = m.command(c.ID); c.Outcome != operation.OutcomeSucceeded || c.SettledBy != "installer_session" {
 		t.Fatalf("the kexec is %s", dump(c))
 	}
-	m.granted(operation.KindRepave, inst)
+	m.granted(kind.Repave, inst)
 }
 
 // TestPowerCycleThatComesBackInTheOldSystem: the switch did what it was told, and the machine started its disk; nobody
@@ -106,7 +107,7 @@ func TestPowerCycleThatComesBackInTheOldSystem(t *testing.T) {
 	m.op.Steps[1].MaxRetries = 0
 	m.look()
 	m.siteApplies()
-	m.granted(operation.KindPower, siteID)
+	m.granted(kind.Power, siteID)
 	m.without(oldHostID)
 	m.result(operation.OutcomeSucceeded, "", false, nil)
 	if m.op.WaitReason != operation.WaitInstaller {
@@ -121,14 +122,14 @@ func newNetboot(t tb) *metal {
 	m := newMetal(t, "", realHost("netboot"))
 	m.op.Type = fleet.Netboot
 	m.op.Steps = []operation.Step{
-		{Name: "netboot", Kind: operation.KindNetboot, State: operation.StepWaiting, Timeout: stepTimeout},
-		{Name: "reboot", Kind: operation.KindReboot, State: operation.StepWaiting, Timeout: stepTimeout},
+		{Name: "netboot", Kind: kind.Netboot, State: operation.StepWaiting, Timeout: stepTimeout},
+		{Name: "reboot", Kind: kind.Reboot, State: operation.StepWaiting, Timeout: stepTimeout},
 	}
 	m.look()
 	m.siteApplies()
-	m.granted(operation.KindNetboot, oldHostID)
+	m.granted(kind.Netboot, oldHostID)
 	m.result(operation.OutcomeSucceeded, "", false, map[string]string{evidence.BootNext: "Boot0003"})
-	m.granted(operation.KindReboot, oldHostID)
+	m.granted(kind.Reboot, oldHostID)
 	return m
 }
 
@@ -180,11 +181,11 @@ func TestRebootIsProvenByTheSameSystemAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newMetal(t, "", realHost())
 			m.op.Type = fleet.Reboot
-			m.op.Steps = []operation.Step{{Name: "reboot", Kind: operation.KindReboot, State: operation.StepWaiting,
+			m.op.Steps = []operation.Step{{Name: "reboot", Kind: kind.Reboot, State: operation.StepWaiting,
 				Timeout: stepTimeout, Mode: "bmc"}}
 			m.world.Candidates[0].ImageDigest = digest
 			m.look()
-			m.granted(operation.KindReboot, siteID)
+			m.granted(kind.Reboot, siteID)
 			if name == "another image under the same identity" {
 				m.world.Candidates[0].ImageDigest = "sha256:0dd"
 			}
@@ -208,15 +209,15 @@ func TestRebootIsProvenByTheSameSystemAlone(t *testing.T) {
 // next reboot.
 func TestASecondRebootAfterAnInstallationReboots(t *testing.T) {
 	m := newMetal(t, "auto")
-	m.op.Steps = append(m.op.Steps, operation.Step{Name: "again", Kind: operation.KindReboot, State: operation.StepWaiting,
+	m.op.Steps = append(m.op.Steps, operation.Step{Name: "again", Kind: kind.Reboot, State: operation.StepWaiting,
 		Timeout: stepTimeout})
 	inst := m.toInstaller()
-	m.granted(operation.KindRepave, inst)
+	m.granted(kind.Repave, inst)
 	m.result(operation.OutcomeSucceeded, "", false, wrote())
 	m.siteApplies()
-	m.granted(operation.KindReboot, inst)
+	m.granted(kind.Reboot, inst)
 	m.newSystemComes(digest)
-	m.granted(operation.KindReboot, newHostID)
+	m.granted(kind.Reboot, newHostID)
 	i := slices.IndexFunc(m.world.Candidates, func(c fleet.Candidate) bool { return c.AgentID == newHostID })
 	m.world.Candidates[i].BootID = "boot-new-2"
 	m.world.TargetBootID = "boot-new-2"
@@ -233,7 +234,7 @@ func TestAnOutlivedSessionSettlesNoWrite(t *testing.T) {
 	m := newMetal(t, "bmc", realHost())
 	m.op.Steps[1].MaxRetries = 0
 	inst := m.toInstaller()
-	m.granted(operation.KindRepave, inst)
+	m.granted(kind.Repave, inst)
 	m.without(inst)
 	m.now = m.latest().Deadline
 	m.look()

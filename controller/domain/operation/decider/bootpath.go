@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
@@ -30,15 +31,15 @@ const (
 var wayOrder = []string{wayBootNext, wayKexec, wayBMC, wayMedia}
 
 // wayOf names the way of a command that brings a machine into the installer, but for wayMedia.
-var wayOf = map[operation.Kind]string{
-	operation.KindReboot: wayBootNext,
-	operation.KindKexec:  wayKexec,
-	operation.KindPower:  wayBMC,
+var wayOf = map[kind.Kind]string{
+	kind.Reboot: wayBootNext,
+	kind.Kexec:  wayKexec,
+	kind.Power:  wayBMC,
 }
 
 // wayGone names the way of the current command.
 func (d *decider) wayGone() string {
-	if d.cmd.Kind == operation.KindPower && bootPath(d.step()) == wayMedia {
+	if d.cmd.Kind == kind.Power && bootPath(d.step()) == wayMedia {
 		return wayMedia
 	}
 	return wayOf[d.cmd.Kind]
@@ -47,23 +48,18 @@ func (d *decider) wayGone() string {
 // path is one way that can be gone now.
 type path struct {
 	name     string
-	kind     operation.Kind
+	kind     kind.Kind
 	executor *fleet.Candidate
 }
 
-// needsInstaller says that steps of this kind act on disks from the installer.
-func needsInstaller(k operation.Kind) bool {
-	return k == operation.KindRepave || k == operation.KindErase
-}
-
 // inPlace says that an agent can do it without an installer, as those of simulated machines can.
-func (d *decider) inPlace(k operation.Kind) bool {
+func (d *decider) inPlace(k kind.Kind) bool {
 	return slices.ContainsFunc(d.w.Candidates, func(c fleet.Candidate) bool {
 		switch c.Role {
 		case "host":
-			return slices.Contains(c.Capabilities, capabilityOf(k))
+			return slices.Contains(c.Capabilities, kind.Of(k).Capability)
 		case "site":
-			return d.w.Provider != workflow.ProviderMAAS && d.w.Provider != fleet.AgentProvider && k == operation.KindRepave &&
+			return d.w.Provider != workflow.ProviderMAAS && d.w.Provider != fleet.AgentProvider && k == kind.Repave &&
 				slices.Contains(c.Capabilities, "provider:"+d.w.Provider)
 		}
 		return false
@@ -73,7 +69,7 @@ func (d *decider) inPlace(k operation.Kind) bool {
 // installerStep is the first step from i on that needs the installer, nil if there is none.
 func (d *decider) installerStep(i int) *operation.Step {
 	for ; i < len(d.op.Steps); i++ {
-		if s := &d.op.Steps[i]; needsInstaller(s.Kind) && !d.inPlace(s.Kind) {
+		if s := &d.op.Steps[i]; kind.Of(s.Kind).NeedsInstaller && !d.inPlace(s.Kind) {
 			return s
 		}
 	}
@@ -90,13 +86,13 @@ func (d *decider) installer() *fleet.Candidate { return fleet.Installer(d.w.Cand
 // bootsInstaller says that the step is not simply an agent's to take.
 func (d *decider) bootsInstaller(s *operation.Step) bool {
 	switch s.Kind {
-	case operation.KindRepave, operation.KindErase:
+	case kind.Repave, kind.Erase:
 		return !d.inPlace(s.Kind)
-	case operation.KindReset:
+	case kind.ResetDevices:
 		return d.installer() != nil // which has the machine after an erasure
-	case operation.KindNetboot:
+	case kind.Netboot:
 		return d.installerStep(d.op.CurrentStep) != nil || d.netbootsRescue()
-	case operation.KindReboot:
+	case kind.Reboot:
 		return d.unseen()
 	default:
 		return false
@@ -116,9 +112,9 @@ func (d *decider) simulatedHost() bool {
 // dispatchThroughInstaller makes the next command of such a step, or waits. It returns true if the step has ended.
 func (d *decider) dispatchThroughInstaller(s *operation.Step, limit time.Time) bool {
 	switch s.Kind {
-	case operation.KindNetboot:
+	case kind.Netboot:
 		return d.prepareBoot(s, limit)
-	case operation.KindReboot:
+	case kind.Reboot:
 		d.bootDisk(s, limit)
 	default:
 		d.fromInstaller(s, limit)
@@ -142,7 +138,7 @@ func (d *decider) prepareBoot(s *operation.Step, limit time.Time) bool {
 	canSet := host != nil && host.Live && host.CanDo("netboot") && (ways == wayAuto || ways == wayBootNext)
 	switch {
 	case canSet && d.served(s, limit):
-		d.makeCommand(s, operation.KindNetboot, host)
+		d.makeCommand(s, kind.Netboot, host)
 	case canSet:
 		// Waits for the site, or has failed.
 	case target == nil:
@@ -161,7 +157,7 @@ func (d *decider) netbootByBMC(s *operation.Step, limit time.Time) {
 	site := fleet.SiteFor(d.w.Candidates, "netboot", d.w.Provider)
 	switch {
 	case site != nil && d.served(s, limit):
-		d.makeCommand(s, operation.KindNetboot, site)
+		d.makeCommand(s, kind.Netboot, site)
 	case site != nil:
 	case d.past(limit):
 		d.fail("AGENT_UNAVAILABLE", "no agent could take the step before its deadline; nothing was started", true)
@@ -210,7 +206,8 @@ func patience(s *operation.Step) time.Duration { return min(operation.InstallerP
 
 // entering says that the current command brings the machine into the installer.
 func (d *decider) entering() bool {
-	return d.cmd != nil && d.cmd.StepIdx == d.op.CurrentStep && needsInstaller(d.step().Kind) && wayOf[d.cmd.Kind] != "" &&
+	return d.cmd != nil && d.cmd.StepIdx == d.op.CurrentStep && kind.Of(d.step().Kind).NeedsInstaller &&
+		wayOf[d.cmd.Kind] != "" &&
 		!operation.TurnedBack(*d.step())
 }
 
@@ -220,8 +217,8 @@ func (d *decider) fromInstaller(s *operation.Step, limit time.Time) {
 	switch {
 	case operation.TurnedBack(*s):
 		d.goBack(s)
-	case inst != nil && !inst.CanDo(capabilityOf(s.Kind)):
-		d.fail("CAPABILITY_MISSING", "the installer cannot "+capabilityOf(s.Kind), false)
+	case inst != nil && !inst.CanDo(kind.Of(s.Kind).Capability):
+		d.fail("CAPABILITY_MISSING", "the installer cannot "+kind.Of(s.Kind).Capability, false)
 	case inst != nil && s.Agentless && !inst.CanDo(capAgentless):
 		d.fail("CAPABILITY_MISSING", "the installer is older than installations without an agent; add a newer one with "+
 			"`ingot image add`", false)
@@ -322,9 +319,9 @@ func (d *decider) mayCome(role string) bool {
 // otherExecutor says that another executor than the silent one can go on with a step on metal.
 func (d *decider) otherExecutor(s *operation.Step) bool {
 	switch s.Kind {
-	case operation.KindNetboot:
+	case kind.Netboot:
 		return d.installerStep(d.op.CurrentStep) != nil || fleet.SiteFor(d.w.Candidates, "netboot", d.w.Provider) != nil
-	case operation.KindReboot:
+	case kind.Reboot:
 		return d.installer() != nil || fleet.SiteFor(d.w.Candidates, "power", d.w.Provider) != nil
 	default:
 		return d.installer() != nil || d.pathFor(s) != nil
@@ -353,12 +350,12 @@ func (d *decider) pathOf(name string) *path {
 	inBand := host != nil && host.Live
 	switch {
 	case name == wayBootNext && inBand && d.op.Evidence[evidence.BootNext] != "" && host.CanDo("reboot"):
-		return &path{name, operation.KindReboot, host}
+		return &path{name, kind.Reboot, host}
 	case name == wayKexec && inBand && host.CanDo("kexec"):
-		return &path{name, operation.KindKexec, host}
+		return &path{name, kind.Kexec, host}
 	case name == wayBMC, name == wayMedia:
 		if site := fleet.SiteFor(d.w.Candidates, "power", d.w.Provider); site != nil {
-			return &path{name, operation.KindPower, site}
+			return &path{name, kind.Power, site}
 		}
 	}
 	return nil
@@ -368,7 +365,7 @@ func (d *decider) pathOf(name string) *path {
 func (d *decider) nextPath() bool {
 	s := d.step()
 	switch {
-	case d.cmd.Kind == operation.KindNetboot && d.installerStep(d.op.CurrentStep) != nil &&
+	case d.cmd.Kind == kind.Netboot && d.installerStep(d.op.CurrentStep) != nil &&
 		bootPath(d.installerStep(d.op.CurrentStep)) == wayAuto:
 		d.stepDone(map[string]string{"next_boot": "not set in band: " + d.cmd.Message})
 	case d.entering() && d.pathFor(s) != nil:
@@ -383,7 +380,8 @@ func (d *decider) nextPath() bool {
 // it has ended the command.
 func (d *decider) evaluateGrantedBoot() bool {
 	s := d.step()
-	if !needsInstaller(s.Kind) || d.cmd.ExecutorRole == "site" || d.inPlace(s.Kind) || !d.op.CancelRequested.IsZero() ||
+	if !kind.Of(s.Kind).NeedsInstaller || d.cmd.ExecutorRole == "site" || d.inPlace(s.Kind) ||
+		!d.op.CancelRequested.IsZero() ||
 		d.blocked() {
 		return false
 	}
@@ -419,7 +417,7 @@ func (d *decider) evaluateGrantedBoot() bool {
 
 // nextEvaluation is when a granted command is looked at again: its end, or earlier where silence means something.
 func (d *decider) nextEvaluation() time.Time {
-	if needsInstaller(d.step().Kind) && d.cmd.ExecutorRole != "site" {
+	if kind.Of(d.step().Kind).NeedsInstaller && d.cmd.ExecutorRole != "site" {
 		return operation.Earliest(d.grantedWake(), d.now.Add(operation.LookAgain))
 	}
 	return d.grantedWake()
@@ -437,11 +435,11 @@ func (d *decider) installerOpened() bool {
 		d.enteredInstaller()
 	case d.entering() && d.cmd.State != operation.Granted:
 		d.replaceCommand("the machine came into the installer by itself; nothing was started")
-	case d.cmd.State == operation.Granted && needsInstaller(d.cmd.Kind) && d.cmd.ExecutorRole == "installer":
+	case d.cmd.State == operation.Granted && kind.Of(d.cmd.Kind).NeedsInstaller && d.cmd.ExecutorRole == "installer":
 		d.installerRestarted()
-	case d.cmd.State != operation.Granted && (needsInstaller(d.cmd.Kind) || d.cmd.Kind == operation.KindPreflight):
+	case d.cmd.State != operation.Granted && (kind.Of(d.cmd.Kind).NeedsInstaller || d.cmd.Kind == kind.Preflight):
 		d.replaceCommand("the installer was started again before it was granted the command; nothing was started")
-	case d.cmd.State == operation.Granted && d.cmd.Kind == operation.KindReboot && d.op.Type == fleet.Netboot &&
+	case d.cmd.State == operation.Granted && d.cmd.Kind == kind.Reboot && d.op.Type == fleet.Netboot &&
 		d.rebootSeen():
 		d.confirmReboot("new_boot")
 	default:
@@ -468,7 +466,7 @@ func (d *decider) leaveInstaller() {
 	d.op.Evidence[evidence.Installer] = d.cmd.ExecutorID
 	if d.installerStep(d.op.CurrentStep+1) == nil {
 		d.assign(operation.BootDisk, false)
-		d.out.Machine.RevokeHosts = d.cmd.Kind == operation.KindRepave
+		d.out.Machine.RevokeHosts = d.cmd.Kind == kind.Repave
 		d.out.Machine.Agentless = d.out.Machine.RevokeHosts && d.agentless()
 	}
 }
@@ -485,10 +483,10 @@ func (d *decider) bootDisk(s *operation.Step, limit time.Time) {
 		}
 	case !d.served(s, limit):
 	case inst != nil:
-		d.makeCommand(s, operation.KindReboot, inst)
+		d.makeCommand(s, kind.Reboot, inst)
 	case site != nil:
 		d.note("boot_path", "through the BMC, because the installer is gone")
-		d.makeCommand(s, operation.KindPower, site)
+		d.makeCommand(s, kind.Power, site)
 	case d.past(limit):
 		d.fail("AGENT_UNAVAILABLE",
 			"the installer is gone and there is no BMC to start the machine with; its disk is written and verified", true)

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
@@ -30,9 +31,9 @@ type metal struct {
 // newMetal makes a reimage of a machine whose agents are these besides the site's.
 func newMetal(t tb, path string, agents ...fleet.Candidate) *metal {
 	m := &metal{stored: newStored(t,
-		operation.Step{Kind: operation.KindNetboot, MaxRetries: 2},
-		operation.Step{Kind: operation.KindRepave, MaxRetries: 1, Mode: path},
-		operation.Step{Kind: operation.KindReboot, MaxRetries: 2, Mode: "graceful"},
+		operation.Step{Kind: kind.Netboot, MaxRetries: 2},
+		operation.Step{Kind: kind.Repave, MaxRetries: 1, Mode: path},
+		operation.Step{Kind: kind.Reboot, MaxRetries: 2, Mode: "graceful"},
 	)}
 	m.op.Type = fleet.Reimage
 	m.world.Provider, m.world.TargetAgentID, m.world.TargetBootID, m.world.TargetAgentLive = "agent", "", "", false
@@ -65,11 +66,11 @@ func (m *metal) siteApplies() {
 }
 
 // granted asks for the grant of the latest command as its executor would.
-func (m *metal) granted(kind operation.Kind, executor string) *operation.Command {
+func (m *metal) granted(k kind.Kind, executor string) *operation.Command {
 	m.t.Helper()
 	c := m.latest()
-	if c == nil || c.Kind != kind || c.ExecutorID != executor || c.State != operation.Sent {
-		m.t.Fatalf("the latest command is %s, want a %s of %s (operation %s, %s, %+v)", dump(c), kind, executor, m.op.Phase,
+	if c == nil || c.Kind != k || c.ExecutorID != executor || c.State != operation.Sent {
+		m.t.Fatalf("the latest command is %s, want a %s of %s (operation %s, %s, %+v)", dump(c), k, executor, m.op.Phase,
 			m.op.WaitReason, m.op.Error)
 	}
 	m.grants++
@@ -167,7 +168,7 @@ func (m *metal) toInstaller() string {
 		m.t.Fatalf("nothing may be started before the site serves the installer: %s, %s", m.op.WaitReason, dump(m.latest()))
 	}
 	m.siteApplies()
-	m.granted(operation.KindPower, siteID)
+	m.granted(kind.Power, siteID)
 	m.result(operation.OutcomeSucceeded, "", false, map[string]string{"power_on_seen_at": "now"})
 	if m.op.WaitReason != operation.WaitInstaller {
 		m.t.Fatalf("it waits for %s", m.op.WaitReason)
@@ -178,13 +179,13 @@ func (m *metal) toInstaller() string {
 func TestReimageOfAnEmptyMachine(t *testing.T) {
 	m := newMetal(t, "auto")
 	inst := m.toInstaller()
-	m.granted(operation.KindRepave, inst)
+	m.granted(kind.Repave, inst)
 	m.result(operation.OutcomeSucceeded, "", false, wrote())
 	if m.world.Boot.Mode != operation.BootDisk || m.op.WaitReason != operation.WaitSite {
 		t.Fatalf("the reboot must wait until the site serves the disk: %+v, %s", m.world.Boot, m.op.WaitReason)
 	}
 	m.siteApplies()
-	m.granted(operation.KindReboot, inst)
+	m.granted(kind.Reboot, inst)
 	m.newSystemComes(digest)
 	m.ends(operation.Succeeded, "")
 	if m.op.Evidence[evidence.BootIDAfter] != "boot-new" || m.op.Evidence[evidence.ImageDigest] != digest {
@@ -198,10 +199,10 @@ func TestTheSystemBeforeIsNoProof(t *testing.T) {
 	m := newMetal(t, "auto", realHost("kexec"))
 	m.without(oldHostID)
 	inst := m.toInstaller()
-	m.granted(operation.KindRepave, inst)
+	m.granted(kind.Repave, inst)
 	m.result(operation.OutcomeSucceeded, "", false, wrote())
 	m.siteApplies()
-	m.granted(operation.KindReboot, inst)
+	m.granted(kind.Reboot, inst)
 	m.without(inst)
 	m.world.TargetBootID = "boot-old-2"
 	m.do(operation.SessionOpened{AgentID: oldHostID, StateID: "s-old", BootID: "boot-old-2", OfTarget: true})
@@ -216,41 +217,41 @@ func TestWaysIntoTheInstaller(t *testing.T) {
 	cases := []struct {
 		name, path string
 		host       fleet.Candidate
-		kinds      []operation.Kind // of the commands up to the installer, each of which does nothing until the last
+		kinds      []kind.Kind // of the commands up to the installer, each of which does nothing until the last
 	}{
-		{"kexec of a running system", "auto", realHost("kexec"), []operation.Kind{operation.KindKexec}},
+		{"kexec of a running system", "auto", realHost("kexec"), []kind.Kind{kind.Kexec}},
 		{"firmware's next boot first", "auto", realHost("kexec", "netboot"),
-			[]operation.Kind{operation.KindNetboot, operation.KindReboot}},
+			[]kind.Kind{kind.Netboot, kind.Reboot}},
 		{"each way after the other", "auto", realHost("kexec", "netboot"),
-			[]operation.Kind{operation.KindNetboot, operation.KindReboot, operation.KindKexec, operation.KindPower}},
-		{"kexec asked for", "kexec", realHost("kexec", "netboot"), []operation.Kind{operation.KindKexec}},
-		{"virtual media asked for", "media", realHost("kexec", "netboot"), []operation.Kind{operation.KindPower}},
-		{"BMC asked for", "bmc", realHost("kexec", "netboot"), []operation.Kind{operation.KindPower}},
+			[]kind.Kind{kind.Netboot, kind.Reboot, kind.Kexec, kind.Power}},
+		{"kexec asked for", "kexec", realHost("kexec", "netboot"), []kind.Kind{kind.Kexec}},
+		{"virtual media asked for", "media", realHost("kexec", "netboot"), []kind.Kind{kind.Power}},
+		{"BMC asked for", "bmc", realHost("kexec", "netboot"), []kind.Kind{kind.Power}},
 		{"next boot asked for", "bootnext", realHost("kexec", "netboot"),
-			[]operation.Kind{operation.KindNetboot, operation.KindReboot}},
+			[]kind.Kind{kind.Netboot, kind.Reboot}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			m := newMetal(t, c.path, c.host)
 			m.look()
 			m.siteApplies()
-			for i, kind := range c.kinds {
+			for i, k := range c.kinds {
 				executor := oldHostID
-				if kind == operation.KindPower {
+				if k == kind.Power {
 					executor = siteID
 				}
-				m.granted(kind, executor)
+				m.granted(k, executor)
 				switch {
-				case kind == operation.KindNetboot:
+				case k == kind.Netboot:
 					m.result(operation.OutcomeSucceeded, "", false, map[string]string{evidence.BootNext: "Boot0003"})
 				case i < len(c.kinds)-1:
 					m.result(operation.OutcomeFailed, "EXECUTION_FAILED", false, nil)
-				case kind == operation.KindPower:
+				case k == kind.Power:
 					m.result(operation.OutcomeSucceeded, "", false, nil)
 				}
 			}
 			inst := m.installerComes()
-			m.granted(operation.KindRepave, inst)
+			m.granted(kind.Repave, inst)
 		})
 	}
 }
@@ -309,7 +310,7 @@ func TestWrongBMCPassword(t *testing.T) {
 	m := newMetal(t, "auto")
 	m.look()
 	m.siteApplies()
-	m.granted(operation.KindPower, siteID)
+	m.granted(kind.Power, siteID)
 	m.result(operation.OutcomeFailed, "BMC_AUTH_FAILED", false, nil)
 	m.ends(operation.Failed, "BMC_AUTH_FAILED")
 	if len(m.commands) != 1 {
@@ -322,7 +323,7 @@ func TestInstallerThatNeverReports(t *testing.T) {
 	m.look()
 	m.siteApplies()
 	for range 2 {
-		m.granted(operation.KindPower, siteID)
+		m.granted(kind.Power, siteID)
 		m.result(operation.OutcomeSucceeded, "", false, nil)
 		m.now = m.op.WakeAt
 		m.look()
@@ -337,7 +338,7 @@ func TestInstallerThatNeverReports(t *testing.T) {
 func TestPowerCutInTheMiddleOfWriting(t *testing.T) {
 	m := newMetal(t, "auto")
 	first := m.toInstaller()
-	m.granted(operation.KindRepave, first)
+	m.granted(kind.Repave, first)
 	m.without(first)
 	second := m.installerComes()
 	if c := m.command("c-2"); c.State != operation.Done || c.Outcome != operation.OutcomeFailed ||
@@ -346,10 +347,10 @@ func TestPowerCutInTheMiddleOfWriting(t *testing.T) {
 	}
 	m.now = m.op.WakeAt
 	m.look()
-	m.granted(operation.KindRepave, second)
+	m.granted(kind.Repave, second)
 	m.result(operation.OutcomeSucceeded, "", false, wrote())
 	m.siteApplies()
-	m.granted(operation.KindReboot, second)
+	m.granted(kind.Reboot, second)
 	m.newSystemComes(digest)
 	m.ends(operation.Succeeded, "")
 }
@@ -358,15 +359,15 @@ func TestPowerCutInTheMiddleOfWriting(t *testing.T) {
 func TestInstallerFallsSilent(t *testing.T) {
 	m := newMetal(t, "auto")
 	first := m.toInstaller()
-	m.granted(operation.KindRepave, first)
+	m.granted(kind.Repave, first)
 	m.without(first)
 	m.now = m.now.Add(operation.InstallerLost)
 	m.look()
 	m.siteApplies()
-	m.granted(operation.KindPower, siteID)
+	m.granted(kind.Power, siteID)
 	m.result(operation.OutcomeSucceeded, "", false, nil)
 	second := m.installerComes()
-	m.granted(operation.KindRepave, second)
+	m.granted(kind.Repave, second)
 	m.without(second)
 	m.now = m.op.Steps[1].StartedAt.Add(time.Hour)
 	m.look()
@@ -441,7 +442,7 @@ func (m *metal) randomEvent(t *rapid.T) {
 				BootID: m.bootOf(c.ExecutorID), Seq: m.grants, Digest: c.Digest})
 		}
 	case "result":
-		if c != nil && (c.State == operation.Granted || c.Kind == operation.KindPreflight && c.State == operation.Sent) {
+		if c != nil && (c.State == operation.Granted || c.Kind == kind.Preflight && c.State == operation.Sent) {
 			m.randomResult(t)
 		}
 	case "installer":
@@ -473,7 +474,7 @@ func (m *metal) randomResult(t *rapid.T) {
 	seen := map[string]string{}
 	if outcome == operation.OutcomeSucceeded {
 		seen = wrote()
-		if m.latest().Kind != operation.KindRepave {
+		if m.latest().Kind != kind.Repave {
 			seen = map[string]string{evidence.BootNext: "Boot0003", evidence.PreflightDisk: "QM0001"}
 		}
 	}
@@ -484,10 +485,10 @@ func (m *metal) randomResult(t *rapid.T) {
 func (m *metal) checkWrites(t *rapid.T) {
 	verified, refused := false, m.op.Steps[1].Evidence[evidence.Refused] != ""
 	for _, c := range m.commands {
-		if refused && c.Kind == operation.KindRepave && !c.GrantedAt.IsZero() {
+		if refused && c.Kind == kind.Repave && !c.GrantedAt.IsZero() {
 			t.Fatalf("the step was refused, and %s was granted", c.ID)
 		}
-		if c.Kind != operation.KindRepave {
+		if c.Kind != kind.Repave {
 			continue
 		}
 		if verified {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
@@ -69,14 +70,8 @@ var providerDestroys = []string{"deploy", "recover_deploy", "release", "erase"}
 
 // destroysSystem reports whether a granted command of the step destroys data on the machine's system disk. An erasure
 // counts whatever disks its rule names: which of them held the system is not known here.
-func destroysSystem(k operation.Kind, s *operation.Step) bool {
-	switch k {
-	case operation.KindRepave, operation.KindErase:
-		return true
-	case operation.KindProvider:
-		return slices.Contains(providerDestroys, s.Mode)
-	}
-	return false
+func destroysSystem(k kind.Kind, s *operation.Step) bool {
+	return kind.Of(k).DestroysSystem || k == kind.ProviderAction && slices.Contains(providerDestroys, s.Mode)
 }
 
 // unprovision takes the claim away that a verified system is on the disk, with the grant that begins to destroy it.

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
@@ -13,13 +14,13 @@ func TestTheGrantOfAWriteTakesProvisionedAway(t *testing.T) {
 		step operation.Step
 		want bool
 	}{
-		"a write":              {operation.Step{Kind: operation.KindRepave}, true},
-		"an erasure":           {operation.Step{Kind: operation.KindErase}, true},
-		"a provider's deploy":  {operation.Step{Kind: operation.KindProvider, Mode: "deploy"}, true},
-		"a provider's release": {operation.Step{Kind: operation.KindProvider, Mode: "release"}, true},
-		"a provider's switch":  {operation.Step{Kind: operation.KindProvider, Mode: "power_on"}, false},
-		"a reboot":             {operation.Step{Kind: operation.KindReboot}, false},
-		"a configuration":      {operation.Step{Kind: operation.KindReconfig}, false},
+		"a write":              {operation.Step{Kind: kind.Repave}, true},
+		"an erasure":           {operation.Step{Kind: kind.Erase}, true},
+		"a provider's deploy":  {operation.Step{Kind: kind.ProviderAction, Mode: "deploy"}, true},
+		"a provider's release": {operation.Step{Kind: kind.ProviderAction, Mode: "release"}, true},
+		"a provider's switch":  {operation.Step{Kind: kind.ProviderAction, Mode: "power_on"}, false},
+		"a reboot":             {operation.Step{Kind: kind.Reboot}, false},
+		"a configuration":      {operation.Step{Kind: kind.Net}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStored(t, c.step)
@@ -31,7 +32,7 @@ func TestTheGrantOfAWriteTakesProvisionedAway(t *testing.T) {
 			h.Capabilities = append(h.Capabilities, "erase")
 			site.Capabilities = append(site.Capabilities, "provider_action", "provider:maas")
 			s.setAgents(h, site)
-			if c.step.Kind == operation.KindProvider {
+			if c.step.Kind == kind.ProviderAction {
 				s.world.Provider = "maas"
 			}
 			s.look()
@@ -49,7 +50,7 @@ func TestTheGrantOfAWriteTakesProvisionedAway(t *testing.T) {
 }
 
 func TestAWriteThatEndsEarlyLeavesNoProvisionedMachine(t *testing.T) {
-	s := granted(t, operation.Step{Kind: operation.KindRepave})
+	s := granted(t, operation.Step{Kind: kind.Repave})
 	s.conditions[fleet.Provisioned] = false // as the grant has left it
 	s.do(operation.CancelAsked{Actor: "tester"})
 	s.result(s.latest(), operation.OutcomeCanceled, nil)
@@ -60,7 +61,7 @@ func TestAWriteThatEndsEarlyLeavesNoProvisionedMachine(t *testing.T) {
 }
 
 func TestARebootDoesNotCureAFailedWrite(t *testing.T) {
-	s := granted(t, operation.Step{Kind: operation.KindReboot})
+	s := granted(t, operation.Step{Kind: kind.Reboot})
 	s.op.Type = fleet.Reboot
 	s.raise(fleet.CauseReimage, "")
 	s.raise(fleet.CauseReboot, "")
@@ -75,7 +76,7 @@ func TestARebootDoesNotCureAFailedWrite(t *testing.T) {
 
 func TestAnotherPlanDoesNotCureAFailedPlan(t *testing.T) {
 	for plan, cured := range map[string]bool{"plan-a": true, "plan-b": false} {
-		s := granted(t, operation.Step{Kind: operation.KindReconfig})
+		s := granted(t, operation.Step{Kind: kind.Net})
 		s.op.Type, s.op.PlanID = fleet.RunPlan, plan
 		s.raise(fleet.CausePlan, "plan-a")
 		s.result(s.latest(), operation.OutcomeSucceeded, map[string]string{evidence.ConfigDigest: "sha256:1"})
@@ -87,7 +88,7 @@ func TestAnotherPlanDoesNotCureAFailedPlan(t *testing.T) {
 }
 
 func TestAnUnknownOutcomeIsCuredByItsSettlement(t *testing.T) {
-	s := granted(t, operation.Step{Kind: operation.KindReconfig})
+	s := granted(t, operation.Step{Kind: kind.Net})
 	s.result(s.latest(), operation.OutcomeUnknown, nil)
 	s.ended(operation.Failed, "OUTCOME_UNKNOWN")
 	if s.causes[fleet.CauseUnknown] != s.latest().ID {

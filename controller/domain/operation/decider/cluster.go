@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
@@ -18,29 +19,23 @@ const TokenUse = 5 * time.Minute
 
 // onCluster says that the step is about the machine's Node.
 func (d *decider) onCluster(s *operation.Step) bool {
-	switch s.Kind {
-	case operation.KindJoin, operation.KindVerify, operation.KindDrain, operation.KindUncordon:
-		return true
-	case operation.KindStage:
-		return s.Mode == workflow.DrainNode
-	}
-	return false
+	return kind.Of(s.Kind).AsksCluster || s.Kind == kind.WorkflowStage && s.Mode == workflow.DrainNode
 }
 
 // clusterKind is the kind of the next command of such a step.
-func (d *decider) clusterKind(s *operation.Step) operation.Kind {
+func (d *decider) clusterKind(s *operation.Step) kind.Kind {
 	switch {
-	case s.Kind == operation.KindStage:
-		return operation.KindDrain
-	case s.Kind == operation.KindJoin && !d.tokenMade():
-		return operation.KindJoinToken
+	case s.Kind == kind.WorkflowStage:
+		return kind.Drain
+	case s.Kind == kind.Join && !d.tokenMade():
+		return kind.JoinToken
 	}
 	return s.Kind
 }
 
 // tokenMade says that the latest command has made the token of this join, and that there is time to use it.
 func (d *decider) tokenMade() bool {
-	return d.cmd != nil && d.cmd.StepIdx == d.op.CurrentStep && d.cmd.Kind == operation.KindJoinToken &&
+	return d.cmd != nil && d.cmd.StepIdx == d.op.CurrentStep && d.cmd.Kind == kind.JoinToken &&
 		d.cmd.State == operation.Done &&
 		d.cmd.Outcome == operation.OutcomeSucceeded &&
 		d.now.Before(d.cmd.FinishedAt.Add(TokenUse))
@@ -48,11 +43,11 @@ func (d *decider) tokenMade() bool {
 
 // routeInCluster picks who takes the next command; while one is out, who could take that one.
 func (d *decider) routeInCluster(s *operation.Step) *fleet.Candidate {
-	kind := d.clusterKind(s)
+	next := d.clusterKind(s)
 	if d.cmd != nil && !d.cmd.Settled() {
-		kind = d.cmd.Kind
+		next = d.cmd.Kind
 	}
-	if kind != operation.KindJoin {
+	if next != kind.Join {
 		return fleet.SiteForClusters(d.w.Candidates)
 	}
 	if host := fleet.Host(d.w.Candidates); host != nil && host.Live {
@@ -63,13 +58,13 @@ func (d *decider) routeInCluster(s *operation.Step) *fleet.Candidate {
 
 // dispatchInCluster makes the next command, or waits for somebody who can take it.
 func (d *decider) dispatchInCluster(s *operation.Step, limit time.Time) {
-	next, kind := d.routeInCluster(s), d.clusterKind(s)
+	next, k := d.routeInCluster(s), d.clusterKind(s)
 	switch {
-	case next != nil && kind == operation.KindJoin && !next.CanDo(capabilityOf(kind)):
+	case next != nil && k == kind.Join && !next.CanDo(kind.Of(k).Capability):
 		d.fail("CAPABILITY_MISSING", "agent "+next.AgentID+" cannot join its machine to a cluster", false)
 	case next != nil:
-		d.makeCommand(s, kind, next)
-	case d.past(limit) && kind == operation.KindJoin:
+		d.makeCommand(s, k, next)
+	case d.past(limit) && k == kind.Join:
 		d.fail("AGENT_UNAVAILABLE",
 			"the machine's agent did not come to join it before the step's deadline; nothing was started", true)
 	case d.past(limit):
@@ -84,11 +79,11 @@ func (d *decider) dispatchInCluster(s *operation.Step, limit time.Time) {
 func (d *decider) clusterFollows(seen map[string]string) {
 	name := seen[evidence.ClusterName]
 	switch d.cmd.Kind {
-	case operation.KindVerify:
+	case kind.Verify:
 		d.condition(fleet.InCustomerCluster, true, "NodeReady", name)
-	case operation.KindUncordon:
+	case kind.Uncordon:
 		d.condition(fleet.Drained, false, "Uncordoned", "")
-	case operation.KindDrain:
+	case kind.Drain:
 		d.condition(fleet.Drained, true, "DrainFinished", name)
 		if seen[evidence.NodeRemoved] != "" {
 			d.condition(fleet.InCustomerCluster, false, "NodeRemoved", "")

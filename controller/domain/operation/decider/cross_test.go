@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/operation/decider"
 )
@@ -41,10 +42,10 @@ func possible(p operation.Phase, c operation.CommandState) bool {
 
 // at makes an operation in a phase with its command in a state.
 func at(
-	t *testing.T, p operation.Phase, cs operation.CommandState, kind operation.Kind, variant func(*stored),
+	t *testing.T, p operation.Phase, cs operation.CommandState, k kind.Kind, variant func(*stored),
 ) *stored {
 	t.Helper()
-	s := newStored(t, operation.Step{Kind: kind, MaxRetries: 1}, reboot())
+	s := newStored(t, operation.Step{Kind: k, MaxRetries: 1}, reboot())
 	s.op.Phase = p
 	if p != operation.Pending {
 		s.op.StartedAt, s.op.Steps[0].State, s.op.Steps[0].StartedAt = t0, operation.StepRunning, t0
@@ -60,7 +61,7 @@ func at(
 	}
 	if cs != noCommand {
 		c := &operation.Command{
-			ID: "c-1", Kind: kind, Attempt: 1, State: cs, ExecutorID: hostID, ExecutorRole: "host", ExecutorStateID: "s-1",
+			ID: "c-1", Kind: k, Attempt: 1, State: cs, ExecutorID: hostID, ExecutorRole: "host", ExecutorStateID: "s-1",
 			Digest: []byte("digest of c-1"), Deadline: t0.Add(stepTimeout), SentAt: t0, BootIDBefore: "boot-1",
 		}
 		if cs == operation.Queued {
@@ -163,7 +164,7 @@ func canceling(s *stored) {
 }
 
 func claimed(s *stored) {
-	if c := s.latest(); c != nil && c.Kind == operation.KindReboot &&
+	if c := s.latest(); c != nil && c.Kind == kind.Reboot &&
 		(c.State == operation.Granted || c.State == operation.Unknown) {
 		c.ClaimedAt, c.Outcome = t0, operation.OutcomeSucceeded
 	}
@@ -173,20 +174,20 @@ func claimed(s *stored) {
 // stored holds, without a panic.
 func TestEveryEventEverywhere(t *testing.T) {
 	n, all, circumstances := 0, events(), variants()
-	kinds := []operation.Kind{operation.KindReboot, operation.KindRepave}
+	kinds := []kind.Kind{kind.Reboot, kind.Repave}
 	for _, p := range phases {
 		for _, cs := range append(commandStates, noCommand) {
 			if !possible(p, cs) {
 				continue
 			}
 			for name, variant := range circumstances {
-				for _, kind := range kinds {
+				for _, k := range kinds {
 					for _, e := range all {
-						if _, result := e.(operation.Resulted); !result && kind != operation.KindReboot {
+						if _, result := e.(operation.Resulted); !result && k != kind.Reboot {
 							continue // only results are told apart by kind
 						}
 						n++
-						s := at(t, p, cs, kind, variant)
+						s := at(t, p, cs, k, variant)
 						s.t = named{t, name}
 						s.do(e)
 						s.do(e) // once more: it may come twice
@@ -220,7 +221,7 @@ func TestFinishedOperationsAreDeaf(t *testing.T) {
 		}
 		for _, cs := range commandStates {
 			for _, e := range events() {
-				s := at(t, p, cs, operation.KindReboot, func(*stored) {})
+				s := at(t, p, cs, kind.Reboot, func(*stored) {})
 				d := decider.Decide(s.snapshot(e), e, s.now)
 				if d.OpChanged || d.Grant || d.NewCommand != nil || d.Machine.ClearCurrent || d.Machine.Fence != "" ||
 					d.Op.Phase != p {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/internal/planted"
@@ -161,7 +162,7 @@ func (d *decider) evaluateRunning() {
 		d.advance()
 	case d.cmd.State == operation.Granted:
 		d.evaluateGranted()
-	case d.past(d.cmd.Deadline) && d.cmd.Kind == operation.KindPreflight:
+	case d.past(d.cmd.Deadline) && d.cmd.Kind == kind.Preflight:
 		d.preflightExpired()
 	case d.past(d.cmd.Deadline):
 		d.setCommand(operation.Expired)
@@ -227,21 +228,21 @@ func (d *decider) shouldHandOver() bool {
 		return d.otherExecutor(d.step())
 	}
 	next := d.route()
-	return next != nil && next.AgentID != d.cmd.ExecutorID && next.CanDo(capabilityOf(d.step().Kind))
+	return next != nil && next.AgentID != d.cmd.ExecutorID && next.CanDo(kind.Of(d.step().Kind).Capability)
 }
 
 func (d *decider) route() *fleet.Candidate {
 	s := d.step()
 	switch s.Kind {
-	case operation.KindSSH:
+	case kind.SSH:
 		return fleet.SiteForSSH(d.w.Candidates)
-	case operation.KindProvider:
-		return fleet.SiteFor(d.w.Candidates, string(operation.KindProvider), d.w.Provider)
+	case kind.ProviderAction:
+		return fleet.SiteFor(d.w.Candidates, string(kind.ProviderAction), d.w.Provider)
 	}
 	if d.onCluster(s) {
 		return d.routeInCluster(s)
 	}
-	return fleet.Route(d.w.Candidates, capabilityOf(s.Kind), d.w.Provider, s.Mode == "bmc", d.now)
+	return fleet.Route(d.w.Candidates, kind.Of(s.Kind).Capability, d.w.Provider, s.Mode == "bmc", d.now)
 }
 
 // replaceCommand gives up a command that was never granted, and so never acted, for a new attempt.
@@ -286,8 +287,8 @@ func (d *decider) tooLate() bool {
 		d.op.CurrentStep != len(d.op.Steps)-1 {
 		return false
 	}
-	return d.cmd.Kind == operation.KindReboot || d.cmd.Kind == operation.KindPowerOff ||
-		d.cmd.Kind == operation.KindPowerOn
+	return d.cmd.Kind == kind.Reboot || d.cmd.Kind == kind.PowerOff ||
+		d.cmd.Kind == kind.PowerOn
 }
 
 func (d *decider) cancelGranted(e operation.CancelAsked) {
@@ -446,7 +447,7 @@ func (d *decider) whyNoGrant(e operation.GrantAsked) (reason, message string) {
 		return "MACHINE_BLOCKED", "the machine has been blocked since"
 	case !d.cmd.ClaimedAt.IsZero():
 		return "GRANT_REFUSED", "the command has a result already"
-	case d.cmd.Kind == operation.KindPreflight:
+	case d.cmd.Kind == kind.Preflight:
 		return "GRANT_REFUSED", "a preflight changes nothing and needs no grant"
 	}
 	return "", ""
@@ -454,7 +455,7 @@ func (d *decider) whyNoGrant(e operation.GrantAsked) (reason, message string) {
 
 // forgets says that the step only makes the provider forget a machine that its workflow has retired.
 func (d *decider) forgets() bool {
-	return d.op.Type == fleet.Decommission && d.step().Kind == operation.KindProvider &&
+	return d.op.Type == fleet.Decommission && d.step().Kind == kind.ProviderAction &&
 		d.step().Mode == workflow.ForgetAction &&
 		!d.w.Machine.Conditions[fleet.RMA]
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
@@ -59,7 +60,7 @@ type foresight struct {
 func (f *foresight) step(i int) {
 	s := f.op.Steps[i]
 	if !f.provenByWork(s) {
-		if f.replaced && operation.AsksHost(s.Kind) {
+		if f.replaced && kind.Of(s.Kind).AsksHost {
 			f.notAsked("step " + s.Name + ": the system that is written has not reported what it can do")
 		} else {
 			f.decide(i)
@@ -74,9 +75,9 @@ func (f *foresight) step(i int) {
 // start.
 func (f *foresight) provenByWork(s operation.Step) bool {
 	switch s.Kind {
-	case operation.KindStage:
+	case kind.WorkflowStage:
 		return s.Mode == workflow.VerifyNode
-	case operation.KindReboot, operation.KindWaitForAgent:
+	case kind.Reboot, kind.WaitForAgent:
 		return f.replaced
 	}
 	return false
@@ -104,26 +105,20 @@ func (f *foresight) decide(i int) {
 	if p := d.out.Machine.SetPhase; p != "" {
 		f.w.Machine.Phase = p
 	}
-	if d.cmd != nil && d.cmd.Kind == operation.KindNetboot && d.cmd.ExecutorRole == "host" {
+	if d.cmd != nil && d.cmd.Kind == kind.Netboot && d.cmd.ExecutorRole == "host" {
 		f.op.Evidence[evidence.BootNext] = foreseen
 	}
 }
 
 // throughBMC reports whether the command is one that a site agent carries out through the machine's BMC.
 func (d *decider) throughBMC() bool {
-	if d.cmd == nil || d.cmd.ExecutorRole != "site" || d.w.Provider != fleet.AgentProvider {
-		return false
-	}
-	switch d.cmd.Kind {
-	case operation.KindReboot, operation.KindNetboot, operation.KindPower, operation.KindPowerOff, operation.KindPowerOn:
-		return true
-	}
-	return false
+	return d.cmd != nil && d.cmd.ExecutorRole == "site" && d.w.Provider == fleet.AgentProvider &&
+		kind.Of(d.cmd.Kind).UsesBMC
 }
 
 // madeToken lets the first of the two commands of a join succeed, and reports whether the step has such a command.
 func (d *decider) madeToken() bool {
-	if d.cmd == nil || d.cmd.Kind != operation.KindJoinToken || d.op.Phase != operation.Running {
+	if d.cmd == nil || d.cmd.Kind != kind.JoinToken || d.op.Phase != operation.Running {
 		return false
 	}
 	d.cmd.State, d.cmd.Outcome, d.cmd.FinishedAt = operation.Done, operation.OutcomeSucceeded, d.now
@@ -148,12 +143,12 @@ func waits(s operation.Step, reason string) string {
 func (f *foresight) succeed(i int) {
 	s := &f.op.Steps[i]
 	s.State = operation.StepSucceeded
-	kind := f.w.Stage.Kind
-	if g, ok := workflow.FindFor(kind, workflow.StageOf(kind, s.Name), f.w.Provider); ok && g.Gives != "" {
+	flow := f.w.Stage.Kind
+	if g, ok := workflow.FindFor(flow, workflow.StageOf(flow, s.Name), f.w.Provider); ok && g.Gives != "" {
 		f.op.Evidence[g.Gives] = foreseen
 	}
 	d := &decider{w: f.w, op: f.op}
-	if !s.ReplacesSystem() || needsInstaller(s.Kind) && d.inPlace(s.Kind) {
+	if !s.ReplacesSystem() || kind.Of(s.Kind).NeedsInstaller && d.inPlace(s.Kind) {
 		return
 	}
 	f.replaceSystem()

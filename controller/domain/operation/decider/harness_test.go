@@ -10,6 +10,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/operation/decider"
 )
@@ -84,10 +85,10 @@ func site(stateID string) fleet.Candidate {
 
 func (s *stored) setAgents(c ...fleet.Candidate) { s.world.Candidates = c }
 
-func reboot() operation.Step   { return operation.Step{Kind: operation.KindReboot, MaxRetries: 2} }
-func reconfig() operation.Step { return operation.Step{Kind: operation.KindReconfig} }
+func reboot() operation.Step   { return operation.Step{Kind: kind.Reboot, MaxRetries: 2} }
+func reconfig() operation.Step { return operation.Step{Kind: kind.Net} }
 func setPhase(p fleet.Phase) operation.Step {
-	return operation.Step{Kind: operation.KindSetPhase, Mode: string(p)}
+	return operation.Step{Kind: kind.SetPhase, Mode: string(p)}
 }
 
 // latest is the newest command, nil before the first.
@@ -295,7 +296,7 @@ func (s *stored) checkMachine(before operation.Snapshot, d operation.Decision, b
 	}
 	var phase fleet.Phase
 	for i, st := range d.Op.Steps {
-		if st.Kind == operation.KindSetPhase && st.State == operation.StepSucceeded &&
+		if st.Kind == kind.SetPhase && st.State == operation.StepSucceeded &&
 			before.Op.Steps[i].State != operation.StepSucceeded {
 			phase = fleet.Phase(st.Mode)
 		}

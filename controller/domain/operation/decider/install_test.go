@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/operation/decider"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
@@ -16,7 +17,7 @@ type installation struct{ *stored }
 
 func newInstallation(t *testing.T, retries int) installation {
 	t.Helper()
-	s := newStored(t, operation.Step{Kind: operation.KindRepave, MaxRetries: retries})
+	s := newStored(t, operation.Step{Kind: kind.Repave, MaxRetries: retries})
 	s.op.Type, s.phase = fleet.Reimage, fleet.Maintenance
 	s.world.Install = operation.Install{Counted: true, Max: 3}
 	s.look()
@@ -162,7 +163,7 @@ func TestRetriesWhereNothingIsCounted(t *testing.T) {
 
 // A machine that is away is back when it shows another boot than the one before, and not by being there still.
 func TestReplacementIsProvenByAnotherBoot(t *testing.T) {
-	s := newStored(t, operation.Step{Kind: operation.KindStage, Mode: workflow.AwaitReplacement, Timeout: 24 * time.Hour})
+	s := newStored(t, operation.Step{Kind: kind.WorkflowStage, Mode: workflow.AwaitReplacement, Timeout: 24 * time.Hour})
 	s.look()
 	opened := func(boot string) {
 		s.world.TargetBootID, s.world.TargetAgentLive = boot, true
@@ -175,7 +176,7 @@ func TestReplacementIsProvenByAnotherBoot(t *testing.T) {
 	opened("boot-2")
 	s.ended(operation.Succeeded, "")
 
-	s = newStored(t, operation.Step{Kind: operation.KindStage, Mode: workflow.AwaitReplacement, Timeout: 24 * time.Hour})
+	s = newStored(t, operation.Step{Kind: kind.WorkflowStage, Mode: workflow.AwaitReplacement, Timeout: 24 * time.Hour})
 	s.look()
 	s.now = s.now.Add(25 * time.Hour)
 	s.look()
@@ -185,7 +186,7 @@ func TestReplacementIsProvenByAnotherBoot(t *testing.T) {
 // Reports of an installer: each restarts the clock, failures count, the third ends it, completion ends it well.
 func TestReportsAreAwaited(t *testing.T) {
 	begin := func() installation {
-		s := newStored(t, operation.Step{Kind: operation.KindStage, Mode: workflow.ReportedInstall, Timeout: time.Hour})
+		s := newStored(t, operation.Step{Kind: kind.WorkflowStage, Mode: workflow.ReportedInstall, Timeout: time.Hour})
 		s.op.Type = fleet.NodeTransition
 		s.world.Install = operation.Install{Counted: true, Max: 3}
 		s.look()
@@ -238,7 +239,7 @@ func TestNothingIsMadeForABlockedMachine(t *testing.T) {
 // Switching a machine off waits for an agent of its site, for a while, and is not even tried on a blocked machine.
 func TestSwitchingOffWaitsForTheSite(t *testing.T) {
 	begin := func() *stored {
-		s := newStored(t, operation.Step{Kind: operation.KindStage, Mode: workflow.PowerOffNode, Timeout: time.Minute})
+		s := newStored(t, operation.Step{Kind: kind.WorkflowStage, Mode: workflow.PowerOffNode, Timeout: time.Minute})
 		s.setAgents()
 		return s
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 )
 
@@ -15,7 +16,7 @@ func TestOldSystemComesBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newMetal(t, "bmc", realHost())
 			first := m.toInstaller()
-			m.granted(operation.KindRepave, first)
+			m.granted(kind.Repave, first)
 			m.without(first)
 			m.hostComesBack(boot)
 			m.now = m.now.Add(time.Second)
@@ -33,7 +34,7 @@ func TestOldSystemComesBack(t *testing.T) {
 			m.now = m.op.WakeAt
 			m.look()
 			m.siteApplies()
-			if l := m.latest(); l.Kind != operation.KindPower || m.op.Phase != operation.Running {
+			if l := m.latest(); l.Kind != kind.Power || m.op.Phase != operation.Running {
 				t.Errorf("nothing follows: %s, %s", m.op.Phase, dump(l))
 			}
 		})
@@ -43,7 +44,7 @@ func TestOldSystemComesBack(t *testing.T) {
 // firstWrite is the id of the first command that an installer was given.
 func (m *metal) firstWrite() string {
 	for _, c := range m.commands {
-		if c.Kind == operation.KindRepave {
+		if c.Kind == kind.Repave {
 			return c.ID
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
@@ -29,7 +30,7 @@ func written(t *testing.T) (*metal, string) {
 	t.Helper()
 	m := newMetal(t, "auto")
 	inst := m.toInstaller()
-	m.granted(operation.KindRepave, inst)
+	m.granted(kind.Repave, inst)
 	m.result(operation.OutcomeSucceeded, "", false, wrote())
 	return m, inst
 }
@@ -74,7 +75,7 @@ func TestAKexecThatSaysNothing(t *testing.T) {
 		m := newMetal(t, path, realHost("kexec"))
 		m.look()
 		m.siteApplies()
-		c := m.granted(operation.KindKexec, oldHostID)
+		c := m.granted(kind.Kexec, oldHostID)
 		patience := min(operation.InstallerPatience, stepTimeout/3)
 		m.now = m.now.Add(patience - time.Second)
 		m.look()
@@ -87,7 +88,7 @@ func TestAKexecThatSaysNothing(t *testing.T) {
 			t.Errorf("%s: the kexec is %s", path, dump(got))
 		}
 		if switched {
-			m.granted(operation.KindPower, siteID)
+			m.granted(kind.Power, siteID)
 		}
 	}
 }
@@ -100,7 +101,7 @@ func TestOnlyTheOldSystemIsBackAgain(t *testing.T) {
 		m, inst := inPreflight(t)
 		m.result(operation.OutcomeFailed, "DISK_RULE_NO_UNIQUE_MATCH", false, nil)
 		m.siteApplies()
-		m.granted(operation.KindReboot, inst)
+		m.granted(kind.Reboot, inst)
 		m.without(inst)
 		return m, inst
 	}
@@ -133,7 +134,7 @@ func TestAPreflightThatCannotKnowMayBeTriedAgain(t *testing.T) {
 		}
 	}
 	m.siteApplies()
-	m.granted(operation.KindReboot, inst)
+	m.granted(kind.Reboot, inst)
 	m.without(inst)
 	m.comesBack("boot-old-2")
 	if m.op.Error == nil || !m.op.Error.Retryable {
@@ -145,10 +146,10 @@ func TestAPreflightThatCannotKnowMayBeTriedAgain(t *testing.T) {
 func TestAnErasureNeedsNoPreflight(t *testing.T) {
 	m := newMetal(t, "auto")
 	m.extra = []string{"preflight"}
-	m.op.Steps = []operation.Step{{Name: "erase", Kind: operation.KindErase, State: operation.StepWaiting,
+	m.op.Steps = []operation.Step{{Name: "erase", Kind: kind.Erase, State: operation.StepWaiting,
 		Timeout: stepTimeout}}
 	inst := m.toInstaller()
-	m.granted(operation.KindErase, inst)
+	m.granted(kind.Erase, inst)
 }
 
 // TestANetworkBootThatHappenedStays: the machine may boot the same again; one that did not happen is taken back.
@@ -170,10 +171,10 @@ func TestANetworkBootThatHappenedStays(t *testing.T) {
 
 // TestAStepIsTurnedBackByItsRefusal alone.
 func TestAStepIsTurnedBackByItsRefusal(t *testing.T) {
-	if operation.TurnedBack(operation.Step{Kind: operation.KindRepave}) {
+	if operation.TurnedBack(operation.Step{Kind: kind.Repave}) {
 		t.Error("turned back without a refusal")
 	}
-	if !operation.TurnedBack(operation.Step{Kind: operation.KindRepave,
+	if !operation.TurnedBack(operation.Step{Kind: kind.Repave,
 		Evidence: map[string]string{evidence.Refused: "X"}}) {
 		t.Error("not turned back by a refusal")
 	}
@@ -181,7 +182,7 @@ func TestAStepIsTurnedBackByItsRefusal(t *testing.T) {
 
 // TestAReplacementIsProvenByASession: an agent that is away proves nothing by the boot that it was last heard from.
 func TestAReplacementIsProvenByASession(t *testing.T) {
-	s := newStored(t, operation.Step{Kind: operation.KindStage, Mode: "await_replacement", Timeout: 24 * time.Hour})
+	s := newStored(t, operation.Step{Kind: kind.WorkflowStage, Mode: "await_replacement", Timeout: 24 * time.Hour})
 	s.look()
 	away := host("s-1", false)
 	away.BootID = "boot-2"
@@ -204,7 +205,7 @@ func TestTheInstallerIsThereBeforeItsSender(t *testing.T) {
 	m := newMetal(t, "kexec", realHost("kexec"))
 	m.look()
 	m.siteApplies()
-	c := m.granted(operation.KindKexec, oldHostID)
+	c := m.granted(kind.Kexec, oldHostID)
 	m.without(oldHostID)
 	m.world.Candidates = append(m.world.Candidates, fleet.Candidate{
 		AgentID: "a-installer-1", Role: "installer", StateID: "s-i", BootID: "boot-i", Live: true, LastSeen: m.now,
@@ -215,7 +216,7 @@ func TestTheInstallerIsThereBeforeItsSender(t *testing.T) {
 	if got := m.command(c.ID); got.Outcome != operation.OutcomeSucceeded || got.SettledBy != "installer_session" {
 		t.Fatalf("the kexec is %s", dump(got))
 	}
-	m.granted(operation.KindRepave, "a-installer-1")
+	m.granted(kind.Repave, "a-installer-1")
 }
 
 // newAgentless brings a system without an agent onto the disk, whose installer waits for the site to serve the disk.
@@ -223,7 +224,7 @@ func newAgentless(t tb) (*metal, string) {
 	m := newMetal(t, "auto")
 	m.op.Steps[1].Agentless, m.extra = true, []string{"agentless"}
 	inst := m.toInstaller()
-	m.granted(operation.KindRepave, inst)
+	m.granted(kind.Repave, inst)
 	d := m.do(operation.Resulted{CommandID: m.latest().ID, AgentID: inst, StateID: m.latest().ExecutorStateID,
 		Outcome: operation.OutcomeSucceeded, Evidence: wrote()})
 	if !d.Machine.Agentless || !d.Machine.RevokeHosts {
@@ -244,7 +245,7 @@ func (m *metal) phonesHome(instance string) operation.Decision {
 func TestASystemWithoutAnAgentIsProvenByItsPhoneHome(t *testing.T) {
 	m, inst := newAgentless(t)
 	m.siteApplies()
-	m.granted(operation.KindReboot, inst)
+	m.granted(kind.Reboot, inst)
 	m.without(inst)
 	m.phonesHome("ingot-op-2")
 	m.newSystemComes(digest)
@@ -276,7 +277,7 @@ func TestAPhoneHomeBeforeTheWriteIsVerifiedProvesNothing(t *testing.T) {
 	m := newMetal(t, "auto")
 	m.op.Steps[1].Agentless, m.extra = true, []string{"agentless"}
 	inst := m.toInstaller()
-	m.granted(operation.KindRepave, inst)
+	m.granted(kind.Repave, inst)
 	m.phonesHome("ingot-op-1")
 	if m.op.Phase != operation.Running || m.op.CurrentStep != 1 {
 		t.Fatalf("%s at step %d", m.op.Phase, m.op.CurrentStep)
@@ -286,7 +287,7 @@ func TestAPhoneHomeBeforeTheWriteIsVerifiedProvesNothing(t *testing.T) {
 func TestASystemThatDoesNotPhoneHome(t *testing.T) {
 	m, inst := newAgentless(t)
 	m.siteApplies()
-	m.granted(operation.KindReboot, inst)
+	m.granted(kind.Reboot, inst)
 	m.without(inst)
 	m.phonesHome("i-of-another-source")
 	m.now = m.now.Add(stepTimeout)
@@ -304,11 +305,11 @@ func TestASystemThatDoesNotPhoneHome(t *testing.T) {
 	m = newMetal(t, "auto")
 	m.op.Steps[1].Agentless, m.extra = true, []string{"agentless"}
 	inst = m.toInstaller()
-	m.granted(operation.KindRepave, inst)
+	m.granted(kind.Repave, inst)
 	m.result(operation.OutcomeSucceeded, "", false, wrote())
 	m.without(inst)
 	m.siteApplies()
-	m.granted(operation.KindPower, siteID)
+	m.granted(kind.Power, siteID)
 	m.result(operation.OutcomeSucceeded, "", false, map[string]string{evidence.PowerOnSeenAt: "now"})
 	m.now = m.now.Add(stepTimeout)
 	m.look()
@@ -339,7 +340,7 @@ func TestAnOldInstallerWritesNoMirror(t *testing.T) {
 	m.op.Steps[1].Needs = []string{"mirror", "data_disks"}
 	m.extra = []string{"data_disks", "mirror"}
 	m.toInstaller()
-	if c := m.latest(); c == nil || c.Kind != operation.KindRepave {
+	if c := m.latest(); c == nil || c.Kind != kind.Repave {
 		t.Errorf("a newer installer gets %s", dump(c))
 	}
 }
@@ -350,13 +351,13 @@ func TestARebootWithoutAnAgentIsProvenByPowerAndProbe(t *testing.T) {
 	whole := map[string]string{evidence.PowerOffSeenAt: "1", evidence.PowerOnSeenAt: "2", evidence.ProbeAnsweredAt: "3"}
 	for missing := range map[string]bool{"": true, evidence.PowerOffSeenAt: true, evidence.PowerOnSeenAt: true,
 		evidence.ProbeAnsweredAt: true} {
-		m := &metal{stored: newStored(t, operation.Step{Kind: operation.KindReboot, MaxRetries: 2, Mode: "graceful"})}
+		m := &metal{stored: newStored(t, operation.Step{Kind: kind.Reboot, MaxRetries: 2, Mode: "graceful"})}
 		m.op.Type = fleet.Reboot
 		m.world.Provider, m.world.TargetAgentID, m.world.TargetBootID, m.world.TargetAgentLive = "agent", "", "", false
 		m.world.Machine.Agentless = true
 		m.setAgents(bmcSite(true))
 		m.look()
-		m.granted(operation.KindReboot, siteID)
+		m.granted(kind.Reboot, siteID)
 		seen := maps.Clone(whole)
 		delete(seen, missing)
 		m.result(operation.OutcomeSucceeded, "", false, seen)

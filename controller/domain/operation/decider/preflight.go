@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
@@ -19,14 +20,14 @@ const PreflightPatience = 5 * time.Minute
 
 // needsPreflight reports whether the installer is to look before it is given the write.
 func needsPreflight(s *operation.Step, inst *fleet.Candidate) bool {
-	return s.Kind == operation.KindRepave && inst.CanDo(capabilityOf(operation.KindPreflight)) &&
+	return s.Kind == kind.Repave && inst.CanDo(kind.Of(kind.Preflight).Capability) &&
 		s.Evidence[evidence.PreflightDisk] == ""
 }
 
 // preflight asks the installer whether it can write.
 func (d *decider) preflight(s *operation.Step, inst *fleet.Candidate) {
 	d.noteSystemOfStep(s)
-	d.makeCommand(s, operation.KindPreflight, inst)
+	d.makeCommand(s, kind.Preflight, inst)
 	d.cmd.Deadline = operation.Earliest(d.cmd.Deadline, d.now.Add(PreflightPatience))
 }
 
@@ -75,22 +76,22 @@ func (d *decider) turnBack(code, message string, retryable bool) {
 func (d *decider) goBack(s *operation.Step) {
 	d.assign(operation.BootDisk, false)
 	inst, site := d.installer(), fleet.SiteFor(d.w.Candidates, "power", d.w.Provider)
-	leaving := d.cmd.Kind == operation.KindReboot || d.cmd.Kind == operation.KindPower
+	leaving := d.cmd.Kind == kind.Reboot || d.cmd.Kind == kind.Power
 	until := d.cmd.FinishedAt.Add(patience(s))
 	switch {
 	case s.Evidence[evidence.HostAgentID] == "":
 		d.endTurnedBack("the machine had no system of its own to go back to")
 	case d.backAgain(s) != nil:
 		d.endTurnedBack(backAgain)
-	case d.past(until) || leaving && d.cmd.Kind == operation.KindPower &&
+	case d.past(until) || leaving && d.cmd.Kind == kind.Power &&
 		d.cmd.Outcome != operation.OutcomeSucceeded:
 		d.endTurnedBack("its own system has not reported since; start it through its BMC or by hand")
 	case !d.w.Boot.Served():
 		d.wait(operation.WaitSite, operation.Earliest(until, d.now.Add(operation.LookAgain)))
 	case !leaving && inst != nil:
-		d.makeCommand(s, operation.KindReboot, inst)
-	case site != nil && d.cmd.Kind != operation.KindPower && (!leaving || d.cmd.Outcome != operation.OutcomeSucceeded):
-		d.makeCommand(s, operation.KindPower, site)
+		d.makeCommand(s, kind.Reboot, inst)
+	case site != nil && d.cmd.Kind != kind.Power && (!leaving || d.cmd.Outcome != operation.OutcomeSucceeded):
+		d.makeCommand(s, kind.Power, site)
 	default:
 		d.wait(operation.WaitAgent, operation.Earliest(until, d.now.Add(operation.LookAgain)))
 	}

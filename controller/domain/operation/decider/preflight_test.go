@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/operation/decider"
 	"github.com/ingot-metal/ingot/internal/evidence"
@@ -17,7 +18,7 @@ func inPreflight(t tb) (*metal, string) {
 	m.world.Install = operation.Install{Counted: false, Max: 3}
 	m.extra = []string{"preflight"}
 	inst := m.toInstaller()
-	if c := m.latest(); c.Kind != operation.KindPreflight || c.ExecutorID != inst || c.State != operation.Sent {
+	if c := m.latest(); c.Kind != kind.Preflight || c.ExecutorID != inst || c.State != operation.Sent {
 		t.Fatalf("the installer is not asked first: %s", dump(c))
 	}
 	return m, inst
@@ -30,10 +31,10 @@ func TestTheInstallerLooksFirst(t *testing.T) {
 		t.Fatal("a preflight is granted")
 	}
 	m.result(operation.OutcomeSucceeded, "", false, map[string]string{evidence.PreflightDisk: "QM0001"})
-	m.granted(operation.KindRepave, inst)
+	m.granted(kind.Repave, inst)
 	m.result(operation.OutcomeSucceeded, "", false, wrote())
 	m.siteApplies()
-	m.granted(operation.KindReboot, inst)
+	m.granted(kind.Reboot, inst)
 	m.newSystemComes(digest)
 	m.ends(operation.Succeeded, "")
 }
@@ -47,7 +48,7 @@ func TestTheInstallerRefusesAndTheOldSystemIsBootedAgain(t *testing.T) {
 		t.Fatalf("the machine would boot %s again, and it waits for %s", m.world.Boot.Mode, m.op.WaitReason)
 	}
 	m.siteApplies()
-	m.granted(operation.KindReboot, inst)
+	m.granted(kind.Reboot, inst)
 	m.without(inst)
 	m.comesBack("boot-old-2")
 	m.ends(operation.Failed, "DISK_RULE_NO_UNIQUE_MATCH")
@@ -62,7 +63,7 @@ func TestTheInstallerRefusesAndTheOldSystemIsBootedAgain(t *testing.T) {
 func (m *metal) holdsUntouched(t *testing.T) {
 	t.Helper()
 	for _, c := range m.commands {
-		if c.Kind == operation.KindRepave {
+		if c.Kind == kind.Repave {
 			t.Errorf("there is a write: %s", dump(c))
 		}
 	}
@@ -75,7 +76,7 @@ func (m *metal) holdsUntouched(t *testing.T) {
 func TestOddEndsOfAPreflight(t *testing.T) {
 	home := func(m *metal, inst string) {
 		m.siteApplies()
-		m.granted(operation.KindReboot, inst)
+		m.granted(kind.Reboot, inst)
 		m.without(inst)
 		m.comesBack("boot-old-2")
 	}
@@ -111,10 +112,10 @@ func TestOddEndsOfAPreflight(t *testing.T) {
 		"the installer does not leave": {func(m *metal, inst string) {
 			m.result(operation.OutcomeFailed, "IMAGE_TOO_LARGE", false, nil)
 			m.siteApplies()
-			m.granted(operation.KindReboot, inst)
+			m.granted(kind.Reboot, inst)
 			m.now = m.now.Add(operation.InstallerPatience)
 			m.look()
-			m.granted(operation.KindPower, siteID)
+			m.granted(kind.Power, siteID)
 			m.result(operation.OutcomeSucceeded, "", false, nil)
 			m.without(inst)
 			m.comesBack("boot-old-2")
@@ -125,7 +126,7 @@ func TestOddEndsOfAPreflight(t *testing.T) {
 			m.without(inst)
 			m.now = m.now.Add(fleet.HandOverAfter)
 			m.look()
-			m.granted(operation.KindPower, siteID)
+			m.granted(kind.Power, siteID)
 			m.result(operation.OutcomeSucceeded, "", false, nil)
 			for !operation.IsTerminal(m.op.Phase) {
 				m.now = m.op.WakeAt

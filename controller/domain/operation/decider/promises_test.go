@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
@@ -12,7 +13,7 @@ import (
 // was.
 func TestFailuresSayWhatAndWhere(t *testing.T) {
 	for _, retryable := range []bool{false, true} {
-		s := granted(t, operation.Step{Kind: operation.KindReconfig, Name: "apply"})
+		s := granted(t, operation.Step{Kind: kind.Net, Name: "apply"})
 		s.do(operation.Resulted{
 			CommandID: "c-1", AgentID: hostID, Outcome: operation.OutcomeFailed, Reason: "EXECUTION_FAILED",
 			Message:   "SSH connection refused",
@@ -92,7 +93,7 @@ func TestNothingIsGrantedAgainInAnotherBoot(t *testing.T) {
 		s.ended(operation.Succeeded, "")
 	})
 	t.Run("a change", func(t *testing.T) {
-		s := granted(t, operation.Step{Kind: operation.KindReconfig})
+		s := granted(t, operation.Step{Kind: kind.Net})
 		if d := again(s, "boot-2"); d.Grant {
 			t.Error("granted again")
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
@@ -14,8 +15,8 @@ import (
 // nothing.
 func TestWhichBootSettlesAnUnknownCommand(t *testing.T) {
 	noted := map[string]string{evidence.HostAgentID: hostID, evidence.HostBootID: "boot-1"}
-	command := func(state operation.CommandState, kind operation.Kind, role string) *operation.Command {
-		return &operation.Command{State: state, Kind: kind, ExecutorRole: role, BootIDBefore: "boot-x", Evidence: noted}
+	command := func(state operation.CommandState, k kind.Kind, role string) *operation.Command {
+		return &operation.Command{State: state, Kind: k, ExecutorRole: role, BootIDBefore: "boot-x", Evidence: noted}
 	}
 	for name, c := range map[string]struct {
 		command *operation.Command
@@ -23,27 +24,27 @@ func TestWhichBootSettlesAnUnknownCommand(t *testing.T) {
 		want    bool
 	}{
 		"no command": {nil, operation.Booted{BootID: "boot-2"}, false},
-		"a known outcome": {command(operation.Done, operation.KindReboot, "host"),
+		"a known outcome": {command(operation.Done, kind.Reboot, "host"),
 			operation.Booted{BootID: "boot-2"}, false},
-		"a reboot": {command(operation.Unknown, operation.KindReboot, "host"),
+		"a reboot": {command(operation.Unknown, kind.Reboot, "host"),
 			operation.Booted{AgentID: hostID, Role: "host", BootID: "boot-2"}, true},
-		"a reboot, the same boot": {command(operation.Unknown, operation.KindReboot, "host"),
+		"a reboot, the same boot": {command(operation.Unknown, kind.Reboot, "host"),
 			operation.Booted{AgentID: hostID, Role: "host", BootID: "boot-x"}, false},
-		"a switch by the site": {command(operation.Unknown, operation.KindPower, "site"),
+		"a switch by the site": {command(operation.Unknown, kind.Power, "site"),
 			operation.Booted{AgentID: hostID, Role: "host", BootID: "boot-2"}, true},
-		"a switch, the boot noted before": {command(operation.Unknown, operation.KindPower, "site"),
+		"a switch, the boot noted before": {command(operation.Unknown, kind.Power, "site"),
 			operation.Booted{AgentID: hostID, Role: "host", BootID: "boot-1"}, false},
-		"a switch, another agent": {command(operation.Unknown, operation.KindPower, "site"),
+		"a switch, another agent": {command(operation.Unknown, kind.Power, "site"),
 			operation.Booted{AgentID: "a-new", Role: "host", BootID: "boot-1"}, true},
-		"a switch, no host": {command(operation.Unknown, operation.KindPower, "site"),
+		"a switch, no host": {command(operation.Unknown, kind.Power, "site"),
 			operation.Booted{AgentID: hostID, Role: "installer", BootID: "boot-1"}, true},
-		"a kexec": {command(operation.Unknown, operation.KindKexec, "host"),
+		"a kexec": {command(operation.Unknown, kind.Kexec, "host"),
 			operation.Booted{BootID: "boot-2"}, true},
-		"an installer's write": {command(operation.Unknown, operation.KindRepave, "installer"),
+		"an installer's write": {command(operation.Unknown, kind.Repave, "installer"),
 			operation.Booted{BootID: "boot-2"}, true},
-		"a write in place": {command(operation.Unknown, operation.KindRepave, "host"),
+		"a write in place": {command(operation.Unknown, kind.Repave, "host"),
 			operation.Booted{BootID: "boot-2"}, false},
-		"nobody says which boot": {command(operation.Unknown, operation.KindReboot, "host"),
+		"nobody says which boot": {command(operation.Unknown, kind.Reboot, "host"),
 			operation.Booted{AgentID: hostID, Role: "host"}, false},
 	} {
 		if got := operation.ProofSettles(c.command, c.booted); got != c.want {
@@ -98,27 +99,27 @@ func TestAFingerprintThatIsNewIsNoOtherMachine(t *testing.T) {
 func TestAProviderWritesInPlace(t *testing.T) {
 	for _, c := range []struct {
 		provider string
-		kind     operation.Kind
+		k        kind.Kind
 		want     bool
 	}{
-		{"fake", operation.KindRepave, true}, {"fake", operation.KindErase, false},
-		{fleet.AgentProvider, operation.KindRepave, false}, {workflow.ProviderMAAS, operation.KindRepave, false},
+		{"fake", kind.Repave, true}, {"fake", kind.Erase, false},
+		{fleet.AgentProvider, kind.Repave, false}, {workflow.ProviderMAAS, kind.Repave, false},
 	} {
-		s := newStored(t, operation.Step{Kind: c.kind})
+		s := newStored(t, operation.Step{Kind: c.k})
 		s.world.Provider, s.world.TargetAgentID, s.world.TargetAgentLive = c.provider, "", false
 		agent := site("s-1")
 		agent.Capabilities = []string{"provider:" + c.provider}
 		s.setAgents(agent)
 		s.look()
-		if got := s.latest() != nil && s.latest().Kind == c.kind; got != c.want {
-			t.Errorf("%s by %s: in place %t, %s", c.kind, c.provider, got, dump(s.latest()))
+		if got := s.latest() != nil && s.latest().Kind == c.k; got != c.want {
+			t.Errorf("%s by %s: in place %t, %s", c.k, c.provider, got, dump(s.latest()))
 		}
 	}
 }
 
 // TestAStageSeesWhatItsAttemptHasProved: the reboot before it is evidence of a clean machine.
 func TestAStageSeesWhatItsAttemptHasProved(t *testing.T) {
-	stage := operation.Step{Kind: operation.KindStage, Mode: workflow.ValidateClean}
+	stage := operation.Step{Kind: kind.WorkflowStage, Mode: workflow.ValidateClean}
 	facts := workflow.StageFacts{Kind: workflow.Decommission, Mode: workflow.SoftReset}
 	s := newStored(t, reboot(), stage)
 	s.world.Stage = facts
@@ -139,7 +140,7 @@ func TestAStageSeesWhatItsAttemptHasProved(t *testing.T) {
 // fences no machine, however its executor was lost.
 func TestATestOfTheHardwareLeavesNothingOpen(t *testing.T) {
 	begun := func(retries int) *stored {
-		s := newStored(t, operation.Step{Kind: operation.KindTestHardware, MaxRetries: retries})
+		s := newStored(t, operation.Step{Kind: kind.TestHardware, MaxRetries: retries})
 		s.op.Type = fleet.TestHardware
 		h := host("s-1", true)
 		h.Capabilities = append(h.Capabilities, "test_hardware")

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
@@ -51,14 +52,14 @@ type play struct {
 }
 
 func newPlay(t *rapid.T) *play {
-	kind := rapid.SampledFrom([]operation.Kind{operation.KindReboot, operation.KindReboot, operation.KindReconfig,
-		operation.KindNetboot})
+	k := rapid.SampledFrom([]kind.Kind{kind.Reboot, kind.Reboot, kind.Net,
+		kind.Netboot})
 	var steps []operation.Step
 	for range rapid.IntRange(1, 3).Draw(t, "steps") {
-		steps = append(steps, operation.Step{Kind: kind.Draw(t, "kind"), MaxRetries: rapid.IntRange(0, 2).Draw(t, "retries")})
+		steps = append(steps, operation.Step{Kind: k.Draw(t, "kind"), MaxRetries: rapid.IntRange(0, 2).Draw(t, "retries")})
 	}
 	if rapid.Bool().Draw(t, "waits") {
-		steps = append(steps, operation.Step{Kind: operation.KindWaitForAgent})
+		steps = append(steps, operation.Step{Kind: kind.WaitForAgent})
 	}
 	p := &play{stored: newStored(t, steps...), effects: map[string]int{}, agents: map[string]*agent{}}
 	for id, role := range map[string]string{hostID: "host", siteID: "site"} {
@@ -147,7 +148,7 @@ func (p *play) act(t *rapid.T, a *agent, c *operation.Command) {
 	switch rapid.SampledFrom([]string{"done", "done", "claimed", "failed", "unknown", "canceled"}).Draw(t, "end") {
 	case "done":
 		r.Evidence = map[string]string{evidence.ConfigDigest: "sha256:1", evidence.BootNext: "1"}
-		if c.Kind == operation.KindReboot {
+		if c.Kind == kind.Reboot {
 			p.newBoot()
 		}
 	case "failed":
@@ -268,12 +269,12 @@ func (p *play) holds(t *rapid.T) {
 			if c.StepIdx == i && c.Outcome == operation.OutcomeSucceeded && c.State == operation.Done {
 				done++
 			}
-			if c.StepIdx == i && c.Kind == operation.KindReboot && c.State == operation.Done &&
+			if c.StepIdx == i && c.Kind == kind.Reboot && c.State == operation.Done &&
 				c.Outcome == operation.OutcomeSucceeded && p.boots == 0 {
 				t.Fatalf("%s counts as done and nothing ever booted", c.ID)
 			}
 		}
-		if st.Kind != operation.KindWaitForAgent && done != 1 {
+		if st.Kind != kind.WaitForAgent && done != 1 {
 			t.Fatalf("step %s succeeded by %d commands", st.Name, done)
 		}
 	}

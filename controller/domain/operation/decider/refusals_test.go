@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
@@ -65,7 +66,7 @@ func TestEveryReasonAgainstAGrant(t *testing.T) {
 // TestAForgottenMachineIsNotBlocked: the step that makes a provider forget a retired machine is granted; any other step
 // of the same operation, and the same step of a flagged machine, is not.
 func TestAForgottenMachineIsNotBlocked(t *testing.T) {
-	forget := operation.Step{Kind: operation.KindProvider, Mode: workflow.ForgetAction}
+	forget := operation.Step{Kind: kind.ProviderAction, Mode: workflow.ForgetAction}
 	for name, c := range map[string]struct {
 		op       fleet.OperationType
 		step     operation.Step
@@ -74,10 +75,10 @@ func TestAForgottenMachineIsNotBlocked(t *testing.T) {
 	}{
 		"it forgets":             {fleet.Decommission, forget, fleet.RetiredFlag, false},
 		"another operation does": {fleet.RunPlan, forget, fleet.RetiredFlag, true},
-		"it does something else": {fleet.Decommission, operation.Step{Kind: operation.KindProvider, Mode: "release"},
+		"it does something else": {fleet.Decommission, operation.Step{Kind: kind.ProviderAction, Mode: "release"},
 			fleet.RetiredFlag, true},
 		"it is no provider's": {fleet.Decommission,
-			operation.Step{Kind: operation.KindReconfig, Mode: workflow.ForgetAction}, fleet.RetiredFlag, true},
+			operation.Step{Kind: kind.Net, Mode: workflow.ForgetAction}, fleet.RetiredFlag, true},
 		"the machine is sent away": {fleet.Decommission, forget, fleet.RMA, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +100,7 @@ func TestAForgottenMachineIsNotBlocked(t *testing.T) {
 // does not.
 func TestAFlagHoldsFromItsStepOn(t *testing.T) {
 	for _, known := range []bool{true, false} {
-		s := newStored(t, operation.Step{Kind: operation.KindRMA}, reboot())
+		s := newStored(t, operation.Step{Kind: kind.RMA}, reboot())
 		if !known {
 			s.world.Machine.Conditions = nil
 		}
@@ -115,7 +116,7 @@ func TestAFlagHoldsFromItsStepOn(t *testing.T) {
 			t.Error("to be tried again, though the machine stays blocked")
 		}
 	}
-	s := newStored(t, operation.Step{Kind: operation.KindRMA, Mode: "return"}, reboot())
+	s := newStored(t, operation.Step{Kind: kind.RMA, Mode: "return"}, reboot())
 	s.conditions[fleet.RMA], s.world.Machine.Conditions[fleet.RMA] = true, true
 	s.look()
 	if s.conditions[fleet.RMA] || s.latest() == nil || s.op.Steps[0].Evidence["rma"] != "returned" {
@@ -126,37 +127,37 @@ func TestAFlagHoldsFromItsStepOn(t *testing.T) {
 // TestEachKindIsProvenByItsOwnEvidence: a claim of success with the evidence of its kind ends the step; with any other
 // it fails.
 func TestEachKindIsProvenByItsOwnEvidence(t *testing.T) {
-	keys := map[operation.Kind]string{
-		operation.KindReconfig: evidence.ConfigDigest, operation.KindNetboot: evidence.BootNext,
-		operation.KindRepave: evidence.ImageDigest,
-		operation.KindErase:  evidence.EraseMethod, operation.KindReset: evidence.DevicesReset,
-		operation.KindTestHardware: evidence.HardwareTests,
-		operation.KindSSH:          evidence.ExitCode,
-		operation.KindPowerOff:     evidence.PowerOffSeenAt, operation.KindPowerOn: evidence.PowerOnSeenAt,
-		operation.KindProvider: evidence.ProviderSaid,
-		operation.KindVerify:   evidence.NodeReadyAt, operation.KindDrain: evidence.NodeDrained,
-		operation.KindUncordon: evidence.NodeSchedulable,
+	keys := map[kind.Kind]string{
+		kind.Net: evidence.ConfigDigest, kind.Netboot: evidence.BootNext,
+		kind.Repave: evidence.ImageDigest,
+		kind.Erase:  evidence.EraseMethod, kind.ResetDevices: evidence.DevicesReset,
+		kind.TestHardware: evidence.HardwareTests,
+		kind.SSH:          evidence.ExitCode,
+		kind.PowerOff:     evidence.PowerOffSeenAt, kind.PowerOn: evidence.PowerOnSeenAt,
+		kind.ProviderAction: evidence.ProviderSaid,
+		kind.Verify:         evidence.NodeReadyAt, kind.Drain: evidence.NodeDrained,
+		kind.Uncordon: evidence.NodeSchedulable,
 	}
-	for kind, key := range keys {
+	for k, key := range keys {
 		for _, said := range keys {
-			if cluster := kind == operation.KindVerify || kind == operation.KindDrain ||
-				kind == operation.KindUncordon; cluster {
+			if cluster := k == kind.Verify || k == kind.Drain ||
+				k == kind.Uncordon; cluster {
 				continue // held in TestClusterEvidence
 			}
-			s := newStored(t, operation.Step{Kind: kind})
+			s := newStored(t, operation.Step{Kind: k})
 			h, site := host("s-1", true), site("s-2")
 			h.Capabilities = append(h.Capabilities, "erase", "reset_devices", "test_hardware", "power")
 			site.Capabilities = append(site.Capabilities, "provider_action", "provider:maas", "power", "ssh")
 			s.setAgents(h, site)
-			if kind == operation.KindProvider {
+			if k == kind.ProviderAction {
 				s.world.Provider = "maas"
 			}
 			s.look()
 			if s.latest() == nil {
-				t.Fatalf("no command for %s: %s %+v", kind, s.op.WaitReason, s.op.Error)
+				t.Fatalf("no command for %s: %s %+v", k, s.op.WaitReason, s.op.Error)
 			}
 			if d := s.ask(s.latest(), "boot-1"); !d.Grant {
-				t.Fatalf("%s: %+v", kind, d.Refusal)
+				t.Fatalf("%s: %+v", k, d.Refusal)
 			}
 			s.result(s.latest(), operation.OutcomeSucceeded, map[string]string{said: "seen"})
 			if said == key {
@@ -170,7 +171,7 @@ func TestEachKindIsProvenByItsOwnEvidence(t *testing.T) {
 
 // TestAPasswordIsProvenByALogIn, by the agent of the machine's site, which must be able to change it.
 func TestAPasswordIsProvenByALogIn(t *testing.T) {
-	step := operation.Step{Kind: operation.KindStage, Mode: workflow.RotateBMCPassword, Timeout: time.Minute}
+	step := operation.Step{Kind: kind.WorkflowStage, Mode: workflow.RotateBMCPassword, Timeout: time.Minute}
 	rotate := func(change func(*stored)) *stored {
 		s := newStored(t, step)
 		at := site("s-2")
@@ -183,7 +184,7 @@ func TestAPasswordIsProvenByALogIn(t *testing.T) {
 	}
 	for said, code := range map[string]string{evidence.BMCPasswordAcceptedAt: "", evidence.ConfigDigest: "EVIDENCE_MISSING"} {
 		s := rotate(func(*stored) {})
-		if c := s.latest(); c == nil || c.Kind != operation.KindBMCPassword || c.ExecutorRole != "site" {
+		if c := s.latest(); c == nil || c.Kind != kind.BMCPassword || c.ExecutorRole != "site" {
 			t.Fatalf("command %s", dump(c))
 		}
 		if d := s.ask(s.latest(), ""); !d.Grant {
@@ -223,7 +224,7 @@ func TestOnlyTheBootsOfABootAreNoted(t *testing.T) {
 // better.
 func TestAMachineThatOnlyItsSiteReaches(t *testing.T) {
 	run := func(own bool, outcome operation.Outcome) *stored {
-		s := newStored(t, operation.Step{Kind: operation.KindPowerOn})
+		s := newStored(t, operation.Step{Kind: kind.PowerOn})
 		site := site("s-2")
 		site.Capabilities = append(site.Capabilities, "power")
 		s.setAgents(site)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/internal/evidence"
 	"github.com/ingot-metal/ingot/internal/planted"
@@ -77,7 +78,7 @@ func (d *decider) provesNothing(e operation.Resulted) bool {
 
 // deniedByBoot reports whether an agent reports a reboot of its machine in a session of the boot that was to end.
 func (d *decider) deniedByBoot(e operation.Resulted) bool {
-	own := operation.ProvenByBoot(d.cmd.Kind) && d.cmd.ExecutorRole == "host" && e.SessionBootID != ""
+	own := kind.Of(d.cmd.Kind).ProvenByBoot && d.cmd.ExecutorRole == "host" && e.SessionBootID != ""
 	return own && !operation.ProvesReboot(d.cmd.BootIDBefore, e.SessionBootID)
 }
 
@@ -85,12 +86,8 @@ func (d *decider) deniedByBoot(e operation.Resulted) bool {
 // are proven by what is seen of the machine instead, a token to join with by its use; a look before an installation
 // does nothing.
 func (d *decider) lacksEvidence(e operation.Resulted) bool {
-	if operation.ProvenByBoot(d.cmd.Kind) ||
-		slices.Contains([]operation.Kind{operation.KindJoinToken, operation.KindPreflight}, d.cmd.Kind) ||
-		d.entering() {
-		return false
-	}
-	return e.Evidence[evidenceKey(d.cmd.Kind)] == ""
+	key := kind.Of(d.cmd.Kind).Evidence
+	return key != "" && !d.entering() && e.Evidence[key] == ""
 }
 
 func (d *decider) settle(by string) {
@@ -114,7 +111,7 @@ func (d *decider) liveResult(e operation.Resulted) {
 	}
 	d.store(e)
 	switch {
-	case d.cmd.Kind == operation.KindPreflight:
+	case d.cmd.Kind == kind.Preflight:
 		d.preflightEnded(e)
 	case e.Outcome == operation.OutcomeSucceeded && granted:
 		d.succeeded(e)
@@ -148,11 +145,11 @@ func (d *decider) notDone(e operation.Resulted) {
 		d.finishCanceled("canceled by request: " + message)
 	case operation.TurnedBack(*s):
 		d.advance() // by another way
-	case e.Outcome == operation.OutcomeCanceled && d.cmd.Kind != operation.KindPreflight:
+	case e.Outcome == operation.OutcomeCanceled && d.cmd.Kind != kind.Preflight:
 		d.fail("EXECUTION_FAILED", "the executor stopped by itself: "+message, true)
 	case e.Retryable && d.mayTryAgain(s):
 		d.retry(s, d.attemptFailed(s, code, message))
-	case d.cmd.Kind == operation.KindPreflight:
+	case d.cmd.Kind == kind.Preflight:
 		d.turnBack(code, message, e.Retryable)
 	default:
 		d.fail(code, message, e.Retryable)
@@ -179,17 +176,17 @@ func (d *decider) succeeded(e operation.Resulted) {
 		d.advance()
 		return
 	}
-	if operation.ProvenByBoot(d.cmd.Kind) {
+	if kind.Of(d.cmd.Kind).ProvenByBoot {
 		d.rebootClaimed(e)
 		return
 	}
-	if d.cmd.Kind == operation.KindJoinToken {
+	if d.cmd.Kind == kind.JoinToken {
 		d.setCommand(operation.Done)
 		d.advance()
 		return
 	}
 	d.setCommand(operation.Done)
-	key := evidenceKey(d.cmd.Kind)
+	key := kind.Of(d.cmd.Kind).Evidence
 	if e.Evidence[key] == "" && !planted.EmptyEvidence {
 		d.fail("EVIDENCE_MISSING", "the executor claims success without "+key, false)
 		return
@@ -211,42 +208,6 @@ func (d *decider) hostClaimsEntry(e operation.Resulted) {
 		arrival{agentID: d.cmd.ExecutorID, bootID: cmp.Or(e.SessionBootID, e.Evidence[evidence.BootIDAfter]),
 			by: operation.ByAgentIdentity},
 	)
-}
-
-// evidenceKey names what must be read back for a step of this kind to count as done.
-func evidenceKey(k operation.Kind) string {
-	switch k {
-	case operation.KindNetboot:
-		return evidence.BootNext
-	case operation.KindRepave:
-		return evidence.ImageDigest
-	case operation.KindErase:
-		return evidence.EraseMethod
-	case operation.KindReset:
-		return evidence.DevicesReset
-	case operation.KindTestHardware:
-		return evidence.HardwareTests
-	case operation.KindSSH:
-		return evidence.ExitCode
-	case operation.KindPowerOff:
-		return evidence.PowerOffSeenAt
-	case operation.KindPowerOn:
-		return evidence.PowerOnSeenAt
-	case operation.KindBMCPassword:
-		return evidence.BMCPasswordAcceptedAt
-	case operation.KindJoin:
-		return evidence.JoinedCluster
-	case operation.KindVerify:
-		return evidence.NodeReadyAt
-	case operation.KindDrain:
-		return evidence.NodeDrained
-	case operation.KindUncordon:
-		return evidence.NodeSchedulable
-	case operation.KindProvider:
-		return evidence.ProviderSaid
-	default:
-		return evidence.ConfigDigest
-	}
 }
 
 // rebootClaimed confirms a reboot by the system that was to come up; else it waits for that.
@@ -289,7 +250,7 @@ func readBack(seen map[string]string) bool {
 
 // rebootSeen says that the system that the granted command was to bring up has come up.
 func (d *decider) rebootSeen() bool {
-	if d.cmd == nil || !operation.ProvenByBoot(d.cmd.Kind) || d.cmd.State != operation.Granted || d.entering() {
+	if d.cmd == nil || !kind.Of(d.cmd.Kind).ProvenByBoot || d.cmd.State != operation.Granted || d.entering() {
 		return false
 	}
 	return !d.arrived().none()

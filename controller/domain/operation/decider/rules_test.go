@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
@@ -299,7 +300,7 @@ func TestNewBootBeatsTheDeadline(t *testing.T) {
 }
 
 func TestRetriesWithBackoff(t *testing.T) {
-	s := granted(t, operation.Step{Kind: operation.KindReconfig, MaxRetries: 2})
+	s := granted(t, operation.Step{Kind: kind.Net, MaxRetries: 2})
 	for retry := 1; retry <= 2; retry++ {
 		s.do(operation.Resulted{CommandID: s.latest().ID, AgentID: hostID, Outcome: operation.OutcomeFailed, Retryable: true})
 		if want := s.now.Add(operation.Backoff(retry)); s.op.WaitReason != operation.WaitRetry || !s.op.WakeAt.Equal(want) {
@@ -321,7 +322,7 @@ func TestRetriesWithBackoff(t *testing.T) {
 }
 
 func TestRetriesEnd(t *testing.T) {
-	s := granted(t, operation.Step{Kind: operation.KindReconfig, Name: "apply", MaxRetries: 1}, reboot())
+	s := granted(t, operation.Step{Kind: kind.Net, Name: "apply", MaxRetries: 1}, reboot())
 	for try, want := range []struct {
 		phase operation.Phase
 		notes []string
@@ -564,7 +565,7 @@ func TestALateClaimOfARebootNeedsAnotherBoot(t *testing.T) {
 
 // A success that comes late shows no less than one in time: what was to be read back.
 func TestALateSuccessNeedsItsEvidence(t *testing.T) {
-	s := granted(t, operation.Step{Kind: operation.KindNetboot})
+	s := granted(t, operation.Step{Kind: kind.Netboot})
 	s.now = s.now.Add(2 * stepTimeout)
 	s.look()
 	c := s.latest()
@@ -671,7 +672,7 @@ func TestSuccessWithoutAGrantIsNotBelieved(t *testing.T) {
 }
 
 func TestSuccessWithoutEvidence(t *testing.T) {
-	for _, k := range []operation.Kind{operation.KindReconfig, operation.KindNetboot, operation.KindRepave} {
+	for _, k := range []kind.Kind{kind.Net, kind.Netboot, kind.Repave} {
 		s := granted(t, operation.Step{Kind: k})
 		s.result(s.latest(), operation.OutcomeSucceeded, map[string]string{"anything": "else"})
 		s.ended(operation.Failed, "EVIDENCE_MISSING")
@@ -679,7 +680,7 @@ func TestSuccessWithoutEvidence(t *testing.T) {
 }
 
 func TestRepaveLeavesItsMarks(t *testing.T) {
-	s := granted(t, operation.Step{Kind: operation.KindRepave})
+	s := granted(t, operation.Step{Kind: kind.Repave})
 	s.op.Type = fleet.Reimage
 	s.raise(fleet.CauseReimage, "")
 	s.conditions[fleet.InCustomerCluster] = true
@@ -719,7 +720,7 @@ func TestMaintenanceMovesThePhaseAndNothingElse(t *testing.T) {
 }
 
 func TestWaitForAgent(t *testing.T) {
-	s := newStored(t, operation.Step{Kind: operation.KindWaitForAgent})
+	s := newStored(t, operation.Step{Kind: kind.WaitForAgent})
 	s.world.TargetAgentLive = false
 	s.look()
 	if s.op.WaitReason != operation.WaitAgent {
@@ -729,7 +730,7 @@ func TestWaitForAgent(t *testing.T) {
 	s.do(operation.SessionOpened{AgentID: hostID, StateID: "s-1", BootID: "boot-1", OfTarget: true})
 	s.ended(operation.Succeeded, "")
 
-	s = newStored(t, operation.Step{Kind: operation.KindWaitForAgent})
+	s = newStored(t, operation.Step{Kind: kind.WaitForAgent})
 	s.world.TargetAgentLive = false
 	s.look()
 	s.now = s.op.WakeAt
@@ -754,11 +755,11 @@ func TestNobodyThere(t *testing.T) {
 }
 
 func TestMissingCapability(t *testing.T) {
-	for kind, code := range map[operation.Kind]string{
-		operation.KindRepave: "INSTALLER_MISSING", operation.KindNetboot: "NETBOOT_UNSUPPORTED",
-		operation.KindReboot: "CAPABILITY_MISSING",
+	for k, code := range map[kind.Kind]string{
+		kind.Repave: "INSTALLER_MISSING", kind.Netboot: "NETBOOT_UNSUPPORTED",
+		kind.Reboot: "CAPABILITY_MISSING",
 	} {
-		s := newStored(t, operation.Step{Kind: kind})
+		s := newStored(t, operation.Step{Kind: k})
 		s.world.Candidates[0].Capabilities = nil
 		s.look()
 		s.ended(operation.Failed, code)

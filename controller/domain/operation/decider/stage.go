@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
@@ -26,10 +27,10 @@ func (d *decider) attemptStage(s *operation.Step) bool {
 	case workflow.NothingToDrain:
 		return d.nothingToDrain()
 	case workflow.PowerOffNode, workflow.SwitchOff:
-		d.switchTo(s, operation.KindPowerOff)
+		d.switchTo(s, kind.PowerOff)
 		return false
 	case workflow.SwitchOn:
-		d.switchTo(s, operation.KindPowerOn)
+		d.switchTo(s, kind.PowerOn)
 		return false
 	case workflow.RotateBMCPassword:
 		d.rotatePassword(s)
@@ -79,18 +80,18 @@ func (d *decider) stageFacts() workflow.StageFacts {
 }
 
 // switchTo gives the switch to the agent of the machine's site, which turns it, or asks the machine's provider to.
-func (d *decider) switchTo(s *operation.Step, kind operation.Kind) {
+func (d *decider) switchTo(s *operation.Step, k kind.Kind) {
 	limit := d.limitOf(s)
-	site := fleet.SiteFor(d.w.Candidates, capabilityOf(kind), d.w.Provider)
+	site := fleet.SiteFor(d.w.Candidates, kind.Of(k).Capability, d.w.Provider)
 	if d.w.Provider == workflow.ProviderMAAS {
-		kind = operation.KindProvider
-		site = fleet.SiteFor(d.w.Candidates, capabilityOf(kind), d.w.Provider)
+		k = kind.ProviderAction
+		site = fleet.SiteFor(d.w.Candidates, kind.Of(k).Capability, d.w.Provider)
 	}
 	switch {
 	case d.blocked():
 		d.failBlocked()
 	case site != nil:
-		d.makeCommand(s, kind, site)
+		d.makeCommand(s, k, site)
 	case d.past(limit):
 		d.fail("AGENT_UNAVAILABLE",
 			"no agent of the machine's site could switch it before the step's deadline; nothing was started", true)
@@ -110,7 +111,7 @@ func (d *decider) rotatePassword(s *operation.Step) {
 		d.fail("CAPABILITY_MISSING",
 			fmt.Sprintf("provider %q keeps the passwords of its BMCs itself; change it there", d.w.Provider), false)
 	case able:
-		d.makeCommand(s, operation.KindBMCPassword, site)
+		d.makeCommand(s, kind.BMCPassword, site)
 	case site != nil:
 		d.fail("CAPABILITY_MISSING", fmt.Sprintf("site agent %s is too old to change the passwords of BMCs; upgrade it",
 			site.AgentID), false)

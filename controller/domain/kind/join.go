@@ -1,0 +1,37 @@
+package kind
+
+import (
+	"time"
+
+	"github.com/ingot-metal/ingot/internal/evidence"
+)
+
+// Join joins the machine to a cluster: a site agent makes a token by JoinToken, and the machine's own agent uses it.
+const Join Kind = "join"
+
+var join = Declaration{
+	Kind:        Join,
+	Step:        true,
+	Runs:        true,
+	Action:      "join",
+	Harm:        Harmless,
+	Timeout:     600 * time.Second,
+	Retries:     1,
+	AsksHost:    true,
+	AsksCluster: true,
+	Evidence:    evidence.JoinedCluster,
+	Started:     "Joining cluster",
+	Done:        "Cluster joined",
+	Doing:       "kubeadm is joining the machine to its cluster",
+}
+
+// JoinToken makes the token of one join in the cluster.
+const JoinToken Kind = "join_token"
+
+var joinToken = Declaration{
+	Kind:        JoinToken,
+	Action:      "cluster",
+	Harm:        Harmless,
+	AsksCluster: true,
+	Doing:       "a token for the join is being made in the cluster",
+}

@@ -1,0 +1,85 @@
+// Package kind declares the kinds of work: a step of a plan, and a command to an agent. A file declares one kind. What
+// holds for all steps or commands of a kind is read from its declaration, and is stated in no other package.
+package kind
+
+import (
+	"cmp"
+	"time"
+)
+
+// Kind is the name of a kind: of a step as the oneof field of the API's Step is named.
+type Kind string
+
+// Declaration is what holds for all steps and commands of a kind.
+type Declaration struct {
+	Kind Kind
+	// Step reports whether plans have steps of the kind. The other kinds are of commands alone, which a step of another
+	// kind has made.
+	Step bool
+	// Runs reports whether this version runs steps of the kind in any plan.
+	Runs bool
+	// Action is the field of the agents' CommandSpec.action that a command of the kind has; empty for what the controller
+	// does itself.
+	Action string
+	// Capability is what an agent must be able to do; where a declaration lacks it, the name of the kind.
+	Capability string
+
+	// Harm is what the work does to its machine, where the fields of a step make it neither worse nor better.
+	Harm Harm
+	// Timeout and Retries are the limits of a step that neither plan nor configuration limits.
+	Timeout time.Duration
+	Retries int
+
+	// AsksHost reports whether an agent on the machine takes or proves the step. Others cannot.
+	AsksHost bool
+	// AsksCluster reports whether the site's agent asks the machine's cluster, for a part of the step at least.
+	AsksCluster bool
+	// UsesBMC reports whether a site agent carries commands of the kind out through the machine's BMC.
+	UsesBMC bool
+	// NeedsInstaller reports whether the step is done by the installer, unless the machine's own agent can do it.
+	NeedsInstaller bool
+	// SwitchesPower reports whether commands of the kind change the machine's power, or restart it.
+	SwitchesPower bool
+	// ProvenByBoot reports whether another boot is the evidence of a command.
+	ProvenByBoot bool
+	// DestroysSystem reports whether the system on the machine's disk is gone with the grant.
+	DestroysSystem bool
+
+	// Evidence is the key that an executor must have read back for its success to count; empty where the controller takes
+	// another proof.
+	Evidence string
+
+	// Started and Done are the texts of the events of a step: it has begun, and it has succeeded.
+	Started, Done string
+	// Doing is the sentence about a command under way.
+	Doing string
+	// Entered is how a machine came into the installer by a command of the kind; empty where none does.
+	Entered string
+}
+
+// Of returns the declaration of a kind. A kind that is not declared destroys.
+func Of(k Kind) Declaration {
+	d, ok := byName[k]
+	if !ok {
+		d = Declaration{Kind: k, Harm: Destroys}
+	}
+	d.Capability = cmp.Or(d.Capability, string(k))
+	return d
+}
+
+// All returns the declarations, in the order of the API's oneof; kinds of commands alone follow.
+func All() []Declaration { return all }
+
+var all = []Declaration{
+	ssh, reboot, netboot, repave, join, verify, net, rma, inspect, erase, waitForAgent, drain, providerAction, setPhase,
+	workflowStage, uncordon, resetDevices, testHardware,
+	preflight, power, powerOff, powerOn, kexec, bmcPassword, joinToken,
+}
+
+var byName = func() map[Kind]Declaration {
+	m := make(map[Kind]Declaration, len(all))
+	for _, d := range all {
+		m[d.Kind] = d
+	}
+	return m
+}()
