@@ -337,3 +337,61 @@ func TestSecondReadersAreSeen(t *testing.T) {
 		}
 	}
 }
+
+// kindQuestions is how often code outside controller/domain/kind distinguishes work by its kind: cases, keys of maps and
+// comparisons. A declaration answers such a question in one place. The number may only fall, and falls here with it.
+const kindQuestions = 114
+
+// TestKindsAreDeclaredInOnePlace counts the questions. The package that makes commands of steps is not counted.
+func TestKindsAreDeclaredInOnePlace(t *testing.T) {
+	all := map[string]int{}
+	n := 0
+	for _, f := range goFiles(t) {
+		if f.test || f.generated || f.dir == "controller/domain/kind" || f.dir == "controller/store/commandspec" {
+			continue
+		}
+		here := kindsAsked(f.syntax)
+		if n += here; here > 0 {
+			all[f.dir] += here
+		}
+	}
+	if n != kindQuestions {
+		t.Errorf("%d questions, and %d are written down: %v", n, kindQuestions, all)
+	}
+}
+
+func kindsAsked(f *ast.File) (n int) {
+	ast.Inspect(f, func(node ast.Node) bool {
+		switch x := node.(type) {
+		case *ast.CaseClause:
+			for _, e := range x.List {
+				n += namesKind(e)
+			}
+		case *ast.KeyValueExpr:
+			n += namesKind(x.Key)
+		case *ast.BinaryExpr:
+			if x.Op == token.EQL || x.Op == token.NEQ {
+				n += namesKind(x.X) + namesKind(x.Y)
+			}
+		}
+		return true
+	})
+	return n
+}
+
+// namesKind is 1 for a constant of package kind, and for its conversion to a string.
+func namesKind(e ast.Expr) int {
+	if call, ok := e.(*ast.CallExpr); ok && len(call.Args) == 1 {
+		e = call.Args[0]
+	}
+	s, ok := e.(*ast.SelectorExpr)
+	if !ok {
+		return 0
+	}
+	pkg, ok := s.X.(*ast.Ident)
+	if !ok || pkg.Name != "kind" || pkg.Obj != nil || !s.Sel.IsExported() ||
+		strings.Contains("Harmless Interrupts Destroys Kind Of All", s.Sel.Name) {
+		return 0
+	}
+	return 1
+}

@@ -124,8 +124,7 @@ func (e *Engine) evaluateCreated(ctx context.Context) error {
 	}
 }
 
-// deleteEvaluated deletes the jobs of operations that were evaluated. Those that it fails to delete it tries again at its
-// next call.
+// deleteEvaluated deletes the jobs of operations that were evaluated. After a failure the next call tries them again.
 func (e *Engine) deleteEvaluated(ctx context.Context) error {
 	e.first.mu.Lock()
 	done := e.first.done

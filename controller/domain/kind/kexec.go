@@ -8,6 +8,7 @@ var kexec = Declaration{
 	Action:        "installer",
 	Harm:          Interrupts,
 	SwitchesPower: true,
+	Restarts:      true,
 	Doing:         "the installer's kernel is being started",
 	Entered:       "sent there by kexec",
 }

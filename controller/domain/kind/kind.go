@@ -24,6 +24,9 @@ type Declaration struct {
 	// Capability is what an agent must be able to do; where a declaration lacks it, the name of the kind.
 	Capability string
 
+	// Missing is the reason of a step whose agent lacks the capability; where a declaration lacks it, CAPABILITY_MISSING.
+	Missing string
+
 	// Harm is what the work does to its machine, where the fields of a step make it neither worse nor better.
 	Harm Harm
 	// Timeout and Retries are the limits of a step that neither plan nor configuration limits.
@@ -40,6 +43,10 @@ type Declaration struct {
 	NeedsInstaller bool
 	// SwitchesPower reports whether commands of the kind change the machine's power, or restart it.
 	SwitchesPower bool
+	// Restarts reports whether a command ends the system that runs on the machine, and starts another.
+	Restarts bool
+	// Unstoppable reports whether an executor that has begun a command cannot take it back.
+	Unstoppable bool
 	// ProvenByBoot reports whether another boot is the evidence of a command.
 	ProvenByBoot bool
 	// DestroysSystem reports whether the system on the machine's disk is gone with the grant.
@@ -63,7 +70,7 @@ func Of(k Kind) Declaration {
 	if !ok {
 		d = Declaration{Kind: k, Harm: Destroys}
 	}
-	d.Capability = cmp.Or(d.Capability, string(k))
+	d.Capability, d.Missing = cmp.Or(d.Capability, string(k)), cmp.Or(d.Missing, "CAPABILITY_MISSING")
 	return d
 }
 

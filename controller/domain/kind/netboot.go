@@ -14,6 +14,7 @@ var netboot = Declaration{
 	Step:          true,
 	Runs:          true,
 	Action:        "netboot",
+	Missing:       "NETBOOT_UNSUPPORTED",
 	Harm:          Interrupts,
 	Timeout:       60 * time.Second,
 	Retries:       2,

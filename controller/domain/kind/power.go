@@ -13,6 +13,7 @@ var power = Declaration{
 	Harm:          Interrupts,
 	UsesBMC:       true,
 	SwitchesPower: true,
+	Restarts:      true,
 	ProvenByBoot:  true,
 	Doing:         "the BMC is switching the machine off and on",
 	Entered:       "switched off and on through its BMC",
@@ -28,6 +29,7 @@ var powerOff = Declaration{
 	Harm:          Interrupts,
 	UsesBMC:       true,
 	SwitchesPower: true,
+	Unstoppable:   true,
 	Evidence:      evidence.PowerOffSeenAt,
 	Doing:         "the BMC is switching the machine off",
 }
@@ -42,6 +44,7 @@ var powerOn = Declaration{
 	Harm:          Harmless,
 	UsesBMC:       true,
 	SwitchesPower: true,
+	Unstoppable:   true,
 	Evidence:      evidence.PowerOnSeenAt,
 	Doing:         "the BMC is switching the machine on",
 }

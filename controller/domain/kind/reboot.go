@@ -17,6 +17,8 @@ var reboot = Declaration{
 	Retries:       2,
 	UsesBMC:       true,
 	SwitchesPower: true,
+	Restarts:      true,
+	Unstoppable:   true,
 	ProvenByBoot:  true,
 	Started:       "Rebooting machine",
 	Done:          "Reboot complete",

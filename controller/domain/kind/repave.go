@@ -14,6 +14,7 @@ var repave = Declaration{
 	Step:           true,
 	Runs:           true,
 	Action:         "repave",
+	Missing:        "REPAVE_NOT_WIRED",
 	Harm:           Destroys,
 	Timeout:        1800 * time.Second,
 	Retries:        1,

@@ -21,6 +21,11 @@ func (s Step) ReplacesSystem() bool {
 	return false
 }
 
+// AsksCluster reports whether the site's agent asks the machine's cluster for the step, or for a part of it.
+func (s Step) AsksCluster() bool {
+	return kind.Of(s.Kind).AsksCluster || s.Kind == kind.WorkflowStage && s.Mode == workflow.DrainNode
+}
+
 // LacksExecutor reports whether a step that waits for this reason lacks an agent that can take it. Some steps wait by
 // themselves.
 func (s Step) LacksExecutor(reason string) bool {

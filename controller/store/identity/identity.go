@@ -154,9 +154,9 @@ func Identifiable(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, step
 	return failure.Precondition(v.Refused.Reason, "%s", v.Refused.Message).WithMeta("machine_id", m.MachineID)
 }
 
-// getsSecrets reports that the step is done by an installer that is given more than an inventory to take.
+// getsSecrets reports whether the step is done by an installer that is given more than an inventory to take.
 func getsSecrets(s plan.Filled) bool {
-	return s.Kind == string(kind.Repave) || s.Kind == string(kind.Erase)
+	return kind.Of(kind.Kind(s.Kind)).NeedsInstaller
 }
 
 // mediaAsked reports whether the operation brings its machine into the installer by virtual media.

@@ -92,7 +92,7 @@ func takesAnyName(ctx context.Context, q *dbsqlc.Queries, w World) (bool, error)
 // into the installer, or the inventory rules the image or the disk out.
 func installable(ctx context.Context, q *dbsqlc.Queries, w World, steps []plan.Filled) error {
 	i := slices.IndexFunc(steps, func(f plan.Filled) bool {
-		return repaves(f) || f.Kind == string(kind.Erase)
+		return kind.Of(kind.Kind(f.Kind)).NeedsInstaller
 	})
 	if i < 0 || !OnMetal(w.Machine, w.Executors) || w.Spec.GetBmcEndpoint() == "" && w.Machine.AgentID == nil {
 		return nil

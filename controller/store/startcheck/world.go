@@ -14,7 +14,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store/commandspec"
 	"github.com/ingot-metal/ingot/controller/store/convert"
-	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 )
@@ -123,10 +122,7 @@ func reachesWithoutBMC(c *fleet.Candidate, spec *baremetalv1.MachineSpec, cluste
 
 // speaksToCluster reports whether a step is done by an agent that speaks to a cluster.
 func speaksToCluster(steps []operation.Step) bool {
-	return slices.ContainsFunc(steps, func(s operation.Step) bool {
-		return credentialstore.ClusterActs[s.Kind] != "" || s.Kind == kind.Join || s.Kind == kind.WorkflowStage &&
-			s.Mode == workflow.DrainNode
-	})
+	return slices.ContainsFunc(steps, operation.Step.AsksCluster)
 }
 
 // OnMetal reports whether our own installer writes the disks of the machine. A machine of another provider, and a

@@ -5904,7 +5904,7 @@ export interface components {
              * @description As last reported: addresses of the pool that are given.
              */
             pool_used?: number;
-            /** @description Relay agents that are answered. */
+            /** @description Relay agents (giaddr). Not built: DHCP_RELAYS_NOT_WIRED. */
             relays?: string[];
             /** @description Empty means none is told. */
             router?: string;

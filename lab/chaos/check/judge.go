@@ -155,7 +155,7 @@ func (j *judge) evidence() {
 		}
 		before, after := o.GetEvidence()["boot_id_before"], o.GetEvidence()["boot_id_after"]
 		seen := slices.ContainsFunc(j.h.Effects, func(e sim.EffectRecord) bool {
-			return e.Stage == sim.StageEffect && e.Kind == sim.KindReboot && e.OperationID == o.GetOperationId() &&
+			return e.Stage == sim.StageEffect && slices.Contains(restarts, e.Kind) && e.OperationID == o.GetOperationId() &&
 				e.BootID == after
 		})
 		if after == "" || before == after || !seen {

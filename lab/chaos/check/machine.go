@@ -146,9 +146,9 @@ func (p *problems) command(c *baremetalv1.Command) {
 		p.add(RuleEnds, "command %s is still %s", id, c.GetState())
 	}
 	effects := p.effects[id]
-	if kind, ok := effectOf[c.GetKind()]; ok && c.GetState() == "DONE" && c.GetOutcome() == "SUCCEEDED" &&
+	if kinds, ok := effectOf[c.GetKind()]; ok && c.GetState() == "DONE" && c.GetOutcome() == "SUCCEEDED" &&
 		len(effects) == 0 {
-		p.add(RuleEvidence, "command %s has succeeded without an effect of kind %s", id, kind)
+		p.add(RuleEvidence, "command %s has succeeded without an effect of %v", id, kinds)
 	}
 	byKind := map[sim.Kind]int{}
 	for _, e := range effects {
@@ -212,8 +212,8 @@ var endOfTime = time.Now().AddDate(100, 0, 0)
 
 func byTime(a, b sim.EffectRecord) int { return a.At.Compare(b.At) }
 
-// effectOf is the one kind of effect that a successful command of a kind has had.
-var effectOf = map[string]sim.Kind{"reboot": sim.KindReboot, "repave": sim.KindRepave}
+// effectOf are the effects of which a successful command of a kind has had one.
+var effectOf = map[string][]sim.Kind{"reboot": restarts, "repave": {sim.KindRepave}}
 
 // succeeded: each step that cannot be true without an effect has had exactly one, by its last command.
 func (p *problems) succeeded(o *baremetalv1.Operation) {
@@ -228,8 +228,8 @@ func (p *problems) succeeded(o *baremetalv1.Operation) {
 			p.add(RuleEvidence, "operation %s succeeded with step %s %s %s", o.GetOperationId(), step, c.GetState(),
 				c.GetOutcome())
 		}
-		kind, ok := effectOf[c.GetKind()]
-		if n := sim.CountByCommand(p.h.Journal, kind)[c.GetCommandId()]; ok && n != 1 {
+		kinds, ok := effectOf[c.GetKind()]
+		if n := sim.CountByCommand(p.h.Journal, kinds...)[c.GetCommandId()]; ok && n != 1 {
 			p.add(RuleEvidence, "operation %s succeeded and command %s of step %s had %d effects", o.GetOperationId(),
 				c.GetCommandId(), step, n)
 		}

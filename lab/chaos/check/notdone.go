@@ -9,21 +9,25 @@ import (
 
 // work is what the world shows of a command that has done what it was for.
 type work struct {
-	effect sim.Kind
+	effects []sim.Kind
 	// stage is the record that completes the work. The first byte of a repave is an effect; its last byte is the work.
 	stage sim.Stage
 	// repeatable work may be done by several attempts of a step: doing it again changes nothing.
 	repeatable bool
 }
 
+// restarts are the effects of which one completes a reboot: the system restarts itself, or its BMC switches it on after
+// it was off.
+var restarts = []sim.Kind{sim.KindReboot, sim.KindPowerOn}
+
 // workOf declares the work of each kind of command that the simulated world records. It is a table of the judge's own:
 // the product's tables are what it judges.
 var workOf = map[string]work{
-	"reboot": {effect: sim.KindReboot, stage: sim.StageEffect},
-	"repave": {effect: sim.KindRepave, stage: sim.StageVerified},
+	"reboot": {effects: restarts, stage: sim.StageEffect},
+	"repave": {effects: []sim.Kind{sim.KindRepave}, stage: sim.StageVerified},
 	// An erasure that broke off is FAILED with disks that may be erased in part. Erasing them again is safe.
-	"erase":   {effect: sim.KindErase, stage: sim.StageEffect, repeatable: true},
-	"netboot": {effect: sim.KindBootNext, stage: sim.StageEffect, repeatable: true},
+	"erase":   {effects: []sim.Kind{sim.KindErase}, stage: sim.StageEffect, repeatable: true},
+	"netboot": {effects: []sim.Kind{sim.KindBootNext}, stage: sim.StageEffect, repeatable: true},
 }
 
 // done returns the record that completed a command's work, and reports whether there is one.
@@ -33,7 +37,7 @@ func (p *problems) done(c *baremetalv1.Command) (sim.EffectRecord, bool) {
 		return sim.EffectRecord{}, false
 	}
 	i := slices.IndexFunc(p.h.Journal, func(r sim.EffectRecord) bool {
-		return r.CommandID == c.GetCommandId() && r.Kind == w.effect &&
+		return r.CommandID == c.GetCommandId() && slices.Contains(w.effects, r.Kind) &&
 			(r.Stage == w.stage || w.stage == sim.StageVerified && r.Stage == sim.StageEffect && r.Fault == sim.Late)
 	})
 	if i < 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
@@ -32,22 +33,32 @@ func (o ownHardware) Inventory(ctx context.Context) (inventory.Document, error) 
 	return doc, err
 }
 
-// TestRegisteredWithATypingError: an agent that enrols and reports cannot pass the health checks of its node, because a
-// MAC address was typed wrong. Every place names the address, and the correction alone makes the node active.
-func TestRegisteredWithATypingError(t *testing.T) {
-	t.Parallel()
-	r := harness.New(t, harness.Options{})
-	m := r.NewMachine(t, harness.MachineOptions{ID: "typo", Stopped: true, Change: func(cfg *agent.Config) {
+// typedWrong counts the addresses that were typed wrong: no two machines have the same.
+var typedWrong atomic.Int32
+
+// mistyped returns a machine with its agent, registered under a MAC address that it does not have.
+func mistyped(t *testing.T, r *harness.Cluster, mac string) *harness.Machine {
+	t.Helper()
+	m := r.NewMachine(t, harness.MachineOptions{Stopped: true, Change: func(cfg *agent.Config) {
 		simulated := cfg.Host
 		cfg.Host = func(ctx context.Context, down func()) (host.Host, func() error, error) {
 			h, end, err := simulated(ctx, down)
 			return ownHardware{h}, end, err
 		}
 	}})
-	const typed = "52:54:00:99:00:01"
-	correct(t, r, m.ID, typed)
+	correct(t, r, m.ID, mac)
 	m.Start()
 	m.WaitConnected()
+	return m
+}
+
+// TestRegisteredWithATypingError: an agent that enrols and reports cannot pass the health checks of its node, because a
+// MAC address was typed wrong. Every place names the address, and the correction alone makes the node active.
+func TestRegisteredWithATypingError(t *testing.T) {
+	t.Parallel()
+	r := harness.New(t, harness.Options{})
+	const typed = "52:54:00:99:00:01"
+	m := mistyped(t, r, typed)
 	var check *baremetalv1.NodeCheck
 	testkit.Eventually(t, rig.Soon, func() bool {
 		check = checkOf(harness.Must(t, r.Nodes().GetNode, &baremetalv1.GetNodeRequest{NodeId: m.ID}), "inventory")

@@ -142,13 +142,6 @@ func situationsOutside() []situation {
 			}
 			return subject{machine: id}
 		}},
-		{name: "no installer in the catalogue", rule: "failed", arrange: func(t *testing.T, r *whyRig) subject {
-			id, _ := r.withBMC(t, "right", bmc.Faults{})
-			s := subject{r: r, machine: id}
-			return s.fails(t,
-				r.runOnce(t, id,
-					&baremetalv1.Step{Kind: &baremetalv1.Step_Erase{Erase: &baremetalv1.EraseDisks{}}}).GetOperationId())
-		}},
 		{name: "MAAS gone", rule: "provider-trouble", arrange: func(t *testing.T, r *whyRig) subject {
 			x := inRegion(t, r)
 			x.close()

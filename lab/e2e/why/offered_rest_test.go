@@ -1,6 +1,7 @@
 package why
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +22,10 @@ func situationsOfRest() []situation {
 		{name: "new, with its agent", rule: "new", arrange: func(t *testing.T, r *whyRig) subject {
 			m := r.NewMachine(t, harness.MachineOptions{})
 			m.WaitConnected()
+			return subject{machine: m.ID, of: m}
+		}},
+		{name: "a MAC address typed wrong", rule: "health-checks", arrange: func(t *testing.T, r *whyRig) subject {
+			m := mistyped(t, r.Cluster, fmt.Sprintf("52:54:00:9a:00:%02x", typedWrong.Add(1)))
 			return subject{machine: m.ID, of: m}
 		}},
 		{name: "in maintenance", rule: "maintenance",

@@ -253,7 +253,7 @@ export async function further({ page, browser, base, ask, say, open, accessible,
   // --- budgets and the freeze
   await open('budgets')
   await page.getByText('There is none: neither').first().waitFor()
-  await page.getByText('None is held.').first().waitFor()
+  await page.getByRole('heading', { name: 'Slots that are held' }).waitFor()
   await button('New budget…').click()
   await fill({ Name: 'racks', 'Counted by': 'label:rack' })
   await dialog.getByRole('button', { name: 'New budget…' }).click()

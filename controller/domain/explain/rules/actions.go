@@ -15,7 +15,7 @@ func (s *scene) activeActions() []explain.Action {
 	switch {
 	case !s.Op.CancelRequested.IsZero():
 		return out
-	case s.granted() && (s.cmd.Kind == kind.Repave || s.cmd.Kind == kind.Erase):
+	case s.granted() && kind.Of(s.cmd.Kind).DestroysSystem:
 		return append(out, explain.Action{Command: "ingot cancel " + id, Destructive: true,
 			Consequence: "asks the installer to stop at its next safe point; " +
 				"the disk may hold half an image and not boot; without an answer within 30 s the outcome is UNKNOWN and the " +

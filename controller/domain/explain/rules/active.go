@@ -290,13 +290,10 @@ func (s *scene) booting(e *explain.Explanation) {
 	e.Actions = []explain.Action{s.Console()}
 }
 
-// leavesOnPurpose says that the executor's silence is what the command brings about.
+// leavesOnPurpose reports whether the command itself silences its executor for a while.
 func (s *scene) leavesOnPurpose() bool {
-	switch s.cmd.Kind {
-	case kind.Reboot, kind.Kexec, kind.Power:
-		return s.cmd.ExecutorRole != "site" && fleet.Silence(s.exec.SilentFrom(), s.Now) < s.bootTime()
-	}
-	return false
+	return kind.Of(s.cmd.Kind).Restarts && s.cmd.ExecutorRole != "site" &&
+		fleet.Silence(s.exec.SilentFrom(), s.Now) < s.bootTime()
 }
 
 // bootTime is how long a machine may be away because it boots.

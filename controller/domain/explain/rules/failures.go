@@ -367,8 +367,11 @@ var refinements = map[string]func(*scene, *verdict, string){
 		}
 	},
 	"AGENT_UNAVAILABLE": func(s *scene, v *verdict, message string) {
-		if s.cmd != nil && s.cmd.State == operation.Expired && !strings.Contains(message, "stopped by itself") {
+		switch {
+		case s.cmd != nil && s.cmd.State == operation.Expired && !strings.Contains(message, "stopped by itself"):
 			v.Text = s.Untaken(s.cmd) + "; its time was up " + s.Ago(s.cmd.Deadline) + ", and nothing was started"
+		case s.lacksCommand():
+			v.Text = "no agent could take the next attempt before the step's time was up"
 		}
 	},
 	"INSTALL_ATTEMPTS_EXHAUSTED": func(s *scene, v *verdict, _ string) {

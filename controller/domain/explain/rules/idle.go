@@ -256,7 +256,7 @@ func (s *scene) whyUnknown(c *operation.Command, exec *explain.Agent) string {
 // provenBy says what would settle an unknown command besides its result.
 func provenBy(c *operation.Command) string {
 	text := ""
-	if c.Kind == kind.Reboot || c.Kind == kind.Power || c.ExecutorRole == "installer" {
+	if kind.Of(c.Kind).ProvenByBoot || c.ExecutorRole == "installer" {
 		text = ", or the machine shows another boot"
 	}
 	if c.ExecutorRole != "site" {
@@ -296,8 +296,8 @@ func (s *scene) sayFailed(e *explain.Explanation) {
 		e.Cause.Facts = append(e.Cause.Facts, "the cause lies with "+e.WaitsFor)
 		e.WaitsOn, e.WaitsFor = explain.OnOperator, "an operator"
 	}
-	if s.step != nil && s.step.RetryCount > 0 {
-		e.Cause.Facts = append(e.Cause.Facts, fmt.Sprintf("it was tried %d times", s.step.RetryCount+1))
+	if n := s.tries(code); n > 1 {
+		e.Cause.Facts = append(e.Cause.Facts, fmt.Sprintf("it was tried %d times", n))
 	}
 	e.Cause.Facts = append(e.Cause.Facts, s.CommandFacts(s.cmd)...)
 	e.Summary = fmt.Sprintf("%s failed at step %s, %s: %s", op.Type, op.CurrentStage, s.Ago(op.FinishedAt), e.Cause.Text+
@@ -463,4 +463,20 @@ func (s *scene) idle(e *explain.Explanation) {
 
 func (s *scene) frozenSince() string {
 	return "the fleet is frozen since " + s.At(s.Freeze.Since) + ", because " + s.Freeze.Cause()
+}
+
+// lacksCommand reports whether the step's last attempt has no command: the newest one is of the attempt before.
+func (s *scene) lacksCommand() bool {
+	return s.step != nil && s.step.RetryCount > 0 && s.cmd != nil && s.cmd.State == operation.Done
+}
+
+// tries returns how many attempts of a failed step had a command.
+func (s *scene) tries(code string) int {
+	switch {
+	case s.step == nil:
+		return 0
+	case code == "AGENT_UNAVAILABLE" && s.lacksCommand():
+		return s.step.RetryCount
+	}
+	return s.step.RetryCount + 1
 }

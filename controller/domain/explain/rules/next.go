@@ -84,13 +84,9 @@ func (s *scene) nextUngranted() (string, time.Time) {
 		limit
 }
 
-// viaSite says that the site's agent could do the step instead of the machine's own.
+// viaSite reports whether the site's agent could do the step instead of the machine's own.
 func (s *scene) viaSite() bool {
-	switch s.step.Kind {
-	case kind.Reboot, kind.Netboot:
-		return true
-	}
-	return s.Provider() != fleet.AgentProvider
+	return kind.Of(s.step.Kind).UsesBMC || s.Provider() != fleet.AgentProvider
 }
 
 // stuck says that the current step runs far longer than its kind does, and that nothing automatic will happen soon.

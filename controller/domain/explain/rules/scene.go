@@ -55,7 +55,7 @@ func (s *scene) granted() bool { return s.cmd != nil && s.cmd.State == operation
 
 // entering says that the current command brings the machine into the installer.
 func (s *scene) entering() bool {
-	return s.cmd != nil && s.step != nil && (s.step.Kind == kind.Repave || s.step.Kind == kind.Erase) &&
+	return s.cmd != nil && s.step != nil && kind.Of(s.step.Kind).NeedsInstaller &&
 		s.cmd.Kind != s.step.Kind
 }
 

@@ -55,6 +55,14 @@ func (d *decider) attempt(s *operation.Step) bool {
 	}
 }
 
+// untaken returns the message of a step that no agent could take in time. Of an earlier attempt it repeats the end.
+func untaken(s *operation.Step) string {
+	if s.RetryCount > 0 {
+		return "no agent could take the next attempt before the step's deadline; the one before has failed: " + s.Message
+	}
+	return "no agent could take the step before its deadline; nothing was started"
+}
+
 // flagRMA sets or clears the condition that blocks a machine that is returned or replaced.
 func (d *decider) flagRMA(s *operation.Step) {
 	on := s.Mode != "return"
@@ -100,18 +108,18 @@ func (d *decider) dispatch(s *operation.Step) bool {
 	limit := d.limitOf(s)
 	next := d.route()
 	switch {
-	case next == nil && d.noExecutor(s) && !d.onCluster(s):
+	case next == nil && d.noExecutor(s) && !s.AsksCluster():
 		d.waitForAgent(s, limit)
 	case d.bootsInstaller(s):
 		return d.dispatchThroughInstaller(s, limit)
-	case d.onCluster(s):
+	case s.AsksCluster():
 		d.dispatchInCluster(s, limit)
 	case next == nil && d.past(limit):
-		d.fail("AGENT_UNAVAILABLE", "no agent could take the step before its deadline; nothing was started", true)
+		d.fail("AGENT_UNAVAILABLE", untaken(s), true)
 	case next == nil:
 		d.wait(operation.WaitAgent, operation.Earliest(limit, d.now.Add(operation.LookAgain)))
 	case !next.CanDo(kind.Of(s.Kind).Capability):
-		d.fail(missingCapability(s.Kind), fmt.Sprintf("agent %s cannot %s on this machine", next.AgentID,
+		d.fail(kind.Of(s.Kind).Missing, fmt.Sprintf("agent %s cannot %s on this machine", next.AgentID,
 			kind.Of(s.Kind).Capability), false)
 	default:
 		d.makeCommand(s, s.Kind, next)
@@ -155,17 +163,6 @@ func (d *decider) limitOf(s *operation.Step) time.Time {
 		from = s.RetryAt
 	}
 	return from.Add(s.Timeout)
-}
-
-func missingCapability(k kind.Kind) string {
-	switch k {
-	case kind.Repave:
-		return "REPAVE_NOT_WIRED"
-	case kind.Netboot:
-		return "NETBOOT_UNSUPPORTED"
-	default:
-		return "CAPABILITY_MISSING"
-	}
 }
 
 func (d *decider) makeCommand(s *operation.Step, k kind.Kind, executor *fleet.Candidate) {
@@ -240,7 +237,7 @@ func (d *decider) fail(code, message string, retryable bool) {
 	d.op.Error = &operation.Error{Code: code, Message: message, Retryable: retryable, Details: d.details()}
 	d.endAttempt(d.op.Error)
 	d.raise()
-	d.reachedBySite(false, d.op.Error.Code)
+	d.reachedBySite(d.op.Error.Code)
 	d.finish(operation.Failed, "failed", d.op.Error.Message)
 }
 
@@ -297,7 +294,7 @@ func (d *decider) settleRepeated() {
 func (d *decider) finishSucceeded() {
 	d.cure(proven(d.op))
 	d.settleRepeated()
-	d.reachedBySite(true, "SiteAgent")
+	d.reachedBySite("")
 	d.condition(fleet.OperationCanceled, false, "OperationSucceeded", "")
 	if d.op.Type == fleet.ExitMaintenance {
 		d.condition(fleet.Drained, false, "ExitMaintenance", "")

@@ -160,7 +160,7 @@ func (d *decider) netbootByBMC(s *operation.Step, limit time.Time) {
 		d.makeCommand(s, kind.Netboot, site)
 	case site != nil:
 	case d.past(limit):
-		d.fail("AGENT_UNAVAILABLE", "no agent could take the step before its deadline; nothing was started", true)
+		d.fail("AGENT_UNAVAILABLE", untaken(s), true)
 	case !d.mayCome("site") && (!d.mayCome("host") || fleet.Host(d.w.Candidates).Live):
 		d.fail("NETBOOT_UNSUPPORTED", "the machine's agent cannot set its next boot, and there is no BMC to do it", false)
 	default:

@@ -1,6 +1,7 @@
 package decider
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
@@ -21,13 +22,19 @@ func (d *decider) raise() {
 	d.out.Machine.Raise = r
 }
 
+// unreached are the reasons of a site's agent that has not reached a machine. Work that failed for another reason, or
+// whose outcome is unknown, shows nothing of that.
+var unreached = []string{"BMC_UNREACHABLE", "SSH_UNREACHABLE"}
+
 // reachedBySite keeps the condition Reachable of a machine that has no agent of its own: the work of its site's agent
-// is the only probe of it.
-func (d *decider) reachedBySite(reached bool, reason string) {
+// is the only probe of it. An empty code is a success.
+func (d *decider) reachedBySite(code string) {
 	if d.w.TargetAgentID != "" || fleet.Housekeeping(d.op.Type) || d.cmd == nil || d.cmd.ExecutorRole != "site" {
 		return
 	}
-	d.condition(fleet.Reachable, reached, reason, "")
+	if code == "" || slices.Contains(unreached, code) {
+		d.condition(fleet.Reachable, code == "", cmp.Or(code, "SiteAgent"), "")
+	}
 }
 
 // cure takes causes away.

@@ -6,7 +6,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
-	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
@@ -16,11 +15,6 @@ import (
 // TokenUse is how long the token of a join may have been there when the machine's agent is told to use it; after that
 // another one is made. It is well below the token's life.
 const TokenUse = 5 * time.Minute
-
-// onCluster says that the step is about the machine's Node.
-func (d *decider) onCluster(s *operation.Step) bool {
-	return kind.Of(s.Kind).AsksCluster || s.Kind == kind.WorkflowStage && s.Mode == workflow.DrainNode
-}
 
 // clusterKind is the kind of the next command of such a step.
 func (d *decider) clusterKind(s *operation.Step) kind.Kind {

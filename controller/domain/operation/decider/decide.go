@@ -239,7 +239,7 @@ func (d *decider) route() *fleet.Candidate {
 	case kind.ProviderAction:
 		return fleet.SiteFor(d.w.Candidates, string(kind.ProviderAction), d.w.Provider)
 	}
-	if d.onCluster(s) {
+	if s.AsksCluster() {
 		return d.routeInCluster(s)
 	}
 	return fleet.Route(d.w.Candidates, kind.Of(s.Kind).Capability, d.w.Provider, s.Mode == "bmc", d.now)
@@ -287,8 +287,7 @@ func (d *decider) tooLate() bool {
 		d.op.CurrentStep != len(d.op.Steps)-1 {
 		return false
 	}
-	return d.cmd.Kind == kind.Reboot || d.cmd.Kind == kind.PowerOff ||
-		d.cmd.Kind == kind.PowerOn
+	return kind.Of(d.cmd.Kind).Unstoppable
 }
 
 func (d *decider) cancelGranted(e operation.CancelAsked) {

@@ -76,7 +76,7 @@ func (d *decider) turnBack(code, message string, retryable bool) {
 func (d *decider) goBack(s *operation.Step) {
 	d.assign(operation.BootDisk, false)
 	inst, site := d.installer(), fleet.SiteFor(d.w.Candidates, "power", d.w.Provider)
-	leaving := d.cmd.Kind == kind.Reboot || d.cmd.Kind == kind.Power
+	leaving := kind.Of(d.cmd.Kind).ProvenByBoot
 	until := d.cmd.FinishedAt.Add(patience(s))
 	switch {
 	case s.Evidence[evidence.HostAgentID] == "":

@@ -223,7 +223,7 @@ func TestOnlyTheBootsOfABootAreNoted(t *testing.T) {
 // TestAMachineThatOnlyItsSiteReaches is reachable or not as its site's agent has found it; an agent of its own knows
 // better.
 func TestAMachineThatOnlyItsSiteReaches(t *testing.T) {
-	run := func(own bool, outcome operation.Outcome) *stored {
+	run := func(own bool, reason string) *stored {
 		s := newStored(t, operation.Step{Kind: kind.PowerOn})
 		site := site("s-2")
 		site.Capabilities = append(site.Capabilities, "power")
@@ -235,17 +235,25 @@ func TestAMachineThatOnlyItsSiteReaches(t *testing.T) {
 		if d := s.ask(s.latest(), ""); !d.Grant {
 			t.Fatal(d.Refusal)
 		}
-		s.result(s.latest(), outcome, map[string]string{evidence.PowerOnSeenAt: "now"})
+		c, outcome := s.latest(), operation.OutcomeFailed
+		if reason == "" {
+			outcome = operation.OutcomeSucceeded
+		}
+		s.do(operation.Resulted{CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID, Outcome: outcome,
+			Reason: reason, Evidence: map[string]string{evidence.PowerOnSeenAt: "now"}})
 		return s
 	}
-	for outcome, want := range map[operation.Outcome]bool{operation.OutcomeSucceeded: true,
-		operation.OutcomeFailed: false} {
-		if got, said := run(false, outcome).conditions[fleet.Reachable]; !said || got != want {
-			t.Errorf("%s: reachable %t, said %t", outcome, got, said)
+	for reason, want := range map[string]bool{"": true, "BMC_UNREACHABLE": false} {
+		if got, said := run(false, reason).conditions[fleet.Reachable]; !said || got != want {
+			t.Errorf("%q: reachable %t, said %t", reason, got, said)
 		}
-		if _, said := run(true, outcome).conditions[fleet.Reachable]; said {
-			t.Errorf("%s: the site agent speaks for a machine that has an agent", outcome)
+		if _, said := run(true, reason).conditions[fleet.Reachable]; said {
+			t.Errorf("%q: the site agent speaks for a machine that has an agent", reason)
 		}
+	}
+	// The BMC has answered: why the work failed is no word about the machine's reach.
+	if _, said := run(false, "BMC_NO_EFFECT").conditions[fleet.Reachable]; said {
+		t.Error("work that failed is taken for a machine that is not reached")
 	}
 	s := granted(t, reconfig())
 	s.world.TargetAgentID = ""
