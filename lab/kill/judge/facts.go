@@ -51,7 +51,8 @@ var facts = []fact{
 	{regexp.MustCompile(`^it was tried (\d+) times$`), func(c *claim, m []string) bool {
 		n := 0
 		for _, x := range c.byOperation[c.a.GetOperationId()] {
-			if x.GetStep() == c.command.GetStep() {
+			// A command that was replaced before its grant is part of the try that the next one makes.
+			if x.GetStep() == c.command.GetStep() && x.GetState() != "CANCELED" {
 				n++
 			}
 		}
@@ -64,6 +65,8 @@ var facts = []fact{
 	{regexp.MustCompile(`^every agent that could act on this machine is silent`), func(c *claim, _ []string) bool {
 		return c.struckNow()
 	}},
+	// It names what may be, of an agent whose session is open.
+	{regexp.MustCompile(`^an agent that is connected and acknowledges nothing may hang, or its disk may be full$`), always},
 	{regexp.MustCompile(`^nothing is known to be wrong with the machine: it was observed last at `), always},
 	{regexp.MustCompile(`^the cause lies with agent (\S+)$`), func(c *claim, m []string) bool {
 		return c.a.GetReason() == "CAPABILITY_MISSING" || c.atFault(c.Agents[m[1]])
