@@ -66,7 +66,10 @@ var facts = []fact{
 		return c.struckNow()
 	}},
 	// It names what may be, of an agent whose session is open.
-	{regexp.MustCompile(`^an agent that is connected and acknowledges nothing may hang, or its disk may be full$`), always},
+	{
+		regexp.MustCompile(`^an agent that is connected and acknowledges nothing may hang, or its disk may be full$`),
+		always,
+	},
 	{regexp.MustCompile(`^nothing is known to be wrong with the machine: it was observed last at `), always},
 	{regexp.MustCompile(`^the cause lies with agent (\S+)$`), func(c *claim, m []string) bool {
 		return c.a.GetReason() == "CAPABILITY_MISSING" || c.atFault(c.Agents[m[1]])
