@@ -194,8 +194,10 @@ func (s subject) value(t *testing.T, words []string, before, w string) string {
 		return "did-not-happen"
 	case w == "HOW-YOU-KNOW":
 		return "stood-beside-it"
-	case w == "MAC":
+	case w == "MAC", w == "MAC,…":
 		return macOf(name)
+	case w == "SERIAL":
+		return "S-" + name
 	case w == "NEW-ID":
 		return ids.New(ids.Machine)
 	case w == "URL":
