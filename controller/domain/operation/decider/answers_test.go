@@ -244,7 +244,7 @@ func starts(t *testing.T) map[string]func() *stored {
 	out["rma return"] = capable(operation.Step{Kind: kind.RMA, Mode: "return"})
 	for _, mode := range []string{
 		workflow.ReportedInstall, workflow.AwaitReplacement, workflow.NothingToDrain, workflow.PowerOffNode,
-		workflow.SwitchOn,
+		workflow.SwitchOn, workflow.SwitchOff,
 		workflow.DrainNode, workflow.VerifyNode,
 	} {
 		out["stage "+mode] = capable(operation.Step{Kind: kind.WorkflowStage, Mode: mode, MaxRetries: 1})
