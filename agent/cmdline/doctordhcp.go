@@ -16,16 +16,19 @@ import (
 )
 
 const (
-	// offerTime is how long another server may take to answer: dnsmasq looks for two seconds whether an address is free.
-	offerTime = 4 * time.Second
+	// discovers is how often another server is asked, and offerTime how long it may take to answer the first time. Each
+	// time doubles: 7 s in all. dnsmasq looks for two seconds whether an address is free.
+	discovers = 3
+	offerTime = time.Second
 	// pxeClass makes servers answer that serve network boot alone (UEFI specification, E.2: x86-64).
 	pxeClass = "PXEClient:Arch:00007:UNDI:003016"
 )
 
-// checkOtherDHCP asks the network of a device for an address, as a machine does that boots from it. This machine's own
+// checkOtherDHCP asks the network of a device for an address, as a machine does that boots from it. One lost packet is
+// not taken for the absence of a server. This machine's own
 // server does not hear that: a device does not receive what it sends.
 func checkOtherDHCP(ctx context.Context, device string, proxy bool) doctor.Finding {
-	client, err := nclient4.New(device, nclient4.WithTimeout(offerTime), nclient4.WithRetry(1))
+	client, err := nclient4.New(device, nclient4.WithTimeout(offerTime), nclient4.WithRetry(discovers))
 	if errors.Is(err, os.ErrPermission) {
 		return doctor.Warning("dhcp", "may not look for other DHCP servers", "run doctor as root")
 	}
