@@ -338,8 +338,8 @@ func TestSecondReadersAreSeen(t *testing.T) {
 	}
 }
 
-// kindQuestions is how often code outside controller/domain/kind distinguishes work by its kind: cases, keys of maps and
-// comparisons. A declaration answers such a question in one place. The number may only fall, and falls here with it.
+// kindQuestions is how often code outside controller/domain/kind distinguishes work by its kind: by cases, keys of maps
+// and comparisons. A declaration answers such a question in one place. The number may only fall.
 const kindQuestions = 114
 
 // TestKindsAreDeclaredInOnePlace counts the questions. The package that makes commands of steps is not counted.

@@ -33,5 +33,6 @@ var joinToken = Declaration{
 	Action:      "cluster",
 	Harm:        Harmless,
 	AsksCluster: true,
+	Prepares:    true,
 	Doing:       "a token for the join is being made in the cluster",
 }

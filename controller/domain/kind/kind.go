@@ -52,6 +52,8 @@ type Declaration struct {
 	// DestroysSystem reports whether the system on the machine's disk is gone with the grant.
 	DestroysSystem bool
 
+	// Prepares reports whether a command only prepares another one, so that its success proves nothing and needs no proof.
+	Prepares bool
 	// Evidence is the key that an executor must have read back for its success to count; empty where the controller takes
 	// another proof.
 	Evidence string

@@ -4,8 +4,9 @@ package kind
 const Preflight Kind = "preflight"
 
 var preflight = Declaration{
-	Kind:   Preflight,
-	Action: "preflight",
-	Harm:   Harmless,
-	Doing:  "the installer proves that it can write, and changes nothing",
+	Kind:     Preflight,
+	Action:   "preflight",
+	Harm:     Harmless,
+	Prepares: true,
+	Doing:    "the installer proves that it can write, and changes nothing",
 }

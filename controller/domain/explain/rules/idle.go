@@ -467,7 +467,8 @@ func (s *scene) frozenSince() string {
 
 // lacksCommand reports whether the step's last attempt has no command: the newest one is of the attempt before.
 func (s *scene) lacksCommand() bool {
-	return s.step != nil && s.step.RetryCount > 0 && s.cmd != nil && s.cmd.State == operation.Done
+	return s.step != nil && s.step.RetryCount > 0 && s.cmd != nil && !s.cmd.FinishedAt.IsZero() &&
+		s.cmd.FinishedAt.Before(s.step.RetryAt)
 }
 
 // tries returns how many attempts of a failed step had a command.

@@ -186,3 +186,22 @@ func TestATestOfTheHardwareLeavesNothingOpen(t *testing.T) {
 		t.Error("what was found is not kept with the command")
 	}
 }
+
+// TestAKindWithoutProofIsNeverDone: a success of a kind that is not declared, and so names no evidence, does not count,
+// whatever the executor adds to it.
+func TestAKindWithoutProofIsNeverDone(t *testing.T) {
+	t.Parallel()
+	const newer kind.Kind = "of a newer version"
+	s := newStored(t, operation.Step{Kind: newer})
+	for i := range s.world.Candidates {
+		s.world.Candidates[i].Capabilities = append(s.world.Candidates[i].Capabilities, string(newer))
+	}
+	s.look()
+	if d := s.ask(s.latest(), ""); !d.Grant {
+		t.Fatal(d.Refusal)
+	}
+	s.result(s.latest(), operation.OutcomeSucceeded, map[string]string{"": "done"})
+	if s.op.Phase != operation.Failed || s.op.Error.Code != "EVIDENCE_MISSING" {
+		t.Errorf("%s %+v", s.op.Phase, s.op.Error)
+	}
+}

@@ -86,8 +86,8 @@ func (d *decider) deniedByBoot(e operation.Resulted) bool {
 // are proven by what is seen of the machine instead, a token to join with by its use; a look before an installation
 // does nothing.
 func (d *decider) lacksEvidence(e operation.Resulted) bool {
-	key := kind.Of(d.cmd.Kind).Evidence
-	return key != "" && !d.entering() && e.Evidence[key] == ""
+	of := kind.Of(d.cmd.Kind)
+	return !of.ProvenByBoot && !of.Prepares && !d.entering() && (of.Evidence == "" || e.Evidence[of.Evidence] == "")
 }
 
 func (d *decider) settle(by string) {
@@ -187,7 +187,7 @@ func (d *decider) succeeded(e operation.Resulted) {
 	}
 	d.setCommand(operation.Done)
 	key := kind.Of(d.cmd.Kind).Evidence
-	if e.Evidence[key] == "" && !planted.EmptyEvidence {
+	if (key == "" || e.Evidence[key] == "") && !planted.EmptyEvidence {
 		d.fail("EVIDENCE_MISSING", "the executor claims success without "+key, false)
 		return
 	}
