@@ -37,7 +37,7 @@ type scenario struct {
 
 var scenarios = []scenario{
 	{"operations", "operations a second beside pgbench, dispatch, idle sessions and agents, a site's machines",
-		15 * time.Minute, agents.Operations},
+		20 * time.Minute, agents.Operations},
 	{"fleet", "sessions by the ten thousand: onboarding, memory, dispatch, storm, crowd; soak and sizing", 2 * time.Hour,
 		agents.Fleet},
 	{"scale", "calls, walks, the controller's own work and floods with 1,000 and with 1,000,000 machines",

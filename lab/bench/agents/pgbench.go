@@ -6,17 +6,17 @@ import (
 	"fmt"
 	"net/url"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 
+	"github.com/ingot-metal/ingot/internal/localpg"
 	"github.com/ingot-metal/ingot/lab/bench/rig"
 )
 
 // pgbench measures the database with its own tool, and returns the transactions a second with each number of clients. It
 // uses a database of its own that is dropped afterwards.
 func (b *bench) pgbench(ctx context.Context) (tps map[int]float64, err error) {
-	tool, err := findPgbench()
+	tool, _, err := localpg.Program("pgbench", 14) // on Debian it comes with the server
 	if err != nil {
 		return nil, err
 	}
@@ -52,19 +52,6 @@ func (b *bench) pgbench(ctx context.Context) (tps map[int]float64, err error) {
 		}
 	}
 	return tps, nil
-}
-
-// findPgbench looks where Debian puts it, then in PATH. On Debian it comes with the server.
-func findPgbench() (string, error) {
-	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/pgbench")
-	if err == nil && len(found) > 0 {
-		return found[len(found)-1], nil
-	}
-	path, err := exec.LookPath("pgbench")
-	if err != nil {
-		return "", fmt.Errorf("find pgbench (Debian: apt-get install postgresql): %w", err)
-	}
-	return path, nil
 }
 
 var tpsLine = regexp.MustCompile(

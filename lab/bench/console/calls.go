@@ -2,15 +2,12 @@ package console
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -32,18 +29,8 @@ type rest struct {
 }
 
 func newREST(r *rig.Rig) (*rest, error) {
-	pem, err := os.ReadFile(r.Controllers[0].CAFile())
-	if err != nil {
-		return nil, err
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem)
-	return &rest{
-		client: http.Client{Transport: &http.Transport{
-			TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}, ForceAttemptHTTP2: true,
-		}},
-		base: "https://" + r.Controllers[0].REST, token: r.Token,
-	}, nil
+	transport, err := r.Controllers[0].Transport()
+	return &rest{http.Client{Transport: transport}, "https://" + r.Controllers[0].REST, r.Token}, err
 }
 
 // get opens an answer.
@@ -64,19 +51,10 @@ func (c *rest) get(ctx context.Context, path string, q url.Values) (*http.Respon
 	return answer, nil
 }
 
-// median times some runs, after one that is not counted.
+// median returns the median of some runs in milliseconds, after one that is not counted.
 func median(run func() error) (float64, error) {
-	var all []time.Duration
-	for i := range 12 {
-		began := time.Now()
-		if err := run(); err != nil {
-			return 0, err
-		}
-		if i > 0 {
-			all = append(all, time.Since(began))
-		}
-	}
-	return measure.Percentiles(all).P50, nil
+	l, err := measure.Times(11, 1, func(int) error { return run() })
+	return l.P50, err
 }
 
 // mapped is the plain SQL that reads what a map is made of.

@@ -168,13 +168,9 @@ func reimage(ctx context.Context, c *metal.Client) (*pb.Operation, error) {
 
 // await waits until the operation has succeeded.
 func await(ctx context.Context, c *metal.Client, op *pb.Operation) (*pb.Operation, error) {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
 	for op.GetFinishedAt() == nil {
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-tick.C:
+		if err := rig.Pause(ctx, 50*time.Millisecond); err != nil {
+			return nil, err
 		}
 		now, err := c.Operations.GetOperation(ctx, &pb.GetOperationRequest{OperationId: op.GetOperationId()})
 		if err != nil {

@@ -117,10 +117,9 @@ func (r *Run) Value(what string) float64 {
 	return 0
 }
 
-// Beside adds the same figure of another run to the sentence, with the first part of that one's sentence.
+// Beside adds the same figure of another run to the sentence.
 func (f *Figure) Beside(other Figure, when string) {
-	note, _, _ := strings.Cut(strings.TrimSuffix(other.Says, "."), ";")
-	f.Says = fmt.Sprintf("%s; %s %s (%s).", strings.TrimSuffix(f.Says, "."), when, quantity(other.Value, other.Unit), note)
+	f.Says = fmt.Sprintf("%s; %s %s.", strings.TrimSuffix(f.Says, "."), when, quantity(other.Value, other.Unit))
 }
 
 // Print writes a table of each run.

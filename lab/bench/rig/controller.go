@@ -2,10 +2,13 @@ package rig
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -87,20 +90,15 @@ func (r *Rig) freePort() (int, error) {
 	return 0, errors.New("no port is free")
 }
 
-// share gives a further controller the keys of the first.
+// share copies the keys of the first controller to a further one.
 func (r *Rig) share(dir string) error {
-	for _, part := range []string{"ca", "secrets"} {
-		to := filepath.Join(dir, part)
-		if err := os.RemoveAll(to); err != nil {
-			return err
-		}
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return err
-		}
-		from := filepath.Join(r.Controllers[0].dir, part)
-		if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil { // as private as they are
-			return fmt.Errorf("%w: %s", err, out)
-		}
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil {
+		return err
+	}
+	first := r.Controllers[0].dir
+	cp := exec.Command("cp", "-a", filepath.Join(first, "ca"), filepath.Join(first, "secrets"), dir) // with their modes
+	if out, err := cp.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
 	}
 	return nil
 }
@@ -117,6 +115,19 @@ func (c *Controller) Start(ctx context.Context) error {
 func (c *Controller) Dial(token string) (*grpc.ClientConn, error) {
 	return client.Dial(client.Target{Server: c.Frontpage, Token: token, CAFile: c.CAFile()},
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
+}
+
+// Transport returns a transport of HTTP/2 that trusts the controller.
+func (c *Controller) Transport() (*http.Transport, error) {
+	pem, err := os.ReadFile(c.CAFile())
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
+	return &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}, ForceAttemptHTTP2: true,
+	}, nil
 }
 
 // CAFile is the certificate that clients trust.

@@ -2,15 +2,12 @@ package scale
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -201,14 +198,10 @@ func (b *bench) silent(ctx context.Context) error {
 
 // strangers begin calls without a token and never end them.
 func (b *bench) strangers(ctx context.Context) error {
-	ca, err := os.ReadFile(b.Controllers[0].CAFile())
+	tr, err := b.Controllers[0].Transport()
 	if err != nil {
 		return err
 	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(ca)
-	tr := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots,
-		MinVersion: tls.VersionTLS13}}
 	defer tr.CloseIdleConnections()
 	group, _ := task.New(ctx)
 	for range floodHalf {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/lab/bench/rig"
+	"github.com/ingot-metal/ingot/lab/measure"
 	"github.com/ingot-metal/ingot/migrations"
 )
 
@@ -35,7 +36,7 @@ func (b *bench) loops(ctx context.Context) error {
 			func() error { _, err := s.OwnerlessNodes(ctx, now.Add(-time.Minute)); return err }},
 		{"conditions of node states", time.Minute, func() error { _, err := s.RecomputeConditions(ctx, now); return err }},
 	} {
-		took, err := timed(10, 0, func(int) error { return l.run() })
+		took, err := measure.Times(10, 0, func(int) error { return l.run() })
 		if err != nil {
 			return fmt.Errorf("%s: %w", l.what, err)
 		}

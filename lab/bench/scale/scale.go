@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -90,7 +91,12 @@ func (b *bench) measure(ctx context.Context, large *report.Run) error {
 		}
 	}
 	for i := range large.Figures {
-		large.Figures[i].Beside(small.Figures[i], fmt.Sprintf("with %d machines", b.o.small))
+		when := fmt.Sprintf("with %d machines", b.o.small)
+		first, _, _ := strings.Cut(strings.TrimSuffix(small.Figures[i].Says, "."), ";")
+		if p99, ok := strings.CutPrefix(first, "The p99 is "); ok {
+			when += " " + p99 + " and the p50"
+		}
+		large.Figures[i].Beside(small.Figures[i], when)
 	}
 	name := since(min(b.o.changed, b.o.small)) + ": p50"
 	large.Add("growth of "+name, large.Value(since(min(b.o.changed, b.o.machines))+": p50")/small.Value(name), "",
@@ -156,7 +162,7 @@ const uncounted = 10
 // time makes each call again and again, and adds its latency after a few that are not counted.
 func (b *bench) time(ctx context.Context, note string, calls ...call) error {
 	for _, c := range calls {
-		l, err := timed(b.o.calls, uncounted, func(i int) error { return c.run(ctx, i) })
+		l, err := measure.Times(b.o.calls, uncounted, func(i int) error { return c.run(ctx, i) })
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
@@ -167,19 +173,4 @@ func (b *bench) time(ctx context.Context, note string, calls ...call) error {
 
 func (b *bench) add(name string, l measure.Latency, note string) {
 	b.run.Add(name+": p50", l.P50, "ms", nil, "the p99 is %.1f ms%s", l.P99, note)
-}
-
-// timed calls fn n times, after some that are not counted.
-func timed(n, uncounted int, fn func(i int) error) (measure.Latency, error) {
-	var all []time.Duration
-	for i := range n + uncounted {
-		began := time.Now()
-		if err := fn(i); err != nil {
-			return measure.Latency{}, err
-		}
-		if i >= uncounted {
-			all = append(all, time.Since(began))
-		}
-	}
-	return measure.Percentiles(all), nil
 }
