@@ -97,8 +97,8 @@ func roomOf(parts int) (int64, error) {
 	return min(total*3/4/int64(max(parts, 1)), mostRoom), nil
 }
 
-// gather sees to it that the first n machines have their sessions on the controllers, and no others. Those that have no
-// identity get one on the way.
+// gather opens the sessions of the first n machines on the controllers, and no others. Machines without an identity
+// enrol first.
 func (b *bench) gather(ctx context.Context, n int) (err error) {
 	if b.fleet != nil && b.fleet.size == n {
 		return b.fleet.settled(ctx, n)

@@ -84,7 +84,7 @@ func (c *changes) rate() float64 { return float64(c.done.Load()) / time.Since(c.
 // probes are machines that are changed one by one, to see when each is on the screen.
 const probes = 30
 
-// probe changes a machine to a state that no other is in, and gives the time of its commit.
+// probe changes a machine to a state that no other is in, and returns the time of its commit.
 func (b *bench) probe(ctx context.Context, n int) (time.Time, error) {
 	_, err := b.Admin.Exec(ctx, "UPDATE machines SET phase = 'FACTORY_READY' WHERE machine_id = $1", fill.Machine(n))
 	return time.Now(), err

@@ -48,7 +48,7 @@ func prepareByHand(ctx context.Context, image, dir string) error {
 	)
 }
 
-// byHand installs one machine and says when each part was over.
+// byHand installs one machine and returns when each part was over.
 func byHand(ctx context.Context, dir string, firmware vm.Firmware) (began time.Time, stages []metal.Stage, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -126,7 +126,7 @@ func machineByHand(rack *network.Namespace, dir string, firmware vm.Firmware) (v
 	if err != nil {
 		return vm.Config{}, fmt.Errorf("make disk: %w: %s", err, b)
 	}
-	// The new system looks for it, whoever installs it.
+	// The new system looks for it after either install.
 	if err := imagebuild.StateDisk(state, nil); err != nil {
 		return vm.Config{}, err
 	}
@@ -137,7 +137,7 @@ func machineByHand(rack *network.Namespace, dir string, firmware vm.Firmware) (v
 	}, nil
 }
 
-// watch reads the console. A login prompt is what somebody waits for who installs by hand.
+// watch reads the console. An install by hand is over at the login prompt.
 func watch(ctx context.Context, v *vm.VM, began time.Time) ([]metal.Stage, error) {
 	var stages []metal.Stage
 	last := began

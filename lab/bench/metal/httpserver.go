@@ -87,7 +87,7 @@ func ServeHTTP(ctx context.Context, file, dir string) error {
 	return blobs.Close()
 }
 
-// source gives the image as the controller would, in pieces.
+// source sends the image as the controller would, in pieces.
 func source(path string) cache.Source {
 	return func(ctx context.Context, _ string, offset int64, to cache.Sink) (err error) {
 		f, err := os.Open(path)

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Here says where and when a run happens: this machine, this commit, today, and the command line of this process.
+// Here returns the run with its place and time: this machine, this commit, today, and the command line of this process.
 func (r Run) Here(ctx context.Context, command string) (Run, error) {
 	out, err := exec.CommandContext(ctx, "git", "rev-parse", "--short", "HEAD").Output()
 	if err != nil {

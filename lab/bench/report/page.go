@@ -47,7 +47,7 @@ func WritePage(path string) error {
 	return nil
 }
 
-// Page makes the page and its plots, by file name. The same runs give the same bytes.
+// Page makes the page and its plots, by file name. The same runs make the same bytes.
 func Page(runs []Run) map[string][]byte {
 	out := map[string][]byte{}
 	var b strings.Builder

@@ -24,7 +24,7 @@ type Run struct {
 	// Name tells benchmarks apart: a run replaces the one before of the same name.
 	Name  string `json:"name"`
 	Title string `json:"title"`
-	// About says what was measured, and beside what.
+	// About describes the measurement, and what it is compared with.
 	About   string `json:"about"`
 	Command string `json:"command"`
 	Machine string `json:"machine"`
@@ -37,7 +37,7 @@ type Run struct {
 	Curve *Curve `json:"curve,omitempty"`
 }
 
-// Figure is one measured number, with one sentence that says what it means.
+// Figure is one measured number, with one sentence that explains it.
 type Figure struct {
 	What  string  `json:"what"`
 	Value float64 `json:"value"`
@@ -52,7 +52,7 @@ type Figure struct {
 type Limit struct {
 	Value   float64 `json:"value"`
 	AtLeast bool    `json:"at_least,omitempty"`
-	// Of says where the limit comes from, if another figure of the same run sets it.
+	// Of names the source of the limit, if another figure of the same run sets it.
 	Of string `json:"of,omitempty"`
 }
 

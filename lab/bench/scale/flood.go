@@ -27,7 +27,7 @@ const (
 	floodTime = 10 * time.Second
 	// floodCalls are under way at a time of the client that has a token; floodWatches are streams that it never reads.
 	floodCalls, floodWatches = 1000, 500
-	// floodSilent connections say nothing, and floodHalf calls without a token have a message of two MiB of which one is
+	// floodSilent connections send nothing, and floodHalf calls without a token have a message of two MiB of which one is
 	// sent.
 	floodSilent, floodHalf = 2000, 400
 )
@@ -64,7 +64,7 @@ func (b *bench) flood(ctx context.Context) error {
 		name        string
 		bad, beside func(context.Context) error
 	}{
-		{fmt.Sprintf("%d connections that say nothing", floodSilent), b.silent, nothing},
+		{fmt.Sprintf("%d connections that send nothing", floodSilent), b.silent, nothing},
 		{fmt.Sprintf("%d messages of strangers, sent by half", floodHalf), b.strangers, nothing},
 		{fmt.Sprintf("%d watches that are never read", floodWatches), b.watches, nothing},
 		{fmt.Sprintf("%d calls of one client at a time", floodCalls), b.calls, polite},
@@ -182,7 +182,7 @@ func (b *bench) watches(ctx context.Context) error {
 	return nil
 }
 
-// silent opens connections and says nothing on them.
+// silent opens connections and sends nothing on them.
 func (b *bench) silent(ctx context.Context) error {
 	var d net.Dialer
 	for range floodSilent {

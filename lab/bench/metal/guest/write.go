@@ -137,7 +137,7 @@ func prepare(j Job) error {
 	return out.Close()
 }
 
-// serve gives the file by HTTP.
+// serve offers the file by HTTP.
 func serve(ctx context.Context) (string, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
