@@ -7,6 +7,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 func (a commands) sshCmd() *cobra.Command {
@@ -45,10 +46,7 @@ the user's authorized_keys.`,
 			if err != nil {
 				return err
 			}
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.Services()
 			c, err := svc.Scripts.SetSSHCredentials(cmd.Context(), &pb.SetSSHCredentialsRequest{
 				CredentialsRef: args[0], Username: username, PrivateKey: key,
 			})
@@ -68,30 +66,13 @@ the user's authorized_keys.`,
 }
 
 func (a commands) sshListCmd() *cobra.Command {
-	var narrow command.Narrow
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List SSH credentials, with their public keys",
-		Long:    `List SSH credentials. Private keys are never shown.`,
-		Example: "  ingot ssh credentials list",
-		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			all, err := command.Pages(0, func(size int32, page string) ([]*pb.SSHCredentials, string, error) {
-				r, err := svc.Scripts.ListSSHCredentials(cmd.Context(),
-					&pb.ListSSHCredentialsRequest{PageSize: size, PageToken: page, Filter: narrow.Filter, OrderBy: narrow.OrderBy})
-				return r.GetCredentials(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			return a.Print(
-				&pb.ListSSHCredentialsResponse{Credentials: all},
-				func() string { return a.Style().SSHCredentials(all).String() },
-				command.Names(all, (*pb.SSHCredentials).GetCredentialsRef)...)
-		}),
-	}
-	narrow.Register(cmd, "credentials_ref=rack-*", "updated_at desc")
-	return cmd
+	return command.ListOf(a.Services().Scripts.ListSSHCredentials,
+		(*pb.SSHCredentials).GetCredentialsRef, view.Style.SSHCredentials).
+		Command(a.App, &cobra.Command{
+			Short:   "List SSH credentials, with their public keys",
+			Long:    `List SSH credentials. Private keys are never shown.`,
+			Example: "  ingot ssh credentials list",
+		}, "credentials_ref=rack-*", "updated_at desc")
 }
 
 func (a commands) sshDeleteCmd() *cobra.Command {
@@ -102,12 +83,11 @@ func (a commands) sshDeleteCmd() *cobra.Command {
 		Example:           "  ingot ssh credentials delete rack-41",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteSSHCredentials()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			c, err := svc.Scripts.DeleteSSHCredentials(cmd.Context(), &pb.DeleteSSHCredentialsRequest{CredentialsRef: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.Print(c, func() string { return "Deleted " + c.GetCredentialsRef() + "\n" }, c.GetCredentialsRef())
-		}),
+		RunE: command.Do(
+			a.App,
+			"Deleted",
+			a.Services().Scripts.DeleteSSHCredentials,
+			(*pb.SSHCredentials).GetCredentialsRef,
+		),
 	}
 }

@@ -55,7 +55,7 @@ func (a commands) registerWebhook(cmd *cobra.Command, w *pb.Webhook) {
 }
 
 func (a commands) printWebhook(w *pb.Webhook) error {
-	return a.Print(w, func() string { return a.Style().Webhook(w, a.Now()) }, w.GetWebhookId())
+	return a.Print(w, func() string { return a.Style().Webhook(w) }, w.GetWebhookId())
 }
 
 // printSecret prints a webhook whose secret is shown this once, also to who asks for no more than its name.
@@ -96,36 +96,13 @@ shows no secret.`,
 	return cmd
 }
 
-func webhooks(
-	ctx context.Context, svc *command.Services, limit int, narrow command.Narrow,
-) ([]*pb.Webhook, error) {
-	return command.Pages(limit, func(size int32, token string) ([]*pb.Webhook, string, error) {
-		r, err := svc.Admin.ListWebhooks(ctx, &pb.ListWebhooksRequest{PageSize: size, PageToken: token,
-			Filter: narrow.Filter, OrderBy: narrow.OrderBy})
-		return r.GetWebhooks(), r.GetNextPageToken(), err
-	})
-}
-
 func (a commands) webhookListCmd() *cobra.Command {
-	var narrow command.Narrow
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List webhooks",
-		Long:    "List webhooks with what waits for them and what was given up. -o wide adds since when one fails.",
-		Example: "  ingot webhook list\n  ingot webhook list -o wide",
-		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			all, err := webhooks(cmd.Context(), svc, 0, narrow)
-			if err != nil {
-				return err
-			}
-			return a.Print(&pb.ListWebhooksResponse{Webhooks: all}, func() string {
-				return a.Style().Webhooks(all, a.Wide(), a.Now()).String()
-			}, command.Names(all, (*pb.Webhook).GetWebhookId)...)
-		}),
-	}
-	narrow.Register(cmd, "enabled=true", "pending_deliveries desc")
-	return cmd
+	return command.ListOf(a.Services().Admin.ListWebhooks, (*pb.Webhook).GetWebhookId, view.Style.Webhooks).
+		Command(a.App, &cobra.Command{
+			Short:   "List webhooks",
+			Long:    "List webhooks with what waits for them and what was given up. -o wide adds since when one fails.",
+			Example: "  ingot webhook list\n  ingot webhook list -o wide",
+		}, "enabled=true", "pending_deliveries desc")
 }
 
 // oneWebhook makes a command that makes one call for one webhook.
@@ -176,7 +153,7 @@ from the webhook and its newest deliveries.`,
 			return err
 		}
 		e := webhookwhy.Explain(w, newest.GetDeliveries(), a.Now())
-		return a.Print(e, func() string { return a.Style().Explain(e, a.Now()) }, w.GetWebhookId())
+		return a.Print(e, func() string { return a.Style().Explain(e) }, w.GetWebhookId())
 	})
 }
 
@@ -196,12 +173,8 @@ func (a commands) webhookDeleteCmd() *cobra.Command {
 }
 
 func (a commands) completeWebhooks() command.Completion {
-	return a.Remote(func(ctx context.Context, svc *command.Services) ([]string, error) {
-		all, err := webhooks(ctx, svc, 1000, command.Narrow{})
-		var out []string
-		for _, w := range all {
-			out = append(out, w.GetWebhookId()+"\t"+w.GetState()+" "+view.Clean(w.GetUrl()))
-		}
-		return out, err
-	})
+	return command.CompleteList(a.App, a.Services().Admin.ListWebhooks, &pb.ListWebhooksRequest{},
+		func(w *pb.Webhook) string {
+			return w.GetWebhookId() + "\t" + w.GetState() + " " + view.Clean(w.GetUrl())
+		})
 }

@@ -17,7 +17,7 @@ func (a *App) PrintError(err error) {
 	if err.Error() == "" {
 		return
 	}
-	style := view.Style{Colour: a.colour(a.Config.ErrTerminal)}
+	style := a.style(a.Config.ErrTerminal)
 	var b strings.Builder
 	b.WriteString(style.Bad("error:") + " " + lines(ErrorText(err)) + "\n")
 	for _, v := range client.Violations(err) {

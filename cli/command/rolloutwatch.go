@@ -76,12 +76,12 @@ func readRollout(ctx context.Context, svc *Services, id string, show func(*pb.Ro
 
 // failedMachines are those of a rollout that have failed, in its order.
 func failedMachines(ctx context.Context, svc *Services, id string) ([]*pb.RolloutMachine, error) {
-	return Pages(0, func(size int32, page string) ([]*pb.RolloutMachine, string, error) {
-		r, err := svc.Rollouts.ListRolloutMachines(ctx, &pb.ListRolloutMachinesRequest{
-			RolloutId: id, Filter: "state=FAILED", PageSize: size, PageToken: page,
-		})
-		return r.GetMachines(), r.GetNextPageToken(), err
-	})
+	return All[*pb.RolloutMachine](
+		ctx,
+		0,
+		svc.Rollouts.ListRolloutMachines,
+		&pb.ListRolloutMachinesRequest{RolloutId: id, Filter: "state=FAILED"},
+	)
 }
 
 func exitByRollout(r *pb.Rollout) error {

@@ -70,11 +70,9 @@ next command, what runs, a freeze, budgets in use, and agents whose certificates
 }
 
 func (a commands) readStatus(ctx context.Context) (*fleetStatus, error) {
-	svc, err := a.Services()
-	if err != nil {
-		return nil, err
-	}
+	svc := a.Services()
 	s := &fleetStatus{}
+	var err error
 	if s.server, err = svc.Admin.GetServerInfo(ctx, &pb.GetServerInfoRequest{}); err != nil {
 		return nil, err
 	}
@@ -152,21 +150,14 @@ func (s *fleetStatus) readBudgets(ctx context.Context, svc *command.Services) er
 		return err
 	}
 	s.budgets = r.GetBudgets()
-	s.slots, err = command.Pages(0, func(size int32, token string) ([]*pb.BudgetSlot, string, error) {
-		r, err := svc.Budgets.ListBudgetSlots(ctx, &pb.ListBudgetSlotsRequest{PageSize: size, PageToken: token})
-		return r.GetSlots(), r.GetNextPageToken(), err
-	})
+	s.slots, err = command.All[*pb.BudgetSlot](ctx, 0, svc.Budgets.ListBudgetSlots, &pb.ListBudgetSlotsRequest{})
 	return err
 }
 
 // readCertificates looks for agents that are away, and whose certificates end soon: those that are here renew theirs.
 func (s *fleetStatus) readCertificates(now time.Time) func(context.Context, *command.Services) error {
 	return func(ctx context.Context, svc *command.Services) error {
-		agents, err := command.Pages(0, func(size int32, token string) ([]*pb.Agent, string, error) {
-			r, err := svc.Admin.ListAgents(ctx,
-				&pb.ListAgentsRequest{Filter: "connected=false", PageSize: size, PageToken: token})
-			return r.GetAgents(), r.GetNextPageToken(), err
-		})
+		agents, err := command.All[*pb.Agent](ctx, 0, svc.Admin.ListAgents, &pb.ListAgentsRequest{Filter: "connected=false"})
 		for _, agent := range agents {
 			if end := certificateEnd(agent); !end.IsZero() && end.After(now) && end.Before(now.Add(certificateSoon)) {
 				s.certificates = append(s.certificates, agent)

@@ -7,6 +7,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 func (a commands) clusterCmd() *cobra.Command {
@@ -49,10 +50,7 @@ no more.`,
 				return command.Usagef("kubeconfig %s: %v", file, err)
 			}
 			req.ClusterRef = args[0]
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.Services()
 			c, err := svc.Clusters.SetCluster(cmd.Context(), req)
 			if err != nil {
 				return err
@@ -69,30 +67,12 @@ no more.`,
 }
 
 func (a commands) clusterListCmd() *cobra.Command {
-	var narrow command.Narrow
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List clusters",
-		Long:    `List the clusters that machines can be joined to.`,
-		Example: "  ingot cluster list",
-		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			all, err := command.Pages(0, func(size int32, page string) ([]*pb.Cluster, string, error) {
-				r, err := svc.Clusters.ListClusters(
-					cmd.Context(),
-					&pb.ListClustersRequest{PageSize: size, PageToken: page, Filter: narrow.Filter, OrderBy: narrow.OrderBy},
-				)
-				return r.GetClusters(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			return a.Print(&pb.ListClustersResponse{Clusters: all}, func() string { return a.Style().Clusters(all).String() },
-				command.Names(all, (*pb.Cluster).GetClusterRef)...)
-		}),
-	}
-	narrow.Register(cmd, "cluster_ref=prod-*", "updated_at desc")
-	return cmd
+	return command.ListOf(a.Services().Clusters.ListClusters, (*pb.Cluster).GetClusterRef, view.Style.Clusters).
+		Command(a.App, &cobra.Command{
+			Short:   "List clusters",
+			Long:    `List the clusters that machines can be joined to.`,
+			Example: "  ingot cluster list",
+		}, "cluster_ref=prod-*", "updated_at desc")
 }
 
 func (a commands) clusterGetCmd() *cobra.Command {
@@ -104,13 +84,12 @@ Credentials are never shown.`,
 		Example:           "  ingot cluster get prod-1",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteClusters()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			c, err := svc.Clusters.GetCluster(cmd.Context(), &pb.GetClusterRequest{ClusterRef: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.Print(c, func() string { return a.Style().Cluster(c).String() }, c.GetClusterRef())
-		}),
+		RunE: command.Show(
+			a.App,
+			a.Services().Clusters.GetCluster,
+			(*pb.Cluster).GetClusterRef,
+			view.Style.Cluster,
+		),
 	}
 }
 
@@ -122,12 +101,6 @@ func (a commands) clusterDeleteCmd() *cobra.Command {
 		Example:           "  ingot cluster delete prod-1",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteClusters()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			c, err := svc.Clusters.DeleteCluster(cmd.Context(), &pb.DeleteClusterRequest{ClusterRef: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.Print(c, func() string { return "Deleted " + c.GetClusterRef() + "\n" }, c.GetClusterRef())
-		}),
+		RunE:              command.Do(a.App, "Deleted", a.Services().Clusters.DeleteCluster, (*pb.Cluster).GetClusterRef),
 	}
 }

@@ -43,10 +43,7 @@ MACHINE.`,
 			if err := s.apply(cmd, m); err != nil {
 				return err
 			}
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.Services()
 			got, err := svc.Machines.RegisterMachine(cmd.Context(), &pb.RegisterMachineRequest{Machine: m})
 			if err != nil {
 				return err
@@ -77,10 +74,7 @@ func (a commands) machineGetCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.Services()
 			req := &pb.GetMachineRequest{MachineId: args[0], AsOf: at}
 			if external {
 				req = &pb.GetMachineRequest{ExternalId: args[0]}
@@ -93,7 +87,7 @@ func (a commands) machineGetCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Print(m, func() string { return a.Style().Machine(m, a.Now()) + a.Style().Checks(checks) },
+			return a.Print(m, func() string { return a.Style().Machine(m) + a.Style().Checks(checks) },
 				m.GetMachineId())
 		},
 	}

@@ -39,29 +39,19 @@ func nodeStates() []string {
 
 func (a commands) nodeListCmd() *cobra.Command {
 	var state, filter string
-	var limit int
-	cmd := &cobra.Command{
-		Use:     "list",
+	l := command.ListOf(a.Services().Nodes.ListNodes, (*pb.Node).GetNodeId, view.Style.Nodes)
+	l.Prepare = func([]string) error {
+		l.Request.Filter = command.JoinFilter("node_state", state, "", filter)
+		return nil
+	}
+	cmd := l.Command(a.App, &cobra.Command{
 		Short:   "List nodes",
 		Long:    "List nodes by id, with the state of their installation.",
 		Example: "  ingot node list --state pending\n  ingot node list --filter group=g1 -o json",
-		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			terms := command.JoinFilter("node_state", state, "", filter)
-			all, err := command.Pages(limit, func(size int32, token string) ([]*pb.Node, string, error) {
-				r, err := svc.Nodes.ListNodes(cmd.Context(), &pb.ListNodesRequest{Filter: terms, PageSize: size, PageToken: token})
-				return r.GetNodes(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			return a.Print(&pb.ListNodesResponse{Nodes: all}, func() string { return a.Style().Nodes(all, a.Now()).String() },
-				command.Names(all, (*pb.Node).GetNodeId)...)
-		}),
-	}
+	}, "", "")
 	cmd.Flags().StringVar(&state, "state", "", "only this state, such as install_failed")
 	cmd.Flags().StringVar(&filter, "filter", "", "further terms, as with ingot list")
-	cmd.Flags().IntVar(&limit, "limit", 0, "at most so many; 0 is all")
+	cmd.Flags().IntVar(&l.Limit, "limit", 0, "at most so many; 0 is all")
 	command.Fixed(cmd, "state", nodeStates()...)
 	return cmd
 }
@@ -87,7 +77,7 @@ func (a commands) nodeGetCmd() *cobra.Command {
 }
 
 func (a commands) printNode(n *pb.Node) error {
-	return a.Print(n, func() string { return a.Style().Node(n, a.Now()) }, n.GetNodeId())
+	return a.Print(n, func() string { return a.Style().Node(n) }, n.GetNodeId())
 }
 
 func (a commands) nodeUpdateCmd() *cobra.Command {
@@ -191,10 +181,7 @@ A node whose installations have failed three times takes another plan (ingot nod
 // previewTransition says what a move would start.
 func (a commands) previewTransition(cmd *cobra.Command, r *pb.TransitionNodeRequest) error {
 	a.Subject.Machine, r.RequestId = r.GetNodeId(), ids.New("req")
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.Services()
 	op, err := svc.Nodes.TransitionNode(cmd.Context(), r)
 	if err != nil {
 		return err
@@ -224,10 +211,7 @@ func (a commands) nodeHistoryCmd() *cobra.Command {
 		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.Subject.Machine, r.NodeId = args[0], args[0]
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.Services()
 			h, err := svc.Nodes.GetNodeHistory(cmd.Context(), r)
 			if err != nil {
 				return err

@@ -54,10 +54,7 @@ func (a commands) runGetCmd() *cobra.Command {
 		ValidArgsFunction: command.CompleteAt(a.CompleteOperations()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.Subject.Operation = args[0]
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.Services()
 			run, err := svc.Runs.GetRun(cmd.Context(), &pb.GetRunRequest{RunId: args[0]})
 			if err != nil {
 				return err

@@ -54,10 +54,7 @@ When the controller does not answer, the picture says since when it is not curre
 }
 
 func run(ctx context.Context, app *command.App, q query, every time.Duration) error {
-	svc, err := app.Services()
-	if err != nil {
-		return err
-	}
+	svc := app.Services()
 	m := &model{app: app, svc: svc, every: every, ctx: ctx, s: screen{style: app.Style(), query: q, now: app.Now()}}
 	first, err := m.read(q)
 	if err != nil {

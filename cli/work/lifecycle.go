@@ -192,10 +192,7 @@ func (a commands) runLife(cmd *cobra.Command, args []string, l *lifeFlags) error
 
 func (a commands) foretell(cmd *cobra.Command, args []string, l *lifeFlags, r *pb.StartWorkflowRequest) error {
 	a.Subject.Machine = r.GetMachineId()
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.Services()
 	r.RequestId = a.Request(&l.work)
 	op, err := svc.Workflows.StartWorkflow(cmd.Context(), r)
 	if err != nil {

@@ -28,10 +28,7 @@ machine.`,
 		ValidArgsFunction: command.CompleteAt(a.CompleteOperations()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.Subject.Operation = args[0]
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.Services()
 			return a.PrintLog(cmd.Context(), raw, follow.LogConfig{
 				Open: follow.OperationLog(svc.Operations, args[0], noFollow),
 				Complete: func(ctx context.Context) (bool, error) {

@@ -3,7 +3,6 @@ package work
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -40,10 +39,7 @@ waited for because something is wrong, or the step is stuck.`,
 			if (len(args) == 1) == (filter != "") {
 				return command.Usagef("name a machine or an operation, or give --filter\nsee: ingot why --help")
 			}
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.Services()
 			if filter != "" {
 				return a.whyMany(cmd, svc, filter, check)
 			}
@@ -51,7 +47,7 @@ waited for because something is wrong, or the step is stuck.`,
 			if err != nil {
 				return err
 			}
-			if err := a.Print(e, func() string { return a.Style().Explain(e, a.Now()) }, e.GetMachineId()); err != nil {
+			if err := a.Print(e, func() string { return a.Style().Explain(e) }, e.GetMachineId()); err != nil {
 				return err
 			}
 			if check && mustAct(e) {
@@ -82,7 +78,7 @@ func (a commands) whyMany(cmd *cobra.Command, svc *command.Services, filter stri
 		names[i] = m.GetExplanation().GetMachineId()
 	}
 	if err := a.Print(&pb.ExplainMachinesResponse{Machines: all, SharedCauses: shared},
-		func() string { return sharedCauses(a.Style(), shared, a.Now()) + a.Style().Explained(all, a.Now()) },
+		func() string { return sharedCauses(a.Style(), shared) + a.Style().Explained(all) },
 		names...); err != nil {
 		return err
 	}
@@ -96,14 +92,14 @@ func (a commands) whyMany(cmd *cobra.Command, svc *command.Services, filter stri
 }
 
 // sharedCauses lists the causes that many machines share, an entry for each.
-func sharedCauses(style view.Style, all []*pb.SharedCause, now time.Time) string {
+func sharedCauses(style view.Style, all []*pb.SharedCause) string {
 	var b strings.Builder
 	for _, c := range all {
 		b.WriteString(style.Bad(view.Clean(c.GetText())) + "\n")
 		f := &view.Fields{}
 		f.Add("  Reason", c.GetReason())
 		f.Add("  WaitsOn", view.Clean(c.GetWaitsFor()))
-		f.Add("  Since", view.Age(c.GetSince(), now))
+		f.Add("  Since", view.Age(c.GetSince(), style.Now))
 		b.WriteString(f.String())
 		for _, a := range c.GetActions() {
 			b.WriteString("    " + style.Bold(view.Clean(a.GetCommand())) + "\n")
