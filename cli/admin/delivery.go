@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/cli/client"
+	apiclient "github.com/ingot-metal/ingot/api/client"
 	"github.com/ingot-metal/ingot/cli/command"
 	"github.com/ingot-metal/ingot/cli/view"
 )
@@ -123,7 +123,7 @@ others are; the exit code is that of the first failure.`,
 				default:
 					a.Note("%s: %s", id, command.ErrorText(err))
 				}
-				if client.Transient(err) || cmd.Context().Err() != nil {
+				if apiclient.Transient(err) || cmd.Context().Err() != nil {
 					break // nor would the others arrive
 				}
 			}

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/cli/client"
+	apiclient "github.com/ingot-metal/ingot/api/client"
 	"github.com/ingot-metal/ingot/cli/command"
 	"github.com/ingot-metal/ingot/cli/times"
 	"github.com/ingot-metal/ingot/cli/view"
@@ -101,7 +101,7 @@ func (s *fleetStatus) readSites(ctx context.Context, svc *command.Services) erro
 	}
 	by := []string{"effective_state", "site"}
 	count, err := svc.Machines.CountMachines(ctx, &pb.CountMachinesRequest{GroupBy: by})
-	if client.Reason(err) == pb.Reason_TOO_MANY_GROUPS { // more sites than fit on a page
+	if apiclient.Reason(err) == pb.Reason_TOO_MANY_GROUPS { // more sites than fit on a page
 		names = []string{""}
 		count, err = svc.Machines.CountMachines(ctx, &pb.CountMachinesRequest{GroupBy: by[:1]})
 	}
@@ -123,7 +123,7 @@ func (s *fleetStatus) readSites(ctx context.Context, svc *command.Services) erro
 func (s *fleetStatus) readAttention(ctx context.Context, svc *command.Services) error {
 	r, err := svc.Machines.ListMachines(ctx,
 		&pb.ListMachinesRequest{Filter: attentionOfOwn, PageSize: mostAttention})
-	if client.Reason(err) == pb.Reason_INVALID_FILTER { // a controller that knows no shared causes
+	if apiclient.Reason(err) == pb.Reason_INVALID_FILTER { // a controller that knows no shared causes
 		r, err = svc.Machines.ListMachines(ctx,
 			&pb.ListMachinesRequest{Filter: "effective_state=ATTENTION", PageSize: mostAttention})
 	}

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/cli/client"
+	apiclient "github.com/ingot-metal/ingot/api/client"
 	"github.com/ingot-metal/ingot/cli/command"
 	"github.com/ingot-metal/ingot/cli/hardware"
 )
@@ -126,7 +126,7 @@ moment, it is read again and the fields that are given are changed in what is th
 	a.ForEach(cmd, "%d machines are changed.", func(ctx context.Context, svc *command.Services, id string) error {
 		got, err := s.update(ctx, cmd, svc, id)
 		for range 2 {
-			if client.Reason(err) != pb.Reason_VERSION_CONFLICT {
+			if apiclient.Reason(err) != pb.Reason_VERSION_CONFLICT {
 				break
 			}
 			got, err = s.update(ctx, cmd, svc, id)
