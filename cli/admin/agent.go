@@ -43,13 +43,7 @@ func (a commands) agentGetCmd() *cobra.Command {
 		Example:           "  ingot agent get a-01k",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteAgents()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			ag, err := svc.Admin.GetAgent(cmd.Context(), &pb.GetAgentRequest{AgentId: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.printAgent(ag)
-		}),
+		RunE:              command.Show(a.App, a.Services().Admin.GetAgent, (*pb.Agent).GetAgentId, view.Style.Agent),
 	}
 }
 

@@ -101,13 +101,7 @@ func (a commands) siteGetCmd() *cobra.Command {
 		Example:           "  ingot site get berlin\n  ingot site get berlin -o yaml",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteSites()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			s, err := svc.Admin.GetSite(cmd.Context(), &pb.GetSiteRequest{Site: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.printSite(s)
-		}),
+		RunE:              command.Show(a.App, a.Services().Admin.GetSite, (*pb.Site).GetSite, view.Style.Site),
 	}
 }
 

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -118,18 +117,15 @@ func (a commands) oneWebhook(
 }
 
 func (a commands) webhookGetCmd() *cobra.Command {
-	return a.oneWebhook(&cobra.Command{
-		Use:     "get WEBHOOK",
-		Short:   "Show one webhook",
-		Long:    "Show one webhook: what it takes, whether it sends and why not, and which secrets sign its events.",
-		Example: "  ingot webhook get failures",
-	}, func(ctx context.Context, svc *command.Services, id string) error {
-		w, err := svc.Admin.GetWebhook(ctx, &pb.GetWebhookRequest{WebhookId: id})
-		if err != nil {
-			return err
-		}
-		return a.printWebhook(w)
-	})
+	return &cobra.Command{
+		Use:               "get WEBHOOK",
+		Short:             "Show one webhook",
+		Long:              "Show one webhook: what it takes, whether it sends and why not, and which secrets sign its events.",
+		Example:           "  ingot webhook get failures",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: command.CompleteAt(a.completeWebhooks()),
+		RunE:              command.Show(a.App, a.Services().Admin.GetWebhook, (*pb.Webhook).GetWebhookId, view.Style.Webhook),
+	}
 }
 
 // whyOf is how many of the newest deliveries an explanation is read from.
@@ -158,18 +154,15 @@ from the webhook and its newest deliveries.`,
 }
 
 func (a commands) webhookDeleteCmd() *cobra.Command {
-	return a.oneWebhook(&cobra.Command{
-		Use:     "delete WEBHOOK",
-		Short:   "Remove a webhook with its secrets and deliveries",
-		Long:    "Remove a webhook with its secrets and its deliveries, dead ones too. What is under way may still arrive.",
-		Example: "  ingot webhook delete failures",
-	}, func(ctx context.Context, svc *command.Services, id string) error {
-		w, err := svc.Admin.DeleteWebhook(ctx, &pb.DeleteWebhookRequest{WebhookId: id})
-		if err != nil {
-			return err
-		}
-		return a.Print(w, func() string { return fmt.Sprintf("Deleted %s\n", w.GetWebhookId()) }, w.GetWebhookId())
-	})
+	return &cobra.Command{
+		Use:               "delete WEBHOOK",
+		Short:             "Remove a webhook with its secrets and deliveries",
+		Long:              "Remove a webhook with its secrets and its deliveries, dead ones too. What is under way may still arrive.",
+		Example:           "  ingot webhook delete failures",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: command.CompleteAt(a.completeWebhooks()),
+		RunE:              command.Do(a.App, "Deleted", a.Services().Admin.DeleteWebhook, (*pb.Webhook).GetWebhookId),
+	}
 }
 
 func (a commands) completeWebhooks() command.Completion {

@@ -151,7 +151,7 @@ func Table[T any](a *App, columns view.Columns[T], rows ...T) string {
 }
 
 // Show makes the body of a command that takes one name and prints the answer of one call, whose request has the name
-// as its first field.
+// as its first field. The name is the subject of hints, where it is a machine's or an operation's.
 func Show[Q, R proto.Message](
 	a *App, method call[Q, R], name func(R) string, text func(view.Style, R) string,
 ) func(*cobra.Command, []string) error {
@@ -159,6 +159,12 @@ func Show[Q, R proto.Message](
 		request := empty[Q]()
 		first := request.ProtoReflect().Descriptor().Fields().ByNumber(1)
 		set(request, first.Name(), args[0])
+		switch first.Name() {
+		case "machine_id", "node_id":
+			a.Subject.Machine = args[0]
+		case "operation_id", "run_id":
+			a.Subject.Operation = args[0]
+		}
 		answer, err := method(cmd.Context(), request)
 		if err != nil {
 			return err

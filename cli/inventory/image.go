@@ -97,13 +97,7 @@ func (a commands) imageShowCmd() *cobra.Command {
 		Example:           "  ingot image show debian-12",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteImages("")),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			im, err := svc.Admin.GetImage(cmd.Context(), &pb.GetImageRequest{ImageRef: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.printImage(im)
-		}),
+		RunE:              command.Show(a.App, a.Services().Admin.GetImage, (*pb.Image).GetImageRef, view.Style.Image),
 	}
 }
 

@@ -65,14 +65,7 @@ func (a commands) nodeGetCmd() *cobra.Command {
 		Example:           "  ingot node get m-1",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			a.Subject.Machine = args[0]
-			n, err := svc.Nodes.GetNode(cmd.Context(), &pb.GetNodeRequest{NodeId: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.printNode(n)
-		}),
+		RunE:              command.Show(a.App, a.Services().Nodes.GetNode, (*pb.Node).GetNodeId, view.Style.Node),
 	}
 }
 

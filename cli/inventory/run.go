@@ -5,6 +5,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 func (a commands) runCmd() *cobra.Command {
@@ -52,14 +53,6 @@ func (a commands) runGetCmd() *cobra.Command {
 		Example:           "  ingot run get op-01k",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteOperations()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			a.Subject.Operation = args[0]
-			svc := a.Services()
-			run, err := svc.Runs.GetRun(cmd.Context(), &pb.GetRunRequest{RunId: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.PrintRun(run)
-		},
+		RunE:              command.Show(a.App, a.Services().Runs.GetRun, (*pb.Run).GetRunId, view.Style.Run),
 	}
 }

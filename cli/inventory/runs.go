@@ -37,15 +37,7 @@ func (a commands) runCancelCmd() *cobra.Command {
 		Example:           "  ingot run cancel op-01k",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteOperations()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			a.Subject.Operation = args[0]
-			svc := a.Services()
-			run, err := svc.Runs.CancelRun(cmd.Context(), &pb.CancelRunRequest{RunId: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.PrintRun(run)
-		},
+		RunE:              command.Show(a.App, a.Services().Runs.CancelRun, (*pb.Run).GetRunId, view.Style.Run),
 	}
 }
 

@@ -37,14 +37,11 @@ func (a commands) opsGetCmd() *cobra.Command {
 		Example:           `  ingot ops get op-01k -o yaml`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.CompleteOperations()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			a.Subject.Operation = args[0]
-			svc := a.Services()
-			op, err := svc.Operations.GetOperation(cmd.Context(), &pb.GetOperationRequest{OperationId: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.Print(op, func() string { return a.Style().Operation(op) }, op.GetOperationId())
-		},
+		RunE: command.Show(
+			a.App,
+			a.Services().Operations.GetOperation,
+			(*pb.Operation).GetOperationId,
+			view.Style.Operation,
+		),
 	}
 }
