@@ -44,14 +44,18 @@ counts within 2 s. The same role for the same member and selection again changes
 			}
 			b.Role = args[0]
 			if lasts > 0 {
-				b.ExpiresAt = timestamppb.New(a.Now().Add(lasts))
+				b.ExpiresAt = timestamppb.New(a.app.Now().Add(lasts))
 			}
-			svc := a.Services()
+			svc := a.app.Services()
 			made, err := svc.Access.CreateRoleBinding(cmd.Context(), &pb.CreateRoleBindingRequest{Binding: b})
 			if err != nil {
 				return err
 			}
-			return a.Print(made, func() string { return "Granted " + a.Style().RoleBinding(made) + "\n" }, made.GetBindingId())
+			return a.app.Print(
+				made,
+				func() string { return "Granted " + a.app.Style().RoleBinding(made) + "\n" },
+				made.GetBindingId(),
+			)
 		},
 	}
 	fl := cmd.Flags()
@@ -63,8 +67,8 @@ counts within 2 s. The same role for the same member and selection again changes
 }
 
 func (a commands) listRolesCmd() *cobra.Command {
-	return command.ListOf(a.Services().Access.ListRoleBindings, (*pb.RoleBinding).GetBindingId, view.Style.RoleBindings).
-		Command(a.App, &cobra.Command{
+	return command.ListOf(a.app.Services().Access.ListRoleBindings, (*pb.RoleBinding).GetBindingId, view.Style.RoleBindings).
+		Command(a.app, &cobra.Command{
 			Short:   "List who has which role",
 			Long:    `List the role bindings, newest first; those that have ended too.`,
 			Example: "  ingot role list\n  ingot role list --filter role=admin --order-by expires_at",
@@ -79,7 +83,7 @@ func (a commands) revokeRoleCmd() *cobra.Command {
 		Example:           "  ingot role revoke rb-01k",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: command.Show(a.App, a.Services().Access.DeleteRoleBinding, (*pb.RoleBinding).GetBindingId,
+		RunE: command.Show(a.app, a.app.Services().Access.DeleteRoleBinding, (*pb.RoleBinding).GetBindingId,
 			func(s view.Style, gone *pb.RoleBinding) string { return "Revoked " + s.RoleBinding(gone) + "\n" }),
 	}
 }
@@ -91,8 +95,8 @@ func (a commands) sessionCmd() *cobra.Command {
 		Long:    `A session is one sign-on of a person, with the tokens that were renewed since.`,
 		Example: "  ingot session list\n  ingot session revoke ss-0a1b",
 	}
-	l := command.ListOf(a.Services().Access.ListSessions, (*pb.Session).GetSessionId, view.Style.Sessions)
-	list := l.Command(a.App, &cobra.Command{
+	l := command.ListOf(a.app.Services().Access.ListSessions, (*pb.Session).GetSessionId, view.Style.Sessions)
+	list := l.Command(a.app, &cobra.Command{
 		Short:   "List who is signed on",
 		Long:    `List the sessions whose tokens have not ended, newest first; --all those of 90 days.`,
 		Example: "  ingot session list\n  ingot session list --all --filter name=ada",
@@ -106,7 +110,7 @@ the session count no more. The person can sign on again; take roles away to prev
 		Example:           "  ingot session revoke ss-0a1b",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              command.Do(a.App, "Revoked", a.Services().Access.RevokeSession, (*pb.Session).GetSessionId),
+		RunE:              command.Do(a.app, "Revoked", a.app.Services().Access.RevokeSession, (*pb.Session).GetSessionId),
 	}
 	cmd.AddCommand(list, revoke)
 	return cmd

@@ -21,8 +21,8 @@ func (a commands) agentCmd() *cobra.Command {
 }
 
 func (a commands) agentListCmd() *cobra.Command {
-	l := command.ListOf(a.Services().Admin.ListAgents, (*pb.Agent).GetAgentId, view.Style.Agents)
-	cmd := l.Command(a.App, &cobra.Command{
+	l := command.ListOf(a.app.Services().Admin.ListAgents, (*pb.Agent).GetAgentId, view.Style.Agents)
+	cmd := l.Command(a.app, &cobra.Command{
 		Short:   "List agents",
 		Long:    `List agents. Filter terms: machine_id, site, role (HOST, SITE, INSTALLER), connected (true, false).`,
 		Example: "  ingot agent list --filter connected=false",
@@ -32,7 +32,7 @@ func (a commands) agentListCmd() *cobra.Command {
 }
 
 func (a commands) printAgent(ag *pb.Agent) error {
-	return a.Print(ag, func() string { return a.Style().Agent(ag) }, ag.GetAgentId())
+	return a.app.Print(ag, func() string { return a.app.Style().Agent(ag) }, ag.GetAgentId())
 }
 
 func (a commands) agentGetCmd() *cobra.Command {
@@ -42,8 +42,8 @@ func (a commands) agentGetCmd() *cobra.Command {
 		Long:              `Show one agent: its session, its capabilities and its certificates.`,
 		Example:           "  ingot agent get a-01k",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteAgents()),
-		RunE:              command.Show(a.App, a.Services().Admin.GetAgent, (*pb.Agent).GetAgentId, view.Style.Agent),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteAgents()),
+		RunE:              command.Show(a.app, a.app.Services().Admin.GetAgent, (*pb.Agent).GetAgentId, view.Style.Agent),
 	}
 }
 
@@ -56,10 +56,10 @@ func (a commands) agentRevokeCmd() *cobra.Command {
 seconds; it comes back only with a new token.`,
 		Example:           "  ingot agent revoke a-01k --reason \"disk stolen\"",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteAgents()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteAgents()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.AgentId = args[0]
-			svc := a.Services()
+			svc := a.app.Services()
 			ag, err := svc.Admin.RevokeAgent(cmd.Context(), &req)
 			if err != nil {
 				return err

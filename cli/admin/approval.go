@@ -27,9 +27,9 @@ labels and place when the work began, and by those of now.`,
 }
 
 func (a commands) printPolicy(p *pb.ApprovalPolicy, verb string) error {
-	return a.Print(p, func() string {
+	return a.app.Print(p, func() string {
 		return verb + " approval policy " + p.GetName() + "\n" +
-			command.Table(a.App, view.Style.ApprovalPolicies, p)
+			command.Table(a.app, view.Style.ApprovalPolicies, p)
 	}, p.GetName())
 }
 
@@ -43,7 +43,7 @@ asked for afterwards. You are held to what you replace for another 24 hours.`,
 		Example: `  ingot approval-policy set production --select labels.env=prod --machines 5
   ingot approval-policy set everything --machines 0`,
 		Args: cobra.ExactArgs(1),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			p.Name = args[0]
 			set, err := svc.Rollouts.SetApprovalPolicy(cmd.Context(), &pb.SetApprovalPolicyRequest{Policy: p})
 			if err != nil {
@@ -59,9 +59,9 @@ asked for afterwards. You are held to what you replace for another 24 hours.`,
 }
 
 func (a commands) approvalListCmd() *cobra.Command {
-	return command.ListOf(a.Services().Rollouts.ListApprovalPolicies,
+	return command.ListOf(a.app.Services().Rollouts.ListApprovalPolicies,
 		(*pb.ApprovalPolicy).GetName, view.Style.ApprovalPolicies).
-		Command(a.App, &cobra.Command{
+		Command(a.app, &cobra.Command{
 			Short:   "List approval policies",
 			Long:    `List all approval policies by name.`,
 			Example: "  ingot approval-policy list",
@@ -76,9 +76,9 @@ func (a commands) approvalDeleteCmd() *cobra.Command {
 		Example: "  ingot approval-policy delete production",
 		Args:    cobra.ExactArgs(1),
 		RunE: command.Do(
-			a.App,
+			a.app,
 			"Deleted approval policy",
-			a.Services().Rollouts.DeleteApprovalPolicy,
+			a.app.Services().Rollouts.DeleteApprovalPolicy,
 			(*pb.ApprovalPolicy).GetName,
 		),
 	}

@@ -34,8 +34,8 @@ ingot budget release. So a bad image stops after as many machines as the budget 
 }
 
 func (a commands) printBudget(b *pb.Budget, verb string) error {
-	return a.Print(b, func() string {
-		return verb + " budget " + b.GetName() + "\n" + command.Table(a.App, view.Style.Budgets, b)
+	return a.app.Print(b, func() string {
+		return verb + " budget " + b.GetName() + "\n" + command.Table(a.app, view.Style.Budgets, b)
 	}, b.GetName())
 }
 
@@ -51,7 +51,7 @@ own. Work that has begun goes on; a lower limit holds for whoever comes next.`,
   ingot budget set racks --domain label:rack --percent 10
   ingot budget set old-rack --domain label:rack --value r42 --at-once 1`,
 		Args: cobra.ExactArgs(1),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			b.Name = args[0]
 			switch harm {
 			case "destroys":
@@ -80,8 +80,8 @@ own. Work that has begun goes on; a lower limit holds for whoever comes next.`,
 }
 
 func (a commands) budgetListCmd() *cobra.Command {
-	return command.ListOf(a.Services().Budgets.ListBudgets, (*pb.Budget).GetName, view.Style.Budgets).
-		Command(a.App, &cobra.Command{
+	return command.ListOf(a.app.Services().Budgets.ListBudgets, (*pb.Budget).GetName, view.Style.Budgets).
+		Command(a.app, &cobra.Command{
 			Short:   "List budgets",
 			Long:    `List all budgets by name.`,
 			Example: "  ingot budget list",
@@ -96,14 +96,14 @@ func (a commands) budgetDeleteCmd() *cobra.Command {
 budget is in the way.`,
 		Example:           "  ingot budget delete racks",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteBudgets()),
-		RunE:              command.Do(a.App, "Deleted budget", a.Services().Budgets.DeleteBudget, (*pb.Budget).GetName),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteBudgets()),
+		RunE:              command.Do(a.app, "Deleted budget", a.app.Services().Budgets.DeleteBudget, (*pb.Budget).GetName),
 	}
 }
 
 func (a commands) budgetSlotsCmd() *cobra.Command {
-	return command.ListOf(a.Services().Budgets.ListBudgetSlots, (*pb.BudgetSlot).GetMachineId, view.Style.BudgetSlots).
-		Command(a.App, &cobra.Command{
+	return command.ListOf(a.app.Services().Budgets.ListBudgetSlots, (*pb.BudgetSlot).GetMachineId, view.Style.BudgetSlots).
+		Command(a.app, &cobra.Command{
 			Use:   "slots",
 			Short: "List the slots that are held",
 			Long: `List the slots that are held, oldest first. Those of operations that have ended FAILED or
@@ -122,13 +122,13 @@ operation is active it is refused.`,
 		Example: `  ingot budget release m-1 --comment "bad disk, replaced"`,
 	}
 	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")
-	return a.ForEach(cmd, "The slots of %d machines are given back.",
+	return a.app.ForEach(cmd, "The slots of %d machines are given back.",
 		func(ctx context.Context, svc *command.Services, id string) error {
 			s, err := svc.Budgets.ReleaseBudgetSlot(ctx, &pb.ReleaseBudgetSlotRequest{MachineId: id, Comment: comment})
 			if err != nil {
 				return err
 			}
-			return a.Print(s, func() string { return "The slot of " + s.GetMachineId() + " is free\n" }, s.GetMachineId())
+			return a.app.Print(s, func() string { return "The slot of " + s.GetMachineId() + " is free\n" }, s.GetMachineId())
 		})
 }
 
@@ -141,12 +141,12 @@ func (a commands) freezeCmd() *cobra.Command {
 granted before go on to their end. Use it when something goes wrong and you do not know yet what.`,
 		Example: `  ingot server freeze --comment "rack 42 is losing disks"`,
 		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			i, err := svc.Budgets.FreezeFleet(cmd.Context(), &pb.FreezeFleetRequest{Comment: comment})
 			if err != nil {
 				return err
 			}
-			return a.Print(i, func() string { return "The fleet is frozen. To lift it: ingot server thaw\n" },
+			return a.app.Print(i, func() string { return "The fleet is frozen. To lift it: ingot server thaw\n" },
 				i.GetControllerId())
 		}),
 	}

@@ -9,8 +9,8 @@ import (
 )
 
 func (a commands) controllersCmd() *cobra.Command {
-	l := command.ListOf(a.Services().Admin.ListControllers, (*pb.Controller).GetControllerId, view.Style.Controllers)
-	cmd := l.Command(a.App, &cobra.Command{
+	l := command.ListOf(a.app.Services().Admin.ListControllers, (*pb.Controller).GetControllerId, view.Style.Controllers)
+	cmd := l.Command(a.app, &cobra.Command{
 		Use:   "controllers",
 		Short: "List the controllers of this installation",
 		Long: `List the controllers that work on one database, the newest first: where each runs, its

@@ -31,7 +31,7 @@ webhook can be tested before it is resumed.`,
 		if err != nil {
 			return err
 		}
-		if err := a.Print(d, func() string { return a.Style().WebhookDelivery(d) }, d.GetDeliveryId()); err != nil {
+		if err := a.app.Print(d, func() string { return a.app.Style().WebhookDelivery(d) }, d.GetDeliveryId()); err != nil {
 			return err
 		}
 		if d.GetState() == "dead" {
@@ -53,7 +53,7 @@ func (a commands) ended(
 		select {
 		case <-ctx.Done():
 			return d, ctx.Err()
-		case <-a.Config.Clock.After(command.PollEvery):
+		case <-a.app.Config.Clock.After(command.PollEvery):
 		}
 		r, err := svc.Admin.ListWebhookDeliveries(ctx, &pb.ListWebhookDeliveriesRequest{DeliveryId: d.GetDeliveryId()})
 		if err != nil {
@@ -71,13 +71,13 @@ func (a commands) ended(
 }
 
 func (a commands) webhookDeliveriesCmd() *cobra.Command {
-	l := command.ListOf(a.Services().Admin.ListWebhookDeliveries,
+	l := command.ListOf(a.app.Services().Admin.ListWebhookDeliveries,
 		(*pb.WebhookDelivery).GetDeliveryId, view.Style.WebhookDeliveries)
 	l.Prepare = func(args []string) error {
 		l.Request.WebhookId = strings.Join(args, "")
 		return nil
 	}
-	cmd := l.Command(a.App, &cobra.Command{
+	cmd := l.Command(a.app, &cobra.Command{
 		Use:   "deliveries [WEBHOOK]",
 		Short: "Show what was sent, is to be sent, or was given up",
 		Long: `Show the events that a webhook, or all of them, was sent or is to be sent, newest first.
@@ -94,7 +94,7 @@ kept for a week, dead ones for 30 days, if the controller's configuration does n
 	f.StringVar(&l.Request.DeliveryId, "delivery", "", "only this one")
 	f.IntVar(&l.Limit, "limit", 100, "at most so many, newest first; 0 is all")
 	command.Fixed(cmd, "state", "pending", "delivered", "dead")
-	a.Must(cmd.RegisterFlagCompletionFunc("delivery", a.completeDeliveries("")))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("delivery", a.completeDeliveries("")))
 	return cmd
 }
 
@@ -109,7 +109,7 @@ others are; the exit code is that of the first failure.`,
   ingot webhook deliveries failures --state dead --limit 0 -o name | xargs ingot webhook redeliver`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completeDeliveries("dead"),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			var sent []*pb.WebhookDelivery
 			var first error
 			for _, id := range args {
@@ -121,7 +121,7 @@ others are; the exit code is that of the first failure.`,
 				case first == nil:
 					first = err
 				default:
-					a.Note("%s: %s", id, command.ErrorText(err))
+					a.app.Note("%s: %s", id, command.ErrorText(err))
 				}
 				if apiclient.Transient(err) || cmd.Context().Err() != nil {
 					break // nor would the others arrive
@@ -131,7 +131,7 @@ others are; the exit code is that of the first failure.`,
 				return first
 			}
 			if err := command.ListOf(svc.Admin.ListWebhookDeliveries, (*pb.WebhookDelivery).GetDeliveryId,
-				view.Style.WebhookDeliveries).Print(a.App, sent); err != nil {
+				view.Style.WebhookDeliveries).Print(a.app, sent); err != nil {
 				return err
 			}
 			return first
@@ -141,8 +141,8 @@ others are; the exit code is that of the first failure.`,
 
 func (a commands) completeDeliveries(state string) command.Completion {
 	return command.CompleteList(
-		a.App,
-		a.Services().Admin.ListWebhookDeliveries,
+		a.app,
+		a.app.Services().Admin.ListWebhookDeliveries,
 		&pb.ListWebhookDeliveriesRequest{PageSize: 100, State: state},
 		func(d *pb.WebhookDelivery) string {
 			return d.GetDeliveryId() + "\t" + d.GetEventType() + " " + d.GetSubject() + " " + d.GetState()

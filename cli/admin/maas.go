@@ -39,19 +39,22 @@ user data that lets the agent of the image enrol; --user-data-file replaces it, 
 		Example: `  ingot maas set default --endpoint http://maas.example:5240/MAAS --key-file maas.key
   ingot maas set lab --endpoint https://lab.example/MAAS --key-file - --ca-file lab.pem --retain-machines`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMAASRegions()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMAASRegions()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := a.readRegion(r, keyFile, caFile, userDataFile); err != nil {
 				return err
 			}
-			svc := a.Services()
+			svc := a.app.Services()
 			r.RegionRef = args[0]
 			m, err := svc.MAAS.SetMAASRegion(cmd.Context(), r)
 			if err != nil {
 				return err
 			}
-			return a.Print(m, func() string { return fmt.Sprintf("Stored %s, version %d\n", m.GetRegionRef(), m.GetVersion()) },
-				m.GetRegionRef())
+			return a.app.Print(
+				m,
+				func() string { return fmt.Sprintf("Stored %s, version %d\n", m.GetRegionRef(), m.GetVersion()) },
+				m.GetRegionRef(),
+			)
 		},
 	}
 	cmd.Flags().StringVar(&r.Endpoint, "endpoint", "", "URL of MAAS, without /api/2.0")
@@ -59,25 +62,25 @@ user data that lets the agent of the image enrol; --user-data-file replaces it, 
 	cmd.Flags().StringVar(&caFile, "ca-file", "", "file with root certificates for the endpoint, PEM")
 	cmd.Flags().StringVar(&userDataFile, "user-data-file", "", "file with cloud-init user data for deployments")
 	cmd.Flags().BoolVar(&r.RetainMachines, "retain-machines", false, "leave machines in MAAS when they are decommissioned")
-	a.Must(cmd.MarkFlagRequired("endpoint"))
-	a.Must(cmd.MarkFlagRequired("key-file"))
+	a.app.Must(cmd.MarkFlagRequired("endpoint"))
+	a.app.Must(cmd.MarkFlagRequired("key-file"))
 	return cmd
 }
 
 // readRegion reads what a region has in files.
 func (a commands) readRegion(r *pb.SetMAASRegionRequest, keyFile, caFile, userDataFile string) error {
-	key, err := a.ReadInput(keyFile)
+	key, err := a.app.ReadInput(keyFile)
 	if err != nil {
 		return err
 	}
 	r.ApiKey = strings.TrimSpace(string(key))
 	if caFile != "" {
-		if r.CaPem, err = a.ReadInput(caFile); err != nil {
+		if r.CaPem, err = a.app.ReadInput(caFile); err != nil {
 			return err
 		}
 	}
 	if userDataFile != "" {
-		text, err := a.ReadInput(userDataFile)
+		text, err := a.app.ReadInput(userDataFile)
 		if err != nil {
 			return err
 		}
@@ -89,8 +92,8 @@ func (a commands) readRegion(r *pb.SetMAASRegionRequest, keyFile, caFile, userDa
 }
 
 func (a commands) maasListCmd() *cobra.Command {
-	return command.ListOf(a.Services().MAAS.ListMAASRegions, (*pb.MAASRegion).GetRegionRef, view.Style.MAASRegions).
-		Command(a.App, &cobra.Command{
+	return command.ListOf(a.app.Services().MAAS.ListMAASRegions, (*pb.MAASRegion).GetRegionRef, view.Style.MAASRegions).
+		Command(a.app, &cobra.Command{
 			Short:   "List MAAS regions",
 			Long:    `List MAAS regions. Of keys only the consumer part is shown.`,
 			Example: "  ingot maas list",
@@ -104,7 +107,12 @@ func (a commands) maasDeleteCmd() *cobra.Command {
 		Long:              `Delete a MAAS region that drives no machine. In MAAS nothing changes.`,
 		Example:           "  ingot maas delete lab",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMAASRegions()),
-		RunE:              command.Do(a.App, "Deleted", a.Services().MAAS.DeleteMAASRegion, (*pb.MAASRegion).GetRegionRef),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMAASRegions()),
+		RunE: command.Do(
+			a.app,
+			"Deleted",
+			a.app.Services().MAAS.DeleteMAASRegion,
+			(*pb.MAASRegion).GetRegionRef,
+		),
 	}
 }

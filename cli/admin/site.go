@@ -58,7 +58,7 @@ machine gets that is in no inventory: off, report (default) or boot.`,
 			if err != nil {
 				return err
 			}
-			svc := a.Services()
+			svc := a.app.Services()
 			got, err := svc.Admin.SetSite(cmd.Context(), req)
 			if err != nil {
 				return err
@@ -67,13 +67,13 @@ machine gets that is in no inventory: off, report (default) or boot.`,
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "YAML or JSON file with site and segments; - is standard input")
-	a.Must(cmd.MarkFlagRequired("file"))
+	a.app.Must(cmd.MarkFlagRequired("file"))
 	return cmd
 }
 
 // readSite reads what is to be set, and leaves out what only the server can know.
 func (a commands) readSite(path string) (*pb.SetSiteRequest, error) {
-	raw, err := a.ReadInput(path)
+	raw, err := a.app.ReadInput(path)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (a commands) readSite(path string) (*pb.SetSiteRequest, error) {
 }
 
 func (a commands) printSite(s *pb.Site) error {
-	return a.Print(s, func() string { return a.Style().Site(s) }, s.GetSite())
+	return a.app.Print(s, func() string { return a.app.Style().Site(s) }, s.GetSite())
 }
 
 func (a commands) siteGetCmd() *cobra.Command {
@@ -100,14 +100,14 @@ func (a commands) siteGetCmd() *cobra.Command {
 		Long:              `Show one site: its segments, how they do, and whether its agent serves by the newest revision.`,
 		Example:           "  ingot site get berlin\n  ingot site get berlin -o yaml",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteSites()),
-		RunE:              command.Show(a.App, a.Services().Admin.GetSite, (*pb.Site).GetSite, view.Style.Site),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteSites()),
+		RunE:              command.Show(a.app, a.app.Services().Admin.GetSite, (*pb.Site).GetSite, view.Style.Site),
 	}
 }
 
 func (a commands) siteListCmd() *cobra.Command {
-	return command.ListOf(a.Services().Admin.ListSites, (*pb.Site).GetSite, view.Style.Sites).
-		Command(a.App, &cobra.Command{
+	return command.ListOf(a.app.Services().Admin.ListSites, (*pb.Site).GetSite, view.Style.Sites).
+		Command(a.app, &cobra.Command{
 			Short:   "List sites",
 			Long:    `List sites with their agents and revisions.`,
 			Example: "  ingot site list",
@@ -116,7 +116,7 @@ func (a commands) siteListCmd() *cobra.Command {
 
 func (a commands) siteLeasesCmd() *cobra.Command {
 	var machine string
-	l := command.ListOf(a.Services().Admin.ListSiteLeases, (*pb.SiteLease).GetAddress, view.Style.Leases)
+	l := command.ListOf(a.app.Services().Admin.ListSiteLeases, (*pb.SiteLease).GetAddress, view.Style.Leases)
 	l.Prepare = func(args []string) error {
 		l.Request.Site = args[0]
 		return nil
@@ -124,7 +124,7 @@ func (a commands) siteLeasesCmd() *cobra.Command {
 	l.Keep = func(all []*pb.SiteLease) []*pb.SiteLease {
 		return slices.DeleteFunc(all, func(s *pb.SiteLease) bool { return machine != "" && s.GetMachineId() != machine })
 	}
-	cmd := l.Command(a.App, &cobra.Command{
+	cmd := l.Command(a.app, &cobra.Command{
 		Use:   "leases SITE",
 		Short: "Show the addresses that a site's agent has given",
 		Long: `Show the DHCP leases of a site, as its agent has reported them. With -o name the addresses
@@ -132,25 +132,29 @@ alone.`,
 		Example: `  ingot site leases berlin
   ssh debian@"$(ingot site leases berlin --machine m-1 -o name)"`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteSites()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteSites()),
 	}, "segment=r42", "expires_at desc")
 	cmd.Flags().StringVar(&machine, "machine", "", "those of this machine alone")
 	return cmd
 }
 
 func (a commands) siteDiscoveredCmd() *cobra.Command {
-	l := command.ListOf(a.Services().Admin.ListDiscovered, (*pb.DiscoveredMachine).GetMacAddress, view.Style.Discovered)
+	l := command.ListOf(
+		a.app.Services().Admin.ListDiscovered,
+		(*pb.DiscoveredMachine).GetMacAddress,
+		view.Style.Discovered,
+	)
 	l.Prepare = func(args []string) error {
 		l.Request.Site = strings.Join(args, "")
 		return nil
 	}
-	return l.Command(a.App, &cobra.Command{
+	return l.Command(a.app, &cobra.Command{
 		Use:   "discovered [SITE]",
 		Short: "Show machines that asked to boot and are in no inventory",
 		Long: `Show the machines that asked to boot at a site, or at any, and are in no inventory. Take one in with
 ingot machine register MACHINE --mac MAC --site SITE.`,
 		Example:           "  ingot site discovered berlin",
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteSites()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteSites()),
 	}, "arch=x86_64", "last_seen_at desc")
 }

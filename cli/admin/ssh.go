@@ -40,35 +40,35 @@ passphrase: Ed25519, ECDSA, or RSA of at least 3072 bits. The public key is prin
 the user's authorized_keys.`,
 		Example:           "  ingot ssh credentials set rack-42 --username root --key-file id_ed25519",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteSSHCredentials()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteSSHCredentials()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			key, err := a.ReadInput(file)
+			key, err := a.app.ReadInput(file)
 			if err != nil {
 				return err
 			}
-			svc := a.Services()
+			svc := a.app.Services()
 			c, err := svc.Scripts.SetSSHCredentials(cmd.Context(), &pb.SetSSHCredentialsRequest{
 				CredentialsRef: args[0], Username: username, PrivateKey: key,
 			})
 			if err != nil {
 				return err
 			}
-			return a.Print(c, func() string {
+			return a.app.Print(c, func() string {
 				return fmt.Sprintf("Stored %s, version %d\n%s\n", c.GetCredentialsRef(), c.GetVersion(), c.GetPublicKey())
 			}, c.GetCredentialsRef())
 		},
 	}
 	cmd.Flags().StringVar(&username, "username", "", "user name at the machines")
 	cmd.Flags().StringVar(&file, "key-file", "", "file with the private key; - is standard input")
-	a.Must(cmd.MarkFlagRequired("username"))
-	a.Must(cmd.MarkFlagRequired("key-file"))
+	a.app.Must(cmd.MarkFlagRequired("username"))
+	a.app.Must(cmd.MarkFlagRequired("key-file"))
 	return cmd
 }
 
 func (a commands) sshListCmd() *cobra.Command {
-	return command.ListOf(a.Services().Scripts.ListSSHCredentials,
+	return command.ListOf(a.app.Services().Scripts.ListSSHCredentials,
 		(*pb.SSHCredentials).GetCredentialsRef, view.Style.SSHCredentials).
-		Command(a.App, &cobra.Command{
+		Command(a.app, &cobra.Command{
 			Short:   "List SSH credentials, with their public keys",
 			Long:    `List SSH credentials. Private keys are never shown.`,
 			Example: "  ingot ssh credentials list",
@@ -82,11 +82,11 @@ func (a commands) sshDeleteCmd() *cobra.Command {
 		Long:              `Delete SSH credentials that no machine names. On the machines nothing changes.`,
 		Example:           "  ingot ssh credentials delete rack-41",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteSSHCredentials()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteSSHCredentials()),
 		RunE: command.Do(
-			a.App,
+			a.app,
 			"Deleted",
-			a.Services().Scripts.DeleteSSHCredentials,
+			a.app.Services().Scripts.DeleteSSHCredentials,
 			(*pb.SSHCredentials).GetCredentialsRef,
 		),
 	}

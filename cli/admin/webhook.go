@@ -54,13 +54,13 @@ func (a commands) registerWebhook(cmd *cobra.Command, w *pb.Webhook) {
 }
 
 func (a commands) printWebhook(w *pb.Webhook) error {
-	return a.Print(w, func() string { return a.Style().Webhook(w) }, w.GetWebhookId())
+	return a.app.Print(w, func() string { return a.app.Style().Webhook(w) }, w.GetWebhookId())
 }
 
 // printSecret prints a webhook whose secret is shown this once, also to who asks for no more than its name.
 func (a commands) printSecret(w *pb.Webhook) error {
-	if a.Flags.Output == "name" && w.GetSecret() != "" {
-		a.Note("Secret: %s", w.GetSecret())
+	if a.app.Flags.Output == "name" && w.GetSecret() != "" {
+		a.app.Note("Secret: %s", w.GetSecret())
 	}
 	return a.printWebhook(w)
 }
@@ -77,14 +77,14 @@ shows no secret.`,
   ingot webhook create https://hooks.example.org/failures --name failures --event operation.failed --filter site=berlin`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			w.Url = args[0]
 			made, err := svc.Admin.CreateWebhook(cmd.Context(), &pb.CreateWebhookRequest{Webhook: w})
 			if err != nil {
 				return err
 			}
 			if made.GetSecret() == "" {
-				a.Note("It was there already. Its secret is not shown again; for a new one: ingot webhook rotate %s",
+				a.app.Note("It was there already. Its secret is not shown again; for a new one: ingot webhook rotate %s",
 					made.GetWebhookId())
 			}
 			return a.printSecret(made)
@@ -96,8 +96,8 @@ shows no secret.`,
 }
 
 func (a commands) webhookListCmd() *cobra.Command {
-	return command.ListOf(a.Services().Admin.ListWebhooks, (*pb.Webhook).GetWebhookId, view.Style.Webhooks).
-		Command(a.App, &cobra.Command{
+	return command.ListOf(a.app.Services().Admin.ListWebhooks, (*pb.Webhook).GetWebhookId, view.Style.Webhooks).
+		Command(a.app, &cobra.Command{
 			Short:   "List webhooks",
 			Long:    "List webhooks with what waits for them and what was given up. -o wide adds since when one fails.",
 			Example: "  ingot webhook list\n  ingot webhook list -o wide",
@@ -110,7 +110,7 @@ func (a commands) oneWebhook(
 ) *cobra.Command {
 	cmd.Args = cobra.ExactArgs(1)
 	cmd.ValidArgsFunction = command.CompleteAt(a.completeWebhooks())
-	cmd.RunE = a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+	cmd.RunE = a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 		return call(cmd.Context(), svc, args[0])
 	})
 	return cmd
@@ -124,7 +124,12 @@ func (a commands) webhookGetCmd() *cobra.Command {
 		Example:           "  ingot webhook get failures",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.completeWebhooks()),
-		RunE:              command.Show(a.App, a.Services().Admin.GetWebhook, (*pb.Webhook).GetWebhookId, view.Style.Webhook),
+		RunE: command.Show(
+			a.app,
+			a.app.Services().Admin.GetWebhook,
+			(*pb.Webhook).GetWebhookId,
+			view.Style.Webhook,
+		),
 	}
 }
 
@@ -148,8 +153,8 @@ from the webhook and its newest deliveries.`,
 		if err != nil {
 			return err
 		}
-		e := webhookwhy.Explain(w, newest.GetDeliveries(), a.Now())
-		return a.Print(e, func() string { return a.Style().Explain(e) }, w.GetWebhookId())
+		e := webhookwhy.Explain(w, newest.GetDeliveries(), a.app.Now())
+		return a.app.Print(e, func() string { return a.app.Style().Explain(e) }, w.GetWebhookId())
 	})
 }
 
@@ -161,12 +166,12 @@ func (a commands) webhookDeleteCmd() *cobra.Command {
 		Example:           "  ingot webhook delete failures",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.completeWebhooks()),
-		RunE:              command.Do(a.App, "Deleted", a.Services().Admin.DeleteWebhook, (*pb.Webhook).GetWebhookId),
+		RunE:              command.Do(a.app, "Deleted", a.app.Services().Admin.DeleteWebhook, (*pb.Webhook).GetWebhookId),
 	}
 }
 
 func (a commands) completeWebhooks() command.Completion {
-	return command.CompleteList(a.App, a.Services().Admin.ListWebhooks, &pb.ListWebhooksRequest{},
+	return command.CompleteList(a.app, a.app.Services().Admin.ListWebhooks, &pb.ListWebhooksRequest{},
 		func(w *pb.Webhook) string {
 			return w.GetWebhookId() + "\t" + w.GetState() + " " + view.Clean(w.GetUrl())
 		})

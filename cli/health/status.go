@@ -60,24 +60,24 @@ next command, what runs, a freeze, budgets in use, and agents whose certificates
 			if err != nil {
 				return err
 			}
-			doc, err := s.document(a.Now())
+			doc, err := s.document(a.app.Now())
 			if err != nil {
 				return err
 			}
-			return a.Print(doc, func() string { return s.text(a.Style(), a.Now()) }, s.server.GetControllerId())
+			return a.app.Print(doc, func() string { return s.text(a.app.Style(), a.app.Now()) }, s.server.GetControllerId())
 		},
 	}
 }
 
 func (a commands) readStatus(ctx context.Context) (*fleetStatus, error) {
-	svc := a.Services()
+	svc := a.app.Services()
 	s := &fleetStatus{}
 	var err error
 	if s.server, err = svc.Admin.GetServerInfo(ctx, &pb.GetServerInfoRequest{}); err != nil {
 		return nil, err
 	}
 	for _, read := range []func(context.Context, *command.Services) error{
-		s.readSites, s.readAttention, s.readWork, s.readBudgets, s.readCertificates(a.Now()),
+		s.readSites, s.readAttention, s.readWork, s.readBudgets, s.readCertificates(a.app.Now()),
 	} {
 		if err := read(ctx, svc); err != nil {
 			return nil, err

@@ -39,9 +39,9 @@ no more.`,
 		Example: "  ingot cluster set prod-1 --kubeconfig ingot.kubeconfig\n  ingot cluster set prod-1 " +
 			"--kubeconfig all.yaml --kube-context prod",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteClusters()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteClusters()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			raw, err := a.ReadInput(file)
+			raw, err := a.app.ReadInput(file)
 			if err != nil {
 				return err
 			}
@@ -50,25 +50,25 @@ no more.`,
 				return command.Usagef("kubeconfig %s: %v", file, err)
 			}
 			req.ClusterRef = args[0]
-			svc := a.Services()
+			svc := a.app.Services()
 			c, err := svc.Clusters.SetCluster(cmd.Context(), req)
 			if err != nil {
 				return err
 			}
-			return a.Print(c, func() string {
+			return a.app.Print(c, func() string {
 				return fmt.Sprintf("Stored %s, version %d: %s\n", c.GetClusterRef(), c.GetVersion(), c.GetServer())
 			}, c.GetClusterRef())
 		},
 	}
 	cmd.Flags().StringVar(&file, "kubeconfig", "", "kubeconfig file; - is standard input")
 	cmd.Flags().StringVar(&name, "kube-context", "", "context of the kubeconfig; its current one by default")
-	a.Must(cmd.MarkFlagRequired("kubeconfig"))
+	a.app.Must(cmd.MarkFlagRequired("kubeconfig"))
 	return cmd
 }
 
 func (a commands) clusterListCmd() *cobra.Command {
-	return command.ListOf(a.Services().Clusters.ListClusters, (*pb.Cluster).GetClusterRef, view.Style.Clusters).
-		Command(a.App, &cobra.Command{
+	return command.ListOf(a.app.Services().Clusters.ListClusters, (*pb.Cluster).GetClusterRef, view.Style.Clusters).
+		Command(a.app, &cobra.Command{
 			Short:   "List clusters",
 			Long:    `List the clusters that machines can be joined to.`,
 			Example: "  ingot cluster list",
@@ -83,10 +83,10 @@ func (a commands) clusterGetCmd() *cobra.Command {
 Credentials are never shown.`,
 		Example:           "  ingot cluster get prod-1",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteClusters()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteClusters()),
 		RunE: command.Show(
-			a.App,
-			a.Services().Clusters.GetCluster,
+			a.app,
+			a.app.Services().Clusters.GetCluster,
 			(*pb.Cluster).GetClusterRef,
 			view.Style.Cluster,
 		),
@@ -100,7 +100,7 @@ func (a commands) clusterDeleteCmd() *cobra.Command {
 		Long:              `Forget a cluster that no machine names, with its credentials. In the cluster nothing changes.`,
 		Example:           "  ingot cluster delete prod-1",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteClusters()),
-		RunE:              command.Do(a.App, "Deleted", a.Services().Clusters.DeleteCluster, (*pb.Cluster).GetClusterRef),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteClusters()),
+		RunE:              command.Do(a.app, "Deleted", a.app.Services().Clusters.DeleteCluster, (*pb.Cluster).GetClusterRef),
 	}
 }

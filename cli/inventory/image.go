@@ -67,17 +67,17 @@ If it breaks off, repeat it.`,
 }
 
 func (a commands) printImage(im *pb.Image) error {
-	return a.Print(im, func() string { return a.Style().Image(im) }, im.GetImageRef())
+	return a.app.Print(im, func() string { return a.app.Style().Image(im) }, im.GetImageRef())
 }
 
 func (a commands) imageListCmd() *cobra.Command {
 	var kind, arch string
-	l := command.ListOf(a.Services().Admin.ListImages, (*pb.Image).GetImageRef, view.Style.Images)
+	l := command.ListOf(a.app.Services().Admin.ListImages, (*pb.Image).GetImageRef, view.Style.Images)
 	l.Prepare = func([]string) error {
 		l.Request.Filter = command.JoinFilter("kind", kind, "arch", arch, "", l.Request.Filter)
 		return nil
 	}
-	cmd := l.Command(a.App, &cobra.Command{
+	cmd := l.Command(a.app, &cobra.Command{
 		Short:   "List images",
 		Long:    `List the images of the catalogue. -o wide adds digests and where they came from.`,
 		Example: "  ingot image list\n  ingot image list --kind os -o wide",
@@ -96,8 +96,8 @@ func (a commands) imageShowCmd() *cobra.Command {
 		Long:              `Show one image: sizes, digests, and where it came from.`,
 		Example:           "  ingot image show debian-12",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteImages("")),
-		RunE:              command.Show(a.App, a.Services().Admin.GetImage, (*pb.Image).GetImageRef, view.Style.Image),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteImages("")),
+		RunE:              command.Show(a.app, a.app.Services().Admin.GetImage, (*pb.Image).GetImageRef, view.Style.Image),
 	}
 }
 
@@ -109,7 +109,7 @@ func (a commands) imageRemoveCmd() *cobra.Command {
 has it as its default. Machines that were made from it stay as they are.`,
 		Example:           "  ingot image remove debian-11",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteImages("")),
-		RunE:              command.Do(a.App, "Removed", a.Services().Admin.RemoveImage, (*pb.Image).GetImageRef),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteImages("")),
+		RunE:              command.Do(a.app, "Removed", a.app.Services().Admin.RemoveImage, (*pb.Image).GetImageRef),
 	}
 }

@@ -19,13 +19,13 @@ waits for its installation. The same request id registers it once.`,
 		Example: `  ingot node approve 52:54:00:12:34:56 --machine m-1 --group rack-7
   ingot node approve 52:54:00:12:34:56 --site berlin --bmc-endpoint redfish://10.0.0.7 --bmc-credentials berlin`,
 		Args: cobra.ExactArgs(1),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			r.MacAddress, r.RequestId = args[0], a.Request(&w)
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+			r.MacAddress, r.RequestId = args[0], a.app.Request(&w)
 			op, err := svc.Nodes.ApproveDiscovered(cmd.Context(), r)
 			if err != nil {
 				return err
 			}
-			return a.Print(op, func() string { return op.GetMachineId() + " is pending\n" }, op.GetMachineId())
+			return a.app.Print(op, func() string { return op.GetMachineId() + " is pending\n" }, op.GetMachineId())
 		}),
 	}
 	f := cmd.Flags()
@@ -39,11 +39,11 @@ waits for its installation. The same request id registers it once.`,
 	f.StringVar(&r.Spec.BmcEndpoint, "bmc-endpoint", "", "the machine's BMC")
 	f.StringVar(&r.Spec.BmcCredentialsRef, "bmc-credentials", "", "what to log in to the BMC with")
 	f.StringVar(&r.Spec.DefaultImageRef, "default-image-ref", "", "image that a reimage writes where it names none")
-	a.Must(cmd.RegisterFlagCompletionFunc("site", a.CompleteSites()))
-	a.Must(cmd.RegisterFlagCompletionFunc("plan", a.CompletePlans()))
-	a.Must(cmd.RegisterFlagCompletionFunc("group", a.completeGroups()))
-	a.Must(cmd.RegisterFlagCompletionFunc("default-image-ref", a.CompleteImages("kind=os")))
-	a.Must(cmd.RegisterFlagCompletionFunc("bmc-credentials", a.CompleteCredentials()))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("site", a.app.CompleteSites()))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("plan", a.app.CompletePlans()))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("group", a.completeGroups()))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("default-image-ref", a.app.CompleteImages("kind=os")))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("bmc-credentials", a.app.CompleteCredentials()))
 	return cmd
 }
 
@@ -69,13 +69,13 @@ active by itself. Without it a person does, by taking the machine out of mainten
 		Example:           "  ingot node group set rack-7 --auto-promote\n  ingot node group set rack-7",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.completeGroups()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			r.Group = args[0]
 			g, err := svc.Nodes.SetNodeGroup(cmd.Context(), r)
 			if err != nil {
 				return err
 			}
-			return a.Print(g, func() string { return command.Table(a.App, view.Style.NodeGroups, g) }, g.GetGroup())
+			return a.app.Print(g, func() string { return command.Table(a.app, view.Style.NodeGroups, g) }, g.GetGroup())
 		}),
 	}
 	cmd.Flags().BoolVar(&r.AutoPromote, "auto-promote", false, "installed nodes become active by themselves")
@@ -88,8 +88,8 @@ active by itself. Without it a person does, by taking the machine out of mainten
 }
 
 func (a commands) nodeGroupListCmd() *cobra.Command {
-	return command.ListOf(a.Services().Nodes.ListNodeGroups, (*pb.NodeGroup).GetGroup, view.Style.NodeGroups).
-		Command(a.App, &cobra.Command{
+	return command.ListOf(a.app.Services().Nodes.ListNodeGroups, (*pb.NodeGroup).GetGroup, view.Style.NodeGroups).
+		Command(a.app, &cobra.Command{
 			Short:   "List groups",
 			Long:    "List the groups that were set or that a machine names.",
 			Example: "  ingot node group list",
@@ -97,6 +97,6 @@ func (a commands) nodeGroupListCmd() *cobra.Command {
 }
 
 func (a commands) completeGroups() command.Completion {
-	return command.CompleteList(a.App, a.Services().Nodes.ListNodeGroups, &pb.ListNodeGroupsRequest{},
+	return command.CompleteList(a.app, a.app.Services().Nodes.ListNodeGroups, &pb.ListNodeGroupsRequest{},
 		(*pb.NodeGroup).GetGroup)
 }

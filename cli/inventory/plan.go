@@ -21,8 +21,8 @@ func (a commands) planCmd() *cobra.Command {
 }
 
 func (a commands) planListCmd() *cobra.Command {
-	return command.ListOf(a.Services().Plans.ListPlans, (*pb.Plan).GetPlanId, view.Style.Plans).
-		Command(a.App, &cobra.Command{
+	return command.ListOf(a.app.Services().Plans.ListPlans, (*pb.Plan).GetPlanId, view.Style.Plans).
+		Command(a.app, &cobra.Command{
 			Short:   "List plans",
 			Long:    `List the built-in plans and your own.`,
 			Example: "  ingot plan list -o yaml",
@@ -36,8 +36,8 @@ func (a commands) planGetCmd() *cobra.Command {
 		Long:              `Show one plan with its steps.`,
 		Example:           "  ingot plan get reboot",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompletePlans()),
-		RunE:              command.Show(a.App, a.Services().Plans.GetPlan, (*pb.Plan).GetPlanId, view.Style.Plan),
+		ValidArgsFunction: command.CompleteAt(a.app.CompletePlans()),
+		RunE:              command.Show(a.app, a.app.Services().Plans.GetPlan, (*pb.Plan).GetPlanId, view.Style.Plan),
 	}
 }
 
@@ -49,8 +49,8 @@ func (a commands) planDeleteCmd() *cobra.Command {
 read; so does one that a machine or an open rollout names.`,
 		Example:           "  ingot plan delete reboot-twice",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompletePlans()),
-		RunE:              command.Do(a.App, "Deleted", a.Services().Plans.DeletePlan, (*pb.Plan).GetPlanId),
+		ValidArgsFunction: command.CompleteAt(a.app.CompletePlans()),
+		RunE:              command.Do(a.app, "Deleted", a.app.Services().Plans.DeletePlan, (*pb.Plan).GetPlanId),
 	}
 }
 
@@ -73,21 +73,21 @@ is refused.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			plan := &pb.Plan{}
-			if err := a.ReadMessage(file, plan); err != nil {
+			if err := a.app.ReadMessage(file, plan); err != nil {
 				return err
 			}
 			if plan.GetPlanId() == "" {
 				plan.PlanId = ids.New(ids.Plan) // made here, so that a repeated call stores one plan
 			}
-			svc := a.Services()
+			svc := a.app.Services()
 			got, err := svc.Plans.CreatePlan(cmd.Context(), &pb.CreatePlanRequest{Plan: plan})
 			if err != nil {
 				return err
 			}
-			return a.Print(got, func() string { return a.Style().Plan(got) }, got.GetPlanId())
+			return a.app.Print(got, func() string { return a.app.Style().Plan(got) }, got.GetPlanId())
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "YAML or JSON file; - is standard input")
-	a.Must(cmd.MarkFlagRequired("file"))
+	a.app.Must(cmd.MarkFlagRequired("file"))
 	return cmd
 }

@@ -15,17 +15,17 @@ import (
 
 func (a commands) runListCmd() *cobra.Command {
 	var f command.FilterFlags
-	l := command.ListOf(a.Services().Runs.ListRuns, (*pb.Run).GetRunId, view.Style.Runs)
+	l := command.ListOf(a.app.Services().Runs.ListRuns, (*pb.Run).GetRunId, view.Style.Runs)
 	l.Prepare = func([]string) error {
 		l.Limit, l.Request.Filter = f.Limit, f.String()
 		return nil
 	}
-	cmd := l.Command(a.App, &cobra.Command{
+	cmd := l.Command(a.app, &cobra.Command{
 		Short:   "List runs, newest first",
 		Long:    `List runs, newest first.`,
 		Example: "  ingot run list --machine m-1",
 	}, "", "")
-	f.Register(a.App, cmd, 100)
+	f.Register(a.app, cmd, 100)
 	return cmd
 }
 
@@ -36,8 +36,8 @@ func (a commands) runCancelCmd() *cobra.Command {
 		Long:              `Ask a run to stop at its next safe point. What has been done stays done.`,
 		Example:           "  ingot run cancel op-01k",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteOperations()),
-		RunE:              command.Show(a.App, a.Services().Runs.CancelRun, (*pb.Run).GetRunId, view.Style.Run),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteOperations()),
+		RunE:              command.Show(a.app, a.app.Services().Runs.CancelRun, (*pb.Run).GetRunId, view.Style.Run),
 	}
 }
 
@@ -50,7 +50,7 @@ func (a commands) runWatchCmd() *cobra.Command {
 or until that one run has ended.`,
 		Example:           "  ingot run watch m-1",
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.watchRuns(cmd.Context(), strings.Join(args, ""), beginning)
 		},
@@ -68,17 +68,21 @@ func (a commands) watchRuns(ctx context.Context, subject string, beginning bool)
 	if one {
 		filter = command.JoinFilter("run_id", subject)
 	}
-	svc := a.Services()
+	svc := a.app.Services()
 	if _, err := svc.Runs.ListRuns(ctx, &pb.ListRunsRequest{Filter: filter, PageSize: 1}); err != nil {
 		return err
 	}
 	var last *pb.Run
 	err := follow.Watch(ctx, follow.WatchConfig[*pb.RunEvent]{
 		Source: follow.RunEvents(svc.Runs, filter, beginning),
-		Clock:  a.Config.Clock,
-		Lost:   func() { a.Note("! connection lost, retrying…") },
+		Clock:  a.app.Config.Clock,
+		Lost:   func() { a.app.Note("! connection lost, retrying…") },
 	}, func(ev *pb.RunEvent) error {
-		if err := a.Stream(ev, func() string { return a.Style().RunLine(ev) }, ev.GetSnapshot().GetRunId()); err != nil {
+		if err := a.app.Stream(
+			ev,
+			func() string { return a.app.Style().RunLine(ev) },
+			ev.GetSnapshot().GetRunId(),
+		); err != nil {
 			return err
 		}
 		if one && view.RunFinished(ev.GetSnapshot()) {
@@ -101,11 +105,11 @@ func (a commands) runLogsCmd() *cobra.Command {
 		Long:              `Print the log of a run and follow it until the run ends.`,
 		Example:           "  ingot run logs op-01k",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteOperations()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteOperations()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a.Subject.Operation = args[0]
-			svc := a.Services()
-			return a.PrintLog(cmd.Context(), raw, follow.LogConfig{
+			a.app.Subject.Operation = args[0]
+			svc := a.app.Services()
+			return a.app.PrintLog(cmd.Context(), raw, follow.LogConfig{
 				Open: follow.RunLog(svc.Runs, args[0], noFollow),
 				Complete: func(ctx context.Context) (bool, error) {
 					run, err := svc.Runs.GetRun(ctx, &pb.GetRunRequest{RunId: args[0]})

@@ -24,7 +24,7 @@ name.`,
 }
 
 func (a commands) printScript(s *pb.Script) error {
-	return a.Print(s, func() string {
+	return a.app.Print(s, func() string {
 		return fmt.Sprintf("%s: %d bytes, sha256 %s, run by %s\n", s.GetScriptRef(), s.GetSizeBytes(), s.GetSha256(),
 			s.GetInterpreter())
 	}, s.GetScriptRef())
@@ -48,11 +48,11 @@ a reimage.`,
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			content, err := a.ReadInput(args[1])
+			content, err := a.app.ReadInput(args[1])
 			if err != nil {
 				return err
 			}
-			svc := a.Services()
+			svc := a.app.Services()
 			s.ScriptRef = args[0]
 			added, err := svc.Scripts.AddScript(cmd.Context(), &pb.AddScriptRequest{Script: s, Content: content})
 			if err != nil {
@@ -68,8 +68,8 @@ a reimage.`,
 }
 
 func (a commands) scriptListCmd() *cobra.Command {
-	return command.ListOf(a.Services().Scripts.ListScripts, (*pb.Script).GetScriptRef, view.Style.Scripts).
-		Command(a.App, &cobra.Command{
+	return command.ListOf(a.app.Services().Scripts.ListScripts, (*pb.Script).GetScriptRef, view.Style.Scripts).
+		Command(a.app, &cobra.Command{
 			Short:   "List scripts",
 			Long:    `List the scripts of the catalogue.`,
 			Example: "  ingot script list",
@@ -83,8 +83,8 @@ func (a commands) scriptShowCmd() *cobra.Command {
 		Long:              `Show what the catalogue says of a script.`,
 		Example:           "  ingot script show fix-raid-1",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteScripts()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteScripts()),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			s, err := svc.Scripts.GetScript(cmd.Context(), &pb.GetScriptRequest{ScriptRef: args[0]})
 			if err != nil {
 				return err
@@ -101,7 +101,7 @@ func (a commands) scriptRemoveCmd() *cobra.Command {
 		Long:              `Remove a script from the catalogue. It is refused while an active operation needs it.`,
 		Example:           "  ingot script remove fix-raid-1",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteScripts()),
-		RunE:              command.Do(a.App, "Removed", a.Services().Scripts.RemoveScript, (*pb.Script).GetScriptRef),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteScripts()),
+		RunE:              command.Do(a.app, "Removed", a.app.Services().Scripts.RemoveScript, (*pb.Script).GetScriptRef),
 	}
 }

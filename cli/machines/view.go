@@ -31,8 +31,8 @@ is its owner's alone. A shared one is everybody's to see, and its owner's and ad
 }
 
 func (a commands) viewListCmd() *cobra.Command {
-	return command.ListOf(a.Services().Views.ListViews, (*pb.View).GetName, view.Style.Views).
-		Command(a.App, &cobra.Command{
+	return command.ListOf(a.app.Services().Views.ListViews, (*pb.View).GetName, view.Style.Views).
+		Command(a.app, &cobra.Command{
 			Short:   "List the views that are shared, and your own",
 			Long:    `List the views that are shared, and your own, by name.`,
 			Example: "  ingot view list",
@@ -46,8 +46,8 @@ func (a commands) viewShowCmd() *cobra.Command {
 		Long:              `Show what a view is; ingot list --view shows its machines.`,
 		Example:           "  ingot view show gpu-racks",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteViews()),
-		RunE:              command.Show(a.App, a.Services().Views.GetView, (*pb.View).GetName, view.Style.View),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteViews()),
+		RunE:              command.Show(a.app, a.app.Services().Views.GetView, (*pb.View).GetName, view.Style.View),
 	}
 }
 
@@ -65,7 +65,7 @@ last_heartbeat_at, created_at, updated_at, labels, labels.KEY.` + filterHelp,
   ingot view set gpu-racks --title 'Racks with GPUs' --shared
   ingot view set gpu-racks --shared=false`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteViews()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteViews()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v.Name, r.UpdateMask = args[0], &fieldmaskpb.FieldMask{}
 			for flag, field := range viewFlags {
@@ -77,13 +77,13 @@ last_heartbeat_at, created_at, updated_at, labels, labels.KEY.` + filterHelp,
 				return command.Usagef("say what the view has: --filter, --order-by, --columns, --group-by, --title, …")
 			}
 			r.UpdateMask.Normalize()
-			svc := a.Services()
+			svc := a.app.Services()
 			set, err := svc.Views.SetView(cmd.Context(), r)
 			if err != nil {
 				return err
 			}
-			return a.Print(set, func() string {
-				return "Set view " + set.GetName() + "\n" + a.Style().View(set)
+			return a.app.Print(set, func() string {
+				return "Set view " + set.GetName() + "\n" + a.app.Style().View(set)
 			}, set.GetName())
 		},
 	}
@@ -106,8 +106,8 @@ func (a commands) viewDeleteCmd() *cobra.Command {
 		Long:              `Delete a view of your own; an admin deletes any.`,
 		Example:           "  ingot view delete gpu-racks",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteViews()),
-		RunE:              command.Do(a.App, "Deleted view", a.Services().Views.DeleteView, (*pb.View).GetName),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteViews()),
+		RunE:              command.Do(a.app, "Deleted view", a.app.Services().Views.DeleteView, (*pb.View).GetName),
 	}
 }
 
@@ -117,7 +117,7 @@ func (a commands) applyView(cmd *cobra.Command, f *listFlags) error {
 	if f.view == "" {
 		return nil
 	}
-	svc := a.Services()
+	svc := a.app.Services()
 	v, err := svc.Views.GetView(cmd.Context(), &pb.GetViewRequest{Name: f.view})
 	if err != nil {
 		return err

@@ -10,12 +10,12 @@ import (
 
 func (a commands) opsCmd() *cobra.Command {
 	var f command.FilterFlags
-	l := command.ListOf(a.Services().Operations.ListOperations, (*pb.Operation).GetOperationId, view.Style.Operations)
+	l := command.ListOf(a.app.Services().Operations.ListOperations, (*pb.Operation).GetOperationId, view.Style.Operations)
 	l.Prepare = func([]string) error {
 		l.Limit, l.Request.Filter = f.Limit, f.String()
 		return nil
 	}
-	cmd := l.Command(a.App, &cobra.Command{
+	cmd := l.Command(a.app, &cobra.Command{
 		Use:     "ops",
 		Aliases: []string{"operations"},
 		Short:   "List operations, newest first",
@@ -24,7 +24,7 @@ func (a commands) opsCmd() *cobra.Command {
   ingot ops --phase running -o json
   ingot ops get op-01k`,
 	}, "", "")
-	f.Register(a.App, cmd, 100)
+	f.Register(a.app, cmd, 100)
 	cmd.AddCommand(a.opsGetCmd())
 	return cmd
 }
@@ -36,10 +36,10 @@ func (a commands) opsGetCmd() *cobra.Command {
 		Long:              `Show one operation in full: phase, stage, why it waits, evidence and error.`,
 		Example:           `  ingot ops get op-01k -o yaml`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteOperations()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteOperations()),
 		RunE: command.Show(
-			a.App,
-			a.Services().Operations.GetOperation,
+			a.app,
+			a.app.Services().Operations.GetOperation,
 			(*pb.Operation).GetOperationId,
 			view.Style.Operation,
 		),

@@ -71,7 +71,7 @@ func (r *rolloutFlags) register(a commands, cmd *cobra.Command) {
 	command.Fixed(cmd, "on-gate", "pause", "cancel")
 	command.Fixed(cmd, "type", "REPAVE", "REBOOT", "UPGRADE", "NET_RECONFIG", "JOIN_CLUSTER", "ENTER_MAINTENANCE",
 		"EXIT_MAINTENANCE")
-	a.Must(cmd.RegisterFlagCompletionFunc("plan", a.CompletePlans()))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("plan", a.app.CompletePlans()))
 }
 
 func (r *rolloutFlags) gates() (wave, total *pb.RolloutGate) {
@@ -110,12 +110,12 @@ refused and why, and the budgets that would hold it up. The digest at the end st
 
 // previewRollout shows what a rollout would do.
 func (a commands) previewRollout(cmd *cobra.Command, spec *pb.RolloutSpec, all bool) error {
-	svc := a.Services()
+	svc := a.app.Services()
 	p, err := svc.Rollouts.PreviewRollout(cmd.Context(), &pb.PreviewRolloutRequest{Spec: spec})
 	if err != nil {
 		return err
 	}
-	if err := a.Print(p, func() string { return a.Style().RolloutPreview(p, all || a.Wide(), "") },
+	if err := a.app.Print(p, func() string { return a.app.Style().RolloutPreview(p, all || a.app.Wide(), "") },
 		p.GetDigest()); err != nil {
 		return err
 	}
@@ -143,15 +143,15 @@ plan or flags are others than they were, nothing is begun. Repeat the command wi
 			if dry {
 				return a.previewRollout(cmd, req.GetSpec(), false)
 			}
-			svc := a.Services()
+			svc := a.app.Services()
 			w := command.WorkFlags{RequestID: req.RequestId}
-			req.RequestId = a.Request(&w)
+			req.RequestId = a.app.Request(&w)
 			ro, err := svc.Rollouts.CreateRollout(cmd.Context(), req)
 			if err != nil {
 				return err
 			}
 			if watch {
-				return a.WatchRollout(cmd.Context(), svc, ro.GetRolloutId())
+				return a.app.WatchRollout(cmd.Context(), svc, ro.GetRolloutId())
 			}
 			return a.printRollout(ro)
 		},
@@ -168,7 +168,7 @@ plan or flags are others than they were, nothing is begun. Repeat the command wi
 }
 
 func (a commands) printRollout(r *pb.Rollout) error {
-	return a.Print(r, func() string { return a.Style().Rollout(r) }, r.GetRolloutId())
+	return a.app.Print(r, func() string { return a.app.Style().Rollout(r) }, r.GetRolloutId())
 }
 
 // rolloutAct is a command that does one thing to a rollout.
@@ -178,7 +178,7 @@ func (a commands) rolloutAct(
 	return &cobra.Command{
 		Use: use + " ROLLOUT", Short: short, Long: long, Example: example, Args: cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.completeRollouts()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			r, err := call(cmd, svc, args[0])
 			if err != nil {
 				return err
@@ -209,7 +209,7 @@ rollout machines the machines.`,
 		})
 	cmd.Flags().StringVar(&digest, "digest", "", "of the rollout")
 	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")
-	a.Must(cmd.MarkFlagRequired("digest"))
+	a.app.Must(cmd.MarkFlagRequired("digest"))
 	return cmd
 }
 
@@ -253,8 +253,8 @@ go to their end, unless --operations asks them to stop as well.`, "  ingot rollo
 }
 
 func (a commands) rolloutListCmd() *cobra.Command {
-	l := command.ListOf(a.Services().Rollouts.ListRollouts, (*pb.Rollout).GetRolloutId, view.Style.Rollouts)
-	cmd := l.Command(a.App, &cobra.Command{
+	l := command.ListOf(a.app.Services().Rollouts.ListRollouts, (*pb.Rollout).GetRolloutId, view.Style.Rollouts)
+	cmd := l.Command(a.app, &cobra.Command{
 		Short: "List rollouts",
 		Long:  `List rollouts, newest first.`,
 		Example: `  ingot rollout list
@@ -266,13 +266,13 @@ func (a commands) rolloutListCmd() *cobra.Command {
 }
 
 func (a commands) rolloutMachinesCmd() *cobra.Command {
-	l := command.ListOf(a.Services().Rollouts.ListRolloutMachines,
+	l := command.ListOf(a.app.Services().Rollouts.ListRolloutMachines,
 		(*pb.RolloutMachine).GetMachineId, view.Style.RolloutMachines)
 	l.Prepare = func(args []string) error {
 		l.Request.RolloutId = args[0]
 		return nil
 	}
-	cmd := l.Command(a.App, &cobra.Command{
+	cmd := l.Command(a.app, &cobra.Command{
 		Use:   "machines ROLLOUT",
 		Short: "List the machines of a rollout",
 		Long:  `List the machines of a rollout in the order in which they begin, those that were refused last.`,
@@ -286,7 +286,7 @@ func (a commands) rolloutMachinesCmd() *cobra.Command {
 }
 
 func (a commands) completeRollouts() command.Completion {
-	return command.CompleteList(a.App, a.Services().Rollouts.ListRollouts, &pb.ListRolloutsRequest{},
+	return command.CompleteList(a.app, a.app.Services().Rollouts.ListRollouts, &pb.ListRolloutsRequest{},
 		func(r *pb.Rollout) string {
 			return strings.TrimSpace(r.GetRolloutId() + "\t" + r.GetState().String() + " " + view.Clean(r.GetSpec().GetTitle()))
 		})
