@@ -67,7 +67,8 @@ counts within 2 s. The same role for the same member and selection again changes
 }
 
 func (a commands) listRolesCmd() *cobra.Command {
-	return command.ListOf(a.app.Services().Access.ListRoleBindings, (*pb.RoleBinding).GetBindingId, view.Style.RoleBindings).
+	return command.ListOf(a.app.Services().Access.ListRoleBindings,
+		(*pb.RoleBinding).GetBindingId, view.Style.RoleBindings).
 		Command(a.app, &cobra.Command{
 			Short:   "List who has which role",
 			Long:    `List the role bindings, newest first; those that have ended too.`,
