@@ -13,9 +13,6 @@ import (
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/proto"
 
-	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
-
 	"github.com/ingot-metal/ingot/agent/disk/firstboot"
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/executor/erase"
@@ -28,7 +25,10 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/disks"
 	"github.com/ingot-metal/ingot/agent/inventory"
 	"github.com/ingot-metal/ingot/agent/pid1"
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/internal/evidence"
+	"github.com/ingot-metal/ingot/internal/imagelayout"
 )
 
 // installerCapabilities are what an installer is for. It could do more, and is not asked to.
@@ -108,7 +108,7 @@ func (l *life) fetchBlob(ctx context.Context, sha256 string, w io.Writer) error 
 // Names of files in the state directory of a system that an installer has written.
 const (
 	nextConfig   = "agent.yaml"
-	nextToken    = "bootstrap-token"
+	nextToken    = imagelayout.TokenFile
 	nextImage    = "image.json"
 	nextHostname = "etc/hostname"
 )

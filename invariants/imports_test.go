@@ -3,6 +3,7 @@ package invariants
 import (
 	"encoding/json"
 	"errors"
+	"go/ast"
 	"io"
 	"os/exec"
 	"slices"
@@ -38,6 +39,50 @@ func TestImports(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestTreesApart holds the rules of imports.txt that keep two trees from importing each other, in tests too.
+func TestTreesApart(t *testing.T) {
+	for _, rule := range importRules(t) {
+		if rule.verb != "apart" {
+			continue
+		}
+		for _, f := range goFiles(t) {
+			for _, bad := range rule.crossings(f.dir, importsOf(f.syntax)) {
+				t.Errorf("%s imports %s: imports.txt keeps %v and %v apart", f.path, bad, rule.importers, rule.patterns)
+			}
+		}
+	}
+}
+
+func TestTreesApartBites(t *testing.T) {
+	rule := importRule{verb: "apart", importers: []string{"a/..."}, patterns: []string{"b/..."}}
+	for _, c := range []struct{ dir, imported, want string }{
+		{"a", "b/x", "b/x"}, {"a/deep", "b", "b"}, {"b/x", "a", "a"}, {"a", "a/deep", ""}, {"b", "b/x", ""}, {"c", "a", ""},
+		{"c", "b", ""},
+	} {
+		if got := strings.Join(rule.crossings(c.dir, []string{module + "/" + c.imported}), " "); got != c.want {
+			t.Errorf("%s imports %s: found %q, want %q", c.dir, c.imported, got, c.want)
+		}
+	}
+}
+
+// crossings returns the imports of a package that lead from one tree of the rule into the other.
+func (r importRule) crossings(dir string, imports []string) []string {
+	switch {
+	case r.covers(dir):
+		return matching(r.patterns, imports, "")
+	case matchesAny(r.patterns, dir):
+		return matching(r.importers, imports, "")
+	}
+	return nil
+}
+
+func importsOf(f *ast.File) (paths []string) {
+	for _, spec := range f.Imports {
+		paths = append(paths, unquote(spec.Path))
+	}
+	return paths
 }
 
 func TestImportRulesNameWhatExists(t *testing.T) {
@@ -123,6 +168,8 @@ func violations(rule importRule, pkg listedPackage, all map[string]listedPackage
 		return strangers(rule.patterns, pkg.Imports)
 	case "order":
 		return upwards(rule.patterns, pkg)
+	case "apart":
+		return nil // TestTreesApart holds it, in tests too
 	}
 	bad := matching(rule.patterns, pkg.Imports, "")
 	for _, dep := range pkg.Deps {
@@ -192,7 +239,8 @@ func importRules(t *testing.T) []importRule {
 	for _, line := range readLines(t, "imports.txt") {
 		left, right, ok := strings.Cut(line, " : ")
 		words := strings.Fields(left)
-		if !ok || len(words) < 2 || !slices.Contains([]string{"never", "direct", "only", "order", "binary"}, words[0]) {
+		if !ok || len(words) < 2 ||
+			!slices.Contains([]string{"never", "direct", "only", "order", "binary", "apart"}, words[0]) {
 			t.Fatalf("imports.txt: malformed line %q", line)
 		}
 		rules = append(rules, importRule{verb: words[0], importers: words[1:], patterns: strings.Fields(right)})

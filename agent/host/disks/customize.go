@@ -12,8 +12,8 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/disk/block"
 	"github.com/ingot-metal/ingot/agent/disk/firstboot"
-	"github.com/ingot-metal/ingot/agent/disk/gpt"
 	"github.com/ingot-metal/ingot/agent/disk/image"
+	"github.com/ingot-metal/ingot/internal/gpt"
 )
 
 // NextSystem is what the system that is written is given.

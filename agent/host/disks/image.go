@@ -17,12 +17,12 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/disk/block"
 	"github.com/ingot-metal/ingot/agent/disk/firstboot"
-	"github.com/ingot-metal/ingot/agent/disk/gpt"
 	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/agent/disk/mirror"
 	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/disk"
+	"github.com/ingot-metal/ingot/internal/gpt"
 	"github.com/ingot-metal/ingot/internal/version"
 	"github.com/ingot-metal/ingot/internal/zstream"
 )

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/imagebuild"
+	"github.com/ingot-metal/ingot/internal/debian"
+	"github.com/ingot-metal/ingot/internal/ext4"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/lab/benchmetal/guest"
 	"github.com/ingot-metal/ingot/lab/metal"
@@ -44,11 +46,11 @@ func prepareByHand(ctx context.Context, o options, dir string) error {
 	if err != nil {
 		return err
 	}
-	cache, err := imagebuild.DefaultCacheDir()
+	cache, err := debian.DefaultCacheDir()
 	if err != nil {
 		return err
 	}
-	kernel, err := imagebuild.FindKernel(ctx, cache)
+	kernel, err := debian.FindKernel(ctx, cache)
 	if err != nil {
 		return err
 	}
@@ -145,7 +147,7 @@ func machine(rack *network.Namespace, dir string, firmware vm.Firmware) (vm.Conf
 		return vm.Config{}, fmt.Errorf("make disk: %w: %s", err, b)
 	}
 	// The new system looks for it, whoever installs it.
-	if err := imagebuild.StateDisk(state, nil); err != nil {
+	if err := ext4.StateDisk(state, nil); err != nil {
 		return vm.Config{}, err
 	}
 	return vm.Config{

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/imagebuild"
+	"github.com/ingot-metal/ingot/internal/debian"
 	"github.com/ingot-metal/ingot/lab/metal"
 	"github.com/ingot-metal/ingot/lab/vm"
 )
@@ -26,7 +26,7 @@ func byIngot(
 	if err != nil {
 		return nil, nil, err
 	}
-	cache, err := imagebuild.DefaultCacheDir()
+	cache, err := debian.DefaultCacheDir()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/imagebuild"
+	"github.com/ingot-metal/ingot/internal/debian"
+	"github.com/ingot-metal/ingot/internal/ext4"
 	"github.com/ingot-metal/ingot/lab/benchmetal/guest"
 	"github.com/ingot-metal/ingot/lab/vm"
 )
@@ -146,11 +148,11 @@ func machine(ctx context.Context, dir string, o options, j job) (vm.Config, erro
 	if err != nil {
 		return vm.Config{}, err
 	}
-	cache, err := imagebuild.DefaultCacheDir()
+	cache, err := debian.DefaultCacheDir()
 	if err != nil {
 		return vm.Config{}, err
 	}
-	kernel, err := imagebuild.FindKernel(ctx, cache)
+	kernel, err := debian.FindKernel(ctx, cache)
 	if err != nil {
 		return vm.Config{}, err
 	}
@@ -162,7 +164,7 @@ func machine(ctx context.Context, dir string, o options, j job) (vm.Config, erro
 		return vm.Config{}, err
 	}
 	state, target := filepath.Join(dir, "state"), filepath.Join(dir, "target")
-	if err := imagebuild.StateDisk(state, map[string][]byte{jobFile: body}); err != nil {
+	if err := ext4.StateDisk(state, map[string][]byte{jobFile: body}); err != nil {
 		return vm.Config{}, err
 	}
 	if err := errors.Join(os.WriteFile(target, nil, 0o600), os.Truncate(target, int64(o.sizeMiB+128)<<20)); err != nil {
