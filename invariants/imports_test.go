@@ -5,6 +5,8 @@ import (
 	"errors"
 	"go/ast"
 	"io"
+	"maps"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -16,6 +18,8 @@ type listedPackage struct {
 	ImportPath string
 	Imports    []string
 	Deps       []string
+	GoFiles    []string
+	Export     string // the file of its export data, where that was asked for
 	Module     *struct{ Main bool }
 }
 
@@ -248,11 +252,20 @@ func importRules(t *testing.T) []importRule {
 	return rules
 }
 
-// listPackages gives this module's packages by import path.
+// listPackages returns this module's packages by import path.
 func listPackages(t *testing.T) map[string]listedPackage {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=ImportPath,Imports,Deps,Module", "./...")
+	all := goList(t, "-json=ImportPath,Imports,Deps,Module")
+	maps.DeleteFunc(all, func(_ string, p listedPackage) bool { return p.Module == nil || !p.Module.Main })
+	return all
+}
+
+// goList returns this module's packages and all that they import, by import path.
+func goList(t *testing.T, flags ...string) map[string]listedPackage {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append(append([]string{"list", "-deps"}, flags...), "./...")...)
 	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -267,8 +280,6 @@ func listPackages(t *testing.T) map[string]listedPackage {
 		} else if err != nil {
 			t.Fatalf("read go list: %v", err)
 		}
-		if p.Module != nil && p.Module.Main {
-			packages[p.ImportPath] = p
-		}
+		packages[p.ImportPath] = p
 	}
 }

@@ -54,13 +54,20 @@ const (
 	efiARM64 = 0xaa64
 )
 
-// efiProgram returns the start of an EFI program for a machine, as far as uki.Machine reads it.
+// efiProgram returns the headers of an EFI program for a machine, and nothing to run.
 func efiProgram(machine uint16) []byte {
+	le := binary.LittleEndian
 	b := make([]byte, 0x400)
 	copy(b, "MZ")
 	b[0x3c] = 0x40
 	copy(b[0x40:], "PE\x00\x00")
-	binary.LittleEndian.PutUint16(b[0x44:], machine)
+	le.PutUint16(b[0x44:], machine)
+	le.PutUint16(b[0x54:], 240)
+	le.PutUint16(b[0x58:], 0x20b)
+	le.PutUint32(b[0x58+32:], 0x200)
+	le.PutUint32(b[0x58+36:], 0x200)
+	le.PutUint32(b[0x58+60:], 0x400)
+	le.PutUint32(b[0x58+108:], 16)
 	return b
 }
 
