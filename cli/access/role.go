@@ -43,9 +43,9 @@ counts within 2 s. The same role for the same member and selection again changes
 			}
 			b.Role = args[0]
 			if lasts > 0 {
-				b.ExpiresAt = timestamppb.New(a.Now().Add(lasts))
+				b.ExpiresAt = timestamppb.New(a.app.Now().Add(lasts))
 			}
-			svc, err := a.Services()
+			svc, err := a.app.Services()
 			if err != nil {
 				return err
 			}
@@ -53,7 +53,11 @@ counts within 2 s. The same role for the same member and selection again changes
 			if err != nil {
 				return err
 			}
-			return a.Print(made, func() string { return "Granted " + a.Style().RoleBinding(made) + "\n" }, made.GetBindingId())
+			return a.app.Print(
+				made,
+				func() string { return "Granted " + a.app.Style().RoleBinding(made) + "\n" },
+				made.GetBindingId(),
+			)
 		},
 	}
 	fl := cmd.Flags()
@@ -72,7 +76,7 @@ func (a commands) listRolesCmd() *cobra.Command {
 		Long:    `List the role bindings, newest first; those that have ended too.`,
 		Example: "  ingot role list\n  ingot role list --filter role=admin --order-by expires_at",
 		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			all, err := command.Pages(0, func(size int32, page string) ([]*pb.RoleBinding, string, error) {
 				r, err := svc.Access.ListRoleBindings(cmd.Context(), &pb.ListRoleBindingsRequest{PageSize: size, PageToken: page,
 					Filter: narrow.Filter, OrderBy: narrow.OrderBy})
@@ -81,8 +85,8 @@ func (a commands) listRolesCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Print(&pb.ListRoleBindingsResponse{Bindings: all}, func() string {
-				return a.Style().RoleBindings(all, a.Now()).String()
+			return a.app.Print(&pb.ListRoleBindingsResponse{Bindings: all}, func() string {
+				return a.app.Style().RoleBindings(all, a.app.Now()).String()
 			}, command.Names(all, (*pb.RoleBinding).GetBindingId)...)
 		}),
 	}
@@ -98,12 +102,16 @@ func (a commands) revokeRoleCmd() *cobra.Command {
 		Example:           "  ingot role revoke rb-01k",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			gone, err := svc.Access.DeleteRoleBinding(cmd.Context(), &pb.DeleteRoleBindingRequest{BindingId: args[0]})
 			if err != nil {
 				return err
 			}
-			return a.Print(gone, func() string { return "Revoked " + a.Style().RoleBinding(gone) + "\n" }, gone.GetBindingId())
+			return a.app.Print(
+				gone,
+				func() string { return "Revoked " + a.app.Style().RoleBinding(gone) + "\n" },
+				gone.GetBindingId(),
+			)
 		}),
 	}
 }
@@ -135,12 +143,12 @@ the session count no more. The person can sign on again; take roles away to prev
 		Example:           "  ingot session revoke ss-0a1b",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			s, err := svc.Access.RevokeSession(cmd.Context(), &pb.RevokeSessionRequest{SessionId: args[0]})
 			if err != nil {
 				return err
 			}
-			return a.Print(s, func() string { return "Revoked " + s.GetSessionId() + "\n" }, s.GetSessionId())
+			return a.app.Print(s, func() string { return "Revoked " + s.GetSessionId() + "\n" }, s.GetSessionId())
 		}),
 	}
 	cmd.AddCommand(list, revoke)
@@ -148,7 +156,7 @@ the session count no more. The person can sign on again; take roles away to prev
 }
 
 func (a commands) listSessions(cmd *cobra.Command, ended bool, narrow command.Narrow) error {
-	svc, err := a.Services()
+	svc, err := a.app.Services()
 	if err != nil {
 		return err
 	}
@@ -160,7 +168,7 @@ func (a commands) listSessions(cmd *cobra.Command, ended bool, narrow command.Na
 	if err != nil {
 		return err
 	}
-	return a.Print(&pb.ListSessionsResponse{Sessions: all}, func() string {
-		return a.Style().Sessions(all, a.Now()).String()
+	return a.app.Print(&pb.ListSessionsResponse{Sessions: all}, func() string {
+		return a.app.Style().Sessions(all, a.app.Now()).String()
 	}, command.Names(all, (*pb.Session).GetSessionId)...)
 }

@@ -27,7 +27,7 @@ func (a commands) agentListCmd() *cobra.Command {
 		Long:    `List agents. Filter terms: machine_id, site, role (HOST, SITE, INSTALLER), connected (true, false).`,
 		Example: "  ingot agent list --filter connected=false",
 		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			agents, err := command.Pages(0, func(size int32, page string) ([]*pb.Agent, string, error) {
 				r, err := svc.Admin.ListAgents(cmd.Context(), &pb.ListAgentsRequest{Filter: filter, PageSize: size,
 					PageToken: page})
@@ -36,8 +36,8 @@ func (a commands) agentListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Print(&pb.ListAgentsResponse{Agents: agents}, func() string {
-				return a.Style().Agents(agents, a.Wide(), a.Now()).String()
+			return a.app.Print(&pb.ListAgentsResponse{Agents: agents}, func() string {
+				return a.app.Style().Agents(agents, a.app.Wide(), a.app.Now()).String()
 			}, command.Names(agents, (*pb.Agent).GetAgentId)...)
 		}),
 	}
@@ -46,7 +46,7 @@ func (a commands) agentListCmd() *cobra.Command {
 }
 
 func (a commands) printAgent(ag *pb.Agent) error {
-	return a.Print(ag, func() string { return a.Style().Agent(ag, a.Now()) }, ag.GetAgentId())
+	return a.app.Print(ag, func() string { return a.app.Style().Agent(ag, a.app.Now()) }, ag.GetAgentId())
 }
 
 func (a commands) agentGetCmd() *cobra.Command {
@@ -56,8 +56,8 @@ func (a commands) agentGetCmd() *cobra.Command {
 		Long:              `Show one agent: its session, its capabilities and its certificates.`,
 		Example:           "  ingot agent get a-01k",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteAgents()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteAgents()),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			ag, err := svc.Admin.GetAgent(cmd.Context(), &pb.GetAgentRequest{AgentId: args[0]})
 			if err != nil {
 				return err
@@ -76,10 +76,10 @@ func (a commands) agentRevokeCmd() *cobra.Command {
 seconds; it comes back only with a new token.`,
 		Example:           "  ingot agent revoke a-01k --reason \"disk stolen\"",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteAgents()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteAgents()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.AgentId = args[0]
-			svc, err := a.Services()
+			svc, err := a.app.Services()
 			if err != nil {
 				return err
 			}

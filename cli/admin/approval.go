@@ -26,9 +26,9 @@ labels and place when the work began, and by those of now.`,
 }
 
 func (a commands) printPolicy(p *pb.ApprovalPolicy, verb string) error {
-	return a.Print(p, func() string {
+	return a.app.Print(p, func() string {
 		return verb + " approval policy " + p.GetName() + "\n" +
-			a.Style().ApprovalPolicies([]*pb.ApprovalPolicy{p}).String()
+			a.app.Style().ApprovalPolicies([]*pb.ApprovalPolicy{p}).String()
 	}, p.GetName())
 }
 
@@ -42,7 +42,7 @@ asked for afterwards. You are held to what you replace for another 24 hours.`,
 		Example: `  ingot approval-policy set production --select labels.env=prod --machines 5
   ingot approval-policy set everything --machines 0`,
 		Args: cobra.ExactArgs(1),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			p.Name = args[0]
 			set, err := svc.Rollouts.SetApprovalPolicy(cmd.Context(), &pb.SetApprovalPolicyRequest{Policy: p})
 			if err != nil {
@@ -65,7 +65,7 @@ func (a commands) approvalListCmd() *cobra.Command {
 		Long:    `List all approval policies by name.`,
 		Example: "  ingot approval-policy list",
 		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			all, err := command.Pages(0, func(size int32, token string) ([]*pb.ApprovalPolicy, string, error) {
 				r, err := svc.Rollouts.ListApprovalPolicies(cmd.Context(), &pb.ListApprovalPoliciesRequest{PageSize: size,
 					PageToken: token, Filter: narrow.Filter, OrderBy: narrow.OrderBy})
@@ -74,8 +74,8 @@ func (a commands) approvalListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Print(&pb.ListApprovalPoliciesResponse{Policies: all},
-				func() string { return a.Style().ApprovalPolicies(all).String() },
+			return a.app.Print(&pb.ListApprovalPoliciesResponse{Policies: all},
+				func() string { return a.app.Style().ApprovalPolicies(all).String() },
 				command.Names(all, (*pb.ApprovalPolicy).GetName)...)
 		}),
 	}
@@ -90,13 +90,13 @@ func (a commands) approvalDeleteCmd() *cobra.Command {
 		Long:    `Delete an approval policy. You are held to it for another 24 hours.`,
 		Example: "  ingot approval-policy delete production",
 		Args:    cobra.ExactArgs(1),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			gone, err := svc.Rollouts.DeleteApprovalPolicy(cmd.Context(),
 				&pb.DeleteApprovalPolicyRequest{Name: args[0]})
 			if err != nil {
 				return err
 			}
-			return a.Print(gone, func() string { return "Deleted approval policy " + gone.GetName() + "\n" },
+			return a.app.Print(gone, func() string { return "Deleted approval policy " + gone.GetName() + "\n" },
 				gone.GetName())
 		}),
 	}

@@ -51,13 +51,13 @@ A BMC that was parked for a wrong password is tried again.`,
 		Example: `  ingot bmc credentials set rack-42 --username admin --allow 10.20.1.0/24
   ingot bmc credentials set rack-42 --username admin --password-file pw`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteCredentials()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteCredentials()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			password, err := a.Password(args[0], file)
+			password, err := a.app.Password(args[0], file)
 			if err != nil {
 				return err
 			}
-			svc, err := a.Services()
+			svc, err := a.app.Services()
 			if err != nil {
 				return err
 			}
@@ -67,7 +67,7 @@ A BMC that was parked for a wrong password is tried again.`,
 			if err != nil {
 				return err
 			}
-			return a.Print(c, func() string {
+			return a.app.Print(c, func() string {
 				return fmt.Sprintf("Stored %s, version %d\n", c.GetCredentialsRef(), c.GetVersion())
 			}, c.GetCredentialsRef())
 		},
@@ -75,7 +75,7 @@ A BMC that was parked for a wrong password is tried again.`,
 	cmd.Flags().StringVar(&username, "username", "", "user name at the BMC")
 	cmd.Flags().StringVar(&file, "password-file", "", "file with the password; - is standard input")
 	where.bind(cmd)
-	a.Must(cmd.MarkFlagRequired("username"))
+	a.app.Must(cmd.MarkFlagRequired("username"))
 	return cmd
 }
 
@@ -115,13 +115,13 @@ func (a commands) credentialsAllowCmd() *cobra.Command {
 		Example: `  ingot bmc credentials allow rack-42 --allow 10.20.1.0/24
   ingot bmc credentials allow rack-42 --allow-plain-http=false`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteCredentials()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteCredentials()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r := where.request(cmd, args[0])
 			if len(r.GetAllowedEndpoints()) == 0 && r.AllowPlainHttp == nil && r.AllowUnverifiedTls == nil {
 				return command.Usagef("give --allow, --allow-plain-http or --allow-unverified-tls")
 			}
-			svc, err := a.Services()
+			svc, err := a.app.Services()
 			if err != nil {
 				return err
 			}
@@ -129,7 +129,7 @@ func (a commands) credentialsAllowCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Print(c, func() string {
+			return a.app.Print(c, func() string {
 				return fmt.Sprintf("%s may be sent to %s\n", c.GetCredentialsRef(), strings.Join(c.GetAllowedEndpoints(), ", "))
 			}, c.GetCredentialsRef())
 		},
@@ -159,22 +159,22 @@ bmc trust".`,
 			for _, c := range all {
 				names = append(names, c.GetEndpoint())
 			}
-			return a.Print(&pb.ListBMCCertificatesResponse{Certificates: all}, func() string {
-				return a.Style().BMCCertificates(all).String()
+			return a.app.Print(&pb.ListBMCCertificatesResponse{Certificates: all}, func() string {
+				return a.app.Style().BMCCertificates(all).String()
 			}, names...)
 		},
 	}
 	cmd.Flags().BoolVar(&r.Changed, "changed", false, "only those that have changed and wait for an admin")
 	cmd.Flags().StringVar(&r.MachineId, "machine", "", "only that of this machine's BMC")
 	narrow.Register(cmd, "site=berlin", "pinned_at desc")
-	a.Must(cmd.RegisterFlagCompletionFunc("machine", a.CompleteMachines()))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("machine", a.app.CompleteMachines()))
 	return cmd
 }
 
 func (a commands) bmcCertificates(
 	ctx context.Context, r *pb.ListBMCCertificatesRequest,
 ) ([]*pb.BMCCertificate, error) {
-	svc, err := a.Services()
+	svc, err := a.app.Services()
 	if err != nil {
 		return nil, err
 	}
@@ -197,22 +197,22 @@ first with what the BMC itself says, over a way that you trust: ingot bmc certif
 MACHINE shows both.`,
 		Example:           "  ingot bmc trust m-1 --sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			a.Subject.Machine = args[0]
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines()),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+			a.app.Subject.Machine = args[0]
 			c, err := svc.Admin.TrustBMCCertificate(cmd.Context(), &pb.TrustBMCCertificateRequest{
 				MachineId: args[0], Sha256: strings.ToLower(strings.ReplaceAll(sum, ":", "")), Comment: comment,
 			})
 			if err != nil {
 				return err
 			}
-			return a.Print(c, func() string { return "The BMC " + c.GetEndpoint() + " is asked again within a minute\n" },
+			return a.app.Print(c, func() string { return "The BMC " + c.GetEndpoint() + " is asked again within a minute\n" },
 				c.GetEndpoint())
 		}),
 	}
 	cmd.Flags().StringVar(&sum, "sha256", "", "SHA-256 of the certificate, in hexadecimal digits")
 	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")
-	a.Must(cmd.MarkFlagRequired("sha256"))
+	a.app.Must(cmd.MarkFlagRequired("sha256"))
 	return cmd
 }
 
@@ -229,19 +229,22 @@ call.`,
   ingot bmc unpark --select rack=r42`,
 	}
 	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")
-	return a.ForEach(cmd, "The BMCs of %d machines are tried once more.",
+	return a.app.ForEach(cmd, "The BMCs of %d machines are tried once more.",
 		func(ctx context.Context, svc *command.Services, id string) error {
 			r, err := svc.Admin.UnparkBMC(ctx, &pb.UnparkBMCRequest{MachineId: id, Comment: comment})
 			if err != nil {
 				return err
 			}
-			return a.Print(r, func() string { return "The BMC " + r.GetEndpoint() + " is asked once more within a minute\n" },
-				r.GetEndpoint())
+			return a.app.Print(
+				r,
+				func() string { return "The BMC " + r.GetEndpoint() + " is asked once more within a minute\n" },
+				r.GetEndpoint(),
+			)
 		})
 }
 
 func (a commands) bmcRotateCmd() *cobra.Command {
-	return a.RunsPlan(&cobra.Command{
+	return a.app.RunsPlan(&cobra.Command{
 		Use:   "rotate-password MACHINE",
 		Short: "Give the BMCs of machines new passwords",
 		Long: `Give the account by which a machine's BMC is known a new random password, which no other BMC
@@ -264,7 +267,7 @@ func (a commands) credentialsListCmd() *cobra.Command {
 		Long:    `List the credentials of BMCs. Passwords are never shown.`,
 		Example: "  ingot bmc credentials list",
 		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			all, err := command.Pages(0, func(size int32, token string) ([]*pb.BMCCredentials, string, error) {
 				r, err := svc.Admin.ListBMCCredentials(cmd.Context(),
 					&pb.ListBMCCredentialsRequest{PageSize: size, PageToken: token, Filter: narrow.Filter, OrderBy: narrow.OrderBy})
@@ -273,9 +276,9 @@ func (a commands) credentialsListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Print(
+			return a.app.Print(
 				&pb.ListBMCCredentialsResponse{Credentials: all},
-				func() string { return a.Style().Credentials(all).String() },
+				func() string { return a.app.Style().Credentials(all).String() },
 				command.Names(all, (*pb.BMCCredentials).GetCredentialsRef)...)
 		}),
 	}
@@ -290,13 +293,13 @@ func (a commands) credentialsDeleteCmd() *cobra.Command {
 		Long:              `Delete credentials that no machine names. At the BMC itself nothing changes.`,
 		Example:           "  ingot bmc credentials delete rack-41",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteCredentials()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteCredentials()),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			c, err := svc.Admin.DeleteBMCCredentials(cmd.Context(), &pb.DeleteBMCCredentialsRequest{CredentialsRef: args[0]})
 			if err != nil {
 				return err
 			}
-			return a.Print(c, func() string { return "Deleted " + c.GetCredentialsRef() + "\n" }, c.GetCredentialsRef())
+			return a.app.Print(c, func() string { return "Deleted " + c.GetCredentialsRef() + "\n" }, c.GetCredentialsRef())
 		}),
 	}
 }

@@ -33,8 +33,8 @@ ingot budget release. So a bad image stops after as many machines as the budget 
 }
 
 func (a commands) printBudget(b *pb.Budget, verb string) error {
-	return a.Print(b, func() string {
-		return verb + " budget " + b.GetName() + "\n" + a.Style().Budgets([]*pb.Budget{b}).String()
+	return a.app.Print(b, func() string {
+		return verb + " budget " + b.GetName() + "\n" + a.app.Style().Budgets([]*pb.Budget{b}).String()
 	}, b.GetName())
 }
 
@@ -50,7 +50,7 @@ own. Work that has begun goes on; a lower limit holds for whoever comes next.`,
   ingot budget set racks --domain label:rack --percent 10
   ingot budget set old-rack --domain label:rack --value r42 --at-once 1`,
 		Args: cobra.ExactArgs(1),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			b.Name = args[0]
 			switch harm {
 			case "destroys":
@@ -79,7 +79,7 @@ own. Work that has begun goes on; a lower limit holds for whoever comes next.`,
 }
 
 func (a commands) budgets(cmd *cobra.Command, narrow command.Narrow) ([]*pb.Budget, error) {
-	svc, err := a.Services()
+	svc, err := a.app.Services()
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,9 @@ func (a commands) budgetListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Print(&pb.ListBudgetsResponse{Budgets: all}, func() string { return a.Style().Budgets(all).String() },
+			return a.app.Print(
+				&pb.ListBudgetsResponse{Budgets: all},
+				func() string { return a.app.Style().Budgets(all).String() },
 				command.Names(all, (*pb.Budget).GetName)...)
 		},
 	}
@@ -119,13 +121,13 @@ func (a commands) budgetDeleteCmd() *cobra.Command {
 budget is in the way.`,
 		Example:           "  ingot budget delete racks",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteBudgets()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteBudgets()),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			gone, err := svc.Budgets.DeleteBudget(cmd.Context(), &pb.DeleteBudgetRequest{Name: args[0]})
 			if err != nil {
 				return err
 			}
-			return a.Print(gone, func() string { return "Deleted budget " + gone.GetName() + "\n" }, gone.GetName())
+			return a.app.Print(gone, func() string { return "Deleted budget " + gone.GetName() + "\n" }, gone.GetName())
 		}),
 	}
 }
@@ -139,7 +141,7 @@ func (a commands) budgetSlotsCmd() *cobra.Command {
 CANCELED wait for a success on the machine, or for ingot budget release.`,
 		Example: "  ingot budget slots",
 		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			all, err := command.Pages(0, func(size int32, page string) ([]*pb.BudgetSlot, string, error) {
 				r, err := svc.Budgets.ListBudgetSlots(
 					cmd.Context(),
@@ -150,9 +152,9 @@ CANCELED wait for a success on the machine, or for ingot budget release.`,
 			if err != nil {
 				return err
 			}
-			return a.Print(
+			return a.app.Print(
 				&pb.ListBudgetSlotsResponse{Slots: all},
-				func() string { return a.Style().BudgetSlots(all, a.Now()).String() },
+				func() string { return a.app.Style().BudgetSlots(all, a.app.Now()).String() },
 				command.Names(all, (*pb.BudgetSlot).GetMachineId)...)
 		}),
 	}
@@ -170,13 +172,13 @@ operation is active it is refused.`,
 		Example: `  ingot budget release m-1 --comment "bad disk, replaced"`,
 	}
 	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")
-	return a.ForEach(cmd, "The slots of %d machines are given back.",
+	return a.app.ForEach(cmd, "The slots of %d machines are given back.",
 		func(ctx context.Context, svc *command.Services, id string) error {
 			s, err := svc.Budgets.ReleaseBudgetSlot(ctx, &pb.ReleaseBudgetSlotRequest{MachineId: id, Comment: comment})
 			if err != nil {
 				return err
 			}
-			return a.Print(s, func() string { return "The slot of " + s.GetMachineId() + " is free\n" }, s.GetMachineId())
+			return a.app.Print(s, func() string { return "The slot of " + s.GetMachineId() + " is free\n" }, s.GetMachineId())
 		})
 }
 
@@ -189,12 +191,12 @@ func (a commands) freezeCmd() *cobra.Command {
 granted before go on to their end. Use it when something goes wrong and you do not know yet what.`,
 		Example: `  ingot server freeze --comment "rack 42 is losing disks"`,
 		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			i, err := svc.Budgets.FreezeFleet(cmd.Context(), &pb.FreezeFleetRequest{Comment: comment})
 			if err != nil {
 				return err
 			}
-			return a.Print(i, func() string { return "The fleet is frozen. To lift it: ingot server thaw\n" },
+			return a.app.Print(i, func() string { return "The fleet is frozen. To lift it: ingot server thaw\n" },
 				i.GetControllerId())
 		}),
 	}

@@ -52,7 +52,7 @@ type link struct {
 }
 
 func (a commands) consoleLink(cmd *cobra.Command) (link, error) {
-	svc, err := a.Services()
+	svc, err := a.app.Services()
 	if err != nil {
 		return link{}, err
 	}
@@ -60,7 +60,7 @@ func (a commands) consoleLink(cmd *cobra.Command) (link, error) {
 	if err != nil {
 		return link{}, err
 	}
-	target, err := a.Target()
+	target, err := a.app.Target()
 	if err != nil {
 		return link{}, err
 	}
@@ -77,12 +77,12 @@ func (a commands) consoleLink(cmd *cobra.Command) (link, error) {
 }
 
 func (a commands) printLink(l link) error {
-	if a.Flags.Output != "json" {
-		return a.Write(l.URL + "\n")
+	if a.app.Flags.Output != "json" {
+		return a.app.Write(l.URL + "\n")
 	}
 	raw, err := json.Marshal(l)
 	if err != nil {
 		return fmt.Errorf("write JSON: %w", err)
 	}
-	return a.Write(string(raw) + "\n")
+	return a.app.Write(string(raw) + "\n")
 }

@@ -22,7 +22,7 @@ One that was killed is SERVING until its lease has run out; its agents and its w
 long before.`,
 		Example: "  ingot controllers\n  ingot controllers --all",
 		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			list, err := command.Pages(0, func(size int32, page string) ([]*pb.Controller, string, error) {
 				r, err := svc.Admin.ListControllers(
 					cmd.Context(),
@@ -39,8 +39,8 @@ long before.`,
 			if err != nil {
 				return err
 			}
-			return a.Print(&pb.ListControllersResponse{Controllers: list}, func() string {
-				return a.Style().Controllers(list, a.Now()).String()
+			return a.app.Print(&pb.ListControllersResponse{Controllers: list}, func() string {
+				return a.app.Style().Controllers(list, a.app.Now()).String()
 			}, command.Names(list, (*pb.Controller).GetControllerId)...)
 		}),
 	}

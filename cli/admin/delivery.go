@@ -29,7 +29,7 @@ webhook can be tested before it is resumed.`,
 		if err != nil {
 			return err
 		}
-		if err := a.Print(d, func() string { return a.Style().WebhookDelivery(d) }, d.GetDeliveryId()); err != nil {
+		if err := a.app.Print(d, func() string { return a.app.Style().WebhookDelivery(d) }, d.GetDeliveryId()); err != nil {
 			return err
 		}
 		if d.GetState() == "dead" {
@@ -51,7 +51,7 @@ func (a commands) ended(
 		select {
 		case <-ctx.Done():
 			return d, ctx.Err()
-		case <-a.Config.Clock.After(command.PollEvery):
+		case <-a.app.Config.Clock.After(command.PollEvery):
 		}
 		r, err := svc.Admin.ListWebhookDeliveries(ctx, &pb.ListWebhookDeliveriesRequest{DeliveryId: d.GetDeliveryId()})
 		if err != nil {
@@ -95,12 +95,12 @@ kept for a week, dead ones for 30 days, if the controller's configuration does n
 	f.StringVar(&delivery, "delivery", "", "only this one")
 	f.IntVar(&limit, "limit", 100, "at most so many, newest first; 0 is all")
 	command.Fixed(cmd, "state", "pending", "delivered", "dead")
-	a.Must(cmd.RegisterFlagCompletionFunc("delivery", a.completeDeliveries("")))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("delivery", a.completeDeliveries("")))
 	return cmd
 }
 
 func (a commands) listDeliveries(ctx context.Context, r *pb.ListWebhookDeliveriesRequest, limit int) error {
-	svc, err := a.Services()
+	svc, err := a.app.Services()
 	if err != nil {
 		return err
 	}
@@ -116,8 +116,8 @@ func (a commands) listDeliveries(ctx context.Context, r *pb.ListWebhookDeliverie
 }
 
 func (a commands) printDeliveries(all []*pb.WebhookDelivery) error {
-	return a.Print(&pb.ListWebhookDeliveriesResponse{Deliveries: all}, func() string {
-		return a.Style().WebhookDeliveries(all, a.Wide(), a.Now()).String()
+	return a.app.Print(&pb.ListWebhookDeliveriesResponse{Deliveries: all}, func() string {
+		return a.app.Style().WebhookDeliveries(all, a.app.Wide(), a.app.Now()).String()
 	}, command.Names(all, (*pb.WebhookDelivery).GetDeliveryId)...)
 }
 
@@ -132,7 +132,7 @@ others are; the exit code is that of the first failure.`,
   ingot webhook deliveries failures --state dead --limit 0 -o name | xargs ingot webhook redeliver`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completeDeliveries("dead"),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			var sent []*pb.WebhookDelivery
 			var first error
 			for _, id := range args {
@@ -144,7 +144,7 @@ others are; the exit code is that of the first failure.`,
 				case first == nil:
 					first = err
 				default:
-					a.Note("%s: %s", id, command.ErrorText(err))
+					a.app.Note("%s: %s", id, command.ErrorText(err))
 				}
 				if client.Transient(err) || cmd.Context().Err() != nil {
 					break // nor would the others arrive
@@ -162,7 +162,7 @@ others are; the exit code is that of the first failure.`,
 }
 
 func (a commands) completeDeliveries(state string) command.Completion {
-	return a.Remote(func(ctx context.Context, svc *command.Services) ([]string, error) {
+	return a.app.Remote(func(ctx context.Context, svc *command.Services) ([]string, error) {
 		r, err := svc.Admin.ListWebhookDeliveries(ctx, &pb.ListWebhookDeliveriesRequest{State: state, PageSize: 100})
 		var out []string
 		for _, d := range r.GetDeliveries() {

@@ -38,12 +38,12 @@ user data that lets the agent of the image enrol; --user-data-file replaces it, 
 		Example: `  ingot maas set default --endpoint http://maas.example:5240/MAAS --key-file maas.key
   ingot maas set lab --endpoint https://lab.example/MAAS --key-file - --ca-file lab.pem --retain-machines`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMAASRegions()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMAASRegions()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := a.readRegion(r, keyFile, caFile, userDataFile); err != nil {
 				return err
 			}
-			svc, err := a.Services()
+			svc, err := a.app.Services()
 			if err != nil {
 				return err
 			}
@@ -52,8 +52,11 @@ user data that lets the agent of the image enrol; --user-data-file replaces it, 
 			if err != nil {
 				return err
 			}
-			return a.Print(m, func() string { return fmt.Sprintf("Stored %s, version %d\n", m.GetRegionRef(), m.GetVersion()) },
-				m.GetRegionRef())
+			return a.app.Print(
+				m,
+				func() string { return fmt.Sprintf("Stored %s, version %d\n", m.GetRegionRef(), m.GetVersion()) },
+				m.GetRegionRef(),
+			)
 		},
 	}
 	cmd.Flags().StringVar(&r.Endpoint, "endpoint", "", "URL of MAAS, without /api/2.0")
@@ -61,25 +64,25 @@ user data that lets the agent of the image enrol; --user-data-file replaces it, 
 	cmd.Flags().StringVar(&caFile, "ca-file", "", "file with root certificates for the endpoint, PEM")
 	cmd.Flags().StringVar(&userDataFile, "user-data-file", "", "file with cloud-init user data for deployments")
 	cmd.Flags().BoolVar(&r.RetainMachines, "retain-machines", false, "leave machines in MAAS when they are decommissioned")
-	a.Must(cmd.MarkFlagRequired("endpoint"))
-	a.Must(cmd.MarkFlagRequired("key-file"))
+	a.app.Must(cmd.MarkFlagRequired("endpoint"))
+	a.app.Must(cmd.MarkFlagRequired("key-file"))
 	return cmd
 }
 
 // readRegion reads what a region has in files.
 func (a commands) readRegion(r *pb.SetMAASRegionRequest, keyFile, caFile, userDataFile string) error {
-	key, err := a.ReadInput(keyFile)
+	key, err := a.app.ReadInput(keyFile)
 	if err != nil {
 		return err
 	}
 	r.ApiKey = strings.TrimSpace(string(key))
 	if caFile != "" {
-		if r.CaPem, err = a.ReadInput(caFile); err != nil {
+		if r.CaPem, err = a.app.ReadInput(caFile); err != nil {
 			return err
 		}
 	}
 	if userDataFile != "" {
-		text, err := a.ReadInput(userDataFile)
+		text, err := a.app.ReadInput(userDataFile)
 		if err != nil {
 			return err
 		}
@@ -98,7 +101,7 @@ func (a commands) maasListCmd() *cobra.Command {
 		Long:    `List MAAS regions. Of keys only the consumer part is shown.`,
 		Example: "  ingot maas list",
 		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			all, err := command.Pages(0, func(size int32, page string) ([]*pb.MAASRegion, string, error) {
 				r, err := svc.MAAS.ListMAASRegions(
 					cmd.Context(),
@@ -109,8 +112,10 @@ func (a commands) maasListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Print(&pb.ListMAASRegionsResponse{Regions: all},
-				func() string { return a.Style().MAASRegions(all).String() }, command.Names(all, (*pb.MAASRegion).GetRegionRef)...)
+			return a.app.Print(
+				&pb.ListMAASRegionsResponse{Regions: all},
+				func() string { return a.app.Style().MAASRegions(all).String() },
+				command.Names(all, (*pb.MAASRegion).GetRegionRef)...)
 		}),
 	}
 	narrow.Register(cmd, "region_ref=lab*", "region_ref desc")
@@ -124,13 +129,13 @@ func (a commands) maasDeleteCmd() *cobra.Command {
 		Long:              `Delete a MAAS region that drives no machine. In MAAS nothing changes.`,
 		Example:           "  ingot maas delete lab",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMAASRegions()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMAASRegions()),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			m, err := svc.MAAS.DeleteMAASRegion(cmd.Context(), &pb.DeleteMAASRegionRequest{RegionRef: args[0]})
 			if err != nil {
 				return err
 			}
-			return a.Print(m, func() string { return "Deleted " + m.GetRegionRef() + "\n" }, m.GetRegionRef())
+			return a.app.Print(m, func() string { return "Deleted " + m.GetRegionRef() + "\n" }, m.GetRegionRef())
 		}),
 	}
 }

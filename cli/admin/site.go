@@ -56,7 +56,7 @@ machine gets that is in no inventory: off, report (default) or boot.`,
 			if err != nil {
 				return err
 			}
-			svc, err := a.Services()
+			svc, err := a.app.Services()
 			if err != nil {
 				return err
 			}
@@ -68,13 +68,13 @@ machine gets that is in no inventory: off, report (default) or boot.`,
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "YAML or JSON file with site and segments; - is standard input")
-	a.Must(cmd.MarkFlagRequired("file"))
+	a.app.Must(cmd.MarkFlagRequired("file"))
 	return cmd
 }
 
 // readSite reads what is to be set, and leaves out what only the server can know.
 func (a commands) readSite(path string) (*pb.SetSiteRequest, error) {
-	raw, err := a.ReadInput(path)
+	raw, err := a.app.ReadInput(path)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (a commands) readSite(path string) (*pb.SetSiteRequest, error) {
 }
 
 func (a commands) printSite(s *pb.Site) error {
-	return a.Print(s, func() string { return a.Style().Site(s, a.Now()) }, s.GetSite())
+	return a.app.Print(s, func() string { return a.app.Style().Site(s, a.app.Now()) }, s.GetSite())
 }
 
 func (a commands) siteGetCmd() *cobra.Command {
@@ -101,8 +101,8 @@ func (a commands) siteGetCmd() *cobra.Command {
 		Long:              `Show one site: its segments, how they do, and whether its agent serves by the newest revision.`,
 		Example:           "  ingot site get berlin\n  ingot site get berlin -o yaml",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteSites()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteSites()),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			s, err := svc.Admin.GetSite(cmd.Context(), &pb.GetSiteRequest{Site: args[0]})
 			if err != nil {
 				return err
@@ -120,7 +120,7 @@ func (a commands) siteListCmd() *cobra.Command {
 		Long:    `List sites with their agents and revisions.`,
 		Example: "  ingot site list",
 		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			all, err := command.Pages(0, func(size int32, token string) ([]*pb.Site, string, error) {
 				r, err := svc.Admin.ListSites(
 					cmd.Context(),
@@ -131,7 +131,9 @@ func (a commands) siteListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Print(&pb.ListSitesResponse{Sites: all}, func() string { return a.Style().Sites(all, a.Now()).String() },
+			return a.app.Print(
+				&pb.ListSitesResponse{Sites: all},
+				func() string { return a.app.Style().Sites(all, a.app.Now()).String() },
 				command.Names(all, (*pb.Site).GetSite)...)
 		}),
 	}
@@ -150,8 +152,8 @@ alone.`,
 		Example: `  ingot site leases berlin
   ssh debian@"$(ingot site leases berlin --machine m-1 -o name)"`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteSites()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteSites()),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			leases, err := command.Pages(0, func(size int32, page string) ([]*pb.SiteLease, string, error) {
 				r, err := svc.Admin.ListSiteLeases(
 					cmd.Context(),
@@ -171,8 +173,8 @@ alone.`,
 			if machine != "" {
 				leases = slices.DeleteFunc(leases, func(l *pb.SiteLease) bool { return l.GetMachineId() != machine })
 			}
-			return a.Print(&pb.ListSiteLeasesResponse{Leases: leases}, func() string {
-				return a.Style().Leases(leases, a.Now()).String()
+			return a.app.Print(&pb.ListSiteLeasesResponse{Leases: leases}, func() string {
+				return a.app.Style().Leases(leases, a.app.Now()).String()
 			}, command.Names(leases, (*pb.SiteLease).GetAddress)...)
 		}),
 	}
@@ -190,8 +192,8 @@ func (a commands) siteDiscoveredCmd() *cobra.Command {
 ingot machine register MACHINE --mac MAC --site SITE.`,
 		Example:           "  ingot site discovered berlin",
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteSites()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteSites()),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			req := &pb.ListDiscoveredRequest{Filter: narrow.Filter, OrderBy: narrow.OrderBy}
 			if len(args) == 1 {
 				req.Site = args[0]
@@ -204,9 +206,9 @@ ingot machine register MACHINE --mac MAC --site SITE.`,
 			if err != nil {
 				return err
 			}
-			return a.Print(
+			return a.app.Print(
 				&pb.ListDiscoveredResponse{Machines: all},
-				func() string { return a.Style().Discovered(all, a.Now()).String() },
+				func() string { return a.app.Style().Discovered(all, a.app.Now()).String() },
 				command.Names(all, (*pb.DiscoveredMachine).GetMacAddress)...)
 		}),
 	}

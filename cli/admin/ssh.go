@@ -39,13 +39,13 @@ passphrase: Ed25519, ECDSA, or RSA of at least 3072 bits. The public key is prin
 the user's authorized_keys.`,
 		Example:           "  ingot ssh credentials set rack-42 --username root --key-file id_ed25519",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteSSHCredentials()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteSSHCredentials()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			key, err := a.ReadInput(file)
+			key, err := a.app.ReadInput(file)
 			if err != nil {
 				return err
 			}
-			svc, err := a.Services()
+			svc, err := a.app.Services()
 			if err != nil {
 				return err
 			}
@@ -55,15 +55,15 @@ the user's authorized_keys.`,
 			if err != nil {
 				return err
 			}
-			return a.Print(c, func() string {
+			return a.app.Print(c, func() string {
 				return fmt.Sprintf("Stored %s, version %d\n%s\n", c.GetCredentialsRef(), c.GetVersion(), c.GetPublicKey())
 			}, c.GetCredentialsRef())
 		},
 	}
 	cmd.Flags().StringVar(&username, "username", "", "user name at the machines")
 	cmd.Flags().StringVar(&file, "key-file", "", "file with the private key; - is standard input")
-	a.Must(cmd.MarkFlagRequired("username"))
-	a.Must(cmd.MarkFlagRequired("key-file"))
+	a.app.Must(cmd.MarkFlagRequired("username"))
+	a.app.Must(cmd.MarkFlagRequired("key-file"))
 	return cmd
 }
 
@@ -75,7 +75,7 @@ func (a commands) sshListCmd() *cobra.Command {
 		Long:    `List SSH credentials. Private keys are never shown.`,
 		Example: "  ingot ssh credentials list",
 		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			all, err := command.Pages(0, func(size int32, page string) ([]*pb.SSHCredentials, string, error) {
 				r, err := svc.Scripts.ListSSHCredentials(cmd.Context(),
 					&pb.ListSSHCredentialsRequest{PageSize: size, PageToken: page, Filter: narrow.Filter, OrderBy: narrow.OrderBy})
@@ -84,9 +84,9 @@ func (a commands) sshListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Print(
+			return a.app.Print(
 				&pb.ListSSHCredentialsResponse{Credentials: all},
-				func() string { return a.Style().SSHCredentials(all).String() },
+				func() string { return a.app.Style().SSHCredentials(all).String() },
 				command.Names(all, (*pb.SSHCredentials).GetCredentialsRef)...)
 		}),
 	}
@@ -101,13 +101,13 @@ func (a commands) sshDeleteCmd() *cobra.Command {
 		Long:              `Delete SSH credentials that no machine names. On the machines nothing changes.`,
 		Example:           "  ingot ssh credentials delete rack-41",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteSSHCredentials()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteSSHCredentials()),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			c, err := svc.Scripts.DeleteSSHCredentials(cmd.Context(), &pb.DeleteSSHCredentialsRequest{CredentialsRef: args[0]})
 			if err != nil {
 				return err
 			}
-			return a.Print(c, func() string { return "Deleted " + c.GetCredentialsRef() + "\n" }, c.GetCredentialsRef())
+			return a.app.Print(c, func() string { return "Deleted " + c.GetCredentialsRef() + "\n" }, c.GetCredentialsRef())
 		}),
 	}
 }

@@ -49,7 +49,7 @@ get.`,
   ingot token issue --role site --site berlin
   ingot token issue m-1 --bare | ingot-agent enroll --token-file -`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.req.MachineId = strings.Join(args, "")
 			return a.issueToken(cmd, &f)
@@ -73,12 +73,12 @@ func (a commands) issueToken(cmd *cobra.Command, f *tokenFlags) error {
 	if !ok || role == 0 {
 		return command.Usagef("--role must be host, site or installer, not %q", f.role)
 	}
-	a.Subject.Machine = f.req.GetMachineId()
+	a.app.Subject.Machine = f.req.GetMachineId()
 	f.req.Role = pb.AgentRole(role)
 	if f.lifetime != 0 {
 		f.req.Lifetime = durationpb.New(f.lifetime)
 	}
-	svc, err := a.Services()
+	svc, err := a.app.Services()
 	if err != nil {
 		return err
 	}
@@ -87,9 +87,9 @@ func (a commands) issueToken(cmd *cobra.Command, f *tokenFlags) error {
 		return err
 	}
 	if f.bare {
-		return a.Write(r.GetBundle() + "\n")
+		return a.app.Write(r.GetBundle() + "\n")
 	}
-	return a.Print(r, func() string {
+	return a.app.Print(r, func() string {
 		t := r.GetToken()
 		return "Token " + t.GetTokenId() + ", good once until " + view.Time(t.GetExpiresAt()) + ". Shown only now:\n\n" +
 			"    " + r.GetBundle() +
@@ -116,7 +116,7 @@ last sign-on. One that a token makes ends with that token.`,
   ingot token create backup --scope read --bare >backup.token`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			r, err := svc.Admin.CreateAPIToken(cmd.Context(), &pb.CreateAPITokenRequest{
 				Name: args[0], Scope: scope, Lifetime: durationpb.New(lifetime), Selection: selection,
 			})
@@ -124,9 +124,9 @@ last sign-on. One that a token makes ends with that token.`,
 				return err
 			}
 			if bare {
-				return a.Write(r.GetSecret() + "\n")
+				return a.app.Write(r.GetSecret() + "\n")
 			}
-			return a.Print(r, func() string {
+			return a.app.Print(r, func() string {
 				t := r.GetToken()
 				return "Token " + t.GetTokenId() + " of " + t.GetName() + ", scope " + t.GetScope() + of(t.GetSelection()) +
 					", until " + view.Time(t.GetExpiresAt()) +
@@ -168,7 +168,7 @@ these alone can be filtered and sorted.`,
 			if narrow != (command.Narrow{}) {
 				return command.Usagef("--filter and --order-by are for --enrolment: bearer tokens come as they are")
 			}
-			svc, err := a.Services()
+			svc, err := a.app.Services()
 			if err != nil {
 				return err
 			}
@@ -184,8 +184,8 @@ these alone can be filtered and sorted.`,
 			for _, t := range tokens {
 				names = append(names, cmp.Or(t.GetTokenId(), t.GetName()))
 			}
-			return a.Print(&pb.ListAPITokensResponse{Tokens: tokens}, func() string {
-				return a.Style().APITokens(tokens, a.Now()).String()
+			return a.app.Print(&pb.ListAPITokensResponse{Tokens: tokens}, func() string {
+				return a.app.Style().APITokens(tokens, a.app.Now()).String()
 			}, names...)
 		},
 	}
@@ -196,7 +196,7 @@ these alone can be filtered and sorted.`,
 }
 
 func (a commands) listEnrolmentTokens(cmd *cobra.Command, narrow command.Narrow) error {
-	svc, err := a.Services()
+	svc, err := a.app.Services()
 	if err != nil {
 		return err
 	}
@@ -210,8 +210,8 @@ func (a commands) listEnrolmentTokens(cmd *cobra.Command, narrow command.Narrow)
 	if err != nil {
 		return err
 	}
-	return a.Print(&pb.ListBootstrapTokensResponse{Tokens: tokens}, func() string {
-		return a.Style().Tokens(tokens, a.Now()).String()
+	return a.app.Print(&pb.ListBootstrapTokensResponse{Tokens: tokens}, func() string {
+		return a.app.Style().Tokens(tokens, a.app.Now()).String()
 	}, command.Names(tokens, (*pb.BootstrapToken).GetTokenId)...)
 }
 
@@ -225,8 +225,8 @@ ended by revoking its agent. Tokens of the controller's file are removed there: 
 and reload (systemctl reload ingot-controller).`,
 		Example:           "  ingot token revoke tk-01k\n  ingot token revoke t-01k",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteTokens()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteTokens()),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			var t interface {
 				proto.Message
 				GetTokenId() string
@@ -240,7 +240,7 @@ and reload (systemctl reload ingot-controller).`,
 			if err != nil {
 				return err
 			}
-			return a.Print(t, func() string { return "Revoked " + t.GetTokenId() + "\n" }, t.GetTokenId())
+			return a.app.Print(t, func() string { return "Revoked " + t.GetTokenId() + "\n" }, t.GetTokenId())
 		}),
 	}
 }

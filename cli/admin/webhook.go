@@ -55,13 +55,13 @@ func (a commands) registerWebhook(cmd *cobra.Command, w *pb.Webhook) {
 }
 
 func (a commands) printWebhook(w *pb.Webhook) error {
-	return a.Print(w, func() string { return a.Style().Webhook(w, a.Now()) }, w.GetWebhookId())
+	return a.app.Print(w, func() string { return a.app.Style().Webhook(w, a.app.Now()) }, w.GetWebhookId())
 }
 
 // printSecret prints a webhook whose secret is shown this once, also to who asks for no more than its name.
 func (a commands) printSecret(w *pb.Webhook) error {
-	if a.Flags.Output == "name" && w.GetSecret() != "" {
-		a.Note("Secret: %s", w.GetSecret())
+	if a.app.Flags.Output == "name" && w.GetSecret() != "" {
+		a.app.Note("Secret: %s", w.GetSecret())
 	}
 	return a.printWebhook(w)
 }
@@ -78,14 +78,14 @@ shows no secret.`,
   ingot webhook create https://hooks.example.org/failures --name failures --event operation.failed --filter site=berlin`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			w.Url = args[0]
 			made, err := svc.Admin.CreateWebhook(cmd.Context(), &pb.CreateWebhookRequest{Webhook: w})
 			if err != nil {
 				return err
 			}
 			if made.GetSecret() == "" {
-				a.Note("It was there already. Its secret is not shown again; for a new one: ingot webhook rotate %s",
+				a.app.Note("It was there already. Its secret is not shown again; for a new one: ingot webhook rotate %s",
 					made.GetWebhookId())
 			}
 			return a.printSecret(made)
@@ -114,13 +114,13 @@ func (a commands) webhookListCmd() *cobra.Command {
 		Long:    "List webhooks with what waits for them and what was given up. -o wide adds since when one fails.",
 		Example: "  ingot webhook list\n  ingot webhook list -o wide",
 		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			all, err := webhooks(cmd.Context(), svc, 0, narrow)
 			if err != nil {
 				return err
 			}
-			return a.Print(&pb.ListWebhooksResponse{Webhooks: all}, func() string {
-				return a.Style().Webhooks(all, a.Wide(), a.Now()).String()
+			return a.app.Print(&pb.ListWebhooksResponse{Webhooks: all}, func() string {
+				return a.app.Style().Webhooks(all, a.app.Wide(), a.app.Now()).String()
 			}, command.Names(all, (*pb.Webhook).GetWebhookId)...)
 		}),
 	}
@@ -134,7 +134,7 @@ func (a commands) oneWebhook(
 ) *cobra.Command {
 	cmd.Args = cobra.ExactArgs(1)
 	cmd.ValidArgsFunction = command.CompleteAt(a.completeWebhooks())
-	cmd.RunE = a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+	cmd.RunE = a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 		return call(cmd.Context(), svc, args[0])
 	})
 	return cmd
@@ -175,8 +175,8 @@ from the webhook and its newest deliveries.`,
 		if err != nil {
 			return err
 		}
-		e := webhookwhy.Explain(w, newest.GetDeliveries(), a.Now())
-		return a.Print(e, func() string { return a.Style().Explain(e, a.Now()) }, w.GetWebhookId())
+		e := webhookwhy.Explain(w, newest.GetDeliveries(), a.app.Now())
+		return a.app.Print(e, func() string { return a.app.Style().Explain(e, a.app.Now()) }, w.GetWebhookId())
 	})
 }
 
@@ -191,12 +191,12 @@ func (a commands) webhookDeleteCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.Print(w, func() string { return fmt.Sprintf("Deleted %s\n", w.GetWebhookId()) }, w.GetWebhookId())
+		return a.app.Print(w, func() string { return fmt.Sprintf("Deleted %s\n", w.GetWebhookId()) }, w.GetWebhookId())
 	})
 }
 
 func (a commands) completeWebhooks() command.Completion {
-	return a.Remote(func(ctx context.Context, svc *command.Services) ([]string, error) {
+	return a.app.Remote(func(ctx context.Context, svc *command.Services) ([]string, error) {
 		all, err := webhooks(ctx, svc, 1000, command.Narrow{})
 		var out []string
 		for _, w := range all {

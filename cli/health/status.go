@@ -60,17 +60,17 @@ next command, what runs, a freeze, budgets in use, and agents whose certificates
 			if err != nil {
 				return err
 			}
-			doc, err := s.document(a.Now())
+			doc, err := s.document(a.app.Now())
 			if err != nil {
 				return err
 			}
-			return a.Print(doc, func() string { return s.text(a.Style(), a.Now()) }, s.server.GetControllerId())
+			return a.app.Print(doc, func() string { return s.text(a.app.Style(), a.app.Now()) }, s.server.GetControllerId())
 		},
 	}
 }
 
 func (a commands) readStatus(ctx context.Context) (*fleetStatus, error) {
-	svc, err := a.Services()
+	svc, err := a.app.Services()
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (a commands) readStatus(ctx context.Context) (*fleetStatus, error) {
 		return nil, err
 	}
 	for _, read := range []func(context.Context, *command.Services) error{
-		s.readSites, s.readAttention, s.readWork, s.readBudgets, s.readCertificates(a.Now()),
+		s.readSites, s.readAttention, s.readWork, s.readBudgets, s.readCertificates(a.app.Now()),
 	} {
 		if err := read(ctx, svc); err != nil {
 			return nil, err

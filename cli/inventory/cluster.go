@@ -38,9 +38,9 @@ no more.`,
 		Example: "  ingot cluster set prod-1 --kubeconfig ingot.kubeconfig\n  ingot cluster set prod-1 " +
 			"--kubeconfig all.yaml --kube-context prod",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteClusters()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteClusters()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			raw, err := a.ReadInput(file)
+			raw, err := a.app.ReadInput(file)
 			if err != nil {
 				return err
 			}
@@ -49,7 +49,7 @@ no more.`,
 				return command.Usagef("kubeconfig %s: %v", file, err)
 			}
 			req.ClusterRef = args[0]
-			svc, err := a.Services()
+			svc, err := a.app.Services()
 			if err != nil {
 				return err
 			}
@@ -57,14 +57,14 @@ no more.`,
 			if err != nil {
 				return err
 			}
-			return a.Print(c, func() string {
+			return a.app.Print(c, func() string {
 				return fmt.Sprintf("Stored %s, version %d: %s\n", c.GetClusterRef(), c.GetVersion(), c.GetServer())
 			}, c.GetClusterRef())
 		},
 	}
 	cmd.Flags().StringVar(&file, "kubeconfig", "", "kubeconfig file; - is standard input")
 	cmd.Flags().StringVar(&name, "kube-context", "", "context of the kubeconfig; its current one by default")
-	a.Must(cmd.MarkFlagRequired("kubeconfig"))
+	a.app.Must(cmd.MarkFlagRequired("kubeconfig"))
 	return cmd
 }
 
@@ -76,7 +76,7 @@ func (a commands) clusterListCmd() *cobra.Command {
 		Long:    `List the clusters that machines can be joined to.`,
 		Example: "  ingot cluster list",
 		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			all, err := command.Pages(0, func(size int32, page string) ([]*pb.Cluster, string, error) {
 				r, err := svc.Clusters.ListClusters(
 					cmd.Context(),
@@ -87,7 +87,9 @@ func (a commands) clusterListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Print(&pb.ListClustersResponse{Clusters: all}, func() string { return a.Style().Clusters(all).String() },
+			return a.app.Print(
+				&pb.ListClustersResponse{Clusters: all},
+				func() string { return a.app.Style().Clusters(all).String() },
 				command.Names(all, (*pb.Cluster).GetClusterRef)...)
 		}),
 	}
@@ -103,13 +105,13 @@ func (a commands) clusterGetCmd() *cobra.Command {
 Credentials are never shown.`,
 		Example:           "  ingot cluster get prod-1",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteClusters()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteClusters()),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			c, err := svc.Clusters.GetCluster(cmd.Context(), &pb.GetClusterRequest{ClusterRef: args[0]})
 			if err != nil {
 				return err
 			}
-			return a.Print(c, func() string { return a.Style().Cluster(c).String() }, c.GetClusterRef())
+			return a.app.Print(c, func() string { return a.app.Style().Cluster(c).String() }, c.GetClusterRef())
 		}),
 	}
 }
@@ -121,13 +123,13 @@ func (a commands) clusterDeleteCmd() *cobra.Command {
 		Long:              `Forget a cluster that no machine names, with its credentials. In the cluster nothing changes.`,
 		Example:           "  ingot cluster delete prod-1",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteClusters()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteClusters()),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			c, err := svc.Clusters.DeleteCluster(cmd.Context(), &pb.DeleteClusterRequest{ClusterRef: args[0]})
 			if err != nil {
 				return err
 			}
-			return a.Print(c, func() string { return "Deleted " + c.GetClusterRef() + "\n" }, c.GetClusterRef())
+			return a.app.Print(c, func() string { return "Deleted " + c.GetClusterRef() + "\n" }, c.GetClusterRef())
 		}),
 	}
 }

@@ -66,7 +66,7 @@ If it breaks off, repeat it.`,
 }
 
 func (a commands) printImage(im *pb.Image) error {
-	return a.Print(im, func() string { return a.Style().Image(im) }, im.GetImageRef())
+	return a.app.Print(im, func() string { return a.app.Style().Image(im) }, im.GetImageRef())
 }
 
 func (a commands) imageListCmd() *cobra.Command {
@@ -78,7 +78,7 @@ func (a commands) imageListCmd() *cobra.Command {
 		Long:    `List the images of the catalogue. -o wide adds digests and where they came from.`,
 		Example: "  ingot image list\n  ingot image list --kind os -o wide",
 		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			images, err := command.Pages(0, func(size int32, page string) ([]*pb.Image, string, error) {
 				r, err := svc.Admin.ListImages(cmd.Context(), &pb.ListImagesRequest{
 					Filter:  command.JoinFilter("kind", kind, "arch", arch, "", narrow.Filter),
@@ -89,8 +89,8 @@ func (a commands) imageListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Print(&pb.ListImagesResponse{Images: images}, func() string {
-				return a.Style().Images(images, a.Wide(), a.Now()).String()
+			return a.app.Print(&pb.ListImagesResponse{Images: images}, func() string {
+				return a.app.Style().Images(images, a.app.Wide(), a.app.Now()).String()
 			}, command.Names(images, (*pb.Image).GetImageRef)...)
 		}),
 	}
@@ -109,8 +109,8 @@ func (a commands) imageShowCmd() *cobra.Command {
 		Long:              `Show one image: sizes, digests, and where it came from.`,
 		Example:           "  ingot image show debian-12",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteImages("")),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteImages("")),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			im, err := svc.Admin.GetImage(cmd.Context(), &pb.GetImageRequest{ImageRef: args[0]})
 			if err != nil {
 				return err
@@ -128,13 +128,13 @@ func (a commands) imageRemoveCmd() *cobra.Command {
 has it as its default. Machines that were made from it stay as they are.`,
 		Example:           "  ingot image remove debian-11",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteImages("")),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteImages("")),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			im, err := svc.Admin.RemoveImage(cmd.Context(), &pb.RemoveImageRequest{ImageRef: args[0]})
 			if err != nil {
 				return err
 			}
-			return a.Print(im, func() string { return "Removed " + im.GetImageRef() + "\n" }, im.GetImageRef())
+			return a.app.Print(im, func() string { return "Removed " + im.GetImageRef() + "\n" }, im.GetImageRef())
 		}),
 	}
 }

@@ -46,7 +46,7 @@ func (a commands) nodeListCmd() *cobra.Command {
 		Long:    "List nodes by id, with the state of their installation.",
 		Example: "  ingot node list --state pending\n  ingot node list --filter group=g1 -o json",
 		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			terms := command.JoinFilter("node_state", state, "", filter)
 			all, err := command.Pages(limit, func(size int32, token string) ([]*pb.Node, string, error) {
 				r, err := svc.Nodes.ListNodes(cmd.Context(), &pb.ListNodesRequest{Filter: terms, PageSize: size, PageToken: token})
@@ -55,7 +55,9 @@ func (a commands) nodeListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Print(&pb.ListNodesResponse{Nodes: all}, func() string { return a.Style().Nodes(all, a.Now()).String() },
+			return a.app.Print(
+				&pb.ListNodesResponse{Nodes: all},
+				func() string { return a.app.Style().Nodes(all, a.app.Now()).String() },
 				command.Names(all, (*pb.Node).GetNodeId)...)
 		}),
 	}
@@ -74,9 +76,9 @@ func (a commands) nodeGetCmd() *cobra.Command {
 			"operator may move it.",
 		Example:           "  ingot node get m-1",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			a.Subject.Machine = args[0]
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines()),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+			a.app.Subject.Machine = args[0]
 			n, err := svc.Nodes.GetNode(cmd.Context(), &pb.GetNodeRequest{NodeId: args[0]})
 			if err != nil {
 				return err
@@ -87,7 +89,7 @@ func (a commands) nodeGetCmd() *cobra.Command {
 }
 
 func (a commands) printNode(n *pb.Node) error {
-	return a.Print(n, func() string { return a.Style().Node(n, a.Now()) }, n.GetNodeId())
+	return a.app.Print(n, func() string { return a.app.Style().Node(n, a.app.Now()) }, n.GetNodeId())
 }
 
 func (a commands) nodeUpdateCmd() *cobra.Command {
@@ -113,9 +115,9 @@ provider says something else.`,
 		}
 		return nil
 	}
-	a.Must(cmd.RegisterFlagCompletionFunc("plan", a.CompletePlans()))
-	a.Must(cmd.RegisterFlagCompletionFunc("group", a.completeGroups()))
-	return a.ForEach(cmd, "The nodes of %d machines are changed.",
+	a.app.Must(cmd.RegisterFlagCompletionFunc("plan", a.app.CompletePlans()))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("group", a.completeGroups()))
+	return a.app.ForEach(cmd, "The nodes of %d machines are changed.",
 		func(ctx context.Context, svc *command.Services, id string) error {
 			r := &pb.UpdateNodeRequest{NodeId: id, PlanId: plan, Group: group, AdoptProviderState: adopt,
 				UpdateMask: &fieldmaskpb.FieldMask{}}
@@ -149,7 +151,7 @@ A node whose installations have failed three times takes another plan (ingot nod
   ingot node transition m-1 pending --force
   ingot node transition m-1 reprovision --image ubuntu-2204 --dry-run`,
 		Args: cobra.ExactArgs(2),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines(),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines(),
 			cobra.FixedCompletions(nodeStates(), cobra.ShellCompDirectiveNoFileComp)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			state, ok := pb.NodeState_value["NODE_STATE_"+command.EnumName(args[1])]
@@ -161,11 +163,11 @@ A node whose installations have failed three times takes another plan (ingot nod
 				return a.previewTransition(cmd, r)
 			}
 			if r.GetState() == pb.NodeState_NODE_STATE_DEPROVISIONING {
-				if err := a.Confirm(yes, "The data on the disks of "+args[0]+" is lost.", args[0]); err != nil {
+				if err := a.app.Confirm(yes, "The data on the disks of "+args[0]+" is lost.", args[0]); err != nil {
 					return err
 				}
 			}
-			return a.Work(
+			return a.app.Work(
 				cmd,
 				args[0],
 				&w,
@@ -184,14 +186,14 @@ A node whose installations have failed three times takes another plan (ingot nod
 	cmd.Flags().StringVar(&r.ImageRef, "image", "",
 		"image that reprovision writes (default: the machine's or the server's)")
 	cmd.Flags().BoolVar(&r.DryRun, "dry-run", false, "say what would happen, and do nothing")
-	a.Must(cmd.RegisterFlagCompletionFunc("image", a.CompleteImages("kind=os")))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("image", a.app.CompleteImages("kind=os")))
 	return cmd
 }
 
 // previewTransition says what a move would start.
 func (a commands) previewTransition(cmd *cobra.Command, r *pb.TransitionNodeRequest) error {
-	a.Subject.Machine, r.RequestId = r.GetNodeId(), ids.New("req")
-	svc, err := a.Services()
+	a.app.Subject.Machine, r.RequestId = r.GetNodeId(), ids.New("req")
+	svc, err := a.app.Services()
 	if err != nil {
 		return err
 	}
@@ -199,7 +201,7 @@ func (a commands) previewTransition(cmd *cobra.Command, r *pb.TransitionNodeRequ
 	if err != nil {
 		return err
 	}
-	return a.Print(op, func() string {
+	return a.app.Print(op, func() string {
 		text := r.GetNodeId() + " would become " + strings.ToLower(view.NodeState(r.GetState()))
 		if op.GetPhase() != pb.Operation_SUCCEEDED {
 			text += ", and operation " + op.GetType().String() + " would start with plan " + op.GetPlanId()
@@ -221,10 +223,10 @@ func (a commands) nodeHistoryCmd() *cobra.Command {
 		Long:              "Show the changes of a node's state, newest first: who caused each, and why.",
 		Example:           "  ingot node history m-1\n  ingot node history m-1 --limit 10 --offset 10",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a.Subject.Machine, r.NodeId = args[0], args[0]
-			svc, err := a.Services()
+			a.app.Subject.Machine, r.NodeId = args[0], args[0]
+			svc, err := a.app.Services()
 			if err != nil {
 				return err
 			}
@@ -236,7 +238,7 @@ func (a commands) nodeHistoryCmd() *cobra.Command {
 			for i, l := range h.GetData() {
 				names[i] = l.GetId()
 			}
-			return a.Print(h, func() string { return a.Style().NodeHistory(h).String() }, names...)
+			return a.app.Print(h, func() string { return a.app.Style().NodeHistory(h).String() }, names...)
 		},
 	}
 	cmd.Flags().Int32Var(&r.Limit, "limit", 0, "at most so many (default 50)")

@@ -27,7 +27,7 @@ func (a commands) planListCmd() *cobra.Command {
 		Long:    `List the built-in plans and your own.`,
 		Example: "  ingot plan list -o yaml",
 		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			all, err := command.Pages(0, func(size int32, token string) ([]*pb.Plan, string, error) {
 				r, err := svc.Plans.ListPlans(
 					cmd.Context(),
@@ -42,7 +42,10 @@ func (a commands) planListCmd() *cobra.Command {
 			for _, p := range all {
 				names = append(names, p.GetPlanId())
 			}
-			return a.Print(&pb.ListPlansResponse{Plans: all}, func() string { return a.Style().Plans(all).String() }, names...)
+			return a.app.Print(
+				&pb.ListPlansResponse{Plans: all},
+				func() string { return a.app.Style().Plans(all).String() },
+				names...)
 		}),
 	}
 	narrow.Register(cmd, "plan_id=re*", "plan_id desc")
@@ -56,13 +59,13 @@ func (a commands) planGetCmd() *cobra.Command {
 		Long:              `Show one plan with its steps.`,
 		Example:           "  ingot plan get reboot",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompletePlans()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		ValidArgsFunction: command.CompleteAt(a.app.CompletePlans()),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			p, err := svc.Plans.GetPlan(cmd.Context(), &pb.GetPlanRequest{PlanId: args[0]})
 			if err != nil {
 				return err
 			}
-			return a.Print(p, func() string { return a.Style().Plan(p) }, p.GetPlanId())
+			return a.app.Print(p, func() string { return a.app.Style().Plan(p) }, p.GetPlanId())
 		}),
 	}
 }
@@ -75,13 +78,13 @@ func (a commands) planDeleteCmd() *cobra.Command {
 read; so does one that a machine or an open rollout names.`,
 		Example:           "  ingot plan delete reboot-twice",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompletePlans()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		ValidArgsFunction: command.CompleteAt(a.app.CompletePlans()),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			p, err := svc.Plans.DeletePlan(cmd.Context(), &pb.DeletePlanRequest{PlanId: args[0]})
 			if err != nil {
 				return err
 			}
-			return a.Print(p, func() string { return "deleted " + p.GetPlanId() + "\n" }, p.GetPlanId())
+			return a.app.Print(p, func() string { return "deleted " + p.GetPlanId() + "\n" }, p.GetPlanId())
 		}),
 	}
 }
@@ -105,13 +108,13 @@ is refused.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			plan := &pb.Plan{}
-			if err := a.ReadMessage(file, plan); err != nil {
+			if err := a.app.ReadMessage(file, plan); err != nil {
 				return err
 			}
 			if plan.GetPlanId() == "" {
 				plan.PlanId = ids.New(ids.Plan) // made here, so that a repeated call stores one plan
 			}
-			svc, err := a.Services()
+			svc, err := a.app.Services()
 			if err != nil {
 				return err
 			}
@@ -119,10 +122,10 @@ is refused.`,
 			if err != nil {
 				return err
 			}
-			return a.Print(got, func() string { return a.Style().Plan(got) }, got.GetPlanId())
+			return a.app.Print(got, func() string { return a.app.Style().Plan(got) }, got.GetPlanId())
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "YAML or JSON file; - is standard input")
-	a.Must(cmd.MarkFlagRequired("file"))
+	a.app.Must(cmd.MarkFlagRequired("file"))
 	return cmd
 }

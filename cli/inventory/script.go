@@ -23,7 +23,7 @@ name.`,
 }
 
 func (a commands) printScript(s *pb.Script) error {
-	return a.Print(s, func() string {
+	return a.app.Print(s, func() string {
 		return fmt.Sprintf("%s: %d bytes, sha256 %s, run by %s\n", s.GetScriptRef(), s.GetSizeBytes(), s.GetSha256(),
 			s.GetInterpreter())
 	}, s.GetScriptRef())
@@ -47,11 +47,11 @@ a reimage.`,
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			content, err := a.ReadInput(args[1])
+			content, err := a.app.ReadInput(args[1])
 			if err != nil {
 				return err
 			}
-			svc, err := a.Services()
+			svc, err := a.app.Services()
 			if err != nil {
 				return err
 			}
@@ -77,7 +77,7 @@ func (a commands) scriptListCmd() *cobra.Command {
 		Long:    `List the scripts of the catalogue.`,
 		Example: "  ingot script list",
 		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			all, err := command.Pages(0, func(size int32, page string) ([]*pb.Script, string, error) {
 				r, err := svc.Scripts.ListScripts(
 					cmd.Context(),
@@ -88,8 +88,10 @@ func (a commands) scriptListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Print(&pb.ListScriptsResponse{Scripts: all},
-				func() string { return a.Style().Scripts(all, a.Now()).String() }, command.Names(all, (*pb.Script).GetScriptRef)...)
+			return a.app.Print(
+				&pb.ListScriptsResponse{Scripts: all},
+				func() string { return a.app.Style().Scripts(all, a.app.Now()).String() },
+				command.Names(all, (*pb.Script).GetScriptRef)...)
 		}),
 	}
 	narrow.Register(cmd, "script_ref=fix-*", "created_at desc")
@@ -103,8 +105,8 @@ func (a commands) scriptShowCmd() *cobra.Command {
 		Long:              `Show what the catalogue says of a script.`,
 		Example:           "  ingot script show fix-raid-1",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteScripts()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteScripts()),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			s, err := svc.Scripts.GetScript(cmd.Context(), &pb.GetScriptRequest{ScriptRef: args[0]})
 			if err != nil {
 				return err
@@ -121,13 +123,13 @@ func (a commands) scriptRemoveCmd() *cobra.Command {
 		Long:              `Remove a script from the catalogue. It is refused while an active operation needs it.`,
 		Example:           "  ingot script remove fix-raid-1",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteScripts()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteScripts()),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			s, err := svc.Scripts.RemoveScript(cmd.Context(), &pb.RemoveScriptRequest{ScriptRef: args[0]})
 			if err != nil {
 				return err
 			}
-			return a.Print(s, func() string { return "Removed " + s.GetScriptRef() + "\n" }, s.GetScriptRef())
+			return a.app.Print(s, func() string { return "Removed " + s.GetScriptRef() + "\n" }, s.GetScriptRef())
 		}),
 	}
 }

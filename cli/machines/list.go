@@ -74,17 +74,17 @@ further. --watch and --as-of have an order of their own.` + filterHelp,
 	f.asOf.Register(cmd)
 	cmd.MarkFlagsMutuallyExclusive("as-of", "watch")
 	cmd.MarkFlagsMutuallyExclusive("as-of", "order-by")
-	a.Must(cmd.RegisterFlagCompletionFunc("view", a.CompleteViews()))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("view", a.app.CompleteViews()))
 	command.Fixed(cmd, "order-by", "machine_id", "site", "rack", "updated_at", "effective_state")
 	return cmd
 }
 
 func (a commands) listMachines(cmd *cobra.Command, f listFlags) error {
-	at, err := f.asOf.Read(a.App)
+	at, err := f.asOf.Read(a.app)
 	if err != nil {
 		return err
 	}
-	svc, err := a.Services()
+	svc, err := a.app.Services()
 	if err != nil {
 		return err
 	}
@@ -100,11 +100,11 @@ func (a commands) listMachines(cmd *cobra.Command, f listFlags) error {
 		slices.SortStableFunc(machines,
 			func(x, y *pb.Machine) int { return command.CompareNames(x.GetMachineId(), y.GetMachineId()) })
 	}
-	return a.Print(&pb.ListMachinesResponse{Machines: machines}, func() string {
-		if len(f.columns) > 0 && !a.Wide() {
-			return a.Style().MachineColumns(machines, f.columns).String()
+	return a.app.Print(&pb.ListMachinesResponse{Machines: machines}, func() string {
+		if len(f.columns) > 0 && !a.app.Wide() {
+			return a.app.Style().MachineColumns(machines, f.columns).String()
 		}
-		return a.Style().Machines(machines, a.Wide(), a.Now()).String()
+		return a.app.Style().Machines(machines, a.app.Wide(), a.app.Now()).String()
 	}, command.Names(machines, (*pb.Machine).GetMachineId)...)
 }
 
@@ -113,7 +113,7 @@ func (a commands) watchMachines(cmd *cobra.Command, f listFlags) error {
 	if f.order != "" || f.limit != 0 {
 		return command.Usagef("--watch goes with neither --order-by nor --limit")
 	}
-	svc, err := a.Services()
+	svc, err := a.app.Services()
 	if err != nil {
 		return err
 	}
@@ -124,13 +124,13 @@ func (a commands) watchMachines(cmd *cobra.Command, f listFlags) error {
 	}
 	return follow.Watch(cmd.Context(), follow.WatchConfig[follow.MachineEvent]{
 		Source: follow.MachineEvents(svc.Machines, f.filter),
-		Clock:  a.Config.Clock,
-		Lost:   func() { a.Note("! connection lost, retrying…") },
+		Clock:  a.app.Config.Clock,
+		Lost:   func() { a.app.Note("! connection lost, retrying…") },
 	}, func(ev follow.MachineEvent) error {
-		if ev.GetKind() == pb.MachineEvent_BOOKMARK && a.Flags.Output != "json" && a.Flags.Output != "yaml" {
+		if ev.GetKind() == pb.MachineEvent_BOOKMARK && a.app.Flags.Output != "json" && a.app.Flags.Output != "yaml" {
 			return nil // nothing has happened
 		}
-		return a.Stream(ev.MachineEvent, func() string { return a.Style().MachineLine(ev.MachineEvent) },
+		return a.app.Stream(ev.MachineEvent, func() string { return a.app.Style().MachineLine(ev.MachineEvent) },
 			ev.GetMachine().GetMachineId())
 	})
 }

@@ -37,7 +37,7 @@ func (a commands) viewListCmd() *cobra.Command {
 		Long:    `List the views that are shared, and your own, by name.`,
 		Example: "  ingot view list",
 		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			all, err := command.Pages(0, func(size int32, token string) ([]*pb.View, string, error) {
 				r, err := svc.Views.ListViews(cmd.Context(), &pb.ListViewsRequest{
 					PageSize: size, PageToken: token, Filter: narrow.Filter, OrderBy: narrow.OrderBy,
@@ -47,9 +47,9 @@ func (a commands) viewListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Print(
+			return a.app.Print(
 				&pb.ListViewsResponse{Views: all},
-				func() string { return a.Style().Views(all).String() },
+				func() string { return a.app.Style().Views(all).String() },
 				command.Names(all, (*pb.View).GetName)...)
 		}),
 	}
@@ -64,13 +64,13 @@ func (a commands) viewShowCmd() *cobra.Command {
 		Long:              `Show what a view is; ingot list --view shows its machines.`,
 		Example:           "  ingot view show gpu-racks",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteViews()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteViews()),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			v, err := svc.Views.GetView(cmd.Context(), &pb.GetViewRequest{Name: args[0]})
 			if err != nil {
 				return err
 			}
-			return a.Print(v, func() string { return a.Style().View(v) }, v.GetName())
+			return a.app.Print(v, func() string { return a.app.Style().View(v) }, v.GetName())
 		}),
 	}
 }
@@ -89,7 +89,7 @@ last_heartbeat_at, created_at, updated_at, labels, labels.KEY.` + filterHelp,
   ingot view set gpu-racks --title 'Racks with GPUs' --shared
   ingot view set gpu-racks --shared=false`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteViews()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteViews()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v.Name, r.UpdateMask = args[0], &fieldmaskpb.FieldMask{}
 			for flag, field := range viewFlags {
@@ -101,7 +101,7 @@ last_heartbeat_at, created_at, updated_at, labels, labels.KEY.` + filterHelp,
 				return command.Usagef("say what the view has: --filter, --order-by, --columns, --group-by, --title, …")
 			}
 			r.UpdateMask.Normalize()
-			svc, err := a.Services()
+			svc, err := a.app.Services()
 			if err != nil {
 				return err
 			}
@@ -109,8 +109,8 @@ last_heartbeat_at, created_at, updated_at, labels, labels.KEY.` + filterHelp,
 			if err != nil {
 				return err
 			}
-			return a.Print(set, func() string {
-				return "Set view " + set.GetName() + "\n" + a.Style().View(set)
+			return a.app.Print(set, func() string {
+				return "Set view " + set.GetName() + "\n" + a.app.Style().View(set)
 			}, set.GetName())
 		},
 	}
@@ -133,13 +133,13 @@ func (a commands) viewDeleteCmd() *cobra.Command {
 		Long:              `Delete a view of your own; an admin deletes any.`,
 		Example:           "  ingot view delete gpu-racks",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteViews()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteViews()),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			gone, err := svc.Views.DeleteView(cmd.Context(), &pb.DeleteViewRequest{Name: args[0]})
 			if err != nil {
 				return err
 			}
-			return a.Print(gone, func() string { return "Deleted view " + gone.GetName() + "\n" }, gone.GetName())
+			return a.app.Print(gone, func() string { return "Deleted view " + gone.GetName() + "\n" }, gone.GetName())
 		}),
 	}
 }
@@ -150,7 +150,7 @@ func (a commands) applyView(cmd *cobra.Command, f *listFlags) error {
 	if f.view == "" {
 		return nil
 	}
-	svc, err := a.Services()
+	svc, err := a.app.Services()
 	if err != nil {
 		return err
 	}

@@ -20,13 +20,13 @@ func (a commands) opsCmd() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.listOps(cmd, &f) },
 	}
-	f.Register(a.App, cmd, 100)
+	f.Register(a.app, cmd, 100)
 	cmd.AddCommand(a.opsGetCmd())
 	return cmd
 }
 
 func (a commands) listOps(cmd *cobra.Command, f *command.FilterFlags) error {
-	svc, err := a.Services()
+	svc, err := a.app.Services()
 	if err != nil {
 		return err
 	}
@@ -38,8 +38,8 @@ func (a commands) listOps(cmd *cobra.Command, f *command.FilterFlags) error {
 	if err != nil {
 		return err
 	}
-	return a.Print(&pb.ListOperationsResponse{Operations: ops}, func() string {
-		return a.Style().Operations(ops, a.Wide(), a.Now()).String()
+	return a.app.Print(&pb.ListOperationsResponse{Operations: ops}, func() string {
+		return a.app.Style().Operations(ops, a.app.Wide(), a.app.Now()).String()
 	}, command.Names(ops, (*pb.Operation).GetOperationId)...)
 }
 
@@ -50,10 +50,10 @@ func (a commands) opsGetCmd() *cobra.Command {
 		Long:              `Show one operation in full: phase, stage, why it waits, evidence and error.`,
 		Example:           `  ingot ops get op-01k -o yaml`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteOperations()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteOperations()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a.Subject.Operation = args[0]
-			svc, err := a.Services()
+			a.app.Subject.Operation = args[0]
+			svc, err := a.app.Services()
 			if err != nil {
 				return err
 			}
@@ -61,7 +61,7 @@ func (a commands) opsGetCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Print(op, func() string { return a.Style().Operation(op, a.Now()) }, op.GetOperationId())
+			return a.app.Print(op, func() string { return a.app.Style().Operation(op, a.app.Now()) }, op.GetOperationId())
 		},
 	}
 }

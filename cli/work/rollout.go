@@ -71,7 +71,7 @@ func (r *rolloutFlags) register(a commands, cmd *cobra.Command) {
 	command.Fixed(cmd, "on-gate", "pause", "cancel")
 	command.Fixed(cmd, "type", "REPAVE", "REBOOT", "UPGRADE", "NET_RECONFIG", "JOIN_CLUSTER", "ENTER_MAINTENANCE",
 		"EXIT_MAINTENANCE")
-	a.Must(cmd.RegisterFlagCompletionFunc("plan", a.CompletePlans()))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("plan", a.app.CompletePlans()))
 }
 
 func (r *rolloutFlags) gates() (wave, total *pb.RolloutGate) {
@@ -110,7 +110,7 @@ refused and why, and the budgets that would hold it up. The digest at the end st
 
 // previewRollout shows what a rollout would do.
 func (a commands) previewRollout(cmd *cobra.Command, spec *pb.RolloutSpec, all bool) error {
-	svc, err := a.Services()
+	svc, err := a.app.Services()
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (a commands) previewRollout(cmd *cobra.Command, spec *pb.RolloutSpec, all b
 	if err != nil {
 		return err
 	}
-	if err := a.Print(p, func() string { return a.Style().RolloutPreview(p, all || a.Wide(), "") },
+	if err := a.app.Print(p, func() string { return a.app.Style().RolloutPreview(p, all || a.app.Wide(), "") },
 		p.GetDigest()); err != nil {
 		return err
 	}
@@ -146,18 +146,18 @@ plan or flags are others than they were, nothing is begun. Repeat the command wi
 			if dry {
 				return a.previewRollout(cmd, req.GetSpec(), false)
 			}
-			svc, err := a.Services()
+			svc, err := a.app.Services()
 			if err != nil {
 				return err
 			}
 			w := command.WorkFlags{RequestID: req.RequestId}
-			req.RequestId = a.Request(&w)
+			req.RequestId = a.app.Request(&w)
 			ro, err := svc.Rollouts.CreateRollout(cmd.Context(), req)
 			if err != nil {
 				return err
 			}
 			if watch {
-				return a.WatchRollout(cmd.Context(), svc, ro.GetRolloutId())
+				return a.app.WatchRollout(cmd.Context(), svc, ro.GetRolloutId())
 			}
 			return a.printRollout(ro)
 		},
@@ -174,7 +174,7 @@ plan or flags are others than they were, nothing is begun. Repeat the command wi
 }
 
 func (a commands) printRollout(r *pb.Rollout) error {
-	return a.Print(r, func() string { return a.Style().Rollout(r, a.Now()) }, r.GetRolloutId())
+	return a.app.Print(r, func() string { return a.app.Style().Rollout(r, a.app.Now()) }, r.GetRolloutId())
 }
 
 // rolloutAct is a command that does one thing to a rollout.
@@ -184,7 +184,7 @@ func (a commands) rolloutAct(
 	return &cobra.Command{
 		Use: use + " ROLLOUT", Short: short, Long: long, Example: example, Args: cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.completeRollouts()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			r, err := call(cmd, svc, args[0])
 			if err != nil {
 				return err
@@ -215,7 +215,7 @@ rollout machines the machines.`,
 		})
 	cmd.Flags().StringVar(&digest, "digest", "", "of the rollout")
 	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")
-	a.Must(cmd.MarkFlagRequired("digest"))
+	a.app.Must(cmd.MarkFlagRequired("digest"))
 	return cmd
 }
 
@@ -268,7 +268,7 @@ func (a commands) rolloutListCmd() *cobra.Command {
 		Example: `  ingot rollout list
   ingot rollout list --filter state=PAUSED`,
 		Args: cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			all, err := command.Pages(limit, func(size int32, page string) ([]*pb.Rollout, string, error) {
 				r, err := svc.Rollouts.ListRollouts(cmd.Context(),
 					&pb.ListRolloutsRequest{Filter: filter, PageSize: size, PageToken: page})
@@ -277,9 +277,9 @@ func (a commands) rolloutListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Print(
+			return a.app.Print(
 				&pb.ListRolloutsResponse{Rollouts: all},
-				func() string { return a.Style().Rollouts(all, a.Now()).String() },
+				func() string { return a.app.Style().Rollouts(all, a.app.Now()).String() },
 				command.Names(all, (*pb.Rollout).GetRolloutId)...)
 		}),
 	}
@@ -298,7 +298,7 @@ func (a commands) rolloutMachinesCmd() *cobra.Command {
   ingot rollout machines ro-01k --filter state=FAILED`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.completeRollouts()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			all, err := command.Pages(0, func(size int32, page string) ([]*pb.RolloutMachine, string, error) {
 				r, err := svc.Rollouts.ListRolloutMachines(cmd.Context(), &pb.ListRolloutMachinesRequest{
 					RolloutId: args[0], Filter: filter, PageSize: size, PageToken: page,
@@ -308,9 +308,9 @@ func (a commands) rolloutMachinesCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Print(
+			return a.app.Print(
 				&pb.ListRolloutMachinesResponse{Machines: all},
-				func() string { return a.Style().RolloutMachines(all).String() },
+				func() string { return a.app.Style().RolloutMachines(all).String() },
 				command.Names(all, (*pb.RolloutMachine).GetMachineId)...)
 		}),
 	}
@@ -319,7 +319,7 @@ func (a commands) rolloutMachinesCmd() *cobra.Command {
 }
 
 func (a commands) completeRollouts() command.Completion {
-	return a.Remote(listRolloutNames)
+	return a.app.Remote(listRolloutNames)
 }
 
 // firstLine is what a completion shows beside an id.

@@ -29,9 +29,9 @@ Histories are chained by hashes: "ingot audit verify" finds any that was changed
   ingot timeline m-1 --at 2026-03-01T12:00:00Z
   ingot timeline m-1 --since 2h --oldest-first --limit 0 -o json`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a.Subject.Machine = args[0]
+			a.app.Subject.Machine = args[0]
 			return a.timeline(cmd, args[0], f)
 		},
 	}
@@ -43,15 +43,15 @@ Histories are chained by hashes: "ingot audit verify" finds any that was changed
 }
 
 func (a commands) timeline(cmd *cobra.Command, machine string, f timelineFlags) error {
-	at, err := a.Moment("--at", f.at)
+	at, err := a.app.Moment("--at", f.at)
 	if err != nil {
 		return err
 	}
-	since, err := a.Moment("--since", f.since)
+	since, err := a.app.Moment("--since", f.since)
 	if err != nil {
 		return err
 	}
-	svc, err := a.Services()
+	svc, err := a.app.Services()
 	if err != nil {
 		return err
 	}
@@ -68,11 +68,11 @@ func (a commands) timeline(cmd *cobra.Command, machine string, f timelineFlags) 
 	if err != nil {
 		return err
 	}
-	return a.Print(all, func() string {
-		entries := a.Style().Timeline(all.GetEntries()).String()
+	return a.app.Print(all, func() string {
+		entries := a.app.Style().Timeline(all.GetEntries()).String()
 		if at == nil {
 			return entries
 		}
-		return a.Style().StateThen(machine, at, all.GetState()) + "\n" + entries
+		return a.app.Style().StateThen(machine, at, all.GetState()) + "\n" + entries
 	})
 }

@@ -35,12 +35,12 @@ waited for because something is wrong, or the step is stuck.`,
   ingot why m-1 -o json
   ingot why m-1 --check || page-somebody`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (len(args) == 1) == (filter != "") {
 				return command.Usagef("name a machine or an operation, or give --filter\nsee: ingot why --help")
 			}
-			svc, err := a.Services()
+			svc, err := a.app.Services()
 			if err != nil {
 				return err
 			}
@@ -51,7 +51,11 @@ waited for because something is wrong, or the step is stuck.`,
 			if err != nil {
 				return err
 			}
-			if err := a.Print(e, func() string { return a.Style().Explain(e, a.Now()) }, e.GetMachineId()); err != nil {
+			if err := a.app.Print(
+				e,
+				func() string { return a.app.Style().Explain(e, a.app.Now()) },
+				e.GetMachineId(),
+			); err != nil {
 				return err
 			}
 			if check && mustAct(e) {
@@ -81,8 +85,10 @@ func (a commands) whyMany(cmd *cobra.Command, svc *command.Services, filter stri
 	for i, m := range all {
 		names[i] = m.GetExplanation().GetMachineId()
 	}
-	if err := a.Print(&pb.ExplainMachinesResponse{Machines: all, SharedCauses: shared},
-		func() string { return sharedCauses(a.Style(), shared, a.Now()) + a.Style().Explained(all, a.Now()) },
+	if err := a.app.Print(&pb.ExplainMachinesResponse{Machines: all, SharedCauses: shared},
+		func() string {
+			return sharedCauses(a.app.Style(), shared, a.app.Now()) + a.app.Style().Explained(all, a.app.Now())
+		},
 		names...); err != nil {
 		return err
 	}
@@ -116,10 +122,10 @@ func sharedCauses(style view.Style, all []*pb.SharedCause, now time.Time) string
 // explainRequest asks for an operation, or for a machine.
 func (a commands) explainRequest(subject string) *pb.ExplainMachineRequest {
 	if strings.HasPrefix(subject, "op-") {
-		a.Subject.Operation = subject
+		a.app.Subject.Operation = subject
 		return &pb.ExplainMachineRequest{OperationId: subject}
 	}
-	a.Subject.Machine = subject
+	a.app.Subject.Machine = subject
 	return &pb.ExplainMachineRequest{MachineId: subject}
 }
 

@@ -54,13 +54,13 @@ func (a commands) workflowListCmd() *cobra.Command {
 	f.BoolVar(&open, "open", false, "only those that have not ended")
 	f.StringVar(&filter, "filter", "", "further terms, such as failure_class=pxe_not_fixable")
 	f.IntVar(&limit, "limit", 100, "at most so many, newest first; 0 is all")
-	a.Must(cmd.RegisterFlagCompletionFunc("machine", a.CompleteMachines()))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("machine", a.app.CompleteMachines()))
 	command.Fixed(cmd, "mode", modeNames...)
 	return cmd
 }
 
 func (a commands) listWorkflows(cmd *cobra.Command, limit int, filter string) error {
-	svc, err := a.Services()
+	svc, err := a.app.Services()
 	if err != nil {
 		return err
 	}
@@ -72,8 +72,8 @@ func (a commands) listWorkflows(cmd *cobra.Command, limit int, filter string) er
 	if err != nil {
 		return err
 	}
-	return a.Print(&pb.ListWorkflowsResponse{Workflows: all}, func() string {
-		return a.Style().Workflows(all, a.Wide(), a.Now()).String()
+	return a.app.Print(&pb.ListWorkflowsResponse{Workflows: all}, func() string {
+		return a.app.Style().Workflows(all, a.app.Wide(), a.app.Now()).String()
 	}, command.Names(all, (*pb.Workflow).GetWorkflowId)...)
 }
 
@@ -85,13 +85,13 @@ func (a commands) workflowGetCmd() *cobra.Command {
 			"actions that are legal now.",
 		Example:           "  ingot workflow get wf-01k",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteWorkflows()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteWorkflows()),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			w, err := svc.Workflows.GetWorkflow(cmd.Context(), &pb.GetWorkflowRequest{WorkflowId: args[0]})
 			if err != nil {
 				return err
 			}
-			return a.Print(w, func() string { return a.Style().Workflow(w, a.Now()) }, w.GetWorkflowId())
+			return a.app.Print(w, func() string { return a.app.Style().Workflow(w, a.app.Now()) }, w.GetWorkflowId())
 		}),
 	}
 }
@@ -123,30 +123,33 @@ Each is safe to repeat: what is under way is not started twice. --dry-run says w
   ingot workflow act wf-01k restart-clean --dry-run
   ingot workflow act wf-01k cancel --comment "wrong rack"`,
 		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: command.CompleteAt(a.CompleteWorkflows(), command.Among(actionNames...)),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteWorkflows(), command.Among(actionNames...)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			action := pb.WorkflowAction(pb.WorkflowAction_value["WORKFLOW_ACTION_"+command.EnumName(args[1])])
 			if action == 0 {
 				return command.Invalidf("there is no action %q; there are %s", args[1], strings.Join(actionNames, ", "))
 			}
 			if action == pb.WorkflowAction_WORKFLOW_ACTION_RESTART_CLEAN && !dry {
-				if err := a.Confirm(yes, "Everything that the workflow has done is done again, erasing and installing included.",
-					args[0]); err != nil {
+				if err := a.app.Confirm(
+					yes,
+					"Everything that the workflow has done is done again, erasing and installing included.",
+					args[0],
+				); err != nil {
 					return err
 				}
 			}
-			svc, err := a.Services()
+			svc, err := a.app.Services()
 			if err != nil {
 				return err
 			}
 			op, err := svc.Workflows.ActOnWorkflow(cmd.Context(), &pb.ActOnWorkflowRequest{
-				WorkflowId: args[0], RequestId: a.Request(&w), Action: action, Comment: comment, DryRun: dry,
+				WorkflowId: args[0], RequestId: a.app.Request(&w), Action: action, Comment: comment, DryRun: dry,
 			})
 			if err != nil {
 				return err
 			}
 			if dry {
-				return a.Print(op, func() string { return view.Foretold(op, command.Line(cmd, args)) }, op.GetMachineId())
+				return a.app.Print(op, func() string { return view.Foretold(op, command.Line(cmd, args)) }, op.GetMachineId())
 			}
 			return a.showStarted(cmd, svc, op, &w)
 		},
@@ -160,9 +163,9 @@ Each is safe to repeat: what is under way is not started twice. --dry-run says w
 
 // showStarted shows an operation as the flags want it.
 func (a commands) showStarted(cmd *cobra.Command, svc *command.Services, op *pb.Operation, w *command.WorkFlags) error {
-	a.Subject.Operation = op.GetOperationId()
+	a.app.Subject.Operation = op.GetOperationId()
 	if !w.Waits() || op.GetOperationId() == "" {
-		return a.Print(op, func() string { return a.Style().OperationLine(op) }, op.GetOperationId())
+		return a.app.Print(op, func() string { return a.app.Style().OperationLine(op) }, op.GetOperationId())
 	}
-	return a.Show(cmd.Context(), svc, op, nil)
+	return a.app.Show(cmd.Context(), svc, op, nil)
 }

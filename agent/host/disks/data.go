@@ -208,7 +208,7 @@ func durable(d Disk, want []byte, off int64) error {
 
 // copyTemplate writes the file system that data disks begin with.
 func (s *Storage) copyTemplate(d Disk, at int64) (err error) {
-	src, err := openTemplate(s.Path(filepath.Join(filepath.Dir(s.template), filepath.Base(imagelayout.DataTemplate))))
+	src, err := openTemplate(s.sys.Path(filepath.Join(filepath.Dir(s.template), filepath.Base(imagelayout.DataTemplate))))
 	if err != nil {
 		return err
 	}

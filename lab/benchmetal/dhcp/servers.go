@@ -70,7 +70,7 @@ func serve(ctx context.Context, device, dir string) error {
 			return err
 		}
 		defer func() { _ = disk.Close() }() // what counts was flushed when it was saved
-		store = disk
+		store = disk.Site()
 	}
 	s, err := dhcp.New(dhcp.Config{
 		Segments: []segment.Segment{{
