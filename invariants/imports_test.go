@@ -162,6 +162,23 @@ func TestImportRuleExceptions(t *testing.T) {
 	}
 }
 
+// TestImportRuleExceptionsAreNeeded holds that an exception goes with the import that it was made for.
+func TestImportRuleExceptionsAreNeeded(t *testing.T) {
+	packages := listPackages(t)
+	for _, rule := range importRules(t) {
+		for _, exception := range rule.importers {
+			pattern, excepted := strings.CutPrefix(exception, "!")
+			needed := func(pkg listedPackage) bool {
+				return matches(pattern, short(pkg.ImportPath)) && len(violations(rule, pkg, packages)) > 0
+			}
+			if excepted && !slices.ContainsFunc(slices.Collect(maps.Values(packages)), needed) {
+				t.Errorf("imports.txt: no package needs the exception %s of \"%s %s\": remove it", exception, rule.verb,
+					strings.Join(rule.patterns, " "))
+			}
+		}
+	}
+}
+
 func violations(rule importRule, pkg listedPackage, all map[string]listedPackage) []string {
 	switch rule.verb {
 	case "direct":
