@@ -50,6 +50,7 @@ type life struct {
 
 	dispatcher *dispatch.Dispatcher
 	runner     *session.Runner
+	controller controllerClient
 	// providers and site are for the site role; site is nil when there is nothing to serve.
 	providers site.Providers
 	site      *siteWork
@@ -88,6 +89,7 @@ func (a *Agent) newLife(ctx context.Context, h host.Host, store *state.Store) (*
 		OneCertificate: l.who.Role == RoleInstaller, Discover: l.discoverBMCs, BuildTime: a.cfg.BuildTime,
 		Clock: a.cfg.Clock, Log: log,
 	})
+	l.controller = controllerClient{l.runner.Call}
 	if l.isSite() {
 		return l, l.setUpSite(log)
 	}

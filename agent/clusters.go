@@ -14,12 +14,12 @@ import (
 
 // clusters is what the executor of acts in clusters needs.
 func (l *life) clusters() cluster.Config {
-	return cluster.Config{Access: l.clusterAccess, Clock: l.a.cfg.Clock, Poll: l.a.cfg.Site.ClusterPoll}
+	return cluster.Config{Access: l.controller.clusterAccess, Clock: l.a.cfg.Clock, Poll: l.a.cfg.Site.ClusterPoll}
 }
 
 // clusterAccess asks the controller. It stays in memory.
-func (l *life) clusterAccess(ctx context.Context, commandID string) (a cluster.Access, err error) {
-	err = l.runner.Call(ctx, func(ctx context.Context, client fleetv1.AgentServiceClient) error {
+func (ctl controllerClient) clusterAccess(ctx context.Context, commandID string) (a cluster.Access, err error) {
+	err = ctl.call(ctx, func(ctx context.Context, client fleetv1.AgentServiceClient) error {
 		r, err := client.GetClusterAccess(ctx, &fleetv1.GetClusterAccessRequest{CommandId: commandID})
 		a = cluster.Access{
 			Config: kube.Config{
@@ -38,8 +38,8 @@ func (l *life) clusterAccess(ctx context.Context, commandID string) (a cluster.A
 }
 
 // joinMaterial asks the controller what to join a cluster with.
-func (l *life) joinMaterial(ctx context.Context, commandID string) (m join.Material, err error) {
-	err = l.runner.Call(ctx, func(ctx context.Context, client fleetv1.AgentServiceClient) error {
+func (ctl controllerClient) joinMaterial(ctx context.Context, commandID string) (m join.Material, err error) {
+	err = ctl.call(ctx, func(ctx context.Context, client fleetv1.AgentServiceClient) error {
 		r, err := client.GetJoinMaterial(ctx, &fleetv1.GetJoinMaterialRequest{CommandId: commandID})
 		m = join.Material{APIServer: r.GetApiServer(), CAHashes: r.GetCaHashes(), Token: r.GetJoinToken().GetId() + "." +
 			r.GetJoinToken().GetSecret()}

@@ -13,9 +13,6 @@ import (
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/proto"
 
-	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
-
 	"github.com/ingot-metal/ingot/agent/disk/firstboot"
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/executor/erase"
@@ -28,7 +25,10 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/disks"
 	"github.com/ingot-metal/ingot/agent/inventory"
 	"github.com/ingot-metal/ingot/agent/pid1"
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/internal/evidence"
+	"github.com/ingot-metal/ingot/internal/imagelayout"
 )
 
 // installerCapabilities are what an installer is for. It could do more, and is not asked to.
@@ -70,13 +70,14 @@ func (l *life) metal(spec *fleetv1.CommandSpec) executor.Executor {
 		}
 	case *fleetv1.CommandSpec_Join:
 		if m, ok := l.host.(join.Machine); ok && !l.isInstaller() {
-			return join.New(join.Config{Machine: m, Material: l.joinMaterial, Clock: l.a.cfg.Clock,
+			return join.New(join.Config{Machine: m, Material: l.controller.joinMaterial, Clock: l.a.cfg.Clock,
 				Dir: filepath.Join(l.a.cfg.StateDir, "join")})
 		}
 	case *fleetv1.CommandSpec_Installer:
 		if m, ok := l.host.(kexec.Machine); ok {
 			return kexec.New(kexec.Config{
-				Machine: m, Fetch: l.fetchBlob, Clock: l.a.cfg.Clock, Settle: l.a.cfg.RebootSettle, Poll: l.a.cfg.RebootPoll,
+				Machine: m, Fetch: l.controller.fetchBlob, Clock: l.a.cfg.Clock, Settle: l.a.cfg.RebootSettle,
+				Poll: l.a.cfg.RebootPoll,
 			})
 		}
 	}
@@ -84,8 +85,8 @@ func (l *life) metal(spec *fleetv1.CommandSpec) executor.Executor {
 }
 
 // fetchBlob streams a file from the controller.
-func (l *life) fetchBlob(ctx context.Context, sha256 string, w io.Writer) error {
-	return l.runner.Call(ctx, func(ctx context.Context, c fleetv1.AgentServiceClient) error {
+func (ctl controllerClient) fetchBlob(ctx context.Context, sha256 string, w io.Writer) error {
+	return ctl.call(ctx, func(ctx context.Context, c fleetv1.AgentServiceClient) error {
 		stream, err := c.FetchBlob(ctx, &fleetv1.FetchBlobRequest{Sha256: sha256})
 		if err != nil {
 			return fmt.Errorf("fetch blob: %w", err)
@@ -108,7 +109,7 @@ func (l *life) fetchBlob(ctx context.Context, sha256 string, w io.Writer) error 
 // Names of files in the state directory of a system that an installer has written.
 const (
 	nextConfig   = "agent.yaml"
-	nextToken    = "bootstrap-token"
+	nextToken    = imagelayout.TokenFile
 	nextImage    = "image.json"
 	nextHostname = "etc/hostname"
 )

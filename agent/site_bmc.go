@@ -12,8 +12,8 @@ import (
 )
 
 // bmcCredentials asks the controller. They stay in memory.
-func (l *life) bmcCredentials(ctx context.Context, t provider.Target) (c bmc.Credentials, err error) {
-	err = l.runner.Call(ctx, func(ctx context.Context, client fleetv1.AgentServiceClient) error {
+func (ctl controllerClient) bmcCredentials(ctx context.Context, t provider.Target) (c bmc.Credentials, err error) {
+	err = ctl.call(ctx, func(ctx context.Context, client fleetv1.AgentServiceClient) error {
 		answer, err := client.GetBMCCredentials(ctx, &fleetv1.GetBMCCredentialsRequest{
 			MachineId: t.MachineID, CredentialsRef: t.CredentialsRef,
 		})
@@ -35,12 +35,13 @@ func credentialsOf(r *fleetv1.GetBMCCredentialsResponse) bmc.Credentials {
 
 // bmcPasswords is what the executor of password changes needs.
 func (l *life) bmcPasswords() bmcpassword.Config {
-	return bmcpassword.Config{BMCs: l.site.bmcs, Order: l.newPassword, Settle: l.settlePassword, Clock: l.a.cfg.Clock}
+	return bmcpassword.Config{BMCs: l.site.bmcs, Order: l.controller.newPassword, Settle: l.controller.settlePassword,
+		Clock: l.a.cfg.Clock}
 }
 
 // newPassword asks the controller to make and keep one. It stays in memory here.
-func (l *life) newPassword(ctx context.Context, commandID string) (o bmcpassword.Order, err error) {
-	err = l.runner.Call(ctx, func(ctx context.Context, client fleetv1.AgentServiceClient) error {
+func (ctl controllerClient) newPassword(ctx context.Context, commandID string) (o bmcpassword.Order, err error) {
+	err = ctl.call(ctx, func(ctx context.Context, client fleetv1.AgentServiceClient) error {
 		r, err := client.MakeBMCPassword(ctx, &fleetv1.MakeBMCPasswordRequest{CommandId: commandID})
 		o.Current, o.New = credentialsOf(r.GetCurrent()), credentialsOf(r.GetCurrent())
 		o.New.Password, o.New.Version = r.GetNewPassword(), r.GetNewVersion()
@@ -53,8 +54,8 @@ func (l *life) newPassword(ctx context.Context, commandID string) (o bmcpassword
 	return o, nil
 }
 
-func (l *life) settlePassword(ctx context.Context, commandID string, version int64, accepted bool) error {
-	err := l.runner.Call(ctx, func(ctx context.Context, client fleetv1.AgentServiceClient) error {
+func (ctl controllerClient) settlePassword(ctx context.Context, commandID string, version int64, accepted bool) error {
+	err := ctl.call(ctx, func(ctx context.Context, client fleetv1.AgentServiceClient) error {
 		_, err := client.SettleBMCPassword(ctx, &fleetv1.SettleBMCPasswordRequest{CommandId: commandID, Version: version,
 			Accepted: accepted})
 		return err

@@ -36,7 +36,7 @@ type openRegion struct {
 }
 
 func (l *life) setUpMAAS(w *siteWork, log *slog.Logger) {
-	w.regions = &regions{ask: l.maasRegion, known: map[string]openRegion{}}
+	w.regions = &regions{ask: l.controller.maasRegion, known: map[string]openRegion{}}
 	w.maas = maas.NewProber(maas.ProberConfig{
 		Open: w.regions.open, Clock: l.a.cfg.Clock, Log: log, Every: l.a.cfg.Site.MAASPoll,
 		Report: func(o maas.Observation) { w.service.Reports().Provider(maasReport(o)) },
@@ -44,8 +44,8 @@ func (l *life) setUpMAAS(w *siteWork, log *slog.Logger) {
 }
 
 // maasRegion asks the controller.
-func (l *life) maasRegion(ctx context.Context, machineID, ref string) (r maas.Region, err error) {
-	err = l.runner.Call(ctx, func(ctx context.Context, client fleetv1.AgentServiceClient) error {
+func (ctl controllerClient) maasRegion(ctx context.Context, machineID, ref string) (r maas.Region, err error) {
+	err = ctl.call(ctx, func(ctx context.Context, client fleetv1.AgentServiceClient) error {
 		a, err := client.GetMAASRegion(ctx, &fleetv1.GetMAASRegionRequest{MachineId: machineID, RegionRef: ref})
 		r = maas.Region{
 			Ref: ref, Endpoint: a.GetEndpoint(), APIKey: a.GetApiKey(), CA: a.GetCaPem(), Version: a.GetVersion(),
@@ -86,21 +86,24 @@ func (r *regions) open(ctx context.Context, t maas.Target) (*maas.Client, error)
 func (l *life) providerActions() provideraction.Config {
 	return provideraction.Config{
 		Open: func(ctx context.Context, machineID, ref string) (*maas.Client, maas.Region, error) {
-			region, err := l.maasRegion(ctx, machineID, ref)
+			region, err := l.controller.maasRegion(ctx, machineID, ref)
 			if err != nil {
 				return nil, region, err
 			}
 			client, err := maas.NewClient(region, 0)
 			return client, region, err
 		},
-		Identity: l.deployedIdentity, Power: l.maasPower, Clock: l.a.cfg.Clock,
+		Identity: l.controller.deployedIdentity, Power: l.controller.maasPower, Clock: l.a.cfg.Clock,
 		Poll: min(l.a.cfg.Site.MAASPoll, commandPoll),
 	}
 }
 
 // deployedIdentity asks for what the system that a command deploys enrols with.
-func (l *life) deployedIdentity(ctx context.Context, commandID string) (bundle, hostname string, err error) {
-	err = l.runner.Call(ctx, func(ctx context.Context, c fleetv1.AgentServiceClient) error {
+func (ctl controllerClient) deployedIdentity(
+	ctx context.Context,
+	commandID string,
+) (bundle, hostname string, err error) {
+	err = ctl.call(ctx, func(ctx context.Context, c fleetv1.AgentServiceClient) error {
 		a, err := c.IssueIdentity(ctx, &fleetv1.IssueIdentityRequest{CommandId: commandID})
 		bundle, hostname = a.GetBootstrapBundle(), a.GetHostname()
 		return err
@@ -112,12 +115,15 @@ func (l *life) deployedIdentity(ctx context.Context, commandID string) (bundle, 
 }
 
 // maasPower says how MAAS is to switch a machine that it is told of: as we would.
-func (l *life) maasPower(ctx context.Context, spec *fleetv1.CommandSpec) (string, map[string]string, error) {
+func (ctl controllerClient) maasPower(
+	ctx context.Context,
+	spec *fleetv1.CommandSpec,
+) (string, map[string]string, error) {
 	endpoint := spec.GetBmcEndpoint()
 	if endpoint == "" {
 		return "manual", nil, nil
 	}
-	c, err := l.bmcCredentials(ctx, provider.Target{MachineID: spec.GetTargetId(),
+	c, err := ctl.bmcCredentials(ctx, provider.Target{MachineID: spec.GetTargetId(),
 		CredentialsRef: spec.GetBmcCredentialsRef()})
 	if err != nil {
 		return "", nil, err

@@ -83,7 +83,7 @@ func (l *life) setUpSite(log *slog.Logger) error {
 	}
 	w := &siteWork{}
 	w.bmcs = bmc.New(bmc.Config{
-		Credentials: l.bmcCredentials, Clock: l.a.cfg.Clock, Log: log,
+		Credentials: l.controller.bmcCredentials, Clock: l.a.cfg.Clock, Log: log,
 		Memory: bmc.FileMemory(filepath.Join(l.a.cfg.StateDir, bmcFile)),
 	})
 	if l.providers == nil {
@@ -106,7 +106,7 @@ func (l *life) setUpSite(log *slog.Logger) error {
 		Interfaces: cfg.Interfaces, TFTPDir: cfg.TFTPDir, CacheDir: cfg.CacheDir, CacheBytes: cfg.CacheBytes,
 		HTTPPort: cfg.HTTPPort, MediaPort: cfg.MediaPort,
 		BMCs: w.bmcs, MediaFile: filepath.Join(l.a.cfg.StateDir, mediaFile), Say: l.sayOf,
-		Call: l.runner.Call, DialController: l.a.cfg.Dial, Store: l.store, Clock: l.a.cfg.Clock, Log: log,
+		Call: l.runner.Call, DialController: l.a.cfg.Dial, Store: l.store.Site(), Clock: l.a.cfg.Clock, Log: log,
 		PhonedHome: l.phonedHome,
 		Applied: func(doc *fleetv1.SiteDocument) {
 			for _, t := range doc.GetBmcs() {
@@ -128,13 +128,13 @@ func (l *life) setUpSite(log *slog.Logger) error {
 
 // scripts is what the executor of scripts needs.
 func (l *life) scripts() script.Config {
-	return script.Config{Open: l.site.service.OpenBlob, Credentials: l.sshCredentials, Clock: l.a.cfg.Clock,
+	return script.Config{Open: l.site.service.OpenBlob, Credentials: l.controller.sshCredentials, Clock: l.a.cfg.Clock,
 		Base: l.a.cfg.Site.ScriptDir}
 }
 
 // sshCredentials asks the controller. They stay in memory.
-func (l *life) sshCredentials(ctx context.Context, machineID, ref string) (c ssh.Credentials, err error) {
-	err = l.runner.Call(ctx, func(ctx context.Context, client fleetv1.AgentServiceClient) error {
+func (ctl controllerClient) sshCredentials(ctx context.Context, machineID, ref string) (c ssh.Credentials, err error) {
+	err = ctl.call(ctx, func(ctx context.Context, client fleetv1.AgentServiceClient) error {
 		answer, err := client.GetSSHCredentials(ctx, &fleetv1.GetSSHCredentialsRequest{MachineId: machineID,
 			CredentialsRef: ref})
 		c = ssh.Credentials{Username: answer.GetUsername(), PrivateKey: answer.GetPrivateKey()}

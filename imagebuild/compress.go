@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/klauspost/compress/zstd"
+	"github.com/ingot-metal/ingot/internal/zstream"
 )
 
 // Compression says how the initramfs is packed.
@@ -52,19 +52,10 @@ func packZstd(w io.Writer, entries []entry) error {
 	if err := writeArchive(&plain, entries); err != nil {
 		return err
 	}
-	packed, err := zstdAll(plain.Bytes())
+	packed, err := zstream.Compress(plain.Bytes())
 	if err != nil {
 		return err
 	}
 	_, err = w.Write(packed)
 	return err
-}
-
-// zstdAll compresses in one frame that says its length. The window stays below what kernels unpack (128 MiB).
-func zstdAll(data []byte) ([]byte, error) {
-	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		return nil, fmt.Errorf("compress: %w", err)
-	}
-	return z.EncodeAll(data, nil), z.Close()
 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/ingot-metal/ingot/internal/debian"
 )
 
 // writeFile writes below dir, making directories on the way.
@@ -25,7 +27,7 @@ func writeFile(t *testing.T, dir, name string, data []byte) string {
 }
 
 // testKernel has a module that depends on two that depend on the same fourth, and one that is built in.
-func testKernel(t *testing.T) Kernel {
+func testKernel(t *testing.T) debian.Kernel {
 	t.Helper()
 	dir := t.TempDir()
 	writeFile(t, dir, "modules.builtin", []byte("kernel/fs/ext4/ext4.ko\n"))
@@ -41,7 +43,7 @@ func testKernel(t *testing.T) Kernel {
 	} {
 		writeFile(t, dir, "kernel/"+name+".ko", object(t, info, elf.PT_LOAD))
 	}
-	return Kernel{Release: "test", ModulesDir: dir}
+	return debian.Kernel{Release: "test", ModulesDir: dir}
 }
 
 // object makes the smallest ELF file that has one program header of the given type and a section .modinfo.

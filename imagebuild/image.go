@@ -15,7 +15,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ingot-metal/ingot/agent/pid1"
+	"github.com/ingot-metal/ingot/internal/debian"
+	"github.com/ingot-metal/ingot/internal/imagelayout"
 )
 
 // Config says what goes into an initramfs.
@@ -23,7 +24,7 @@ type Config struct {
 	// Init is the path of the static linux binary that becomes /init.
 	Init string
 	// Kernel gives the modules.
-	Kernel Kernel
+	Kernel debian.Kernel
 	// Modules are the names of the modules that are inserted at boot, each perhaps followed by a space and
 	// parameters; what they depend on is added. Nil means DefaultModules.
 	Modules []string
@@ -136,8 +137,8 @@ func moduleEntries(cfg Config) ([]entry, error) {
 	for _, m := range mods.all {
 		entries = append(entries, file(m.path(), m.data))
 	}
-	entries = append(entries, file(pid1.ModuleList, []byte(mods.loadOrder())),
-		file(pid1.HardwareList, []byte(mods.hardwareList())))
+	entries = append(entries, file(imagelayout.ModuleList, []byte(mods.loadOrder())),
+		file(imagelayout.HardwareList, []byte(mods.hardwareList())))
 	firmware, err := firmwareEntries(cfg.FirmwareDir, mods)
 	if err != nil {
 		return nil, err

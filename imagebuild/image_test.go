@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,7 +14,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/ingot-metal/ingot/agent/pid1"
+	"github.com/ingot-metal/ingot/internal/imagelayout"
 )
 
 func build(t *testing.T, change func(*Config)) ([]byte, error) {
@@ -58,7 +57,7 @@ func TestBuildPutsEverythingInPlace(t *testing.T) {
 	if got := byName["dev/console"]; got.mode != 0o020600 || got.major != 5 || got.minor != 1 {
 		t.Errorf("dev/console: %+v", got)
 	}
-	list := byName[strings.TrimPrefix(pid1.ModuleList, "/")].data
+	list := byName[strings.TrimPrefix(imagelayout.ModuleList, "/")].data
 	for _, path := range strings.Fields(list) {
 		if byName[strings.TrimPrefix(path, "/")].data == "" {
 			t.Errorf("%s is listed and not there", path)
@@ -152,12 +151,12 @@ func TestHardwareIsListedWithItsDevices(t *testing.T) {
 		t.Fatal(err)
 	}
 	const always = "/lib/modules/base.ko\n/lib/modules/right.ko size=1 name=x\n"
-	if got := listed(t, archive, pid1.ModuleList); got != always {
+	if got := listed(t, archive, imagelayout.ModuleList); got != always {
 		t.Errorf("inserted always: %q", got)
 	}
 	const drivers = "/lib/modules/base.ko /lib/modules/left_one.ko /lib/modules/crc_generic.ko " +
 		"/lib/modules/card.ko\n\tpci:v1*\n\tpci:v2*\n"
-	if got := listed(t, archive, pid1.HardwareList); got != drivers {
+	if got := listed(t, archive, imagelayout.HardwareList); got != drivers {
 		t.Errorf("drivers: %q, want %q", got, drivers)
 	}
 	if got := listed(t, archive, "/lib/firmware/maker/card.bin"); got != "FW" {
@@ -203,65 +202,6 @@ func TestFailedBuildLeavesTheOldImage(t *testing.T) {
 	files, err := os.ReadDir(dir)
 	if data, readErr := os.ReadFile(out); string(data) != "old" || len(files) != 1 {
 		t.Errorf("%d files, content %q (%v, %v)", len(files), data, err, readErr)
-	}
-}
-
-func TestParseDepends(t *testing.T) {
-	t.Parallel()
-	got, err := parseDepends("linux-image-cloud-amd64\n  PreDepends: x\n  Depends: linux-image-6.1.0-56-cloud-amd64\n")
-	if got != "linux-image-6.1.0-56-cloud-amd64" || err != nil {
-		t.Errorf("%q, %v", got, err)
-	}
-	if _, err := parseDepends("linux-image-cloud-amd64\n"); err == nil {
-		t.Error("no error without a dependency")
-	}
-}
-
-func TestKernelUnderTakesTheLastThatIsWhole(t *testing.T) {
-	t.Parallel()
-	root := t.TempDir()
-	for _, release := range []string{"6.1.0-9-cloud-amd64", "6.1.0-10-cloud-amd64", "6.1.0-11-cloud-amd64"} {
-		writeFile(t, root, "boot/vmlinuz-"+release, nil)
-	}
-	if _, ok := kernelUnder(root); ok {
-		t.Error("took a kernel without modules")
-	}
-	for _, release := range []string{"6.1.0-9-cloud-amd64", "6.1.0-10-cloud-amd64"} {
-		writeFile(t, root, "lib/modules/"+release+"/modules.builtin", nil)
-	}
-	if k, ok := kernelUnder(root); !ok || k.Release != "6.1.0-10-cloud-amd64" {
-		t.Errorf("took %+v, %t", k, ok)
-	}
-}
-
-func TestStateDisk(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "state.img")
-	files := map[string][]byte{TokenFile: []byte("secret"), "deep/er/file": []byte("x")}
-	if err := StateDisk(path, files); err != nil {
-		t.Fatal(err)
-	}
-	info, err := os.Stat(path)
-	if err != nil || info.Size() != 64<<20 || info.Mode().Perm() != 0o600 {
-		t.Errorf("disk: %+v, %v", info, err)
-	}
-	// debugfs comes with mke2fs.
-	out, err := exec.Command("/usr/sbin/debugfs", "-R", "stat /"+TokenFile, path).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "Mode:  0600") {
-		t.Errorf("token on the disk: %s (%v)", out, err)
-	}
-	out, err = exec.Command("/usr/sbin/debugfs", "-R", "cat /deep/er/file", path).Output()
-	if err != nil || string(out) != "x" {
-		t.Errorf("file on the disk: %q (%v)", out, err)
-	}
-	if err := StateDisk(path, files); !errors.Is(err, ErrExists) {
-		t.Errorf("second time: %v, want ErrExists", err)
-	}
-	if err := StateDisk(path+"2", map[string][]byte{"../out": nil}); err == nil {
-		t.Error("a file outside of the disk was accepted")
-	}
-	if left, err := os.ReadDir(filepath.Dir(path)); len(left) != 1 || err != nil {
-		t.Errorf("left behind: %v (%v)", left, err)
 	}
 }
 

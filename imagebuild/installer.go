@@ -14,8 +14,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ingot-metal/ingot/agent/pid1"
-	"github.com/ingot-metal/ingot/imagebuild/uki"
+	"github.com/ingot-metal/ingot/internal/debian"
+	"github.com/ingot-metal/ingot/internal/ext4"
+	"github.com/ingot-metal/ingot/internal/imagelayout"
+	"github.com/ingot-metal/ingot/internal/uki"
 )
 
 // Names of an installer's files. They are also the last parts of the boot URLs.
@@ -41,7 +43,7 @@ type InstallerConfig struct {
 	// Agent is the path of the static binary that becomes /init.
 	Agent string
 	// Kernel is of the architecture Arch, as Go names it: amd64 or arm64.
-	Kernel Kernel
+	Kernel debian.Kernel
 	Arch   string
 	// Format is FormatAll when empty.
 	Format string
@@ -129,16 +131,16 @@ func (cfg InstallerConfig) parts(ctx context.Context) (kernel, initrd []byte, er
 	if err := checkArch(cfg.Agent, kernel, cfg.Arch); err != nil {
 		return nil, nil, err
 	}
-	state, err := stateTemplate(ctx)
+	state, err := ext4.StateTemplate(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	data, err := DataTemplate(ctx)
+	data, err := ext4.DataTemplate(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	machine := MachineConfig(cfg.Agent, cfg.Kernel, cfg.FirmwareDir, cfg.Compression, map[string][]byte{
-		pid1.StateTemplate: state, pid1.DataTemplate: data,
+		imagelayout.StateTemplate: state, imagelayout.DataTemplate: data,
 	})
 	machine.Hardware = append(machine.Hardware, onDemandModules()...)
 	initrd, err = Initramfs(machine)
@@ -147,7 +149,7 @@ func (cfg InstallerConfig) parts(ctx context.Context) (kernel, initrd []byte, er
 
 // MachineConfig is the initramfs of a real machine: DefaultModules and ExtraModules as far as the kernel has them,
 // and drivers for HardwareModules.
-func MachineConfig(agent string, k Kernel, firmwareDir string, c Compression, files map[string][]byte) Config {
+func MachineConfig(agent string, k debian.Kernel, firmwareDir string, c Compression, files map[string][]byte) Config {
 	wanted := slices.Concat(DefaultModules(), ExtraModules())
 	if idx, err := indexModules(k.ModulesDir); err == nil { // Initramfs reports the error.
 		wanted = idx.has(wanted)

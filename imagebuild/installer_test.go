@@ -16,8 +16,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/ingot-metal/ingot/agent/pid1"
-	"github.com/ingot-metal/ingot/imagebuild/uki"
+	"github.com/ingot-metal/ingot/internal/imagelayout"
+	"github.com/ingot-metal/ingot/internal/uki"
 )
 
 // efiProgram has the headers of an EFI program and nothing to run: a stub or a kernel as far as a builder sees.
@@ -73,11 +73,11 @@ func TestInstallerIsReproducible(t *testing.T) {
 	}
 }
 
-// TestInstallerForAnotherArchitecture builds a program that holds package pid1 for it.
+// TestInstallerForAnotherArchitecture builds a program that runs as process 1 of a machine.
 func TestInstallerForAnotherArchitecture(t *testing.T) {
 	t.Parallel()
 	agent := filepath.Join(t.TempDir(), "guest")
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", agent, "./testdata/guest")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", agent, "../lab/vm/testdata/guest")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -146,8 +146,8 @@ func checkInitrd(t *testing.T, packed []byte, agent string) {
 		size int64
 		says string
 	}{
-		pid1.StateTemplate: {32 << 20, "Filesystem volume name:   " + pid1.StateLabel},
-		pid1.DataTemplate:  {128 << 20, "Filesystem volume name:   <none>"},
+		imagelayout.StateTemplate: {32 << 20, "Filesystem volume name:   " + imagelayout.StateLabel},
+		imagelayout.DataTemplate:  {128 << 20, "Filesystem volume name:   <none>"},
 	} {
 		disk := writeFile(t, t.TempDir(), "disk", unzstd(t, []byte(listed(t, archive, name))))
 		if info, err := os.Stat(disk); err != nil || info.Size() != c.size {
@@ -227,38 +227,5 @@ func TestInstallerRefuses(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(cfg.Dir, ManifestFile)); err == nil {
 			t.Errorf("%s: there is a manifest", name)
 		}
-	}
-}
-
-func TestInstalledKernel(t *testing.T) {
-	t.Parallel()
-	root := t.TempDir()
-	for release, machine := range map[string]uint16{
-		"6.1.0-9-amd64": efiAMD64, "6.1.0-10-amd64": efiAMD64, "6.1.0-11-arm64": efiARM64, "6.12.0-bare-amd64": efiAMD64,
-	} {
-		writeFile(t, root, "boot/vmlinuz-"+release, efiProgram(machine))
-		if !strings.Contains(release, "bare") {
-			writeFile(t, root, "lib/modules/"+release+"/modules.builtin", nil)
-		}
-	}
-	for _, c := range []struct{ running, arch, want string }{
-		{"", "amd64", "6.1.0-10-amd64"}, {"6.1.0-9-amd64", "amd64", "6.1.0-9-amd64"},
-		{"6.12.0-bare-amd64", "amd64", "6.1.0-10-amd64"},
-		{"6.1.0-9-amd64", "arm64", "6.1.0-11-arm64"},
-	} {
-		if k, err := installedKernel(root, c.running, c.arch); err != nil || k.Release != c.want {
-			t.Errorf("running %q on %s: %+v, %v", c.running, c.arch, k, err)
-		}
-	}
-	if k, err := installedKernel(t.TempDir(), "", "amd64"); err == nil {
-		t.Errorf("none there, but %+v", k)
-	}
-	if k, err := KernelAt(filepath.Join(root, "boot/vmlinuz-6.12.0-bare-amd64"), ""); err == nil {
-		t.Errorf("no modules, but %+v", k)
-	}
-	modules := filepath.Join(root, "lib/modules/6.1.0-9-amd64")
-	k, err := KernelAt(filepath.Join(root, "boot/vmlinuz-6.12.0-bare-amd64"), modules)
-	if err != nil || k.ModulesDir != modules || k.Release != "6.1.0-9-amd64" {
-		t.Errorf("modules given: %+v, %v", k, err)
 	}
 }

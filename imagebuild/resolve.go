@@ -28,7 +28,7 @@ type moduleSet struct {
 	parameters map[string]string
 }
 
-// loadOrder lists the paths of the modules to be inserted in any case, in the form of pid1.ModuleList.
+// loadOrder lists the paths of the modules to be inserted in any case, in the form of imagelayout.ModuleList.
 func (s moduleSet) loadOrder() string {
 	var b strings.Builder
 	for _, m := range s.always {
@@ -37,7 +37,7 @@ func (s moduleSet) loadOrder() string {
 	return b.String()
 }
 
-// hardwareList is in the form of pid1.HardwareList.
+// hardwareList is in the form of imagelayout.HardwareList.
 func (s moduleSet) hardwareList() string {
 	var b strings.Builder
 	for _, m := range s.hardware {

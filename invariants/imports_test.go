@@ -3,7 +3,10 @@ package invariants
 import (
 	"encoding/json"
 	"errors"
+	"go/ast"
 	"io"
+	"maps"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -15,6 +18,8 @@ type listedPackage struct {
 	ImportPath string
 	Imports    []string
 	Deps       []string
+	GoFiles    []string
+	Export     string // the file of its export data, where that was asked for
 	Module     *struct{ Main bool }
 }
 
@@ -38,6 +43,50 @@ func TestImports(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestTreesApart holds the rules of imports.txt that keep two trees from importing each other, in tests too.
+func TestTreesApart(t *testing.T) {
+	for _, rule := range importRules(t) {
+		if rule.verb != "apart" {
+			continue
+		}
+		for _, f := range goFiles(t) {
+			for _, bad := range rule.crossings(f.dir, importsOf(f.syntax)) {
+				t.Errorf("%s imports %s: imports.txt keeps %v and %v apart", f.path, bad, rule.importers, rule.patterns)
+			}
+		}
+	}
+}
+
+func TestTreesApartBites(t *testing.T) {
+	rule := importRule{verb: "apart", importers: []string{"a/..."}, patterns: []string{"b/..."}}
+	for _, c := range []struct{ dir, imported, want string }{
+		{"a", "b/x", "b/x"}, {"a/deep", "b", "b"}, {"b/x", "a", "a"}, {"a", "a/deep", ""}, {"b", "b/x", ""}, {"c", "a", ""},
+		{"c", "b", ""},
+	} {
+		if got := strings.Join(rule.crossings(c.dir, []string{module + "/" + c.imported}), " "); got != c.want {
+			t.Errorf("%s imports %s: found %q, want %q", c.dir, c.imported, got, c.want)
+		}
+	}
+}
+
+// crossings returns the imports of a package that lead from one tree of the rule into the other.
+func (r importRule) crossings(dir string, imports []string) []string {
+	switch {
+	case r.covers(dir):
+		return matching(r.patterns, imports, "")
+	case matchesAny(r.patterns, dir):
+		return matching(r.importers, imports, "")
+	}
+	return nil
+}
+
+func importsOf(f *ast.File) (paths []string) {
+	for _, spec := range f.Imports {
+		paths = append(paths, unquote(spec.Path))
+	}
+	return paths
 }
 
 func TestImportRulesNameWhatExists(t *testing.T) {
@@ -113,6 +162,23 @@ func TestImportRuleExceptions(t *testing.T) {
 	}
 }
 
+// TestImportRuleExceptionsAreNeeded holds that an exception goes with the import that it was made for.
+func TestImportRuleExceptionsAreNeeded(t *testing.T) {
+	packages := listPackages(t)
+	for _, rule := range importRules(t) {
+		for _, exception := range rule.importers {
+			pattern, excepted := strings.CutPrefix(exception, "!")
+			needed := func(pkg listedPackage) bool {
+				return matches(pattern, short(pkg.ImportPath)) && len(violations(rule, pkg, packages)) > 0
+			}
+			if excepted && !slices.ContainsFunc(slices.Collect(maps.Values(packages)), needed) {
+				t.Errorf("imports.txt: no package needs the exception %s of \"%s %s\": remove it", exception, rule.verb,
+					strings.Join(rule.patterns, " "))
+			}
+		}
+	}
+}
+
 func violations(rule importRule, pkg listedPackage, all map[string]listedPackage) []string {
 	switch rule.verb {
 	case "direct":
@@ -123,6 +189,8 @@ func violations(rule importRule, pkg listedPackage, all map[string]listedPackage
 		return strangers(rule.patterns, pkg.Imports)
 	case "order":
 		return upwards(rule.patterns, pkg)
+	case "apart":
+		return nil // TestTreesApart holds it, in tests too
 	}
 	bad := matching(rule.patterns, pkg.Imports, "")
 	for _, dep := range pkg.Deps {
@@ -192,7 +260,8 @@ func importRules(t *testing.T) []importRule {
 	for _, line := range readLines(t, "imports.txt") {
 		left, right, ok := strings.Cut(line, " : ")
 		words := strings.Fields(left)
-		if !ok || len(words) < 2 || !slices.Contains([]string{"never", "direct", "only", "order", "binary"}, words[0]) {
+		if !ok || len(words) < 2 ||
+			!slices.Contains([]string{"never", "direct", "only", "order", "binary", "apart"}, words[0]) {
 			t.Fatalf("imports.txt: malformed line %q", line)
 		}
 		rules = append(rules, importRule{verb: words[0], importers: words[1:], patterns: strings.Fields(right)})
@@ -200,11 +269,20 @@ func importRules(t *testing.T) []importRule {
 	return rules
 }
 
-// listPackages gives this module's packages by import path.
+// listPackages returns this module's packages by import path.
 func listPackages(t *testing.T) map[string]listedPackage {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=ImportPath,Imports,Deps,Module", "./...")
+	all := goList(t, "-json=ImportPath,Imports,Deps,Module")
+	maps.DeleteFunc(all, func(_ string, p listedPackage) bool { return p.Module == nil || !p.Module.Main })
+	return all
+}
+
+// goList returns this module's packages and all that they import, by import path.
+func goList(t *testing.T, flags ...string) map[string]listedPackage {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append(append([]string{"list", "-deps"}, flags...), "./...")...)
 	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -219,8 +297,6 @@ func listPackages(t *testing.T) map[string]listedPackage {
 		} else if err != nil {
 			t.Fatalf("read go list: %v", err)
 		}
-		if p.Module != nil && p.Module.Main {
-			packages[p.ImportPath] = p
-		}
+		packages[p.ImportPath] = p
 	}
 }

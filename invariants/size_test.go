@@ -1,9 +1,15 @@
 package invariants
 
 import (
+	"go/ast"
+	"go/importer"
+	"go/types"
+	"io"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -62,4 +68,163 @@ func folderFiles(t *testing.T) map[string]int {
 		t.Fatalf("walk the tree: %v", err)
 	}
 	return files
+}
+
+// mostMethods is how many methods the method set of a type may have.
+const mostMethods = 40
+
+// largeMethodSets are the types with more than mostMethods methods, with their number. It may only fall.
+var largeMethodSets = map[string]int{
+	"agent/dispatch.Dispatcher":                   61,
+	"agent/host.Linux":                            137,
+	"agent/host/sim.Host":                         44,
+	"agent/provider/bmc.Provider":                 58,
+	"agent/provider/maas/maastest.Region":         57,
+	"agent/provider/redfish.Client":               43,
+	"agent/state.Begun":                           44,
+	"cli/admin.commands":                          100,
+	"cli/command.App":                             85,
+	"cli/inventory.commands":                      69,
+	"cli/view.Style":                              96,
+	"cli/work.commands":                           57,
+	"controller.Controller":                       68,
+	"controller/api/public/service.Store":         145,
+	"controller/domain/explain/rules.scene":       189,
+	"controller/domain/operation/decider.decider": 173,
+	"controller/engine.Engine":                    110,
+	"controller/store.Store":                      467,
+	"controller/store/machine.Store":              46,
+	"controller/store/operation.Store":            42,
+	"controller/store/storetest.LifeRig":          56,
+	"controller/store/storetest.MetalRig":         68,
+	"lab/bench/agents.bench":                      49,
+	"lab/bmc.Redfish":                             63,
+	"lab/harness.Cluster":                         50,
+	"lab/harness.ControllerProcess":               54,
+	"lab/metal.Machine":                           42,
+	"lab/mutants.finder":                          42,
+}
+
+// TestMethodSetsAreSmall holds that an object has one purpose: no type has more than mostMethods methods. Embedded ones
+// count; those in generated files do not, nor those of a generated server interface that the type implements.
+func TestMethodSetsAreSmall(t *testing.T) {
+	// These are the flags with which this test itself is built: the compiler's cache has what is asked for.
+	packages := goList(t, "-export", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace",
+		"-json=ImportPath,GoFiles,Export,Module")
+	counted := map[string]int{}
+	check := newMethodCounter(t, packages)
+	for _, pkg := range packages {
+		if pkg.Module == nil || !pkg.Module.Main {
+			continue
+		}
+		for name, n := range check.countAll(pkg) {
+			if n > mostMethods {
+				counted[name] = n
+			}
+		}
+	}
+	for name, n := range counted {
+		if most := max(largeMethodSets[name], mostMethods); n > most {
+			t.Errorf("%s has %d methods, and may have %d: move what belongs together to a type of its own", name, n, most)
+		}
+	}
+	for name, n := range largeMethodSets {
+		if counted[name] < n {
+			t.Errorf("%s has %d methods, and the list has %d: lower it, or remove it below %d", name, counted[name], n,
+				mostMethods+1)
+		}
+	}
+}
+
+// methodCounter checks the types of packages: their sources against the export data of what they import.
+type methodCounter struct {
+	t         *testing.T
+	files     map[string][]sourceFile // hand-written and generated, by directory
+	generated map[string]bool         // by path
+	imports   types.Importer
+	servers   []*types.Interface // generated from services
+}
+
+func newMethodCounter(t *testing.T, packages map[string]listedPackage) *methodCounter {
+	t.Helper()
+	m := &methodCounter{t: t, files: map[string][]sourceFile{}, generated: map[string]bool{}}
+	for _, f := range goFiles(t) {
+		if !f.test {
+			m.files[f.dir] = append(m.files[f.dir], f)
+			m.generated[f.path] = f.generated
+		}
+	}
+	m.imports = importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
+		return os.Open(packages[path].Export)
+	})
+	for path := range packages {
+		if within(short(path), "api") {
+			m.servers = append(m.servers, m.serversOf(path)...)
+		}
+	}
+	return m
+}
+
+// serversOf returns the interfaces that a package of generated code has for servers.
+func (m *methodCounter) serversOf(path string) (out []*types.Interface) {
+	m.t.Helper()
+	pkg, err := m.imports.Import(path)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, name := range pkg.Scope().Names() {
+		if server, ok := pkg.Scope().Lookup(name).Type().Underlying().(*types.Interface); ok &&
+			strings.HasSuffix(name, "Server") {
+			out = append(out, server)
+		}
+	}
+	return out
+}
+
+// countAll returns the number of counted methods for each type of a package, by its path and name.
+func (m *methodCounter) countAll(listed listedPackage) map[string]int {
+	m.t.Helper()
+	dir := short(listed.ImportPath)
+	var syntax []*ast.File
+	for _, f := range m.files[dir] {
+		if slices.Contains(listed.GoFiles, path.Base(f.path)) {
+			syntax = append(syntax, f.syntax)
+		}
+	}
+	cfg := types.Config{Importer: m.imports, IgnoreFuncBodies: true, FakeImportC: true}
+	pkg, err := cfg.Check(listed.ImportPath, fset, syntax, nil)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	out := map[string]int{}
+	for _, name := range pkg.Scope().Names() {
+		if declared, ok := pkg.Scope().Lookup(name).(*types.TypeName); ok && !declared.IsAlias() {
+			out[dir+"."+name] = m.count(declared.Type())
+		}
+	}
+	return out
+}
+
+// count returns the number of methods of a type and of pointers to it, without generated ones and those of servers.
+func (m *methodCounter) count(typ types.Type) int {
+	if !types.IsInterface(typ) {
+		typ = types.NewPointer(typ)
+	}
+	served := map[string]bool{}
+	for _, server := range m.servers {
+		if types.Implements(typ, server) {
+			for method := range server.Methods() {
+				served[method.Name()] = true
+			}
+		}
+	}
+	n := 0
+	for method := range types.NewMethodSet(typ).Methods() {
+		// The compiler's export data has paths of the module, and sources have those from here.
+		file := fset.Position(method.Obj().Pos()).Filename
+		if !m.generated[short(file)] && !m.generated[relative(file)] && !served[method.Obj().Name()] {
+			n++
+		}
+	}
+	return n
 }

@@ -16,6 +16,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/imagebuild"
+	"github.com/ingot-metal/ingot/internal/debian"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/metal"
 	"github.com/ingot-metal/ingot/lab/vm"
@@ -203,11 +204,11 @@ func main() { panic(syscall.Reboot(syscall.LINUX_REBOOT_CMD_RESTART)) }
 	if out, err := cmd.CombinedOutput(); err != nil {
 		s.Fatalf("build: %v: %s", err, out)
 	}
-	cache, err := imagebuild.DefaultCacheDir()
+	cache, err := debian.DefaultCacheDir()
 	if err != nil {
 		s.Fatal(err)
 	}
-	kernel, err := imagebuild.FindKernel(s.ctx, cache)
+	kernel, err := debian.FindKernel(s.ctx, cache)
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/imagebuild"
+	"github.com/ingot-metal/ingot/internal/debian"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/chassis"
 	"github.com/ingot-metal/ingot/lab/metal"
@@ -55,7 +55,7 @@ func buildMetal() (metalParts, error) {
 }
 
 func partsOf(dir string) (metalParts, error) {
-	cache, err := imagebuild.DefaultCacheDir()
+	cache, err := debian.DefaultCacheDir()
 	if err != nil {
 		return metalParts{}, err
 	}

@@ -21,6 +21,9 @@ import (
 	"github.com/ingot-metal/ingot/controller/config"
 	_ "github.com/ingot-metal/ingot/controller/store/storetest" // gives test databases their schema
 	"github.com/ingot-metal/ingot/imagebuild"
+	"github.com/ingot-metal/ingot/internal/debian"
+	"github.com/ingot-metal/ingot/internal/ext4"
+	"github.com/ingot-metal/ingot/internal/imagelayout"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/bmc"
@@ -35,7 +38,7 @@ const hostFromGuest = "10.0.2.2"
 
 // parts are what all machines boot from. They are made once, in sharedDir.
 type parts struct {
-	kernel imagebuild.Kernel
+	kernel debian.Kernel
 	initrd string
 }
 
@@ -75,11 +78,11 @@ func buildParts() (parts, error) {
 }
 
 func partsWith(agent string) (parts, error) {
-	cache, err := imagebuild.DefaultCacheDir()
+	cache, err := debian.DefaultCacheDir()
 	if err != nil {
 		return parts{}, err
 	}
-	k, err := imagebuild.FindKernel(context.Background(), cache)
+	k, err := debian.FindKernel(context.Background(), cache)
 	if err != nil {
 		return parts{}, err
 	}
@@ -209,7 +212,7 @@ func (r *rig) prepare() vm.Config {
 	}
 	dir := r.TempDir()
 	disk := filepath.Join(dir, "state.img")
-	if err := imagebuild.StateDisk(disk, map[string][]byte{imagebuild.TokenFile: []byte(issued.GetBundle())}); err != nil {
+	if err := ext4.StateDisk(disk, map[string][]byte{imagelayout.TokenFile: []byte(issued.GetBundle())}); err != nil {
 		r.Fatal(err)
 	}
 	return vm.Config{

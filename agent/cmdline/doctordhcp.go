@@ -65,7 +65,7 @@ func judgeOffer(device string, offer *dhcpv4.DHCPv4, proxy bool) doctor.Finding 
 func siteDocument(ctx context.Context, c config.Config) (doc *fleetv1.SiteDocument) {
 	// A memory that cannot be read has a finding of its own: see checkState.
 	_ = withStore(ctx, c, func(s *state.Store) (err error) {
-		doc, err = s.SiteDocument(ctx)
+		doc, err = s.Site().SiteDocument(ctx)
 		return err
 	})
 	return doc

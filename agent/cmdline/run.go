@@ -25,6 +25,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/transport"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/gctune"
+	"github.com/ingot-metal/ingot/internal/imagelayout"
 	"github.com/ingot-metal/ingot/internal/obs"
 	"github.com/ingot-metal/ingot/internal/obs/traces"
 	"github.com/ingot-metal/ingot/internal/task"
@@ -177,9 +178,6 @@ func siteConfig(c config.Config) *agent.SiteConfig {
 	}
 }
 
-// tokenOnDisk is the file on a state disk that holds the bootstrap token.
-const tokenOnDisk = "bootstrap-token"
-
 // runAsInit runs the agent on what the state disk holds.
 func (a app) runAsInit(ctx context.Context, log *slog.Logger, sys *pid1.System) error {
 	machine := host.Config{
@@ -201,7 +199,7 @@ func (a app) runAsInit(ctx context.Context, log *slog.Logger, sys *pid1.System) 
 		}
 	}
 	c.StateDir = sys.StateDir()
-	bundle, err := os.ReadFile(filepath.Join(sys.StateDir(), tokenOnDisk))
+	bundle, err := os.ReadFile(filepath.Join(sys.StateDir(), imagelayout.TokenFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read bootstrap token: %w", err)
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/hosttest"
 	"github.com/ingot-metal/ingot/agent/host/network"
 	"github.com/ingot-metal/ingot/agent/host/rollback"
-	"github.com/ingot-metal/ingot/imagebuild"
 	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/debian"
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
@@ -69,9 +69,9 @@ func ifupdownSystem(t *testing.T) {
 // unpacked gives the directory with the files of Debian's packages.
 func unpacked(t *testing.T, names ...string) string {
 	t.Helper()
-	cache, err := imagebuild.DefaultCacheDir()
+	cache, err := debian.DefaultCacheDir()
 	hosttest.Must(t, err)
-	root, err := imagebuild.UnpackPackages(t.Context(), cache, names...)
+	root, err := debian.UnpackPackages(t.Context(), cache, names...)
 	hosttest.Must(t, err)
 	return root
 }

@@ -32,7 +32,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/hwtest"
 	"github.com/ingot-metal/ingot/agent/inventory"
 	"github.com/ingot-metal/ingot/agent/inventory/lldp"
-	"github.com/ingot-metal/ingot/agent/pid1"
+	"github.com/ingot-metal/ingot/internal/imagelayout"
 )
 
 // Config says how to reach the operating system. The zero value is right for an agent under systemd.
@@ -118,7 +118,7 @@ func withDefaults(cfg Config) Config {
 		cfg.Now = time.Now
 	}
 	if cfg.StateTemplate == "" {
-		cfg.StateTemplate = pid1.StateTemplate
+		cfg.StateTemplate = imagelayout.StateTemplate
 	}
 	if cfg.Program == "" {
 		cfg.Program = "/proc/self/exe"

@@ -14,17 +14,19 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ingot-metal/ingot/internal/imagelayout"
 )
 
-// ErrNoStateDisk says that no disk carries a file system labelled StateLabel.
-var ErrNoStateDisk = errors.New("no disk has a file system labelled " + StateLabel)
+// ErrNoStateDisk says that no disk carries a file system labelled imagelayout.StateLabel.
+var ErrNoStateDisk = errors.New("no disk has a file system labelled " + imagelayout.StateLabel)
 
 // mountState waits for the state disk, mounts it on dir and returns the device. Of several it takes the one that was
 // written last: the others are what other installations have left on other disks.
 func mountState(ctx context.Context, log *slog.Logger, dir string) (string, error) {
 	var devices []string
 	found := poll(ctx, diskTimeout, func() bool {
-		devices = findLabel("/sys/class/block", "/dev", StateLabel)
+		devices = findLabel("/sys/class/block", "/dev", imagelayout.StateLabel)
 		return len(devices) > 0
 	})
 	if !found {
@@ -32,7 +34,8 @@ func mountState(ctx context.Context, log *slog.Logger, dir string) (string, erro
 	}
 	device := devices[0]
 	if len(devices) > 1 {
-		log.Warn("several file systems have the label; the one written last is used", "label", StateLabel, "devices", devices)
+		log.Warn("several file systems have the label; the one written last is used", "label", imagelayout.StateLabel,
+			"devices", devices)
 	}
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOATIME
 	if err := (mount{device, dir, "ext4", flags, "errors=remount-ro"}).do(); err != nil {

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ingot-metal/ingot/internal/imagelayout"
 )
 
 // hardwareRounds bounds the search for devices that appear when the driver of what they hang on is inserted.
@@ -27,7 +29,7 @@ type driver struct {
 // loadModules inserts the modules of ModuleList, and those of HardwareList that the machine has a device for. One
 // that can't be inserted is told on the console; the machine may do without it.
 func loadModules(log *slog.Logger) error {
-	text, err := os.ReadFile(ModuleList)
+	text, err := os.ReadFile(imagelayout.ModuleList)
 	if err != nil {
 		return fmt.Errorf("read module list: %w", err)
 	}
@@ -35,7 +37,7 @@ func loadModules(log *slog.Logger) error {
 		p, parameters, _ := strings.Cut(strings.TrimSpace(line), " ")
 		insert(log, p, parameters)
 	}
-	text, err = os.ReadFile(HardwareList)
+	text, err = os.ReadFile(imagelayout.HardwareList)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -61,7 +63,7 @@ func loadModules(log *slog.Logger) error {
 // LoadModule inserts the module with an alias, such as "fs-xfs", and what it depends on, from HardwareList. One that is
 // built into the kernel, or was loaded before, needs nothing.
 func LoadModule(log *slog.Logger, alias string) error {
-	text, err := os.ReadFile(HardwareList)
+	text, err := os.ReadFile(imagelayout.HardwareList)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}

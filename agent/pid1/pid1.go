@@ -8,24 +8,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ingot-metal/ingot/internal/imagelayout"
 )
 
 const (
-	// ModuleList is the file in the image that lists kernel modules: one absolute path a line, perhaps followed
-	// by parameters, in the order in which they are inserted. Its presence also marks a root file system as an image made
-	// for this package.
-	ModuleList = "/lib/modules/load-order"
-	// HardwareList is the file in the image that lists drivers: a line of paths, in the order in which they are
-	// inserted, and then indented lines with the aliases of the devices that they are for.
-	HardwareList = "/lib/modules/hardware"
-	// StateTemplate is the file in an installer's image that holds an empty file system labelled StateLabel,
-	// compressed by zstd.
-	StateTemplate = "/lib/ingot/state.ext4.zst"
-	// DataTemplate is the same for data disks, without a label.
-	DataTemplate = "/lib/ingot/data.ext4.zst"
-	// StateLabel is the label of the file system that holds the state.
-	StateLabel = "INGOT-STATE"
-	// StateDir is where that file system is mounted.
+	// StateDir is where the file system labelled imagelayout.StateLabel is mounted.
 	StateDir = "/var/lib/ingot"
 	// NetworkFile, in StateDir, is a JSON Network. Without it ParamNet says what to do.
 	NetworkFile = "network.json"
@@ -52,7 +40,7 @@ type System struct {
 // work. It is false for process 1 of a container.
 func IsInit() bool {
 	if os.Getpid() == 1 {
-		_, err := os.Stat(ModuleList)
+		_, err := os.Stat(imagelayout.ModuleList)
 		return err == nil
 	}
 	return isChild()

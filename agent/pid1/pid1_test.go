@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/imagelayout"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -48,12 +49,12 @@ func TestFindLabel(t *testing.T) {
 	for name, data := range map[string][]byte{
 		"vda": make([]byte, 4096),
 		"vdb": extImage("OTHER", 0xef53),
-		"vdc": extImage(StateLabel, 0xbeef), // the label without the magic
-		"vdd": extImage(StateLabel, 0xef53),
+		"vdc": extImage(imagelayout.StateLabel, 0xbeef), // the label without the magic
+		"vdd": extImage(imagelayout.StateLabel, 0xef53),
 		"vde": []byte("short"),
 		"vdf": extImage("SIXTEEN-BYTES-AB", 0xef53),
-		"vdg": extImage(StateLabel, 0xef53),
-		"vdh": writtenAt(extImage(StateLabel, 0xef53), 1<<32+7),
+		"vdg": extImage(imagelayout.StateLabel, 0xef53),
+		"vdh": writtenAt(extImage(imagelayout.StateLabel, 0xef53), 1<<32+7),
 	} {
 		if err := os.WriteFile(filepath.Join(dev, name), data, 0o600); err != nil {
 			t.Fatal(err)
@@ -66,7 +67,7 @@ func TestFindLabel(t *testing.T) {
 		return paths
 	}
 	for label, want := range map[string][]string{
-		StateLabel: at("vdh", "vdd", "vdg"), "SIXTEEN-BYTES-AB": at("vdf"), "ABSENT": nil,
+		imagelayout.StateLabel: at("vdh", "vdd", "vdg"), "SIXTEEN-BYTES-AB": at("vdf"), "ABSENT": nil,
 	} {
 		if got := findLabel(dev, dev, label); !slices.Equal(got, want) {
 			t.Errorf("%s is on %q, want %q", label, got, want)

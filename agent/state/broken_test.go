@@ -65,13 +65,13 @@ var uses = map[string]func(ctx context.Context, s *state.Store) error{
 	"put":        func(ctx context.Context, s *state.Store) error { return s.PutJSON(ctx, "k", 1) },
 	"get":        func(ctx context.Context, s *state.Store) error { _, err := s.GetJSON(ctx, "k", new(int)); return err },
 	"save document": func(ctx context.Context, s *state.Store) error {
-		return s.SaveSiteDocument(ctx, &fleetv1.SiteDocument{Revision: 2})
+		return s.Site().SaveSiteDocument(ctx, &fleetv1.SiteDocument{Revision: 2})
 	},
-	"document": func(ctx context.Context, s *state.Store) error { _, err := s.SiteDocument(ctx); return err },
+	"document": func(ctx context.Context, s *state.Store) error { _, err := s.Site().SiteDocument(ctx); return err },
 	"save leases": func(ctx context.Context, s *state.Store) error {
-		return s.SaveLeases(ctx, []lease.Lease{leaseOf("10.0.0.2")})
+		return s.Site().SaveLeases(ctx, []lease.Lease{leaseOf("10.0.0.2")})
 	},
-	"leases":   func(ctx context.Context, s *state.Store) error { _, err := s.LoadLeases(ctx, "s"); return err },
+	"leases":   func(ctx context.Context, s *state.Store) error { _, err := s.Site().LoadLeases(ctx, "s"); return err },
 	"writable": func(ctx context.Context, s *state.Store) error { return s.Writable(ctx) },
 	"limit":    func(ctx context.Context, s *state.Store) error { return s.LimitBytes(ctx, 1<<20) },
 }
@@ -108,8 +108,8 @@ var template = sync.OnceValues(func() ([]byte, error) {
 	do(err)
 	do(s.PutJSON(ctx, "k", 1))
 	do(s.SawControllerTime(ctx, t0.Add(-time.Second)))
-	do(s.SaveSiteDocument(ctx, &fleetv1.SiteDocument{Revision: 1}))
-	do(s.SaveLeases(ctx, []lease.Lease{leaseOf("10.0.0.1")}))
+	do(s.Site().SaveSiteDocument(ctx, &fleetv1.SiteDocument{Revision: 1}))
+	do(s.Site().SaveLeases(ctx, []lease.Lease{leaseOf("10.0.0.1")}))
 	do(s.Doubt(ctx))
 	do(s.Close())
 	b, err := os.ReadFile(filepath.Join(dir, state.FileName))

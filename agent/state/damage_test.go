@@ -37,10 +37,10 @@ var reads = map[string]func(ctx context.Context, s *state.Store) (any, error){
 	"buffered": func(ctx context.Context, s *state.Store) (any, error) { return s.BufferedEvents(ctx) },
 	"meta":     func(ctx context.Context, s *state.Store) (any, error) { return s.Meta(ctx) },
 	"document": func(ctx context.Context, s *state.Store) (any, error) {
-		doc, err := s.SiteDocument(ctx)
+		doc, err := s.Site().SiteDocument(ctx)
 		return doc.GetRevision(), err
 	},
-	"leases": func(ctx context.Context, s *state.Store) (any, error) { return s.LoadLeases(ctx, "s") },
+	"leases": func(ctx context.Context, s *state.Store) (any, error) { return s.Site().LoadLeases(ctx, "s") },
 	"get": func(ctx context.Context, s *state.Store) (any, error) {
 		var v string
 		found, err := s.GetJSON(ctx, "7", &v)
@@ -61,8 +61,8 @@ func large(t *testing.T, dir string) {
 		must(t, s.PutJSON(ctx, strconv.Itoa(i), strings.Repeat("x", 500)))
 		leases = append(leases, leaseOf(fmt.Sprint("10.0.0.", i)), leaseOf(fmt.Sprint("10.0.1.", i)))
 	}
-	must(t, s.SaveLeases(ctx, leases))
-	must(t, s.SaveSiteDocument(ctx, &fleetv1.SiteDocument{Revision: 7}))
+	must(t, s.Site().SaveLeases(ctx, leases))
+	must(t, s.Site().SaveSiteDocument(ctx, &fleetv1.SiteDocument{Revision: 7}))
 	must(t, s.Close())
 	db := second(t, dir)
 	_, err = db.ExecContext(ctx, `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 600)

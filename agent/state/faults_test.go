@@ -162,7 +162,7 @@ func TestADamagedValueIsAnErrorWhereItIsRead(t *testing.T) {
 	} {
 		for _, name := range names {
 			s, dir := filled(t)
-			must(t, s.SaveLeases(t.Context(), []lease.Lease{leaseOf("10.0.0.2")}))
+			must(t, s.Site().SaveLeases(t.Context(), []lease.Lease{leaseOf("10.0.0.2")}))
 			_, err := second(t, dir).ExecContext(t.Context(), what)
 			must(t, err)
 			err = uses[name](t.Context(), s)
@@ -170,7 +170,7 @@ func TestADamagedValueIsAnErrorWhereItIsRead(t *testing.T) {
 				t.Errorf("%s after %s: %v", name, what, err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), ample)
-			if _, err := s.SiteDocument(ctx); err != nil {
+			if _, err := s.Site().SiteDocument(ctx); err != nil {
 				t.Errorf("%s after %s holds the connection: %v", name, what, err)
 			}
 			cancel()
@@ -187,9 +187,9 @@ func TestWhatCannotBeEncodedIsNotStored(t *testing.T) {
 	far.Ends = t0.AddDate(9000, 0, 0)
 	for name, err := range map[string]error{
 		"event":    s.Append(t.Context(), line("\xff"), t0),
-		"document": s.SaveSiteDocument(t.Context(), &fleetv1.SiteDocument{Site: "\xff"}),
+		"document": s.Site().SaveSiteDocument(t.Context(), &fleetv1.SiteDocument{Site: "\xff"}),
 		"value":    s.PutJSON(t.Context(), "k", make(chan int)),
-		"lease":    s.SaveLeases(t.Context(), []lease.Lease{far}),
+		"lease":    s.Site().SaveLeases(t.Context(), []lease.Lease{far}),
 	} {
 		if err == nil {
 			t.Errorf("a %s that cannot be encoded is stored", name)

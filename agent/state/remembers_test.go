@@ -82,20 +82,22 @@ func TestTheHashOfTheLastInventory(t *testing.T) {
 func TestWhatASiteServesBy(t *testing.T) {
 	t.Parallel()
 	s := open(t, state.Config{InMemory: true})
-	if doc, err := s.SiteDocument(t.Context()); doc != nil || err != nil {
+	if doc, err := s.Site().SiteDocument(t.Context()); doc != nil || err != nil {
 		t.Errorf("of none: %v, %v", doc, err)
 	}
 	for revision := range int64(3) {
-		must(t, s.SaveSiteDocument(t.Context(), &fleetv1.SiteDocument{Revision: revision}))
+		must(t, s.Site().SaveSiteDocument(t.Context(), &fleetv1.SiteDocument{Revision: revision}))
 	}
-	if doc, err := s.SiteDocument(t.Context()); err != nil || doc.GetRevision() != 2 {
+	if doc, err := s.Site().SiteDocument(t.Context()); err != nil || doc.GetRevision() != 2 {
 		t.Errorf("%v, %v", doc, err)
 	}
 	a, b := leaseOf("10.0.0.1"), leaseOf("10.0.0.2")
-	must(t, s.SaveLeases(t.Context(), []lease.Lease{b, a}))
+	must(t, s.Site().SaveLeases(t.Context(), []lease.Lease{b, a}))
 	b.Hostname = "b"
-	must(t, s.SaveLeases(t.Context(), []lease.Lease{b}))
-	if got, err := s.LoadLeases(t.Context(), "s"); err != nil || fmt.Sprint(got) != fmt.Sprint([]lease.Lease{a, b}) {
+	must(t, s.Site().SaveLeases(t.Context(), []lease.Lease{b}))
+	if got, err := s.Site().
+		LoadLeases(t.Context(), "s"); err != nil ||
+		fmt.Sprint(got) != fmt.Sprint([]lease.Lease{a, b}) {
 		t.Errorf("%v, %v", got, err)
 	}
 }

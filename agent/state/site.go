@@ -14,15 +14,21 @@ import (
 	"github.com/ingot-metal/ingot/agent/site/lease"
 )
 
-var _ lease.Store = (*Store)(nil)
+// SiteStore is the part of the agent's memory that the site's services use.
+type SiteStore struct{ store *Store }
+
+var _ lease.Store = SiteStore{}
+
+// Site returns the part that the site's services use.
+func (s *Store) Site() SiteStore { return SiteStore{s} }
 
 // SaveSiteDocument replaces what a site agent serves by.
-func (s *Store) SaveSiteDocument(ctx context.Context, doc *fleetv1.SiteDocument) error {
+func (s SiteStore) SaveSiteDocument(ctx context.Context, doc *fleetv1.SiteDocument) error {
 	body, err := proto.Marshal(doc)
 	if err != nil {
 		return fmt.Errorf("encode site document: %w", err)
 	}
-	return s.write(ctx, "store site document", func(tx *sql.Tx) error {
+	return s.store.write(ctx, "store site document", func(tx *sql.Tx) error {
 		_, err := tx.Exec(`INSERT INTO site_document (id, revision, body) VALUES (1, ?, ?)
 			ON CONFLICT (id) DO UPDATE SET revision = excluded.revision, body = excluded.body`, doc.GetRevision(), body)
 		return err
@@ -30,10 +36,10 @@ func (s *Store) SaveSiteDocument(ctx context.Context, doc *fleetv1.SiteDocument)
 }
 
 // SiteDocument reads what SaveSiteDocument stored; nil when there is nothing.
-func (s *Store) SiteDocument(ctx context.Context) (doc *fleetv1.SiteDocument, err error) {
-	err = s.read(ctx, "read site document", func() error {
+func (s SiteStore) SiteDocument(ctx context.Context) (doc *fleetv1.SiteDocument, err error) {
+	err = s.store.read(ctx, "read site document", func() error {
 		var body []byte
-		err := s.db.QueryRowContext(ctx, "SELECT body FROM site_document").Scan(&body)
+		err := s.store.db.QueryRowContext(ctx, "SELECT body FROM site_document").Scan(&body)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
@@ -47,9 +53,9 @@ func (s *Store) SiteDocument(ctx context.Context) (doc *fleetv1.SiteDocument, er
 }
 
 // LoadLeases implements lease.Store.
-func (s *Store) LoadLeases(ctx context.Context, segment string) (out []lease.Lease, err error) {
-	err = s.read(ctx, "read leases", func() (err error) {
-		rows, err := s.db.QueryContext(ctx, "SELECT body FROM leases WHERE segment = ? ORDER BY address", segment)
+func (s SiteStore) LoadLeases(ctx context.Context, segment string) (out []lease.Lease, err error) {
+	err = s.store.read(ctx, "read leases", func() (err error) {
+		rows, err := s.store.db.QueryContext(ctx, "SELECT body FROM leases WHERE segment = ? ORDER BY address", segment)
 		if err != nil {
 			return err
 		}
@@ -71,8 +77,8 @@ func (s *Store) LoadLeases(ctx context.Context, segment string) (out []lease.Lea
 }
 
 // SaveLeases implements lease.Store.
-func (s *Store) SaveLeases(ctx context.Context, leases []lease.Lease) error {
-	return s.write(ctx, "store leases", func(tx *sql.Tx) error {
+func (s SiteStore) SaveLeases(ctx context.Context, leases []lease.Lease) error {
+	return s.store.write(ctx, "store leases", func(tx *sql.Tx) error {
 		put, err := tx.Prepare(`INSERT INTO leases (segment, address, body) VALUES (?, ?, ?)
 			ON CONFLICT (segment, address) DO UPDATE SET body = excluded.body`)
 		if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/history"
 	identitystore "github.com/ingot-metal/ingot/controller/store/identity"
 	"github.com/ingot-metal/ingot/controller/store/incarnation"
+	jobstore "github.com/ingot-metal/ingot/controller/store/job"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	"github.com/ingot-metal/ingot/controller/store/machinemap"
 	nodestore "github.com/ingot-metal/ingot/controller/store/node"
@@ -80,6 +81,7 @@ type (
 	histories      = history.Store
 	identities     = identitystore.Store
 	incarnations   = incarnation.Store
+	jobs           = jobstore.Store
 	logs           = operationlog.Store
 	machines       = machinestore.Store
 	maps           = machinemap.Store
@@ -114,6 +116,7 @@ type Store struct {
 	*histories
 	*identities
 	*incarnations
+	*jobs
 	*logs
 	*machines
 	*maps
@@ -154,6 +157,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 		credentials:    credentialstore.New(db),
 		histories:      history.New(db),
 		incarnations:   incarnation.New(db),
+		jobs:           jobstore.New(db),
 		logs:           operationlog.New(db),
 		machines:       machinestore.New(db, c.FileTokens),
 		maps:           machinemap.New(db),

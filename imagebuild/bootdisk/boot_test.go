@@ -8,16 +8,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/ingot-metal/ingot/agent/disk/gpt"
-	"github.com/ingot-metal/ingot/agent/pid1"
 	"github.com/ingot-metal/ingot/imagebuild"
-	"github.com/ingot-metal/ingot/imagebuild/uki"
+	"github.com/ingot-metal/ingot/internal/debian"
+	"github.com/ingot-metal/ingot/internal/ext4"
+	"github.com/ingot-metal/ingot/internal/gpt"
+	"github.com/ingot-metal/ingot/internal/uki"
 	"github.com/ingot-metal/ingot/lab/vm"
 )
 
@@ -27,7 +27,7 @@ const bootTimeout = 3 * time.Minute
 // built is what the machines of all tests start from. It is made once.
 type built struct {
 	guest  string
-	kernel imagebuild.Kernel
+	kernel debian.Kernel
 	tiny   Result
 }
 
@@ -54,16 +54,16 @@ func TestMain(m *testing.M) {
 func build() (b built, err error) {
 	b.guest = filepath.Join(sharedDir, "guest")
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", b.guest,
-		"../testdata/guest")
+		"../../lab/vm/testdata/image")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return b, fmt.Errorf("build guest: %w: %s", err, out)
 	}
-	cache, err := imagebuild.DefaultCacheDir()
+	cache, err := debian.DefaultCacheDir()
 	if err != nil {
 		return b, err
 	}
-	if b.kernel, err = imagebuild.FindKernel(context.Background(), cache); err != nil {
+	if b.kernel, err = debian.FindKernel(context.Background(), cache); err != nil {
 		return b, err
 	}
 	b.tiny, err = b.makeTiny("tiny.raw")
@@ -90,7 +90,7 @@ func needs(t *testing.T) built {
 func install(t *testing.T, from Result, disk string, files map[string][]byte) {
 	t.Helper()
 	state := filepath.Join(t.TempDir(), "state.img")
-	if err := imagebuild.StateDisk(state, files); err != nil {
+	if err := ext4.StateDisk(state, files); err != nil {
 		t.Fatal(err)
 	}
 	content, err := os.ReadFile(state)
@@ -124,11 +124,14 @@ func install(t *testing.T, from Result, disk string, files map[string][]byte) {
 	}
 }
 
-// said is what the guest says of itself.
+// said is the guest's report of itself: the image.json of its state disk and, on a machine that was booted to be
+// installed, its parameters and its network as package pid1 found them.
 type said struct {
-	Installer *pid1.Installer
+	Installer *installerParams
 	Image     string
 }
+
+type installerParams struct{ Site, Token, Interface, MAC, Address string }
 
 // boot starts a machine from the disk and waits for the guest's word.
 func boot(t *testing.T, fw vm.Firmware, disk string) said {
@@ -159,7 +162,9 @@ func boot(t *testing.T, fw vm.Firmware, disk string) said {
 	}
 	t.Logf("%s: power-on to the first word: %v", fw, time.Since(began).Round(10*time.Millisecond))
 	var s said
-	if err := json.Unmarshal([]byte(word(console)), &s); err != nil {
+	report := json.NewDecoder(strings.NewReader(word(console)))
+	report.DisallowUnknownFields() // a static network, or the secret of a CD
+	if err := report.Decode(&s); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -217,18 +222,18 @@ func TestUnifiedKernelImageBoots(t *testing.T) {
 	copy(program[span.Offset:], line)
 	disk := programDisk(t, program)
 	s := boot(t, vm.UEFI, disk)
-	want := pid1.Installer{
+	want := installerParams{
 		Site: "http://10.0.2.2:1", Token: "tok-1", MAC: "52:54:00:ab:cd:ef",
 	}
 	if s.Installer == nil {
 		t.Fatalf("booted as %+v", s)
 	}
 	got := *s.Installer
-	if got.Interface == "" || got.Address.String() != "10.0.2.15/24" {
+	if got.Interface == "" || got.Address != "10.0.2.15/24" {
 		t.Errorf("network %+v", got)
 	}
 	got.Interface, got.Address = "", want.Address
-	if !reflect.DeepEqual(got, want) {
+	if got != want {
 		t.Errorf("installer %+v, want %+v", got, want)
 	}
 }

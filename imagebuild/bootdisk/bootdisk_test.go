@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ingot-metal/ingot/agent/disk/gpt"
+	"github.com/ingot-metal/ingot/internal/gpt"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
 )

@@ -12,7 +12,7 @@ import (
 	qcow2image "github.com/lima-vm/go-qcow2reader/image"
 	"github.com/lima-vm/go-qcow2reader/image/qcow2"
 
-	"github.com/ingot-metal/ingot/agent/disk/gpt"
+	"github.com/ingot-metal/ingot/internal/gpt"
 	"github.com/ingot-metal/ingot/internal/zstream"
 )
 

@@ -6,7 +6,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/ingot-metal/ingot/agent/disk/gpt"
+	"github.com/ingot-metal/ingot/internal/gpt"
 )
 
 const (

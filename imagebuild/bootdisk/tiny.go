@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/ingot-metal/ingot/imagebuild"
+	"github.com/ingot-metal/ingot/internal/debian"
 )
 
 // minESP is the size in MiB below which a FAT with clusters of one sector is no FAT32, which has 65,525 at least.
@@ -22,7 +23,7 @@ const DefaultCmdline = "console=tty0 console=ttyS0,115200n8 panic=10 quiet"
 type TinyConfig struct {
 	// Agent is the path of the static binary that becomes /init.
 	Agent  string
-	Kernel imagebuild.Kernel
+	Kernel debian.Kernel
 	// FirmwareDir is as in image.Config.
 	FirmwareDir string
 	// Compression of the initramfs is image.Zstd when empty.

@@ -12,7 +12,7 @@ import (
 	"github.com/ingot-metal/ingot/imagebuild/bootdisk"
 )
 
-func debian() *cobra.Command {
+func debianImage() *cobra.Command {
 	var o output
 	var cfg bootdisk.DebianConfig
 	cmd := &cobra.Command{

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ingot-metal/ingot/imagebuild"
+	"github.com/ingot-metal/ingot/internal/debian"
 )
 
 // Exit codes.
@@ -54,7 +55,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	root.Args = usage(cobra.NoArgs)
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
-	root.AddCommand(installer(), tiny(), debian(), inspect())
+	root.AddCommand(installer(), tiny(), debianImage(), inspect())
 	return root
 }
 
@@ -103,17 +104,17 @@ func (s *source) bind(cmd *cobra.Command) {
 }
 
 // resolve fills in what may be left out.
-func (s *source) resolve() (imagebuild.Kernel, error) {
+func (s *source) resolve() (debian.Kernel, error) {
 	if s.agent == "" {
 		s.agent = findAgent()
 	}
 	if s.kernel == "" && s.modules == "" {
-		return imagebuild.InstalledKernel(s.arch)
+		return debian.InstalledKernel(s.arch)
 	}
 	if s.kernel == "" {
-		return imagebuild.Kernel{}, fmt.Errorf("%w: --modules-dir needs --kernel", errUsage)
+		return debian.Kernel{}, fmt.Errorf("%w: --modules-dir needs --kernel", errUsage)
 	}
-	return imagebuild.KernelAt(s.kernel, s.modules)
+	return debian.KernelAt(s.kernel, s.modules)
 }
 
 func findAgent() string {

@@ -1,6 +1,6 @@
-// Package zstream reads zstd streams that come from outside. Each frame of a stream may ask for a window of its own
-// (RFC 8878, 3.1.1.1.2): one limit holds for all of them, on both sides, so that the catalogue takes no image that an
-// installer would refuse in the middle.
+// Package zstream reads zstd streams that come from outside, and compresses data of our own. Each frame of a stream may
+// ask for a window of its own (RFC 8878, 3.1.1.1.2): one limit holds for all of them, on both sides, so that the
+// catalogue takes no image that an installer would refuse in the middle.
 package zstream
 
 import (
@@ -46,4 +46,14 @@ func (r *Reader) Read(b []byte) (int, error) {
 func (r *Reader) Close() error {
 	r.z.Close()
 	return nil
+}
+
+// Compress returns data as one frame that holds its length. The same data gives the same bytes. The window is smaller
+// than what kernels unpack (128 MiB).
+func Compress(data []byte) ([]byte, error) {
+	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return nil, fmt.Errorf("compress: %w", err)
+	}
+	return z.EncodeAll(data, nil), z.Close()
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ingot-metal/ingot/imagebuild"
+	"github.com/ingot-metal/ingot/internal/imagelayout"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/lab/vm"
 )
@@ -79,7 +79,7 @@ func TestStateDiskIsMadeOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"the-token", imagebuild.TokenFile, "the-config", "agent.yaml"} {
+	for _, want := range []string{"the-token", imagelayout.TokenFile, "the-config", "agent.yaml"} {
 		if !bytes.Contains(first, []byte(want)) {
 			t.Errorf("disk does not hold %q", want)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ingot-metal/ingot/imagebuild"
+	"github.com/ingot-metal/ingot/internal/debian"
 	"github.com/ingot-metal/ingot/lab/bmc"
 )
 
@@ -62,24 +63,24 @@ type imageFlags struct {
 func (f *imageFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.agent, "agent-binary", "", "static Linux binary that becomes /init")
-	flags.StringVar(&f.cache, "cache", "", "directory of downloaded kernels (default $"+imagebuild.CacheEnv+
+	flags.StringVar(&f.cache, "cache", "", "directory of downloaded kernels (default $"+debian.CacheEnv+
 		" or .cache/lab)")
 	flags.StringVar(&f.compression, "compression", string(imagebuild.None), "none (boots faster) or gzip (smaller)")
 }
 
-func (f *imageFlags) kernel(ctx context.Context) (imagebuild.Kernel, error) {
+func (f *imageFlags) kernel(ctx context.Context) (debian.Kernel, error) {
 	cache := f.cache
 	if cache == "" {
 		var err error
-		if cache, err = imagebuild.DefaultCacheDir(); err != nil {
-			return imagebuild.Kernel{}, err
+		if cache, err = debian.DefaultCacheDir(); err != nil {
+			return debian.Kernel{}, err
 		}
 	}
-	return imagebuild.FindKernel(ctx, cache)
+	return debian.FindKernel(ctx, cache)
 }
 
 // build makes the initramfs at out and returns the kernel it is for.
-func (f *imageFlags) build(ctx context.Context, out string) (imagebuild.Kernel, error) {
+func (f *imageFlags) build(ctx context.Context, out string) (debian.Kernel, error) {
 	k, err := f.kernel(ctx)
 	if err != nil {
 		return k, err

@@ -12,8 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ingot-metal/ingot/imagebuild"
 	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/ext4"
+	"github.com/ingot-metal/ingot/internal/imagelayout"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/lab/vm"
 )
@@ -55,7 +56,7 @@ Other vm commands control the machine by the same --dir.`,
 		"\")")
 	flags.IntSliceVar(&f.machine.Forward, "forward", nil,
 		"TCP port of the machine that this host can reach; see vm forwarded")
-	flags.StringVar(&f.token, "token-file", "", "bootstrap token bundle for the state disk (as "+imagebuild.TokenFile+")")
+	flags.StringVar(&f.token, "token-file", "", "bootstrap token bundle for the state disk (as "+imagelayout.TokenFile+")")
 	flags.StringArrayVar(&f.files, "file", nil, "further file for the state disk, as name=path; may be repeated")
 	require(cmd, "agent-binary", "dir")
 	return cmd
@@ -118,7 +119,7 @@ func (f *runFlags) stateDisk(path string) error {
 	}
 	files := f.files
 	if f.token != "" {
-		files = append([]string{imagebuild.TokenFile + "=" + f.token}, files...)
+		files = append([]string{imagelayout.TokenFile + "=" + f.token}, files...)
 	}
 	contents := map[string][]byte{}
 	for _, arg := range files {
@@ -132,7 +133,7 @@ func (f *runFlags) stateDisk(path string) error {
 		}
 		contents[name] = data
 	}
-	return imagebuild.StateDisk(path, contents)
+	return ext4.StateDisk(path, contents)
 }
 
 func size(path string) (int64, error) {

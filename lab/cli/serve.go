@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ingot-metal/ingot/imagebuild"
+	"github.com/ingot-metal/ingot/internal/debian"
 	"github.com/ingot-metal/ingot/lab/chassis"
 	"github.com/ingot-metal/ingot/lab/metal"
 	"github.com/ingot-metal/ingot/lab/network"
@@ -45,7 +45,7 @@ func (o *upOptions) bind(cmd *cobra.Command) {
 	f.StringVar(&o.firmware, "firmware", mixed, firmwareHelp)
 	f.StringVar(&o.bmc, "bmc", mixed, "how the controller is told to speak to BMCs: redfish, ipmi or mixed")
 	f.StringVar(&o.frontpage, "frontpage", "", "host:port on loopback for clients (default: a free port)")
-	f.StringVar(&o.cache, "cache", "", "directory of downloaded kernels (default $"+imagebuild.CacheEnv+" or .cache/lab)")
+	f.StringVar(&o.cache, "cache", "", "directory of downloaded kernels (default $"+debian.CacheEnv+" or .cache/lab)")
 	f.StringVar(&o.bin, "bin", "",
 		"directory of ingot-controller, ingot-agent and ingot-image (default: that of this program)")
 	f.StringVar(&o.name, "name", "metal", "machines are called NAME-1 and so on")
@@ -202,7 +202,7 @@ func (o *upOptions) addImages(ctx context.Context, lab *metal.Lab, agent string)
 	cache := o.cache
 	if cache == "" {
 		var err error
-		if cache, err = imagebuild.DefaultCacheDir(); err != nil {
+		if cache, err = debian.DefaultCacheDir(); err != nil {
 			return err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/ingot-metal/ingot/imagebuild"
 	"github.com/ingot-metal/ingot/imagebuild/bootdisk"
 	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/debian"
 )
 
 // TinyRef is the name of the tiny image in the catalogue.
@@ -43,7 +44,7 @@ const (
 // BuildImages makes installer and tiny image with the programs ingot-image and ingot-agent, unless the cache has what
 // the same programs made of the same kernel. The kernel is the host's own or a downloaded one, which is cached too.
 func BuildImages(ctx context.Context, builder, agent, cache string) (ImageFiles, error) {
-	kernel, err := imagebuild.FindKernel(ctx, cache)
+	kernel, err := debian.FindKernel(ctx, cache)
 	if err != nil {
 		return ImageFiles{}, err
 	}
@@ -76,7 +77,7 @@ func BuildImages(ctx context.Context, builder, agent, cache string) (ImageFiles,
 }
 
 // keyOf changes with everything that the images are made of.
-func keyOf(builder, agent string, kernel imagebuild.Kernel) (string, error) {
+func keyOf(builder, agent string, kernel debian.Kernel) (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, kernel.Release, installerCmdline, tinyCmdline)
 	for _, path := range []string{builder, agent} {
@@ -104,7 +105,7 @@ func cached(dir string) (ImageFiles, error) {
 	return files, json.Unmarshal(data, &files)
 }
 
-func build(ctx context.Context, builder, agent string, kernel imagebuild.Kernel, dir string) error {
+func build(ctx context.Context, builder, agent string, kernel debian.Kernel, dir string) error {
 	var files ImageFiles
 	run := func(into any, args ...string) error {
 		args = append(args, "--agent-binary", agent, "--kernel", kernel.Image, "--modules-dir", kernel.ModulesDir, "--output",

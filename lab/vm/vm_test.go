@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/imagebuild"
+	"github.com/ingot-metal/ingot/internal/debian"
+	"github.com/ingot-metal/ingot/internal/ext4"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/lab/vm"
 )
@@ -24,7 +26,7 @@ const bootTimeout = 3 * time.Minute
 
 // parts are what all machines of the tests boot from. They are made once.
 type parts struct {
-	kernel imagebuild.Kernel
+	kernel debian.Kernel
 	initrd string
 }
 
@@ -55,11 +57,11 @@ func buildParts() (parts, error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return parts{}, fmt.Errorf("build guest: %w: %s", err, out)
 	}
-	cache, err := imagebuild.DefaultCacheDir()
+	cache, err := debian.DefaultCacheDir()
 	if err != nil {
 		return parts{}, err
 	}
-	k, err := imagebuild.FindKernel(context.Background(), cache)
+	k, err := debian.FindKernel(context.Background(), cache)
 	if err != nil {
 		return parts{}, err
 	}
@@ -79,7 +81,7 @@ func start(t *testing.T, fw vm.Firmware, files map[string][]byte) *vm.VM {
 	}
 	dir := t.TempDir()
 	disk := filepath.Join(dir, "state.img")
-	if err := imagebuild.StateDisk(disk, files); err != nil {
+	if err := ext4.StateDisk(disk, files); err != nil {
 		t.Fatal(err)
 	}
 	v, err := vm.Start(t.Context(), vm.Config{

@@ -15,7 +15,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ingot-metal/ingot/agent/disk/gpt"
+	"github.com/ingot-metal/ingot/internal/gpt"
 	"github.com/ingot-metal/ingot/internal/ignition"
 	"github.com/ingot-metal/ingot/internal/task"
 )

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"github.com/ingot-metal/ingot/agent/disk/gpt"
+	"github.com/ingot-metal/ingot/internal/gpt"
 )
 
 // Types of partitions (UEFI 2.10, 5.3.3; The Discoverable Partitions Specification).

@@ -11,7 +11,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/disk/block"
 	"github.com/ingot-metal/ingot/agent/disk/firstboot"
-	"github.com/ingot-metal/ingot/agent/disk/gpt"
+	"github.com/ingot-metal/ingot/internal/gpt"
 )
 
 // identity asks for the new system's identity, and fills the state partition with it.

@@ -12,7 +12,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/ingot-metal/ingot/agent/disk/block"
-	"github.com/ingot-metal/ingot/agent/disk/gpt"
+	"github.com/ingot-metal/ingot/internal/gpt"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/ingot-metal/ingot/agent/disk/disktest"
-	"github.com/ingot-metal/ingot/agent/disk/gpt"
 	"github.com/ingot-metal/ingot/agent/disk/image"
+	"github.com/ingot-metal/ingot/internal/gpt"
 )
 
 // TestNoTableBeforeTheBootCode: the power is lost at a write of the commit, and the disk keeps some sectors of what was

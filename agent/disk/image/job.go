@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/disk/firstboot"
-	"github.com/ingot-metal/ingot/agent/disk/gpt"
 	"github.com/ingot-metal/ingot/internal/clock"
+	"github.com/ingot-metal/ingot/internal/gpt"
 )
 
 // Disk is what an image is written to. Offsets, lengths and buffers are multiples of 4096; package block has the real

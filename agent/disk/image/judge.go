@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/ingot-metal/ingot/agent/disk/firstboot"
-	"github.com/ingot-metal/ingot/agent/disk/gpt"
+	"github.com/ingot-metal/ingot/internal/gpt"
 )
 
 // Judge decides by the first firstboot.ProbeSize bytes of a partition whether its file system can be mounted where the

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/ingot-metal/ingot/agent/disk/disktest"
-	"github.com/ingot-metal/ingot/agent/disk/gpt"
 	"github.com/ingot-metal/ingot/agent/disk/image"
+	"github.com/ingot-metal/ingot/internal/gpt"
 )
 
 var (

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/disk/disktest"
-	"github.com/ingot-metal/ingot/agent/disk/gpt"
 	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/agent/disk/mirror"
+	"github.com/ingot-metal/ingot/internal/gpt"
 )
 
 // mirrored is a write to two disks.

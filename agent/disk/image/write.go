@@ -12,8 +12,8 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/disk/block"
 	"github.com/ingot-metal/ingot/agent/disk/firstboot"
-	"github.com/ingot-metal/ingot/agent/disk/gpt"
 	"github.com/ingot-metal/ingot/internal/disk"
+	"github.com/ingot-metal/ingot/internal/gpt"
 )
 
 // writer is one Write.

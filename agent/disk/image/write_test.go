@@ -19,8 +19,8 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 
 	"github.com/ingot-metal/ingot/agent/disk/disktest"
-	"github.com/ingot-metal/ingot/agent/disk/gpt"
 	"github.com/ingot-metal/ingot/agent/disk/image"
+	"github.com/ingot-metal/ingot/internal/gpt"
 )
 
 var noTime time.Time

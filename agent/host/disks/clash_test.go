@@ -30,7 +30,7 @@ func TestAnOldInstallationOnAnotherDiskIsNotStartedFrom(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	dir := filepath.Join(h.Root, "sys/block", filepath.Base(other))
+	dir := filepath.Join(h.sys.Root, "sys/block", filepath.Base(other))
 	for name, text := range map[string]string{"size": fmt.Sprint(loopSize / 512), "serial": "OTHER", "device/x": ""} {
 		path := filepath.Join(dir, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {

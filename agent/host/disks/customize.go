@@ -12,8 +12,8 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/disk/block"
 	"github.com/ingot-metal/ingot/agent/disk/firstboot"
-	"github.com/ingot-metal/ingot/agent/disk/gpt"
 	"github.com/ingot-metal/ingot/agent/disk/image"
+	"github.com/ingot-metal/ingot/internal/gpt"
 )
 
 // NextSystem is what the system that is written is given.
@@ -29,10 +29,10 @@ type NextSystem struct {
 
 // customizer adds to the image on a disk what its first boot needs.
 type customizer struct {
-	*Storage
-	disk Disk
-	next NextSystem
-	out  image.Custom
+	storage *Storage
+	disk    Disk
+	next    NextSystem
+	out     image.Custom
 }
 
 // customize adds a configuration to an image that Ignition sets up. Else it finds the root file system by what it
@@ -40,7 +40,7 @@ type customizer struct {
 func (s *Storage) customize(
 	ctx context.Context, d Disk, layout image.Layout, next NextSystem, mounts []firstboot.Mount,
 ) (image.Custom, error) {
-	c := customizer{Storage: s, disk: d, next: next}
+	c := customizer{storage: s, disk: d, next: next}
 	with := firstboot.Config{
 		Seed:       next.Seed,
 		InstanceID: next.InstanceID,
@@ -232,7 +232,7 @@ func (c *customizer) grow(p gpt.Partition, dir, kind string, size int64) error {
 
 // mountedAs mounts a file system of a kind whose driver may have to be inserted first.
 func (c *customizer) mountedAs(kind, device string, readOnly bool, fn func(dir string) error) error {
-	if err := c.loadModule("fs-" + kind); err != nil {
+	if err := c.storage.loadModule("fs-" + kind); err != nil {
 		return fmt.Errorf("load the driver of %s: %w", kind, err)
 	}
 	return mounted(kind, device, readOnly, fn)

@@ -20,11 +20,11 @@ import (
 	"github.com/ingot-metal/ingot/agent/disk/block"
 	"github.com/ingot-metal/ingot/agent/disk/disktest"
 	"github.com/ingot-metal/ingot/agent/disk/firstboot"
-	"github.com/ingot-metal/ingot/agent/disk/gpt"
 	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/host/system"
 	"github.com/ingot-metal/ingot/internal/disk"
+	"github.com/ingot-metal/ingot/internal/gpt"
 )
 
 // stockFiles is the least that makes a tree a system with systemd and cloud-init.

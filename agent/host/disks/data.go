@@ -14,10 +14,10 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/disk/block"
 	"github.com/ingot-metal/ingot/agent/disk/firstboot"
-	"github.com/ingot-metal/ingot/agent/disk/gpt"
 	"github.com/ingot-metal/ingot/agent/host/effect"
-	"github.com/ingot-metal/ingot/agent/pid1"
 	"github.com/ingot-metal/ingot/internal/disk"
+	"github.com/ingot-metal/ingot/internal/gpt"
+	"github.com/ingot-metal/ingot/internal/imagelayout"
 )
 
 // dataName is what the partition of a data disk is called, by where it is mounted.
@@ -208,7 +208,7 @@ func durable(d Disk, want []byte, off int64) error {
 
 // copyTemplate writes the file system that data disks begin with.
 func (s *Storage) copyTemplate(d Disk, at int64) (err error) {
-	src, err := openTemplate(s.Path(filepath.Join(filepath.Dir(s.template), filepath.Base(pid1.DataTemplate))))
+	src, err := openTemplate(s.sys.Path(filepath.Join(filepath.Dir(s.template), filepath.Base(imagelayout.DataTemplate))))
 	if err != nil {
 		return err
 	}

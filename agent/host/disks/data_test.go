@@ -19,13 +19,13 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/disk/disktest"
 	"github.com/ingot-metal/ingot/agent/disk/firstboot"
-	"github.com/ingot-metal/ingot/agent/disk/gpt"
 	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/host/hosttest"
 	"github.com/ingot-metal/ingot/agent/host/system"
-	"github.com/ingot-metal/ingot/imagebuild"
 	"github.com/ingot-metal/ingot/internal/disk"
+	"github.com/ingot-metal/ingot/internal/ext4"
+	"github.com/ingot-metal/ingot/internal/gpt"
 )
 
 const dataSize = 300<<20 + 512*7
@@ -262,7 +262,7 @@ func checkDataDisk(t *testing.T, path string) {
 }
 
 // dataTemplate is what an installer's image has, made once.
-var dataTemplate = sync.OnceValues(func() ([]byte, error) { return imagebuild.DataTemplate(context.Background()) })
+var dataTemplate = sync.OnceValues(func() ([]byte, error) { return ext4.DataTemplate(context.Background()) })
 
 func packedTemplate(t *testing.T) []byte {
 	t.Helper()

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ingot-metal/ingot/agent/disk/firstboot"
-	"github.com/ingot-metal/ingot/agent/disk/gpt"
+	"github.com/ingot-metal/ingot/internal/gpt"
 )
 
 // ignition adds a configuration to an image that Ignition sets up, and reports whether it is one. It finds the file

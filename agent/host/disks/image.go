@@ -17,12 +17,12 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/disk/block"
 	"github.com/ingot-metal/ingot/agent/disk/firstboot"
-	"github.com/ingot-metal/ingot/agent/disk/gpt"
 	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/agent/disk/mirror"
 	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/disk"
+	"github.com/ingot-metal/ingot/internal/gpt"
 	"github.com/ingot-metal/ingot/internal/version"
 	"github.com/ingot-metal/ingot/internal/zstream"
 )
@@ -85,9 +85,9 @@ func (s *Storage) WriteImage(
 		return dev, none, errors.Join(err, d.Close())
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	src := image.Source{URL: w.URL, Size: w.FileSize, Client: s.http, Clock: clock.Real(), Log: s.Log}
+	src := image.Source{URL: w.URL, Size: w.FileSize, Client: s.http, Clock: clock.Real(), Log: s.sys.Log}
 	var next NextSystem
-	state := func() (io.ReadCloser, error) { return openTemplate(s.Path(s.template)) }
+	state := func() (io.ReadCloser, error) { return openTemplate(s.sys.Path(s.template)) }
 	if w.Agentless {
 		state = nil
 	}
@@ -196,13 +196,13 @@ func (s *Storage) otherTables(targets ...disk.Ref) (map[string][]gpt.Partition, 
 		}
 		d, err := s.open(dev.Path, false)
 		if err != nil {
-			s.Log.Warn("a disk beside the one that is written cannot be read", "disk", dev.String(), "error", err)
+			s.sys.Log.Warn("a disk beside the one that is written cannot be read", "disk", dev.String(), "error", err)
 			continue
 		}
 		head := block.Buffer(gpt.HeadSize)
 		_, err = d.ReadAt(head, 0)
 		if err := errors.Join(err, d.Close()); err != nil {
-			s.Log.Warn("a disk beside the one that is written cannot be read", "disk", dev.String(), "error", err)
+			s.sys.Log.Warn("a disk beside the one that is written cannot be read", "disk", dev.String(), "error", err)
 			continue
 		}
 		if table, err := gpt.Parse(head, d.Sector()); err == nil {
@@ -218,7 +218,7 @@ func (s *Storage) ProbeImage(ctx context.Context, w WriteImage, sector int) erro
 	if _, err := s.chooseData(w.Data, w.Protected, w.Disk, w.Mirror); err != nil {
 		return err
 	}
-	src := image.Source{URL: w.URL, Size: w.FileSize, Client: s.http, Clock: clock.Real(), Log: s.Log,
+	src := image.Source{URL: w.URL, Size: w.FileSize, Client: s.http, Clock: clock.Real(), Log: s.sys.Log,
 		Patience: probePatience}
 	return image.Probe(ctx, src, w.Format, sector, w.Seed,
 		func() (map[string][]gpt.Partition, error) { return s.otherTables(w.Disk, w.Mirror) }, s.judge(sector))
@@ -232,10 +232,10 @@ func (s *Storage) judge(sector int) image.Judge {
 			return fmt.Sprintf("load the driver of %s: %v", firstboot.FileSystem(head), err)
 		}
 		k := firstboot.Kernel{Page: os.Getpagesize()}
-		if v, ok := version.Parse(s.ReadText("proc/sys/kernel/osrelease")); ok {
+		if v, ok := version.Parse(s.sys.ReadText("proc/sys/kernel/osrelease")); ok {
 			k.Major, k.Minor = v.Major, v.Minor
 		}
-		_, err := os.Stat(s.Path("sys/fs/ext4/features/casefold"))
+		_, err := os.Stat(s.sys.Path("sys/fs/ext4/features/casefold"))
 		k.Casefold = err == nil
 		return k.Refuses(head, p.Size, sector)
 	}
@@ -248,10 +248,10 @@ const loaderKexec = "13"
 // FirmwareKind is what has started the machine: "uefi" or "bios". It is "" where neither is certain: a kernel entered
 // by kexec may not have been handed the firmware's tables, and machines other than PCs have no BIOS.
 func (s *Storage) FirmwareKind() string {
-	if _, err := os.Stat(s.Path("sys/firmware/efi")); err == nil {
+	if _, err := os.Stat(s.sys.Path("sys/firmware/efi")); err == nil {
 		return "uefi"
 	}
-	if runtime.GOARCH != "amd64" || s.ReadText("proc/sys/kernel/bootloader_type") == loaderKexec {
+	if runtime.GOARCH != "amd64" || s.sys.ReadText("proc/sys/kernel/bootloader_type") == loaderKexec {
 		return ""
 	}
 	return "bios"

@@ -147,7 +147,7 @@ func TestWriteImageRefuses(t *testing.T) {
 		change func(h *Storage, w *WriteImage)
 		is     func(error) bool
 	}{
-		"not the installer": {func(h *Storage, _ *WriteImage) { h.Installer = false },
+		"not the installer": {func(h *Storage, _ *WriteImage) { h.sys.Installer = false },
 			func(err error) bool { return effect.ReasonOf(err) == effect.ReasonNotInstaller }},
 		"protected": {func(_ *Storage, w *WriteImage) { w.Protected = []string{"serial=LOOP-1"} }, func(err error) bool {
 			var no *disk.NoUniqueMatch
@@ -160,7 +160,7 @@ func TestWriteImageRefuses(t *testing.T) {
 		"another disk": {func(_ *Storage, w *WriteImage) { w.Disk.ID = "OTHER" },
 			func(err error) bool { return errors.Is(err, ErrNotWritten) }},
 	} {
-		other := installerOf(h.Root, Open)
+		other := installerOf(h.sys.Root, Open)
 		w := order(t, raw, new(image.Commit))
 		c.change(other, &w)
 		if _, _, err := other.WriteImage(t.Context(), effect.Cause{}, w); !c.is(err) {

@@ -119,7 +119,7 @@ func (s *Storage) onePlace(open Disk, d disk.Device) error {
 	for _, path := range d.Paths {
 		same, err := s.sameContent(open, path)
 		if err != nil {
-			s.Log.Warn("a path to the disk cannot be read", "disk", d.String(), "path", path, "error", err)
+			s.sys.Log.Warn("a path to the disk cannot be read", "disk", d.String(), "path", path, "error", err)
 			continue
 		}
 		if !same {

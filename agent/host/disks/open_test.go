@@ -179,7 +179,7 @@ func TestSeqIsTheKernels(t *testing.T) {
 	}
 	defer d.Close()
 	machine := installerOf("/", Open)
-	want := machine.ReadText("sys/block/" + strings.TrimPrefix(device, "/dev/") + "/diskseq")
+	want := machine.sys.ReadText("sys/block/" + strings.TrimPrefix(device, "/dev/") + "/diskseq")
 	if got := d.Seq(); got == 0 || want != "" && want != strconv.FormatUint(got, 10) {
 		t.Errorf("%d, sysfs has %q", got, want)
 	}

@@ -29,8 +29,8 @@ const diskPoll = 250 * time.Millisecond
 // there would be taken because the right one, or one more that fits, is late.
 func waitForDisks[T any](s *Storage, choose func([]disk.Device) (T, bool, error)) (T, error) {
 	// An array of a write that was killed would keep its disks in use.
-	if err := mirror.Stop(s.Path(mirror.Node)); err != nil {
-		s.Log.Warn("an array is left of a write that was interrupted", "error", err)
+	if err := mirror.Stop(s.sys.Path(mirror.Node)); err != nil {
+		s.sys.Log.Warn("an array is left of a write that was interrupted", "error", err)
 	}
 	var last []disk.Device
 	var since time.Time

@@ -25,7 +25,7 @@ import (
 
 // Storage reads, writes and erases the machine's disks.
 type Storage struct {
-	*system.System
+	sys *system.System
 	// BootMAC is the address of the interface that the installer was booted from; "": unknown.
 	BootMAC string
 	// BootNetwork is the installer's own address where nobody gives addresses; nil: by DHCP.
@@ -50,11 +50,11 @@ func NewStorage(
 	system *system.System, patience Patience, template string, open func(path string, write bool) (Disk, error),
 	client *http.Client,
 ) *Storage {
-	return &Storage{System: system, patience: patience, template: template, open: open, http: client, started: time.Now()}
+	return &Storage{sys: system, patience: patience, template: template, open: open, http: client, started: time.Now()}
 }
 
 // Disks lists the machine's disks as they are now.
-func (s *Storage) Disks() ([]disk.Device, error) { return sysdisk.List(s.Root) }
+func (s *Storage) Disks() ([]disk.Device, error) { return sysdisk.List(s.sys.Root) }
 
 // ChooseDisk gives the only disk that the rule means, to be written: see disk.Choose. It fails with a
 // *disk.NoUniqueMatch, and refuses where disks are not written.
@@ -77,7 +77,9 @@ func (s *Storage) ChooseDisk(rule string, protected []string) (disk.Device, erro
 }
 
 // CanWriteDisks: whole disks are overwritten from a system that runs from none of them, and nowhere else.
-func (s *Storage) CanWriteDisks() bool { return s.Installer && s.HasCapability(unix.CAP_SYS_ADMIN) }
+func (s *Storage) CanWriteDisks() bool {
+	return s.sys.Installer && s.sys.HasCapability(unix.CAP_SYS_ADMIN)
+}
 
 // loadModule inserts a driver, unless the kernel finds it by itself.
 func (s *Storage) loadModule(alias string) error {

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ingot-metal/ingot/imagebuild"
+	"github.com/ingot-metal/ingot/internal/debian"
 )
 
 const (
@@ -150,9 +150,9 @@ func (c *console) Write(p []byte) (int, error) {
 // WriteInitrd writes the file system of the machine: this test, what networkd and ip need, busybox and kernel modules.
 func WriteInitrd(t *testing.T, path string, r VMRun) (kernel string) {
 	t.Helper()
-	cache, err := imagebuild.DefaultCacheDir()
+	cache, err := debian.DefaultCacheDir()
 	Must(t, err)
-	k, err := imagebuild.FindKernel(t.Context(), cache)
+	k, err := debian.FindKernel(t.Context(), cache)
 	Must(t, err)
 	f, err := os.Create(path)
 	Must(t, err)
@@ -206,7 +206,7 @@ func program(t *testing.T) string {
 // addIfupdown adds Debian's ifup and what it runs.
 func addIfupdown(t *testing.T, w *cpio, cache string) {
 	t.Helper()
-	root, err := imagebuild.UnpackPackages(t.Context(), cache, "ifupdown")
+	root, err := debian.UnpackPackages(t.Context(), cache, "ifupdown")
 	Must(t, err)
 	for _, name := range []string{"ifup", "ifdown", "ifquery"} { // which are one program
 		w.program(filepath.Join(root, "sbin/ifup"), "usr/sbin/"+name)
@@ -222,7 +222,7 @@ func addIfupdown(t *testing.T, w *cpio, cache string) {
 // kernelModules gives the files of vmModules, below the kernel's folder of modules, in the order in which they are
 // inserted (depmod(8), modules.dep). A kernel that is unpacked and not installed has no such file; depmod tells what
 // would be in it.
-func kernelModules(t *testing.T, k imagebuild.Kernel) []string {
+func kernelModules(t *testing.T, k debian.Kernel) []string {
 	t.Helper()
 	root := strings.TrimSuffix(k.ModulesDir, filepath.Join("lib/modules", k.Release))
 	text, err := exec.CommandContext(t.Context(), "/sbin/depmod", "--dry-run", "--basedir", root, k.Release).Output()

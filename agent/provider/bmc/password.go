@@ -79,19 +79,19 @@ func (p *Provider) atAccount(
 		l.forget(ctx)
 		l.account, l.suffix = false, ""
 	}()
-	w := &passwordWork{Provider: p, l: l, e: e, t: t, c: c}
+	w := &passwordWork{provider: p, l: l, e: e, t: t, c: c}
 	err = fn(w)
 	return PasswordProof{At: w.at, Protocol: l.spokeIn}, err
 }
 
 // passwordWork is one change of a password. Its caller has taken the connection.
 type passwordWork struct {
-	*Provider
-	l  *conn
-	e  Endpoint
-	t  provider.Target
-	c  PasswordChange
-	at time.Time
+	provider *Provider
+	l        *conn
+	e        Endpoint
+	t        provider.Target
+	c        PasswordChange
+	at       time.Time
 }
 
 func (w *passwordWork) run(ctx context.Context) error {
@@ -121,7 +121,7 @@ func (w *passwordWork) run(ctx context.Context) error {
 	if errors.Is(err, provider.ErrUnchanged) {
 		return w.refused(ctx, err)
 	}
-	wait := w.l.record.Budget.NotBefore.Sub(w.cfg.Clock.Now()) // after a silence
+	wait := w.l.record.Budget.NotBefore.Sub(w.provider.cfg.Clock.Now()) // after a silence
 	if later {
 		wait = laterWait
 	}
@@ -151,7 +151,7 @@ func (w *passwordWork) settled(ctx context.Context, cause error) error {
 	if err := w.prove(ctx, w.c.New); !refuses(err) {
 		if err == nil {
 			w.l.record.Budget = w.l.record.Budget.Without(current, changed)
-			err = w.cfg.Memory.Save(w.l.key, w.l.record)
+			err = w.provider.cfg.Memory.Save(w.l.key, w.l.record)
 		}
 		return w.proved(err)
 	}
@@ -178,7 +178,7 @@ func (w *passwordWork) neither() error {
 // proved notes the time of a proof.
 func (w *passwordWork) proved(err error) error {
 	if err == nil {
-		w.at = w.cfg.Clock.Now()
+		w.at = w.provider.cfg.Clock.Now()
 	}
 	return err
 }
@@ -194,7 +194,7 @@ func (w *passwordWork) with(ctx context.Context, creds Credentials, fn func(cont
 	w.l.lend(creds, w.t.CredentialsRef)
 	t := w.t
 	t.CredentialsVersion = creds.Version
-	return w.use(ctx, w.l, w.e, t, fn)
+	return w.provider.use(ctx, w.l, w.e, t, fn)
 }
 
 func (w *passwordWork) id(creds Credentials) string {
@@ -205,7 +205,7 @@ func (w *passwordWork) sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-w.cfg.Clock.After(d):
+	case <-w.provider.cfg.Clock.After(d):
 		return nil
 	}
 }

@@ -188,7 +188,7 @@ func TestISCClientAndRestart(t *testing.T) {
 		return f
 	}
 	file := open()
-	s := startSite(t, file, testSegment())
+	s := startSite(t, file.Site(), testSegment())
 	m := sitetest.NewMachine(t, "site0", "52:54:00:00:00:01")
 	path, told := script(t)
 	// It stays in the foreground, so that it ends with the test.
@@ -214,7 +214,7 @@ func TestISCClientAndRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	file = open()
-	s = startSite(t, file, testSegment())
+	s = startSite(t, file.Site(), testSegment())
 	other := sitetest.NewMachine(t, "site0", "52:54:00:00:00:02")
 	has(t, "another after the restart", mustUdhcpc(t, other, ""), "ip=10.77.0.101")
 	m.Start(dhclient("pid2", "-d -1")) // with its lease file it begins in INIT-REBOOT

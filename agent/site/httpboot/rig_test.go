@@ -17,9 +17,9 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/site/cache"
 	"github.com/ingot-metal/ingot/agent/site/segment"
-	"github.com/ingot-metal/ingot/imagebuild/uki"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/internal/uki"
 )
 
 var cardOne, cardTwo = segment.MAC{2, 0, 0, 0, 0, 1}, segment.MAC{2, 0, 0, 0, 0, 2}

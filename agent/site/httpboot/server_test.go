@@ -17,9 +17,9 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/site/installerenrol"
 	"github.com/ingot-metal/ingot/agent/site/segment"
-	"github.com/ingot-metal/ingot/imagebuild/uki"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/internal/uki"
 )
 
 // TestAsIPXEDoes fetches in the order in which iPXE does: the script by MAC, then what it names.

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/ingot-metal/ingot/agent/site/cache"
-	"github.com/ingot-metal/ingot/imagebuild/uki"
+	"github.com/ingot-metal/ingot/internal/uki"
 )
 
 // rooms remembers where the command line stands in each unified kernel image.

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ingot-metal/ingot/imagebuild/bootmedia"
+	"github.com/ingot-metal/ingot/agent/site/cdimage"
 	"github.com/ingot-metal/ingot/internal/mediaproof"
 )
 
@@ -77,5 +77,5 @@ func (b Boot) archive() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", mediaproof.FileName, err)
 	}
-	return bootmedia.Archive(mediaproof.FileName, data), nil
+	return cdimage.Archive(mediaproof.FileName, data), nil
 }

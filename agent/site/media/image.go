@@ -8,8 +8,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/ingot-metal/ingot/imagebuild/bootmedia"
-	"github.com/ingot-metal/ingot/imagebuild/uki"
+	"github.com/ingot-metal/ingot/agent/site/cdimage"
+	"github.com/ingot-metal/ingot/internal/uki"
 )
 
 // Blob is a file of the installer that is complete. Each is read by one request.
@@ -30,12 +30,12 @@ const (
 var LoaderFiles = []string{loaderProgram, loaderModule}
 
 // findLoader returns nil where the packages are not there: images start by UEFI alone then.
-func findLoader() (*bootmedia.Loader, error) {
+func findLoader() (*cdimage.Loader, error) {
 	program, err := os.ReadFile(loaderProgram)
 	if err == nil {
 		var module []byte
 		if module, err = os.ReadFile(loaderModule); err == nil {
-			return &bootmedia.Loader{Program: program, Module: module}, nil
+			return &cdimage.Loader{Program: program, Module: module}, nil
 		}
 	}
 	if errors.Is(err, os.ErrNotExist) {
@@ -46,7 +46,7 @@ func findLoader() (*bootmedia.Loader, error) {
 
 // image is one that is open. Close must be called.
 type image struct {
-	*bootmedia.Image
+	*cdimage.Image
 	blobs []Blob
 }
 
@@ -71,7 +71,7 @@ func (s *Server) open(ctx context.Context, b Boot) (_ *image, err error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := bootmedia.Config{Arch: b.Files.Arch, More: more, Cmdline: b.params()}
+	cfg := cdimage.Config{Arch: b.Files.Arch, More: more, Cmdline: b.params()}
 	if b.Files.UKI != "" {
 		if cfg.EFI, err = out.efi(ctx, s.cfg.Open, b, more); err != nil {
 			return nil, err
@@ -86,27 +86,27 @@ func (s *Server) open(ctx context.Context, b Boot) (_ *image, err error) {
 			return nil, err
 		}
 	}
-	out.Image, err = bootmedia.New(cfg)
+	out.Image, err = cdimage.New(cfg)
 	return out, err
 }
 
 // Open gives a file of the installer.
 type Open func(ctx context.Context, sha256 string) (Blob, error)
 
-func (i *image) blob(ctx context.Context, open Open, digest string) (bootmedia.Part, error) {
+func (i *image) blob(ctx context.Context, open Open, digest string) (cdimage.Part, error) {
 	b, err := open(ctx, digest)
 	if err != nil {
-		return bootmedia.Part{}, err
+		return cdimage.Part{}, err
 	}
 	i.blobs = append(i.blobs, b)
 	if err := b.Wait(ctx); err != nil {
-		return bootmedia.Part{}, err
+		return cdimage.Part{}, err
 	}
-	return bootmedia.Part{From: readerAt{b}, Size: b.Size()}, nil
+	return cdimage.Part{From: readerAt{b}, Size: b.Size()}, nil
 }
 
 // efi is the unified kernel image with the machine's own parameters behind its own, and its file in the initramfs.
-func (i *image) efi(ctx context.Context, open Open, b Boot, more []byte) ([]bootmedia.Part, error) {
+func (i *image) efi(ctx context.Context, open Open, b Boot, more []byte) ([]cdimage.Part, error) {
 	whole, err := i.blob(ctx, open, b.Files.UKI)
 	if err != nil {
 		return nil, err
@@ -124,11 +124,11 @@ func (i *image) efi(ctx context.Context, open Open, b Boot, more []byte) ([]boot
 	if err != nil {
 		return nil, err
 	}
-	var out []bootmedia.Part
+	var out []cdimage.Part
 	for _, p := range pieces {
-		part := bootmedia.Part{Data: p.Data}
+		part := cdimage.Part{Data: p.Data}
 		if p.Data == nil {
-			part = bootmedia.Part{From: whole.From, Offset: p.Offset, Size: p.Size}
+			part = cdimage.Part{From: whole.From, Offset: p.Offset, Size: p.Size}
 		}
 		out = append(out, part)
 	}

@@ -15,11 +15,11 @@ import (
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/agent/provider/bmc"
 	"github.com/ingot-metal/ingot/agent/site/media"
-	"github.com/ingot-metal/ingot/imagebuild/uki"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/mediaproof"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/internal/uki"
 	lab "github.com/ingot-metal/ingot/lab/bmc"
 )
 

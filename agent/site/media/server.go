@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/agent/provider/bmc"
-	"github.com/ingot-metal/ingot/imagebuild/bootmedia"
+	"github.com/ingot-metal/ingot/agent/site/cdimage"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/task"
 )
@@ -40,7 +40,7 @@ type ServerConfig struct {
 // Server sends images.
 type Server struct {
 	cfg    ServerConfig
-	loader *bootmedia.Loader
+	loader *cdimage.Loader
 
 	mu     sync.Mutex
 	byName map[string]Boot

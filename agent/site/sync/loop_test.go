@@ -120,7 +120,7 @@ func (s *site) process(ctx context.Context) error {
 			s.setServed(doc.GetRevision())
 			return nil
 		},
-		Store: store, Reports: s.reports, Hold: 200 * time.Millisecond, Pause: time.Millisecond, Clock: clock.Real(),
+		Store: store.Site(), Reports: s.reports, Hold: 200 * time.Millisecond, Pause: time.Millisecond, Clock: clock.Real(),
 		Log: testkit.Logger(s.t),
 	})
 	if err := l.Start(ctx); err != nil {

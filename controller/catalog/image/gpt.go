@@ -131,7 +131,7 @@ const minRaw = 1 << 20
 const stateName = "INGOT-STATE"
 
 // installerFault is why an installer could not add its partition to a table that is sound, or should not write it: it
-// would be found after the reboot only (agent/disk/gpt, Add and Fit).
+// would be found after the reboot only (internal/gpt, Add and Fit).
 func installerFault(head []byte, size int64) string {
 	if size < minRaw {
 		return fmt.Sprintf("it has %d bytes, and the smallest image has %d", size, minRaw)

@@ -7,21 +7,25 @@ import (
 	"slices"
 	"strings"
 
-	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 )
 
-// Refusal returns why a machine of the site cannot boot from virtual media; nil where it may, or goes another way.
+// Machine is a machine that is to be installed. Its addresses are empty where it has none.
+type Machine struct {
+	Site, BMCEndpoint, InstallAddress string
+}
+
+// Refusal returns why a machine cannot boot from virtual media; nil where it may, or goes another way.
 func Refusal(
-	ctx context.Context, q *dbsqlc.Queries, site string, spec *baremetalv1.MachineSpec, path string,
+	ctx context.Context, q *dbsqlc.Queries, m Machine, path string,
 ) (*fleet.Refusal, error) {
 	if path != operation.PathMedia {
 		return nil, nil
 	}
-	if strings.HasPrefix(spec.GetBmcEndpoint(), "ipmi://") {
+	if strings.HasPrefix(m.BMCEndpoint, "ipmi://") {
 		return &fleet.Refusal{
 			Reason: "MEDIA_UNSUPPORTED",
 			Message: "the machine's BMC is spoken to over IPMI, which has no " +
@@ -29,13 +33,13 @@ func Refusal(
 				"with `ingot reimage MACHINE --path bmc`",
 		}, nil
 	}
-	row, err := q.SiteRow(ctx, site)
+	row, err := q.SiteRow(ctx, m.Site)
 	if err != nil {
 		return nil, fmt.Errorf("read site: %w", err)
 	}
-	segments, err := convert.FromJSONList[baremetalv1.Segment](row.Segments)
-	if err != nil || spec.GetInstallAddress() != "" || slices.ContainsFunc(segments, func(g *baremetalv1.Segment) bool {
-		return g.GetMode() != "static"
+	modes, err := convert.SegmentModes(row.Segments)
+	if err != nil || m.InstallAddress != "" || slices.ContainsFunc(modes, func(mode string) bool {
+		return mode != "static"
 	}) {
 		return nil, err
 	}

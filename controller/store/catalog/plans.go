@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -222,4 +223,21 @@ func planFromRow(r dbsqlc.Plan) (*baremetalv1.Plan, error) {
 	}
 	p.BuiltIn, p.Used, p.CreatedAt, p.Version = r.BuiltIn, r.UsedAt != nil, convert.Timestamp(r.CreatedAt), r.Version
 	return p, nil
+}
+
+// SameSteps reports whether two plans have the same steps. Without a second plan they have not.
+func SameSteps(ctx context.Context, q *dbsqlc.Queries, a, b string) (bool, error) {
+	if a == b || b == "" {
+		return a == b, nil
+	}
+	one, err := GetPlan(ctx, q, a)
+	if err != nil {
+		return false, err
+	}
+	other, err := GetPlan(ctx, q, b)
+	if err != nil {
+		return false, err
+	}
+	return slices.EqualFunc(one.GetSteps(), other.GetSteps(),
+		func(x, y *baremetalv1.Step) bool { return proto.Equal(x, y) }), nil
 }

@@ -182,3 +182,13 @@ func InstallerPath(specs [][]byte) (string, error) {
 	}
 	return plan.InstallerPath(step), nil
 }
+
+// SegmentModes returns the mode of each stored network segment of a site.
+func SegmentModes(raw []byte) ([]string, error) {
+	segments, err := FromJSONList[baremetalv1.Segment](raw)
+	modes := make([]string, len(segments))
+	for i, g := range segments {
+		modes[i] = g.GetMode()
+	}
+	return modes, err
+}

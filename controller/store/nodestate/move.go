@@ -7,13 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"google.golang.org/protobuf/proto"
 
-	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/node"
@@ -195,7 +192,7 @@ func (v Move) FactsWithPlan(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Mac
 		return f, nil
 	}
 	for _, old := range []string{m.FailedPlanID, m.FailedNodePlan} {
-		same, err := samePlan(ctx, q, f.PlanID, old)
+		same, err := catalogstore.SameSteps(ctx, q, f.PlanID, old)
 		if err != nil {
 			return f, err
 		}
@@ -214,22 +211,6 @@ func Holds(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) (bool, erro
 	}
 	return node.Holds(node.Parse(m.NodeState), node.Parse(m.QuarantinedFrom),
 		convert.FleetFacts(m, conds).Conditions[fleet.Provisioned]), nil
-}
-
-func samePlan(ctx context.Context, q *dbsqlc.Queries, a, b string) (bool, error) {
-	if a == b || b == "" {
-		return a == b, nil
-	}
-	one, err := catalogstore.GetPlan(ctx, q, a)
-	if err != nil {
-		return false, err
-	}
-	other, err := catalogstore.GetPlan(ctx, q, b)
-	if err != nil {
-		return false, err
-	}
-	return slices.EqualFunc(one.GetSteps(), other.GetSteps(),
-		func(x, y *baremetalv1.Step) bool { return proto.Equal(x, y) }), nil
 }
 
 // InstallPlan is the plan that a reimage of the machine runs where it names none.

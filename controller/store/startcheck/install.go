@@ -103,7 +103,8 @@ func installable(ctx context.Context, q *dbsqlc.Queries, w World, steps []plan.F
 	refusal := decider.NoBootPath(world, path)
 	var err error
 	if refusal == nil {
-		refusal, err = bootmedia.Refusal(ctx, q, w.Machine.Site, w.Spec, path)
+		refusal, err = bootmedia.Refusal(ctx, q, bootmedia.Machine{Site: w.Machine.Site, BMCEndpoint: w.Spec.GetBmcEndpoint(),
+			InstallAddress: w.Spec.GetInstallAddress()}, path)
 	}
 	if refusal == nil && err == nil {
 		refusal, err = installerFits(ctx, q, w, steps)

@@ -31,7 +31,7 @@ const (
 )
 
 // page writes lines of text.
-type page struct{ *fpdf.Fpdf }
+type page struct{ pdf *fpdf.Fpdf }
 
 // Render makes the pages of a certificate that was verified, with the certificate attached. The same certificate makes
 // the same bytes.
@@ -41,42 +41,42 @@ func Render(document []byte, s erasure.Statement) ([]byte, error) {
 		return nil, err
 	}
 	p := page{fpdf.New("P", "mm", "A4", "")}
-	p.SetCatalogSort(true)
-	p.SetCreationDate(s.IssuedAt)
-	p.SetModificationDate(s.IssuedAt)
-	p.SetTitle("Certificate of erasure of "+s.Machine.ID, true)
-	p.SetMargins(margin, margin, margin)
-	p.SetAutoPageBreak(true, margin)
+	p.pdf.SetCatalogSort(true)
+	p.pdf.SetCreationDate(s.IssuedAt)
+	p.pdf.SetModificationDate(s.IssuedAt)
+	p.pdf.SetTitle("Certificate of erasure of "+s.Machine.ID, true)
+	p.pdf.SetMargins(margin, margin, margin)
+	p.pdf.SetAutoPageBreak(true, margin)
 	// fpdf writes into the font that it is given: each page has its own, or the one before would show in the next.
-	p.AddUTF8FontFromBytes(sans, "", bytes.Clone(goregular.TTF))
-	p.AddUTF8FontFromBytes(sans, "B", bytes.Clone(gobold.TTF))
-	p.AddUTF8FontFromBytes(mono, "", bytes.Clone(gomono.TTF))
-	p.SetAttachments([]fpdf.Attachment{{Content: document, Filename: AttachmentName,
+	p.pdf.AddUTF8FontFromBytes(sans, "", bytes.Clone(goregular.TTF))
+	p.pdf.AddUTF8FontFromBytes(sans, "B", bytes.Clone(gobold.TTF))
+	p.pdf.AddUTF8FontFromBytes(mono, "", bytes.Clone(gomono.TTF))
+	p.pdf.SetAttachments([]fpdf.Attachment{{Content: document, Filename: AttachmentName,
 		Description: "The signed certificate (JWS)"}})
-	p.AliasNbPages("{pages}")
-	p.SetFooterFunc(func() {
-		p.SetY(-margin + lineHeight)
-		p.SetFont(sans, "", textSize)
-		p.CellFormat(0, lineHeight, fmt.Sprintf("%s, operation %s: page %d of {pages}", printable(s.Machine.ID),
-			printable(s.Work.ID), p.PageNo()), "", 0, "C", false, 0, "")
+	p.pdf.AliasNbPages("{pages}")
+	p.pdf.SetFooterFunc(func() {
+		p.pdf.SetY(-margin + lineHeight)
+		p.pdf.SetFont(sans, "", textSize)
+		p.pdf.CellFormat(0, lineHeight, fmt.Sprintf("%s, operation %s: page %d of {pages}", printable(s.Machine.ID),
+			printable(s.Work.ID), p.pdf.PageNo()), "", 0, "C", false, 0, "")
 	})
-	p.AddPage()
+	p.pdf.AddPage()
 	p.statement(s)
 	p.disks(s.Disks)
 	p.seal(seal)
 	var out bytes.Buffer
-	if err := p.Output(&out); err != nil {
+	if err := p.pdf.Output(&out); err != nil {
 		return nil, fmt.Errorf("make the pages: %w", err)
 	}
 	return out.Bytes(), nil
 }
 
 func (p page) statement(s erasure.Statement) {
-	p.SetFont(sans, "B", titleSize)
-	p.MultiCell(0, 2*lineHeight, "Certificate of erasure", "", "L", false)
+	p.pdf.SetFont(sans, "B", titleSize)
+	p.pdf.MultiCell(0, 2*lineHeight, "Certificate of erasure", "", "L", false)
 	if s.Machine.Simulated {
-		p.SetFont(sans, "B", headSize)
-		p.MultiCell(0, lineHeight, "SIMULATED: there is no such machine, and nothing was erased", "", "L", false)
+		p.pdf.SetFont(sans, "B", headSize)
+		p.pdf.MultiCell(0, lineHeight, "SIMULATED: there is no such machine, and nothing was erased", "", "L", false)
 	}
 	p.head("Machine and work")
 	p.line("Machine", s.Machine.ID)
@@ -101,15 +101,15 @@ func at(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 func (p page) disks(all []erasure.Disk) {
 	p.head(fmt.Sprintf("Disks that were erased: %d", len(all)))
 	for _, d := range all {
-		p.SetFont(mono, "", textSize)
-		p.MultiCell(0, lineHeight, printable(d.ID), "", "L", false)
+		p.pdf.SetFont(mono, "", textSize)
+		p.pdf.MultiCell(0, lineHeight, printable(d.ID), "", "L", false)
 		p.line("Erased by", d.Method)
 		p.line("Took", fmt.Sprintf("%g s", d.Seconds))
 		p.line("Read back", d.Verification)
 		p.line("Not used", d.NotUsed)
 		p.line("Hidden areas", d.Hidden)
 		p.line("Notes", d.Notes)
-		p.Ln(lineHeight / 2)
+		p.pdf.Ln(lineHeight / 2)
 	}
 }
 
@@ -137,21 +137,21 @@ func (p page) seal(s erasure.Seal) {
 }
 
 func (p page) head(text string) {
-	p.Ln(lineHeight)
-	p.SetFont(sans, "B", headSize)
-	p.MultiCell(0, lineHeight+1, text, "B", "L", false)
-	p.Ln(1)
+	p.pdf.Ln(lineHeight)
+	p.pdf.SetFont(sans, "B", headSize)
+	p.pdf.MultiCell(0, lineHeight+1, text, "B", "L", false)
+	p.pdf.Ln(1)
 }
 
 func (p page) text(text string) {
-	p.SetFont(sans, "", textSize)
-	p.MultiCell(0, lineHeight, text, "", "L", false)
+	p.pdf.SetFont(sans, "", textSize)
+	p.pdf.MultiCell(0, lineHeight, text, "", "L", false)
 }
 
 func (p page) code(text string) {
-	p.SetFont(mono, "", textSize-1)
-	p.SetX(margin + labelWidth)
-	p.MultiCell(0, lineHeight, printable(text), "", "L", false)
+	p.pdf.SetFont(mono, "", textSize-1)
+	p.pdf.SetX(margin + labelWidth)
+	p.pdf.MultiCell(0, lineHeight, printable(text), "", "L", false)
 }
 
 // line is a label and its value; there is none without a value.
@@ -160,13 +160,13 @@ func (p page) line(label, value string) {
 		return
 	}
 	p.label(label)
-	p.SetFont(sans, "", textSize)
-	p.MultiCell(0, lineHeight, printable(value), "", "L", false)
+	p.pdf.SetFont(sans, "", textSize)
+	p.pdf.MultiCell(0, lineHeight, printable(value), "", "L", false)
 }
 
 func (p page) label(label string) {
-	p.SetFont(sans, "B", textSize)
-	p.CellFormat(labelWidth, lineHeight, label, "", 0, "L", false, 0, "")
+	p.pdf.SetFont(sans, "B", textSize)
+	p.pdf.CellFormat(labelWidth, lineHeight, label, "", 0, "L", false, 0, "")
 }
 
 // printable is a text of the fonts' characters alone: Latin, Greek and Cyrillic letters. The attachment has the others.

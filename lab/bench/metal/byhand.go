@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ingot-metal/ingot/imagebuild"
+	"github.com/ingot-metal/ingot/internal/ext4"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/lab/bench/metal/guest"
 	"github.com/ingot-metal/ingot/lab/metal"
@@ -127,7 +127,7 @@ func machineByHand(rack *network.Namespace, dir string, firmware vm.Firmware) (v
 		return vm.Config{}, fmt.Errorf("make disk: %w: %s", err, b)
 	}
 	// The new system looks for it after either install.
-	if err := imagebuild.StateDisk(state, nil); err != nil {
+	if err := ext4.StateDisk(state, nil); err != nil {
 		return vm.Config{}, err
 	}
 	return vm.Config{

@@ -95,7 +95,7 @@ func ServeDHCP(ctx context.Context, dir string) error {
 			return err
 		}
 		defer func() { _ = disk.Close() }() // each lease was flushed when it was saved
-		store = disk
+		store = disk.Site()
 	}
 	s, err := dhcp.New(dhcp.Config{
 		Segments: []segment.Segment{{

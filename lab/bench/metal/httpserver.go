@@ -15,8 +15,8 @@ import (
 	"github.com/ingot-metal/ingot/agent/site/cache"
 	"github.com/ingot-metal/ingot/agent/site/httpboot"
 	"github.com/ingot-metal/ingot/agent/site/segment"
-	"github.com/ingot-metal/ingot/imagebuild/uki"
 	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/internal/uki"
 )
 
 const token = "bench"

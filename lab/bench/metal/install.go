@@ -12,7 +12,7 @@ import (
 	"time"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/imagebuild"
+	"github.com/ingot-metal/ingot/internal/debian"
 	"github.com/ingot-metal/ingot/lab/bench/report"
 	"github.com/ingot-metal/ingot/lab/bench/rig"
 	"github.com/ingot-metal/ingot/lab/metal"
@@ -117,7 +117,7 @@ func byIngot(
 	if err != nil {
 		return nil, nil, err
 	}
-	cache, err := imagebuild.DefaultCacheDir()
+	cache, err := debian.DefaultCacheDir()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"github.com/ingot-metal/ingot/imagebuild"
+	"github.com/ingot-metal/ingot/internal/debian"
+	"github.com/ingot-metal/ingot/internal/ext4"
 	"github.com/ingot-metal/ingot/lab/bench/metal/guest"
 	"github.com/ingot-metal/ingot/lab/bench/report"
 	"github.com/ingot-metal/ingot/lab/bench/rig"
@@ -124,23 +126,23 @@ func fillImage(path string, o writeOptions) (err error) {
 }
 
 // initramfs builds the program of package guest as the init of a machine that has programs of this host.
-func initramfs(ctx context.Context, dir, out string) (imagebuild.Kernel, error) {
+func initramfs(ctx context.Context, dir, out string) (debian.Kernel, error) {
 	program := filepath.Join(dir, "init")
 	build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", program,
 		"github.com/ingot-metal/ingot/lab/bench/metal/guest/init")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if b, err := build.CombinedOutput(); err != nil {
-		return imagebuild.Kernel{}, fmt.Errorf("build the machine's program: %w: %s", err, b)
+		return debian.Kernel{}, fmt.Errorf("build the machine's program: %w: %s", err, b)
 	}
 	tools, err := guest.Programs(ctx, "busybox", "zstd", "dd")
 	if err != nil {
-		return imagebuild.Kernel{}, err
+		return debian.Kernel{}, err
 	}
-	cache, err := imagebuild.DefaultCacheDir()
+	cache, err := debian.DefaultCacheDir()
 	if err != nil {
-		return imagebuild.Kernel{}, err
+		return debian.Kernel{}, err
 	}
-	kernel, err := imagebuild.FindKernel(ctx, cache)
+	kernel, err := debian.FindKernel(ctx, cache)
 	if err != nil {
 		return kernel, err
 	}
@@ -160,7 +162,7 @@ func writeMachine(ctx context.Context, dir string, o writeOptions, j guest.Job) 
 		return vm.Config{}, err
 	}
 	state, target := filepath.Join(dir, "state"), filepath.Join(dir, "target")
-	if err := imagebuild.StateDisk(state, map[string][]byte{guest.JobFile: body}); err != nil {
+	if err := ext4.StateDisk(state, map[string][]byte{guest.JobFile: body}); err != nil {
 		return vm.Config{}, err
 	}
 	if err := errors.Join(os.WriteFile(target, nil, 0o600), os.Truncate(target, int64(o.sizeMiB+128)<<20)); err != nil {

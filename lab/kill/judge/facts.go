@@ -22,7 +22,7 @@ var commandForm = regexp.MustCompile(`^command (\S+) \((\S+), attempt (\d+)\) is
 // facts are the forms of the facts that explanations list.
 var facts = []fact{
 	{commandForm, func(c *claim, m []string) bool {
-		x := c.commands[m[1]]
+		x := c.judge.commands[m[1]]
 		return x != nil && x.GetKind() == m[2] && strconv.Itoa(int(x.GetAttempt())) == m[3] &&
 			(c.e.Live || x.GetState() == m[4]) && x.GetExecutorAgentId() == m[5]
 	}},
@@ -41,16 +41,16 @@ var facts = []fact{
 	{regexp.MustCompile(`^command (\S+) to agent (\S+) was sent at .*, and no acknowledgement of it is stored$`), untaken},
 	{regexp.MustCompile(`^command (\S+) to agent (\S+) was never sent$`), untaken},
 	{regexp.MustCompile(`^the result of command (\S+) came after its time was up`), func(c *claim, m []string) bool {
-		x := c.commands[m[1]]
+		x := c.judge.commands[m[1]]
 		return x != nil && (x.GetSettledBy() != "" || c.e.Live)
 	}},
 	{regexp.MustCompile(`^its result has come since: it has succeeded$`), func(c *claim, _ []string) bool {
 		x := c.named()
-		return c.e.Live || x != nil && x.GetOutcome() == "SUCCEEDED" && x.GetSettledBy() != "" && c.done(x)
+		return c.e.Live || x != nil && x.GetOutcome() == "SUCCEEDED" && x.GetSettledBy() != "" && c.judge.done(x)
 	}},
 	{regexp.MustCompile(`^it was tried (\d+) times$`), func(c *claim, m []string) bool {
 		n := 0
-		for _, x := range c.byOperation[c.a.GetOperationId()] {
+		for _, x := range c.judge.byOperation[c.a.GetOperationId()] {
 			// A command that was replaced before its grant is part of the try that the next one makes.
 			if x.GetStep() == c.command.GetStep() && x.GetState() != "CANCELED" {
 				n++
@@ -59,7 +59,10 @@ var facts = []fact{
 		return c.e.Live || strconv.Itoa(n) == m[1]
 	}},
 	{regexp.MustCompile(`^no agent has ever been enrolled on the machine itself`), func(c *claim, _ []string) bool {
-		return !slices.ContainsFunc(c.reaching(c.a.GetMachineId()), func(name string) bool { return name != siteProgram })
+		return !slices.ContainsFunc(
+			c.judge.reaching(c.a.GetMachineId()),
+			func(name string) bool { return name != siteProgram },
+		)
 	}},
 	{regexp.MustCompile(`^at this moment: `), func(c *claim, _ []string) bool { return c.struckNow() }},
 	{regexp.MustCompile(`^every agent that could act on this machine is silent`), func(c *claim, _ []string) bool {
@@ -72,12 +75,12 @@ var facts = []fact{
 	},
 	{regexp.MustCompile(`^nothing is known to be wrong with the machine: it was observed last at `), always},
 	{regexp.MustCompile(`^the cause lies with agent (\S+)$`), func(c *claim, m []string) bool {
-		return c.a.GetReason() == "CAPABILITY_MISSING" || c.atFault(c.Agents[m[1]])
+		return c.a.GetReason() == "CAPABILITY_MISSING" || c.atFault(c.judge.Agents[m[1]])
 	}},
 	{
 		regexp.MustCompile(`(?s)^each failed attempt is one for the counter; the last one ended with `),
 		func(c *claim, _ []string) bool {
-			return slices.ContainsFunc(c.byOperation[c.a.GetOperationId()], func(x *baremetalv1.Command) bool {
+			return slices.ContainsFunc(c.judge.byOperation[c.a.GetOperationId()], func(x *baremetalv1.Command) bool {
 				return c.e.Live || x.GetState() == "EXPIRED" || x.GetState() == "DONE" && x.GetOutcome() != "SUCCEEDED"
 			})
 		},
@@ -88,7 +91,7 @@ var facts = []fact{
 	{regexp.MustCompile(`^needs intervention for (\S+), until `), always}, // the product's own record
 	{regexp.MustCompile(`^it may have acted, and may still act`), always}, // excludes nothing
 	{regexp.MustCompile(`^it has ended, and may be asked for again`), func(c *claim, _ []string) bool {
-		x := c.commands[strings.TrimPrefix(c.a.GetWaitsFor(), settles)]
+		x := c.judge.commands[strings.TrimPrefix(c.a.GetWaitsFor(), settles)]
 		return x != nil && x.GetOutcome() == "UNKNOWN" && x.GetFinishedAt() != nil
 	}},
 	{regexp.MustCompile(`^(\S+) was cancelled at step `), func(c *claim, _ []string) bool { return c.canceledLast() }},
@@ -99,8 +102,8 @@ func (c *claim) atFault(name string) bool {
 	if c.op == nil {
 		return false
 	}
-	from, to := c.during(c.op)
-	return slices.ContainsFunc(c.Faults, func(f check.Fault) bool {
+	from, to := c.judge.during(c.op)
+	return slices.ContainsFunc(c.judge.Faults, func(f check.Fault) bool {
 		return f.Target == name && !strings.HasPrefix(f.Kind, "cut-") && f.Begin <= to && f.End+recovery >= from
 	})
 }
@@ -111,7 +114,7 @@ func always(*claim, []string) bool { return true }
 func (c *claim) named() *baremetalv1.Command {
 	for _, f := range c.a.GetFacts() {
 		if m := commandForm.FindStringSubmatch(f); m != nil {
-			return c.commands[m[1]]
+			return c.judge.commands[m[1]]
 		}
 	}
 	return nil
@@ -120,23 +123,23 @@ func (c *claim) named() *baremetalv1.Command {
 // ungranted: the command was not granted, and has not reached the world.
 func ungranted(c *claim, _ []string) bool {
 	x := c.named()
-	return x == nil || c.e.Live || x.GetGrantedAt() == nil && !c.touched(x)
+	return x == nil || c.e.Live || x.GetGrantedAt() == nil && !c.judge.touched(x)
 }
 
 // untaken: the command that the fact names was not granted to that agent, and has not reached the world.
 func untaken(c *claim, m []string) bool {
-	x := c.commands[m[1]]
-	return x != nil && x.GetExecutorAgentId() == m[2] && (c.e.Live || x.GetGrantedAt() == nil && !c.touched(x))
+	x := c.judge.commands[m[1]]
+	return x != nil && x.GetExecutorAgentId() == m[2] && (c.e.Live || x.GetGrantedAt() == nil && !c.judge.touched(x))
 }
 
 // struckNow reports whether a fault silences an agent of the machine at the moment of the question.
 func (c *claim) struckNow() bool {
-	for _, name := range c.reaching(c.a.GetMachineId()) {
+	for _, name := range c.judge.reaching(c.a.GetMachineId()) {
 		if c.silencedNow(name) {
 			return true
 		}
 	}
-	return c.e.Live && c.struck(c.e.At, c.e.At, own...)
+	return c.e.Live && c.judge.struck(c.e.At, c.e.At, own...)
 }
 
 func (c *claim) canceledLast() bool {

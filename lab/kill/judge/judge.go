@@ -94,10 +94,10 @@ func (j *judge) attention() {
 
 // claim is one explanation under judgement.
 type claim struct {
-	*judge
-	e  Explanation
-	a  *baremetalv1.ExplainMachineResponse
-	op *baremetalv1.Operation
+	judge *judge
+	e     Explanation
+	a     *baremetalv1.ExplainMachineResponse
+	op    *baremetalv1.Operation
 	// command is the last one of the operation; nil for none.
 	command *baremetalv1.Command
 }
@@ -142,10 +142,10 @@ func (j *judge) shared(e Explanation) {
 
 func (c *claim) add(rule, format string, args ...any) {
 	key := fmt.Sprint(rule, c.a.GetMachineId(), c.a.GetRule(), c.a.GetOperationId(), format)
-	if c.told[key] {
+	if c.judge.told[key] {
 		return
 	}
-	c.told[key] = true
+	c.judge.told[key] = true
 	when := "in the end"
 	if c.e.Live {
 		when = "at " + c.e.At.Round(time.Second).String()
@@ -166,10 +166,10 @@ func (c *claim) unjudged(format string, args ...any) {
 // times: an explanation names only moments of the run, whatever clocks were stepped.
 func (c *claim) times() {
 	const slack = 3 * time.Second
-	from, to := c.Header.Begun.Add(-slack), c.Header.Begun.Add(c.e.At+slack)
+	from, to := c.judge.Header.Begun.Add(-slack), c.judge.Header.Begun.Add(c.e.At+slack)
 	check := func(what string, at stamped) {
 		if t := at.AsTime(); t.Unix() > 0 && (t.Before(from) || t.After(to)) {
-			c.lie("%s is %v, outside the run", what, t.Sub(c.Header.Begun))
+			c.lie("%s is %v, outside the run", what, t.Sub(c.judge.Header.Begun))
 		}
 	}
 	check("since", c.a.GetSince())
@@ -188,9 +188,9 @@ func (c *claim) nothingStarted() {
 	text := strings.Join(append([]string{c.a.GetSummary(), c.a.GetCause()}, c.a.GetFacts()...), "\n")
 	for _, words := range []string{"nothing was started", "nothing was done", "nothing has been started",
 		"nothing was written"} {
-		if strings.Contains(text, words) && c.touched(c.command) {
+		if strings.Contains(text, words) && c.judge.touched(c.command) {
 			c.lie("%q, and command %s reached the world: %v", words, c.command.GetCommandId(),
-				c.effects[c.command.GetCommandId()][0])
+				c.judge.effects[c.command.GetCommandId()][0])
 		}
 	}
 }

@@ -86,7 +86,7 @@ const settles = "an operator who settles command "
 // fenced: the command that is named is unresolved, was granted as the text reads, and a fault kept its result away.
 func (c *claim) fenced() {
 	id := strings.TrimPrefix(c.a.GetWaitsFor(), settles)
-	cmd := c.commands[id]
+	cmd := c.judge.commands[id]
 	if cmd == nil {
 		c.lie("command %q does not exist", id)
 		return
@@ -105,32 +105,32 @@ func (c *claim) fenced() {
 	if strings.Contains(text, "another memory") {
 		c.lie("no fault has changed an agent's memory")
 	}
-	if strings.Contains(text, "no new boot") && !c.e.Live && cmd.GetKind() == "reboot" && c.happened(cmd) {
+	if strings.Contains(text, "no new boot") && !c.e.Live && cmd.GetKind() == "reboot" && c.judge.happened(cmd) {
 		c.lie("the machine has booted, and its agent is connected")
 	}
 	// A controller that stands still records nothing of the agents that it has.
-	if strings.Contains(text, "was heard last at") && !c.silencedNow(c.executor(cmd)) &&
-		!(c.e.Live && c.struck(c.e.At, c.e.At, own...)) {
-		c.lie("%s is not silent", c.executor(cmd))
+	if strings.Contains(text, "was heard last at") && !c.silencedNow(c.judge.executor(cmd)) &&
+		!(c.e.Live && c.judge.struck(c.e.At, c.e.At, own...)) {
+		c.lie("%s is not silent", c.judge.executor(cmd))
 	}
 	c.unknownFor(cmd)
 }
 
 // unknownFor: a result is missing only because a fault struck its executor, or the system itself.
 func (c *claim) unknownFor(cmd *baremetalv1.Command) {
-	from := cmd.GetCreatedAt().AsTime().Sub(c.Header.Begun)
+	from := cmd.GetCreatedAt().AsTime().Sub(c.judge.Header.Begun)
 	to := c.e.At
 	if cmd.GetFinishedAt() != nil {
-		to = min(to, cmd.GetFinishedAt().AsTime().Sub(c.Header.Begun))
+		to = min(to, cmd.GetFinishedAt().AsTime().Sub(c.judge.Header.Begun))
 	}
-	if !c.struck(from, to, append(slices.Clone(own), c.executor(cmd))...) {
+	if !c.judge.struck(from, to, append(slices.Clone(own), c.judge.executor(cmd))...) {
 		c.lie("no fault struck while command %s was under way", cmd.GetCommandId())
 	}
 }
 
 // silencedNow reports whether an agent is silent because of a fault at the moment of the question. In the end no agent
 // is.
-func (c *claim) silencedNow(name string) bool { return c.e.Live && c.silenced(name, c.e.At) }
+func (c *claim) silencedNow(name string) bool { return c.e.Live && c.judge.silenced(name, c.e.At) }
 
 // failed: the operation has failed, and its error is judged by its reason.
 func (c *claim) failed() {
@@ -153,7 +153,7 @@ func (c *claim) canceled() {
 
 // askedToCancel: a client has asked for the cancel, and was not refused.
 func (c *claim) askedToCancel() {
-	if !slices.ContainsFunc(c.Calls, func(x check.Call) bool {
+	if !slices.ContainsFunc(c.judge.Calls, func(x check.Call) bool {
 		return x.Method == check.Cancel && x.Operation == c.op.GetOperationId() && x.Outcome != check.Refused
 	}) {
 		c.lie("no client has cancelled it")
@@ -183,7 +183,7 @@ func (c *claim) active() {
 // ownTrouble: the controllers, or their database, were struck.
 func (c *claim) ownTrouble() {
 	c.active()
-	if !c.struck(c.e.At-recovery, c.e.At, own...) {
+	if !c.judge.struck(c.e.At-recovery, c.e.At, own...) {
 		c.lie("no fault has struck a controller or the database")
 	}
 }
@@ -191,7 +191,7 @@ func (c *claim) ownTrouble() {
 // executorSilent: an agent that can act on the machine was struck, or what it is connected to.
 func (c *claim) executorSilent() {
 	c.active()
-	if !c.struck(c.e.At, c.e.At, append(slices.Clone(own), c.reaching(c.a.GetMachineId())...)...) {
+	if !c.judge.struck(c.e.At, c.e.At, append(slices.Clone(own), c.judge.reaching(c.a.GetMachineId())...)...) {
 		c.lie("no fault has struck an agent of the machine, or a controller")
 	}
 }
@@ -205,14 +205,14 @@ func (c *claim) siteSilent() {
 
 // agentSilent is siteSilent for the machine's own agent.
 func (c *claim) agentSilent() {
-	if !slices.ContainsFunc(c.reaching(c.a.GetMachineId()), c.silencedNow) {
+	if !slices.ContainsFunc(c.judge.reaching(c.a.GetMachineId()), c.silencedNow) {
 		c.lie("no fault has struck the agent of the machine")
 	}
 }
 
 // neverEnrolled: only the sentinel has no agent.
 func (c *claim) neverEnrolled() {
-	if len(c.reaching(c.a.GetMachineId())) > 0 {
+	if len(c.judge.reaching(c.a.GetMachineId())) > 0 {
 		c.lie("an agent has enrolled for the machine")
 	}
 }
@@ -262,7 +262,7 @@ func (c *claim) unusable() {
 			c.lie("the last reimage, %s, was done", all[n-1].GetOperationId())
 		}
 	case "NODE_OFFLINE", "MACHINE_UNREACHABLE":
-		if w, known := c.world[c.a.GetMachineId()]; known && !w.On || c.e.Live {
+		if w, known := c.judge.world[c.a.GetMachineId()]; known && !w.On || c.e.Live {
 			return
 		}
 		c.lie("the machine is on, and its agent connected")
@@ -284,8 +284,8 @@ func (c *claim) life() {
 			c.lie("the node is %s, and nothing has approved it", state)
 		}
 	case strings.Contains(text, "is installed, and waits to be verified"):
-		if state != baremetalv1.NodeState_NODE_STATE_INSTALLED || !c.e.Live && c.world[c.a.GetMachineId()].Image == "" {
-			c.lie("the node is %s, and its disk holds %q", state, c.world[c.a.GetMachineId()].Image)
+		if state != baremetalv1.NodeState_NODE_STATE_INSTALLED || !c.e.Live && c.judge.world[c.a.GetMachineId()].Image == "" {
+			c.lie("the node is %s, and its disk holds %q", state, c.judge.world[c.a.GetMachineId()].Image)
 		}
 	default:
 		c.unjudged("a node that is %s", state)
@@ -294,7 +294,7 @@ func (c *claim) life() {
 
 // asked returns the machine's operations of a type.
 func (c *claim) asked(t baremetalv1.Operation_OperationType) []*baremetalv1.Operation {
-	return slices.DeleteFunc(slices.Clone(c.Operations), func(o *baremetalv1.Operation) bool {
+	return slices.DeleteFunc(slices.Clone(c.judge.Operations), func(o *baremetalv1.Operation) bool {
 		return o.GetMachineId() != c.a.GetMachineId() || o.GetType() != t
 	})
 }

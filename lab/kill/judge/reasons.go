@@ -71,7 +71,7 @@ func (c *claim) evidenceMissing() {
 	if c.e.Live || cmd.GetState() != "UNKNOWN" {
 		return
 	}
-	if c.happened(cmd) && c.e.Machine.GetStatus().GetBootId() == c.world[c.a.GetMachineId()].BootID {
+	if c.judge.happened(cmd) && c.e.Machine.GetStatus().GetBootId() == c.judge.world[c.a.GetMachineId()].BootID {
 		c.lie("the machine has booted after command %s, and its boot id is known", cmd.GetCommandId())
 	}
 }
@@ -85,24 +85,24 @@ func (c *claim) unreached() {
 	if cmd := c.command; cmd != nil && !c.e.Live && cmd.GetGrantedAt() != nil && cmd.GetState() == "DONE" {
 		c.lie("command %s was granted", cmd.GetCommandId())
 	}
-	from, to := c.during(c.op)
-	if !c.struck(from, min(to, c.e.At), append(slices.Clone(own), c.reaching(c.a.GetMachineId())...)...) {
+	from, to := c.judge.during(c.op)
+	if !c.judge.struck(from, min(to, c.e.At), append(slices.Clone(own), c.judge.reaching(c.a.GetMachineId())...)...) {
 		c.lie("no fault has struck an agent of the machine, or a controller")
 	}
 }
 
 // refused: the executor never touched the machine.
 func (c *claim) refused() {
-	if cmd := c.command; cmd != nil && c.touched(cmd) && (!c.e.Live || cmd.GetOutcome() == "REFUSED") {
-		c.lie("command %s reached the world: %v", cmd.GetCommandId(), c.effects[cmd.GetCommandId()][0])
+	if cmd := c.command; cmd != nil && c.judge.touched(cmd) && (!c.e.Live || cmd.GetOutcome() == "REFUSED") {
+		c.lie("command %s reached the world: %v", cmd.GetCommandId(), c.judge.effects[cmd.GetCommandId()][0])
 	}
 }
 
 // expired is refused, and a text that blames the agent's clock is true only where that was stepped.
 func (c *claim) expired() {
 	c.refused()
-	stepped := c.command != nil && slices.ContainsFunc(c.Faults, func(f check.Fault) bool {
-		return f.Target == c.executor(c.command) && strings.HasPrefix(f.Kind, "step-")
+	stepped := c.command != nil && slices.ContainsFunc(c.judge.Faults, func(f check.Fault) bool {
+		return f.Target == c.judge.executor(c.command) && strings.HasPrefix(f.Kind, "step-")
 	})
 	if strings.Contains(c.a.GetCause(), "clock") && !stepped {
 		c.lie("no fault has stepped the agent's clock")
@@ -127,7 +127,7 @@ func (c *claim) interrupted() {
 // withoutBMC: the client asked for a power cycle through a BMC, and simulated machines have none. Nothing was done.
 func (c *claim) withoutBMC() {
 	c.refused()
-	if c.op == nil || !slices.ContainsFunc(c.Calls, func(x check.Call) bool {
+	if c.op == nil || !slices.ContainsFunc(c.judge.Calls, func(x check.Call) bool {
 		return x.Method == check.Start && x.Request == c.op.GetRequestId() && x.Kind == "reboot-bmc"
 	}) {
 		c.lie("the agents can do all that the clients ask for but power cycles")
@@ -136,7 +136,7 @@ func (c *claim) withoutBMC() {
 
 // switchedOff reports whether the machine was switched off in the run.
 func (c *claim) switchedOff() bool {
-	return slices.ContainsFunc(c.Effects, func(e sim.EffectRecord) bool {
+	return slices.ContainsFunc(c.judge.Effects, func(e sim.EffectRecord) bool {
 		return e.MachineID == c.a.GetMachineId() && e.Kind == sim.KindPowerOff && e.Stage == sim.StageEffect
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/identity"
 	"github.com/ingot-metal/ingot/controller/domain/machinefilter"
+	"github.com/ingot-metal/ingot/controller/domain/savedview"
 	"github.com/ingot-metal/ingot/controller/domain/timeline"
 	"github.com/ingot-metal/ingot/controller/store"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
@@ -28,7 +29,6 @@ import (
 	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
 	sitestore "github.com/ingot-metal/ingot/controller/store/site"
 	timelinestore "github.com/ingot-metal/ingot/controller/store/timeline"
-	viewstore "github.com/ingot-metal/ingot/controller/store/view"
 	webhookstore "github.com/ingot-metal/ingot/controller/store/webhook"
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
 )
@@ -63,12 +63,12 @@ var _ Store = (*store.Store)(nil)
 
 // Views are lists of machines that are saved.
 type Views interface {
-	SetView(ctx context.Context, who viewstore.Caller, v *baremetalv1.View, now time.Time,
-		opts ...pgtx.WriteOption) (*baremetalv1.View, error)
-	GetView(ctx context.Context, who viewstore.Caller, name string) (*baremetalv1.View, error)
-	ListViews(ctx context.Context, who viewstore.Caller, after string, limit int32) ([]*baremetalv1.View, error)
-	DeleteView(ctx context.Context, who viewstore.Caller, name string, now time.Time,
-		opts ...pgtx.WriteOption) (*baremetalv1.View, error)
+	SetView(ctx context.Context, who savedview.Caller, v savedview.View, now time.Time,
+		opts ...pgtx.WriteOption) (savedview.View, error)
+	GetView(ctx context.Context, who savedview.Caller, name string) (savedview.View, error)
+	ListViews(ctx context.Context, who savedview.Caller, after string, limit int32) ([]savedview.View, error)
+	DeleteView(ctx context.Context, who savedview.Caller, name string, now time.Time,
+		opts ...pgtx.WriteOption) (savedview.View, error)
 }
 
 // Authorities are the generations of the CA.

@@ -12,8 +12,9 @@ import (
 	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/savedview"
+	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
-	viewstore "github.com/ingot-metal/ingot/controller/store/view"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/filter"
 )
@@ -32,9 +33,9 @@ func Register(r grpc.ServiceRegistrar, b *service.Base) {
 
 // caller is who calls, and with which rights. Views are about no machine: a role for some machines is none of an admin,
 // and good enough to share with.
-func caller(ctx context.Context) viewstore.Caller {
+func caller(ctx context.Context) savedview.Caller {
 	c, ok := auth.CallerFrom(ctx)
-	return viewstore.Caller{
+	return savedview.Caller{
 		Actor: service.Actor(ctx), Identity: auth.IdentityFrom(ctx), Admin: !ok || c.Scope.Covers(auth.ScopeAdmin),
 		MayShare: !ok || c.Highest().Covers(auth.ScopeOperate),
 	}
@@ -54,39 +55,58 @@ func (s *Server) SetView(ctx context.Context, r *baremetalv1.SetViewRequest) (*b
 	if err != nil {
 		return nil, err
 	}
-	return s.Store.SetView(ctx, caller(ctx), v, s.Clock.Now(), append(opts, pgtx.Mask(paths))...)
+	who := caller(ctx)
+	return answer(who)(s.Store.SetView(ctx, who, v, s.Clock.Now(), append(opts, pgtx.Mask(paths))...))
+}
+
+// answer makes the message of a view that the caller sees, unless there is an error.
+func answer(who savedview.Caller) func(savedview.View, error) (*baremetalv1.View, error) {
+	return func(v savedview.View, err error) (*baremetalv1.View, error) {
+		if err != nil {
+			return nil, err
+		}
+		return message(who, v), nil
+	}
+}
+
+func message(who savedview.Caller, v savedview.View) *baremetalv1.View {
+	return &baremetalv1.View{
+		Name: v.Name, Title: v.Title, Description: v.Description, Filter: v.Filter, OrderBy: v.OrderBy, Columns: v.Columns,
+		GroupBy: v.GroupBy, Shared: v.Shared, CreatedBy: v.CreatedBy, Own: who.Owns(v),
+		CreatedAt: convert.Timestamp(v.CreatedAt), UpdatedAt: convert.Timestamp(v.UpdatedAt), Version: v.Version,
+	}
 }
 
 // mask gives the fields that are to be changed.
 func mask(paths []string) ([]string, error) {
 	if len(paths) == 0 || slices.Equal(paths, []string{"*"}) {
-		return viewstore.Fields(), nil
+		return savedview.Fields(), nil
 	}
 	for _, p := range paths {
-		if !slices.Contains(viewstore.Fields(), p) {
-			return nil, validate.Fault("update_mask", "%q is none of %s", p, strings.Join(viewstore.Fields(), ", "))
+		if !slices.Contains(savedview.Fields(), p) {
+			return nil, validate.Fault("update_mask", "%q is none of %s", p, strings.Join(savedview.Fields(), ", "))
 		}
 	}
 	return paths, nil
 }
 
 // checked is what a client sends, in the form that is stored: with its name, and the fields that are to be changed.
-func checked(in *baremetalv1.View, paths []string) (*baremetalv1.View, error) {
+func checked(in *baremetalv1.View, paths []string) (savedview.View, error) {
 	err := validate.NewID("view.name", in.GetName())
 	if in.GetName() == "" {
 		err = validate.Fault("view.name", "required")
 	}
-	out := &baremetalv1.View{Name: in.GetName()}
+	out := savedview.View{Name: in.GetName()}
 	for _, p := range paths {
 		if err == nil {
-			err = set(out, in, p)
+			err = set(&out, in, p)
 		}
 	}
 	return out, err
 }
 
 // set checks a field and takes it over.
-func set(out, in *baremetalv1.View, path string) (err error) {
+func set(out *savedview.View, in *baremetalv1.View, path string) (err error) {
 	switch path {
 	case "title":
 		out.Title, err = in.GetTitle(), validate.OptionalKey("view.title", in.GetTitle())
@@ -124,7 +144,8 @@ func (s *Server) GetView(ctx context.Context, r *baremetalv1.GetViewRequest) (*b
 	if err := validate.Key("name", r.GetName()); err != nil {
 		return nil, err
 	}
-	return s.Store.GetView(ctx, caller(ctx), r.GetName())
+	who := caller(ctx)
+	return answer(who)(s.Store.GetView(ctx, who, r.GetName()))
 }
 
 // ListViews implements ViewService.
@@ -134,7 +155,13 @@ func (s *Server) ListViews(
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.View]{
 		Name: "views", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.View, error) {
-			return s.Store.ListViews(ctx, caller(ctx), after.ID, limit)
+			who := caller(ctx)
+			found, err := s.Store.ListViews(ctx, who, after.ID, limit)
+			out := make([]*baremetalv1.View, len(found))
+			for i, v := range found {
+				out[i] = message(who, v)
+			}
+			return out, err
 		},
 		Place: service.ByID((*baremetalv1.View).GetName),
 	}, r)
@@ -153,5 +180,6 @@ func (s *Server) DeleteView(ctx context.Context, r *baremetalv1.DeleteViewReques
 	if err != nil {
 		return nil, err
 	}
-	return s.Store.DeleteView(ctx, caller(ctx), r.GetName(), s.Clock.Now(), opts...)
+	who := caller(ctx)
+	return answer(who)(s.Store.DeleteView(ctx, who, r.GetName(), s.Clock.Now(), opts...))
 }

@@ -16,7 +16,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/publictest"
 	"github.com/ingot-metal/ingot/controller/api/public/query"
-	viewstore "github.com/ingot-metal/ingot/controller/store/view"
+	"github.com/ingot-metal/ingot/controller/domain/savedview"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/task"
 )
@@ -261,7 +261,7 @@ func TestViewsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	fill("ada", viewstore.MaxOfOwner-3)
+	fill("ada", savedview.MaxOfOwner-3)
 	ada := as(t.Context(), "ada", "operate")
 	var made atomic.Int32
 	g, _ := task.New(t.Context())
@@ -284,8 +284,8 @@ func TestViewsAreBounded(t *testing.T) {
 	if _, err := r.Views.SetView(ada, &pb.SetViewRequest{View: &pb.View{Name: "ada-1", Title: "still"}}); err != nil {
 		t.Error(err)
 	}
-	for i := range viewstore.MaxOfAll/viewstore.MaxOfOwner - 1 {
-		fill(fmt.Sprint("o", i), viewstore.MaxOfOwner)
+	for i := range savedview.MaxOfAll/savedview.MaxOfOwner - 1 {
+		fill(fmt.Sprint("o", i), savedview.MaxOfOwner)
 	}
 	_, err := r.Views.SetView(as(t.Context(), "bob", "read"), &pb.SetViewRequest{View: &pb.View{Name: "one-more"}})
 	publictest.Wants(t, err, failure.KindPrecondition, "INVALID_FIELD", "view")

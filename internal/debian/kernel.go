@@ -1,4 +1,6 @@
-package imagebuild
+// Package debian finds kernels on this host and in Debian's packages, and unpacks packages into a cache. It installs
+// nothing.
+package debian
 
 import (
 	"context"
@@ -11,7 +13,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/ingot-metal/ingot/imagebuild/uki"
+	"github.com/ingot-metal/ingot/internal/uki"
 	"github.com/ingot-metal/ingot/internal/version"
 )
 

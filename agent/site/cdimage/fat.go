@@ -1,4 +1,4 @@
-package bootmedia
+package cdimage
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-// Command guest is the userland of the machines in the tests of images: it says on the console what it was booted as.
+// Command image is the userland of the machines in imagebuild's tests: it prints its boot parameters on the console.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 
 func main() {
 	if !pid1.IsInit() {
-		fmt.Fprintln(os.Stderr, "guest: runs as process 1 of a test machine only")
+		fmt.Fprintln(os.Stderr, "image: runs as process 1 of a test machine only")
 		os.Exit(2)
 	}
 	if err := pid1.Run(context.Background(), slog.Default(), guest); err != nil {

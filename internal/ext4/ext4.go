@@ -1,6 +1,9 @@
-package imagebuild
+// Package ext4 makes the ext4 file systems of machines, as files: the disk that holds a machine's state, and the
+// templates that an installer carries. It needs mke2fs (package e2fsprogs), and neither root nor mounts.
+package ext4
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,22 +12,23 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/ingot-metal/ingot/agent/pid1"
+	"github.com/ingot-metal/ingot/internal/imagelayout"
+	"github.com/ingot-metal/ingot/internal/zstream"
 )
 
+// Sizes in bytes.
 const (
-	// TokenFile is where a state disk carries the bundle for the first enrolment.
-	TokenFile = "bootstrap-token"
-
-	stateDiskBytes = 64 << 20
+	stateDiskBytes     = 64 << 20
+	stateTemplateBytes = 32 << 20
+	dataTemplateBytes  = 128 << 20
 )
 
-// ErrExists says that a state disk is there already. It is never overwritten: it may be the only copy of a
+// ErrExists is returned when the state disk exists. It is never overwritten: it may be the only copy of a
 // machine's identity.
 var ErrExists = errors.New("state disk exists")
 
-// StateDisk makes a raw 64 MiB ext4 image labelled pid1.StateLabel that holds the given files: path within the disk
-// to content, all with mode 0600 since one of them is a secret. Needs mke2fs (package e2fsprogs).
+// StateDisk makes a raw 64 MiB ext4 image labelled imagelayout.StateLabel that holds the files: path within the disk to
+// content, all with mode 0600 since one of them is a secret.
 func StateDisk(path string, files map[string][]byte) (err error) {
 	if _, err := os.Stat(path); err == nil {
 		return fmt.Errorf("%w: %s", ErrExists, path)
@@ -76,42 +80,39 @@ func format(disk, tree string) error {
 	if err := errors.Join(f.Truncate(stateDiskBytes), f.Close()); err != nil {
 		return fmt.Errorf("make state disk: %w", err)
 	}
-	tool, err := mke2fs()
-	if err != nil {
-		return err
-	}
-	_, err = run(context.Background(), "", tool,
-		"-q", "-F", "-t", "ext4", "-L", pid1.StateLabel, "-E", "root_owner=0:0", "-d", tree, disk)
+	err = mke2fs(context.Background(), nil, "-L", imagelayout.StateLabel, "-E", "root_owner=0:0", "-d", tree, disk)
 	if err != nil {
 		return fmt.Errorf("format state disk: %w", err)
 	}
 	return nil
 }
 
-// mke2fs looks beyond PATH, because an ordinary user's PATH lacks /usr/sbin on Debian.
-func mke2fs() (string, error) {
+// mke2fs makes an ext4 file system with the arguments, in this process's environment and with more variables. It looks
+// beyond PATH, because an ordinary user's PATH lacks /usr/sbin on Debian.
+func mke2fs(ctx context.Context, variables []string, args ...string) error {
 	for _, name := range []string{"mke2fs", "/usr/sbin/mke2fs", "/sbin/mke2fs"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path, nil
+		path, err := exec.LookPath(name)
+		if err != nil {
+			continue
 		}
+		cmd := exec.CommandContext(ctx, path, append([]string{"-q", "-F", "-t", "ext4"}, args...)...)
+		cmd.Env = append(append(os.Environ(), "LC_ALL=C"), variables...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", cmd, err, bytes.TrimSpace(out))
+		}
+		return nil
 	}
-	return "", errors.New("mke2fs not found: install the package e2fsprogs")
+	return errors.New("mke2fs not found: install the package e2fsprogs")
 }
 
-// Sizes of templates, in bytes.
-const (
-	stateTemplateBytes = 32 << 20
-	dataTemplateBytes  = 128 << 20
-)
-
-// stateTemplate makes an empty 32 MiB ext4 file system labelled pid1.StateLabel and compresses it. Kernels since 4.18
-// mount it.
-func stateTemplate(ctx context.Context) ([]byte, error) {
-	return template(ctx, stateTemplateBytes, "metadata_csum", "-L", pid1.StateLabel)
+// StateTemplate returns an empty 32 MiB ext4 file system labelled imagelayout.StateLabel, compressed by zstd. Kernels
+// since 4.18 mount it.
+func StateTemplate(ctx context.Context) ([]byte, error) {
+	return template(ctx, stateTemplateBytes, "metadata_csum", "-L", imagelayout.StateLabel)
 }
 
-// DataTemplate makes an empty 128 MiB ext4 file system with a journal of a quarter of that, and compresses it: what
-// data disks of any size begin with. It can be given another UUID while it is mounted (Linux 6.0).
+// DataTemplate returns an empty 128 MiB ext4 file system with a journal of a quarter of that, compressed by zstd. Data
+// disks of any size begin with it. It accepts another UUID while it is mounted (Linux 6.0).
 func DataTemplate(ctx context.Context) ([]byte, error) {
 	return template(ctx, dataTemplateBytes, "metadata_csum,metadata_csum_seed", "-J", "size=32")
 }
@@ -131,25 +132,20 @@ func template(ctx context.Context, size int64, more string, options ...string) (
 	if err := os.Truncate(disk, size); err != nil {
 		return nil, fmt.Errorf("make template: %w", err)
 	}
-	tool, err := mke2fs()
-	if err != nil {
-		return nil, err
-	}
 	const features = "none,has_journal,ext_attr,resize_inode,dir_index,filetype,extent,64bit,flex_bg," +
 		"sparse_super,large_file," +
 		"huge_file,dir_nlink,extra_isize,"
-	args := []string{"E2FSPROGS_FAKE_TIME=1", tool, "-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256", "-i", "16384",
+	args := []string{"-b", "4096", "-I", "256", "-i", "16384",
 		"-m", "0", "-O", features + more, "-U", templateUUID,
 		"-E", "hash_seed=" + templateUUID + ",root_owner=0:0,lazy_itable_init=0,lazy_journal_init=0"}
-	_, err = run(ctx, "", "env", append(append(args, options...), disk)...)
-	if err != nil {
+	if err := mke2fs(ctx, []string{"E2FSPROGS_FAKE_TIME=1"}, append(append(args, options...), disk)...); err != nil {
 		return nil, fmt.Errorf("format template: %w", err)
 	}
 	data, err := os.ReadFile(disk)
 	if err != nil {
 		return nil, fmt.Errorf("read template: %w", err)
 	}
-	return zstdAll(data)
+	return zstream.Compress(data)
 }
 
 // templateUUID is of version 8, custom (RFC 9562). The label is what such a file system is found by.
