@@ -52,8 +52,8 @@ func TestEachActionIsDeclaredOnce(t *testing.T) {
 	}
 }
 
-// TestEachExecutorDeclaresItsAction holds that each package below agent/executor has a declaration, and that each
-// declaration is listed.
+// TestEachExecutorDeclaresItsAction holds that each package below agent/executor has a declaration, that each declaration
+// is listed, and that the tests of package executortest run on it.
 func TestEachExecutorDeclaresItsAction(t *testing.T) {
 	t.Parallel()
 	entries, err := os.ReadDir("../executor")
@@ -62,45 +62,75 @@ func TestEachExecutorDeclaresItsAction(t *testing.T) {
 	}
 	all := 0
 	for _, e := range entries {
-		if !e.IsDir() {
+		if !e.IsDir() || e.Name() == "executortest" {
 			continue
 		}
-		n := declarations(t, filepath.Join("../executor", e.Name()))
-		if n == 0 {
+		declared, tested := declarations(t, filepath.Join("../executor", e.Name()))
+		if len(declared) == 0 {
 			t.Errorf("%s declares no action", e.Name())
 		}
-		all += n
+		for name := range declared {
+			if !tested[name] {
+				t.Errorf("no test of %s calls executortest.Run with its %s", e.Name(), name)
+			}
+		}
+		all += len(declared)
 	}
 	if all != len(action.All()) {
 		t.Errorf("the executors declare %d actions, and %d are listed", all, len(action.All()))
 	}
 }
 
-// declarations counts the literals of type executor.Declaration in a folder, tests not counted.
-func declarations(t *testing.T, dir string) (n int) {
+// declarations returns the names of a folder's variables of type executor.Declaration, and of those with which its tests
+// call executortest.Run.
+func declarations(t *testing.T, dir string) (declared, tested map[string]bool) {
 	t.Helper()
+	declared, tested = map[string]bool{}, map[string]bool{}
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range files {
-		if strings.HasSuffix(path, "_test.go") {
-			continue
-		}
 		f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ast.Inspect(f, func(node ast.Node) bool {
-			if lit, ok := node.(*ast.CompositeLit); ok {
-				if s, ok := lit.Type.(*ast.SelectorExpr); ok && s.Sel.Name == "Declaration" {
-					n++
+			switch x := node.(type) {
+			case *ast.ValueSpec:
+				if len(x.Values) == 1 && isDeclaration(x.Values[0]) {
+					declared[x.Names[0].Name] = true
+				}
+			case *ast.CallExpr:
+				if s, ok := x.Fun.(*ast.SelectorExpr); ok && s.Sel.Name == "Run" && len(x.Args) == 3 && isName(s.X, "executortest") {
+					tested[nameOf(x.Args[1])] = true
 				}
 			}
 			return true
 		})
 	}
-	return n
+	return declared, tested
+}
+
+func isDeclaration(e ast.Expr) bool {
+	lit, ok := e.(*ast.CompositeLit)
+	return ok && nameOf(lit.Type) == "Declaration"
+}
+
+func isName(e ast.Expr, name string) bool {
+	id, ok := e.(*ast.Ident)
+	return ok && id.Name == name
+}
+
+// nameOf returns the name of a variable, with its package or without.
+func nameOf(e ast.Expr) string {
+	switch x := e.(type) {
+	case *ast.Ident:
+		return x.Name
+	case *ast.SelectorExpr:
+		return x.Sel.Name
+	}
+	return ""
 }
 
 // TestWhatIsNotDeclaredDestroys holds that an action of a newer version needs a grant and has no executor.
