@@ -137,20 +137,24 @@ func TestDestructive(t *testing.T) {
 
 func TestEveryKindHasLimitsAndAnAnswer(t *testing.T) {
 	wired := 0
-	for kind, s := range oneOfEach() {
-		if plan.KindOf(s) != kind {
-			t.Errorf("KindOf says %q of %s", plan.KindOf(s), kind)
+	for name, s := range oneOfEach() {
+		if plan.KindOf(s) != name {
+			t.Errorf("KindOf says %q of %s", plan.KindOf(s), name)
 		}
-		if d, ok := plan.BuiltInDefaults()[kind]; !ok || d.Timeout <= 0 || d.Timeout > 24*time.Hour {
-			t.Errorf("%s has the default %v", kind, d)
+		if d, ok := plan.BuiltInDefaults()[name]; !ok || d.Timeout <= 0 || d.Timeout > 24*time.Hour {
+			t.Errorf("%s has the default %v", name, d)
 		}
-		if plan.NotWired(of(s)) == nil {
+		runs := plan.NotWired(of(s)) == nil
+		if runs != kind.Of(kind.Kind(name)).Runs {
+			t.Errorf("%s runs in any plan: %t", name, runs)
+		}
+		if runs {
 			wired++
 		} else if got := plan.NotWired(of(reboot("a"), s)); got != s {
 			t.Errorf("the step that is not wired is %v", got)
 		}
 	}
-	if wired != 16 {
+	if wired < 16 {
 		t.Errorf("%d kinds are wired", wired)
 	}
 }
