@@ -102,7 +102,8 @@ func declarations(t *testing.T, dir string) (declared, tested map[string]bool) {
 					declared[x.Names[0].Name] = true
 				}
 			case *ast.CallExpr:
-				if s, ok := x.Fun.(*ast.SelectorExpr); ok && s.Sel.Name == "Run" && len(x.Args) == 3 && isName(s.X, "executortest") {
+				s, ok := x.Fun.(*ast.SelectorExpr)
+				if ok && s.Sel.Name == "Run" && isName(s.X, "executortest") && len(x.Args) == 3 {
 					tested[nameOf(x.Args[1])] = true
 				}
 			}
@@ -157,7 +158,7 @@ func TestWhoHasWhichExecutor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	real := action.Machine{ID: "m", Host: host.New(host.Config{Root: t.TempDir()})}
+	metal := action.Machine{ID: "m", Host: host.New(host.Config{Root: t.TempDir()})}
 	simulated := action.Machine{ID: "m", Host: world.Machine("m"), Simulated: true}
 	own := func(a action.Agent) func(*fleetv1.CommandSpec) string {
 		return func(spec *fleetv1.CommandSpec) string { return kindOf(action.Own(&a, spec)) }
@@ -169,7 +170,7 @@ func TestWhoHasWhichExecutor(t *testing.T) {
 		return func(spec *fleetv1.CommandSpec) string { return kindOf(action.OfSite(&a, spec), nil) }
 	}
 	ways := []func(*fleetv1.CommandSpec) string{
-		own(action.Agent{Own: real}), own(action.Agent{Own: real, Installer: true}), own(action.Agent{Own: simulated}),
+		own(action.Agent{Own: metal}), own(action.Agent{Own: metal, Installer: true}), own(action.Agent{Own: simulated}),
 		reached, site(action.Agent{Site: &action.Site{}}), site(action.Agent{}),
 	}
 	want := map[string]string{

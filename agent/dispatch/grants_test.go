@@ -373,7 +373,10 @@ func TestEveryActionButTheHarmlessNeedsAGrant(t *testing.T) {
 func TestWithoutDeclarationsEveryCommandNeedsAGrant(t *testing.T) {
 	t.Parallel()
 	r := start(t, memory(t), &scriptedExecutor{}, func(c *dispatch.Config) { c.Harm = nil })
-	spec := &fleetv1.CommandSpec{TimeoutMs: 60000, Action: &fleetv1.CommandSpec_Preflight{Preflight: &fleetv1.RepaveAction{}}}
+	spec := &fleetv1.CommandSpec{
+		TimeoutMs: 60000,
+		Action:    &fleetv1.CommandSpec_Preflight{Preflight: &fleetv1.RepaveAction{}},
+	}
 	want(t, r.l.result(t, r.order(spec)), fleetv1.CommandResult_SUCCEEDED, "")
 	if r.l.asks() == 0 {
 		t.Error("started without a grant")

@@ -32,7 +32,7 @@ type World struct {
 	Whole int
 	// Repeats reports that a run after a kill may repeat effects, which does no harm.
 	Repeats bool
-	// ResumeWithin is the time of a command after a kill; 0 means a minute. Its end is a failure or unknown, and no success.
+	// ResumeWithin is the time that Resume has after a kill; 0 means a minute.
 	ResumeWithin time.Duration
 	// Outcome is that of a run that nothing interrupts; unspecified means SUCCEEDED.
 	Outcome fleetv1.CommandResult_Outcome
