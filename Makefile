@@ -266,36 +266,37 @@ test-upgrade: deps ## Roll three controllers from an older version to this one a
 
 # Benchmarks store their figures here; the performance page and its plots are made of them.
 RESULTS ?= docs/reference/performance.json
-BENCHPAGE := go run ./lab/benchpage --results $(RESULTS)
+BENCH   := go run ./lab/bench
 
 .PHONY: bench
 bench: deps build ## Print throughput, latency, memory and sizes of this tree on this machine, and write the performance page
-	go run ./lab/bench --results $(RESULTS) $(BENCH_FLAGS)
-	$(BENCHPAGE)
+	$(BENCH) operations --results $(RESULTS) $(BENCH_FLAGS)
 
 .PHONY: bench-page
 bench-page: ## Write the performance page out of the figures that are stored
-	$(BENCHPAGE)
+	$(BENCH) page
 
 .PHONY: bench-fleet
 bench-fleet: deps build ## Measure 15,000 sessions, their storm, 45,000 over three controllers and onboarding (FLEET_FLAGS=--help for smaller)
-	go run ./lab/benchfleet --bin bin --results $(RESULTS) $(FLEET_FLAGS)
-	$(BENCHPAGE)
+	$(BENCH) fleet --results $(RESULTS) $(FLEET_FLAGS)
 
 .PHONY: bench-scale
 bench-scale: deps build ## Print what calls, walks and the controller's own work cost at 1,000 and at 1,000,000 machines
-	go run ./lab/benchscale --results $(RESULTS) $(SCALE_FLAGS)
-	$(BENCHPAGE)
+	$(BENCH) scale --results $(RESULTS) $(SCALE_FLAGS)
+
+.PHONY: bench-pairs
+bench-pairs: deps build ## Compare with an older commit by its own program, in turns (OLD=revision PAIRS=5 SCENARIO=operations|fleet|scale BENCH_FLAGS=)
+	scripts/bench-pairs $(OLD) $(or $(PAIRS),5) $(or $(SCENARIO),operations) $(BENCH_FLAGS)
 
 .PHONY: bench-metal
 bench-metal: deps build ## Print the rates of DHCP, HTTP boot and image writes beside what this machine can do
-	go run ./lab/benchmetal/dhcp
-	go run ./lab/benchmetal/http
-	go run ./lab/benchmetal/write
+	$(BENCH) dhcp
+	$(BENCH) http
+	$(BENCH) write
 
 .PHONY: bench-install
 bench-install: deps build debian-image ## Install a Debian image through the API and by hand, side by side (root)
-	go run ./lab/benchmetal/install -image $(DEBIAN_IMAGE) $(BENCH_FLAGS)
+	$(BENCH) install -image $(DEBIAN_IMAGE) $(BENCH_FLAGS)
 
 CONSOLE := controller/console/web
 
@@ -319,7 +320,7 @@ console-test: deps ## Open every page of the console in Chromium against a real 
 console-bench: deps build ## Print what a person waits for in the console with 100,000 machines (CONSOLE_FLAGS=--help for others)
 	scripts/install-deps console
 	cd $(CONSOLE) && npm ci --no-fund --no-audit
-	go run ./lab/console/bench --bin bin --web $(CONSOLE) $(CONSOLE_FLAGS)
+	$(BENCH) console --web $(CONSOLE) $(CONSOLE_FLAGS)
 
 .PHONY: python-client
 python-client: ## Make the Python client into dist/python, with Debian's grpc tools

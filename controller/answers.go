@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/domain/plan"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 )
 
 // answers hides secrets in the answers of the frontpage, which gRPC, REST and the console share.
@@ -67,7 +67,7 @@ func (a answers) hidden(m any) any {
 
 func (a answers) hide(m protoreflect.Message) {
 	if s, ok := m.Interface().(*baremetalv1.SshCommand); ok {
-		plan.HideSecretArgs(s)
+		kind.HideSecretArgs(s)
 		return
 	}
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {

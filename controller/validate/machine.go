@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/domain/plan"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/fieldmask"
 	"github.com/ingot-metal/ingot/internal/bmcaddr"
 )
@@ -71,7 +71,7 @@ func spec(f *faults, path string, s *baremetalv1.MachineSpec) {
 	f.add(path+".default_image_ref", imageRef(s.GetDefaultImageRef()))
 	f.add(path+".install_disk", diskRule(s.GetInstallDisk()))
 	f.add(path+".install_mirror", diskRule(s.GetInstallMirror()))
-	f.add(path+".install_path", among(s.GetInstallPath(), append([]string{""}, plan.InstallerPaths...)...))
+	f.add(path+".install_path", among(s.GetInstallPath(), append([]string{""}, kind.InstallerPaths...)...))
 	f.add(path+".install_address", installAddress(s.GetInstallAddress()))
 	dataDisks(f, path+".data_disks", s.GetDataDisks())
 	protectedDisks(f, path+".protected_disks", s.GetProtectedDisks())

@@ -12,7 +12,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
-	"github.com/ingot-metal/ingot/controller/domain/plan"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 )
 
@@ -37,7 +37,7 @@ const (
 )
 
 // param checks one value and puts it where the plan's steps look for it.
-type param func(value string, in *plan.Inputs) error
+type param func(value string, in *kind.Inputs) error
 
 // params of every type that runs steps on the machine; mode and reboot come from the type.
 func paramsOf(t fleet.OperationType, path func(string) string) map[string]param {
@@ -45,39 +45,39 @@ func paramsOf(t fleet.OperationType, path func(string) string) map[string]param 
 		return nil
 	}
 	out := map[string]param{
-		ParamImage:     func(v string, in *plan.Inputs) error { return setImage(path(ParamImage), v, in) },
-		ParamTimeout:   func(v string, in *plan.Inputs) error { return setTimeout(path(ParamTimeout), v, in) },
-		ParamConfig:    func(v string, in *plan.Inputs) error { return setConfig(path(ParamConfig), v, in) },
-		"reboot_mode":  func(v string, in *plan.Inputs) error { return setReboot(path("reboot_mode"), v, in) },
-		"netboot_mode": func(v string, in *plan.Inputs) error { return setNetboot(path("netboot_mode"), v, in) },
+		ParamImage:     func(v string, in *kind.Inputs) error { return setImage(path(ParamImage), v, in) },
+		ParamTimeout:   func(v string, in *kind.Inputs) error { return setTimeout(path(ParamTimeout), v, in) },
+		ParamConfig:    func(v string, in *kind.Inputs) error { return setConfig(path(ParamConfig), v, in) },
+		"reboot_mode":  func(v string, in *kind.Inputs) error { return setReboot(path("reboot_mode"), v, in) },
+		"netboot_mode": func(v string, in *kind.Inputs) error { return setNetboot(path("netboot_mode"), v, in) },
 	}
 	switch t {
 	case fleet.Reboot:
-		out[ParamMode] = func(v string, in *plan.Inputs) error { return setReboot(path(ParamMode), v, in) }
+		out[ParamMode] = func(v string, in *kind.Inputs) error { return setReboot(path(ParamMode), v, in) }
 	case fleet.Reimage:
-		out[ParamPath] = func(v string, in *plan.Inputs) error {
+		out[ParamPath] = func(v string, in *kind.Inputs) error {
 			in.InstallerPath = v
-			return OneOf(path(ParamPath), v, plan.InstallerPaths...)
+			return OneOf(path(ParamPath), v, kind.InstallerPaths...)
 		}
-		out[ParamAgentless] = func(v string, in *plan.Inputs) error {
+		out[ParamAgentless] = func(v string, in *kind.Inputs) error {
 			in.Agentless = v == "true"
 			return OneOf(path(ParamAgentless), v, "true", "false")
 		}
 	case fleet.TestHardware:
 		for name, set := range testParams {
-			out[name] = func(v string, in *plan.Inputs) error {
+			out[name] = func(v string, in *kind.Inputs) error {
 				if in.Test == nil {
 					in.Test = &baremetalv1.TestHardware{}
 				}
 				if err := set(v, in.Test); err != nil {
 					return Fault(path(name), "a whole number")
 				}
-				return plan.ValidateTest(in.Test, path)
+				return kind.ValidateTest(in.Test, path)
 			}
 		}
 	case fleet.Netboot:
-		out[ParamMode] = func(v string, in *plan.Inputs) error { return setNetboot(path(ParamMode), v, in) }
-		out[ParamReboot] = func(v string, _ *plan.Inputs) error { return OneOf(path(ParamReboot), v, "true", "false") }
+		out[ParamMode] = func(v string, in *kind.Inputs) error { return setNetboot(path(ParamMode), v, in) }
+		out[ParamReboot] = func(v string, _ *kind.Inputs) error { return OneOf(path(ParamReboot), v, "true", "false") }
 	}
 	return out
 }
@@ -121,8 +121,8 @@ func TestParams(t *baremetalv1.TestHardware) map[string]string {
 
 // Params checks the parameters of an operation and gives what its steps are filled from. path names a parameter's field
 // in the request. Empty values count as absent.
-func Params(t fleet.OperationType, params map[string]string, path func(key string) string) (plan.Inputs, error) {
-	var in plan.Inputs
+func Params(t fleet.OperationType, params map[string]string, path func(key string) string) (kind.Inputs, error) {
+	var in kind.Inputs
 	allowed := paramsOf(t, path)
 	for _, k := range sorted(params) {
 		set := allowed[k]
@@ -139,14 +139,14 @@ func Params(t fleet.OperationType, params map[string]string, path func(key strin
 	return in, nil
 }
 
-func setImage(path, v string, in *plan.Inputs) error {
+func setImage(path, v string, in *kind.Inputs) error {
 	in.ImageRef = v
 	var f faults
 	f.add(path, imageRef(v))
 	return f.err()
 }
 
-func setTimeout(path, v string, in *plan.Inputs) error {
+func setTimeout(path, v string, in *kind.Inputs) error {
 	n, err := strconv.ParseInt(v, 10, 32)
 	if err != nil || n < 0 || n > maxTimeoutSeconds {
 		return Fault(path, "0 to %d", maxTimeoutSeconds)
@@ -155,17 +155,17 @@ func setTimeout(path, v string, in *plan.Inputs) error {
 	return nil
 }
 
-func setReboot(path, v string, in *plan.Inputs) error {
+func setReboot(path, v string, in *kind.Inputs) error {
 	in.RebootMode = v
 	return OneOf(path, v, "graceful", "force", "bmc")
 }
 
-func setNetboot(path, v string, in *plan.Inputs) error {
+func setNetboot(path, v string, in *kind.Inputs) error {
 	in.NetbootMode = v
 	return OneOf(path, v, "PXE", "HTTP", "DISK")
 }
 
-func setConfig(path, v string, in *plan.Inputs) error {
+func setConfig(path, v string, in *kind.Inputs) error {
 	c := &baremetalv1.NetReconfig{}
 	if err := protojson.Unmarshal([]byte(v), c); err != nil {
 		return Fault(path, "not a NetReconfig in JSON")
@@ -213,7 +213,7 @@ func WorkflowMode(path string, k workflow.Kind, m baremetalv1.Workflow_Mode) (wo
 
 // WorkflowParams reads what a workflow's parameters say to its steps; every attempt reads them again. path names the
 // field of the parameters.
-func WorkflowParams(path string, k workflow.Kind, params map[string]string) (plan.Inputs, error) {
+func WorkflowParams(path string, k workflow.Kind, params map[string]string) (kind.Inputs, error) {
 	of := map[string]string{}
 	key := func(p string) string { return path + "[" + p + "]" }
 	for _, name := range sorted(params) {
@@ -222,10 +222,10 @@ func WorkflowParams(path string, k workflow.Kind, params map[string]string) (pla
 			of[name] = params[name]
 		case name == ParamPath && k == workflow.Onboarding:
 			if err := OneOf(key(name), params[name], workflow.PathInstall, workflow.PathAdopt); err != nil {
-				return plan.Inputs{}, err
+				return kind.Inputs{}, err
 			}
 		default:
-			return plan.Inputs{}, Fault(path,
+			return kind.Inputs{}, Fault(path,
 				"%.64q is no parameter of it; image_ref, timeout_seconds, and path of an onboarding are", name)
 		}
 	}

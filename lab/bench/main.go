@@ -1,132 +1,116 @@
+// Command bench measures this tree on this machine, and prints each figure beside its limit. Each scenario runs from the
+// binaries in bin/, on loopback or in networks of its own, and ends by itself:
+//
+//	go run ./lab/bench SCENARIO [flags]
+//
+// Without a scenario it is operations. `--help` after a scenario prints its flags. With --results the figures replace
+// those of the same run in a file, and the performance page is written anew. No figure fails a run:
+// docs/reference/performance.md shows the stored ones, each beside its limit.
 package main
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/ingot-metal/ingot/lab/results"
+	"github.com/ingot-metal/ingot/lab/bench/agents"
+	"github.com/ingot-metal/ingot/lab/bench/console"
+	"github.com/ingot-metal/ingot/lab/bench/metal"
+	"github.com/ingot-metal/ingot/lab/bench/report"
+	"github.com/ingot-metal/ingot/lab/bench/rig"
+	"github.com/ingot-metal/ingot/lab/bench/scale"
 )
 
-// options are the command line.
-type options struct {
-	bin      string
-	json     bool
-	keep     bool
-	profile  string
-	results  string
-	kind     string
-	fill     int
-	clients  counts
-	scale    int
-	duration time.Duration
-	agents   int
-	// siteMachines are behind one site agent.
-	siteMachines int
-	siteClients  counts
-	onlySite     bool
-	sessions     int
-	probes       int
-	idle         time.Duration
-	limit        time.Duration
+// scenario is one benchmark. Declare declares its flags and returns what measures with them.
+type scenario struct {
+	name, about string
+	limit       time.Duration
+	declare     func(*flag.FlagSet, *rig.Config) func(context.Context, *report.Report) error
 }
 
-// counts is a list of numbers of clients.
-type counts []int
-
-// String implements flag.Value.
-func (c *counts) String() string {
-	out := make([]string, 0, len(*c))
-	for _, n := range *c {
-		out = append(out, strconv.Itoa(n))
-	}
-	return strings.Join(out, ",")
+var scenarios = []scenario{
+	{"operations", "operations a second beside pgbench, dispatch, idle sessions and agents, a site's machines",
+		20 * time.Minute, agents.Operations},
+	{"fleet", "sessions by the ten thousand: onboarding, memory, dispatch, storm, crowd; soak and sizing", 2 * time.Hour,
+		agents.Fleet},
+	{"scale", "calls, walks, the controller's own work and floods with 1,000 and with 1,000,000 machines",
+		20 * time.Minute, scale.Scale},
+	{"console", "the web console with very many machines, in Chromium", time.Hour, console.Console},
+	{"dhcp", "leases a second beside dnsmasq (root)", time.Hour, metal.DHCP},
+	{"http", "a site's boot server with many machines at once", time.Hour, metal.HTTP},
+	{"write", "an image onto a disk, beside zstd and dd, in an emulated machine", time.Hour, metal.Write},
+	{"install", "a machine installed through the API and by hand (root)", 4 * time.Hour, metal.Install},
 }
 
-// Set implements flag.Value.
-func (c *counts) Set(s string) error {
-	*c = nil
-	for _, word := range strings.Split(s, ",") {
-		n, err := strconv.Atoi(word)
-		if err != nil || n < 1 {
-			return fmt.Errorf("%q is no number of clients", word)
-		}
-		*c = append(*c, n)
-	}
-	return nil
+// parts are what this program is for another process of its own. They get the further arguments.
+var parts = map[string]func(context.Context, []string) error{
+	agents.Verb:      func(ctx context.Context, _ []string) error { return agents.Serve(ctx) },
+	rig.ProfiledVerb: func(ctx context.Context, args []string) error { return rig.RunProfiled(ctx, args[0], args[1]) },
+	metal.DHCPVerb:   func(ctx context.Context, args []string) error { return metal.ServeDHCP(ctx, args[0]) },
+	metal.HTTPVerb:   func(ctx context.Context, args []string) error { return metal.ServeHTTP(ctx, args[0], args[1]) },
 }
 
 func main() {
-	o := options{}
-	flag.StringVar(&o.bin, "bin", "bin", "directory of the binaries")
-	flag.BoolVar(&o.json, "json", false, "print JSON instead of a table")
-	flag.BoolVar(&o.keep, "keep", false, "keep the directory with logs and data")
-	flag.StringVar(&o.results, "results", "", "store the figures in this file, such as "+results.Path)
-	flag.StringVar(&o.profile, "profile", "",
-		"run the controller in this process and write a CPU profile of the load to this file")
-	flag.IntVar(&o.fill, "fill", 0,
-		"measure again with so many machines in the database, such as 1000000: it must not get slower")
-	flag.StringVar(&o.kind, "kind", kindNetboot,
-		"what the load does to machines: reboot, which ends the agent's session, or netboot, which does not")
-	o.clients = counts{8, 32, 128, 256}
-	flag.Var(&o.clients, "clients",
-		"numbers of concurrent clients, of pgbench and of the controller, each measured by itself")
-	flag.IntVar(&o.scale, "scale", 100, "pgbench's scale: 100,000 rows each")
-	flag.DurationVar(&o.duration, "duration", 15*time.Second, "how long each throughput is measured")
-	flag.IntVar(&o.agents, "agents", 512, "simulated machines under load")
-	flag.IntVar(&o.siteMachines, "site-machines", 1000, "simulated machines behind one site agent; 0 leaves them out")
-	o.siteClients = counts{8, 64}
-	flag.Var(&o.siteClients, "site-clients", "numbers of concurrent clients that reboot those")
-	flag.BoolVar(&o.onlySite, "only-site", false, "measure nothing but the machines behind a site agent")
-	flag.IntVar(&o.sessions, "sessions", 2000, "idle sessions for the memory part; 0 leaves it out")
-	flag.IntVar(&o.probes, "probes", 50, "operations, one after the other, for the latency of an idle system")
-	flag.DurationVar(&o.idle, "idle", 20*time.Second, "how long things rest before their memory is read")
-	flag.DurationVar(&o.limit, "limit", 15*time.Minute, "give up after this time")
-	flag.Parse()
-	if o.kind != kindReboot && o.kind != kindNetboot {
-		fmt.Fprintf(os.Stderr, "bench: --kind %s: it is %s or %s\n", o.kind, kindReboot, kindNetboot)
-		os.Exit(2)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	name, args := scenarios[0].name, os.Args[1:]
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		name, args = args[0], args[1:]
 	}
-	if most := slices.Max(o.clients); o.agents < most {
-		fmt.Fprintf(os.Stderr, "bench: %d clients need as many machines: --agents %d\n", most, o.agents)
-		os.Exit(2)
-	}
-	if most := slices.Max(o.siteClients); o.siteMachines > 0 && o.siteMachines < most {
-		fmt.Fprintf(os.Stderr, "bench: %d clients need as many machines: --site-machines %d\n", most, o.siteMachines)
-		os.Exit(2)
-	}
-	if err := run(o); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
+	if err := run(ctx, name, args); err != nil {
+		fmt.Fprintf(os.Stderr, "bench %s: %v\n", name, err)
 		os.Exit(1)
 	}
 }
 
-func run(o options) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, o.limit)
-	defer cancel()
-	r, err := measureAll(ctx, o)
-	if err != nil {
+func run(ctx context.Context, name string, args []string) error {
+	if part := parts[name]; part != nil {
+		return part(ctx, args)
+	}
+	if name == "page" {
+		return report.WritePage(report.Path)
+	}
+	known := "bench [SCENARIO] [flags]; scenarios:\n"
+	for _, s := range scenarios {
+		if s.name == name {
+			return s.run(ctx, args)
+		}
+		known += fmt.Sprintf("  %-11s%s\n", s.name, s.about)
+	}
+	return fmt.Errorf("no such scenario\n%s  %-11s%s", known, "page", "the performance page from the stored figures")
+}
+
+func (s scenario) run(ctx context.Context, args []string) error {
+	var cfg rig.Config
+	f := flag.NewFlagSet(s.name, flag.ExitOnError)
+	path := f.String("results", "", "store the figures in this file, such as "+report.Path)
+	asJSON := f.Bool("json", false, "print JSON instead of a table")
+	limit := f.Duration("limit", s.limit, "give up after this time")
+	measure := s.declare(f, &cfg)
+	if err := f.Parse(args); err != nil {
 		return err
 	}
-	if o.results != "" {
-		if err := r.store(ctx, o.results); err != nil {
-			return err
-		}
+	ctx, cancel := context.WithTimeout(ctx, *limit)
+	defer cancel()
+	var r report.Report
+	began := time.Now()
+	err := measure(ctx, &r)
+	rig.Say("took %s", time.Since(began).Round(time.Second))
+	if err == nil && *path != "" {
+		err = r.Store(ctx, *path, "lab/bench")
 	}
-	if o.json {
+	// What was measured before an error is shown too.
+	if *asJSON {
 		enc := json.NewEncoder(os.Stdout)
 		enc.SetIndent("", "  ")
-		return enc.Encode(r)
+		return errors.Join(err, enc.Encode(r))
 	}
-	return r.print(os.Stdout)
+	return errors.Join(err, r.Print(os.Stdout))
 }

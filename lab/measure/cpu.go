@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// clockTick is the unit of the times in proc_pid_stat(5). Linux gives 100 a second to user space everywhere.
+// clockTick is the unit of the times in proc_pid_stat(5). Linux shows user space 100 a second everywhere.
 const clockTick = 10 * time.Millisecond
 
 // CPU is the processor time that a process has used.

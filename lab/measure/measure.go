@@ -42,6 +42,21 @@ func Percentiles(values []time.Duration) Latency {
 	return Latency{P50: at(0.50), P99: at(0.99), Max: at(1), N: len(values)}
 }
 
+// Times calls fn n times after some calls that are not counted, and sums up how long each took.
+func Times(n, uncounted int, fn func(i int) error) (Latency, error) {
+	var all []time.Duration
+	for i := range n + uncounted {
+		began := time.Now()
+		if err := fn(i); err != nil {
+			return Latency{}, err
+		}
+		if i >= uncounted {
+			all = append(all, time.Since(began))
+		}
+	}
+	return Percentiles(all), nil
+}
+
 // RSS is the resident memory of a process now, in bytes.
 func RSS(pid int) (int64, error) {
 	s, err := status(pid)

@@ -23,6 +23,24 @@ func TestPercentiles(t *testing.T) {
 	}
 }
 
+func TestTimesCountsAllButTheFirst(t *testing.T) {
+	t.Parallel()
+	calls := 0
+	l, err := Times(3, 2, func(i int) error {
+		calls++
+		if i != calls-1 {
+			t.Errorf("call %d got %d", calls, i)
+		}
+		return nil
+	})
+	if err != nil || l.N != 3 || calls != 5 {
+		t.Errorf("%+v of %d calls, %v", l, calls, err)
+	}
+	if _, err := Times(1, 0, func(int) error { return os.ErrClosed }); err == nil {
+		t.Error("an error of a call is lost")
+	}
+}
+
 func TestParseMetrics(t *testing.T) {
 	t.Parallel()
 	m := parseMetrics(

@@ -3,6 +3,7 @@ package kind
 import (
 	"time"
 
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
@@ -14,11 +15,14 @@ var join = Declaration{
 	Step:        true,
 	Runs:        true,
 	Action:      "join",
+	Check:       checkCluster,
+	Fill:        func(s *baremetalv1.Step, in Inputs) error { return fillCluster(&s.GetJoin().ClusterRef, in) },
 	Harm:        Harmless,
 	Timeout:     600 * time.Second,
 	Retries:     1,
 	AsksHost:    true,
 	AsksCluster: true,
+	Token:       JoinToken,
 	Evidence:    evidence.JoinedCluster,
 	Started:     "Joining cluster",
 	Done:        "Cluster joined",
@@ -33,6 +37,7 @@ var joinToken = Declaration{
 	Action:      "cluster",
 	Harm:        Harmless,
 	AsksCluster: true,
+	ClusterAct:  "token",
 	Prepares:    true,
 	Doing:       "a token for the join is being made in the cluster",
 }

@@ -9,6 +9,7 @@ var kexec = Declaration{
 	Harm:          Interrupts,
 	SwitchesPower: true,
 	Restarts:      true,
+	Path:          PathKexec,
 	Doing:         "the installer's kernel is being started",
 	Entered:       "sent there by kexec",
 }

@@ -5,6 +5,8 @@ package kind
 import (
 	"cmp"
 	"time"
+
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
 // Kind is the name of a kind: of a step as the oneof field of the API's Step is named.
@@ -27,6 +29,23 @@ type Declaration struct {
 	// Missing is the reason of a step whose agent lacks the capability; where a declaration lacks it, CAPABILITY_MISSING.
 	Missing string
 
+	// Control is what works on a step, and Route how an agent that takes its command reaches the machine.
+	Control Control
+	Route   Route
+
+	// Reserved is the refusal of a client's plan that has a step of the kind; empty where plans may have it.
+	Reserved string
+	// Mode is the text field of the step's message that selects what is done. Modes are the values that a plan may name
+	// there; nil where Check knows them.
+	Mode  string
+	Modes []string
+	// Check returns the fault of a step in a plan, under the path of its message. Fill completes it for one machine.
+	// HarmOf and Least return the harm and the least time limit of a step by its fields. Each may be nil.
+	Check  func(s *baremetalv1.Step, path string) error
+	Fill   func(s *baremetalv1.Step, in Inputs) error
+	HarmOf func(s *baremetalv1.Step) Harm
+	Least  func(s *baremetalv1.Step) time.Duration
+
 	// Harm is what the work does to its machine, where the fields of a step make it neither worse nor better.
 	Harm Harm
 	// Timeout and Retries are the limits of a step that neither plan nor configuration limits.
@@ -41,6 +60,8 @@ type Declaration struct {
 	UsesBMC bool
 	// NeedsInstaller reports whether the step is done by the installer, unless the machine's own agent can do it.
 	NeedsInstaller bool
+	// PrefersInstaller reports whether the installer does the step where the machine runs it, and else its own agent.
+	PrefersInstaller bool
 	// SwitchesPower reports whether commands of the kind change the machine's power, or restart it.
 	SwitchesPower bool
 	// Restarts reports whether a command ends the system that runs on the machine, and starts another.
@@ -49,14 +70,35 @@ type Declaration struct {
 	Unstoppable bool
 	// ProvenByBoot reports whether another boot is the evidence of a command.
 	ProvenByBoot bool
+	// SetsNextBoot reports whether a command sets from where the machine boots next.
+	SetsNextBoot bool
+	// Path is the path by which a command of the kind brings a machine into the installer; empty where none does.
+	Path string
+	// WritesSystem reports whether a system is written to the machine's disk.
+	WritesSystem bool
 	// DestroysSystem reports whether the system on the machine's disk is gone with the grant.
 	DestroysSystem bool
+
+	// Numbered reports whether each command has the next number of the machine's configuration.
+	Numbered bool
+	// ClusterAct is what a command asks of a cluster; empty where it asks none.
+	ClusterAct string
+	// Ungranted reports whether an agent starts a command without a grant, because it changes nothing.
+	Ungranted bool
+	// ReadsOnly reports whether a command whose outcome is unknown has changed nothing.
+	ReadsOnly bool
+	// Preflight is the kind of the command that asks the installer whether a step of this kind could begin, and Token the
+	// kind of the one that makes the secret for it; empty where a step needs none.
+	Preflight, Token Kind
 
 	// Prepares reports whether a command only prepares another one, so that its success proves nothing and needs no proof.
 	Prepares bool
 	// Evidence is the key that an executor must have read back for its success to count; empty where the controller takes
 	// another proof.
 	Evidence string
+
+	// Follows is what is known of the machine after a success.
+	Follows []Condition
 
 	// Started and Done are the texts of the events of a step: it has begun, and it has succeeded.
 	Started, Done string

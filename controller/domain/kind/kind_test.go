@@ -9,7 +9,6 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
-
 	"github.com/ingot-metal/ingot/controller/domain/kind"
 )
 

@@ -15,6 +15,7 @@ var power = Declaration{
 	SwitchesPower: true,
 	Restarts:      true,
 	ProvenByBoot:  true,
+	Path:          PathBMC,
 	Doing:         "the BMC is switching the machine off and on",
 	Entered:       "switched off and on through its BMC",
 }

@@ -4,9 +4,11 @@ package kind
 const Preflight Kind = "preflight"
 
 var preflight = Declaration{
-	Kind:     Preflight,
-	Action:   "preflight",
-	Harm:     Harmless,
-	Prepares: true,
-	Doing:    "the installer proves that it can write, and changes nothing",
+	Kind:      Preflight,
+	Action:    "preflight",
+	Harm:      Harmless,
+	Ungranted: true,
+	ReadsOnly: true,
+	Prepares:  true,
+	Doing:     "the installer proves that it can write, and changes nothing",
 }

@@ -10,15 +10,16 @@ import (
 const ResetDevices Kind = "reset_devices"
 
 var resetDevices = Declaration{
-	Kind:     ResetDevices,
-	Step:     true,
-	Runs:     true,
-	Action:   "reset_devices",
-	Harm:     Destroys,
-	Timeout:  300 * time.Second,
-	Retries:  1,
-	AsksHost: true,
-	Evidence: evidence.DevicesReset,
-	Started:  "Resetting accelerators",
-	Done:     "Accelerators reset",
+	Kind:             ResetDevices,
+	Step:             true,
+	Runs:             true,
+	Action:           "reset_devices",
+	Harm:             Destroys,
+	Timeout:          300 * time.Second,
+	Retries:          1,
+	AsksHost:         true,
+	PrefersInstaller: true,
+	Evidence:         evidence.DevicesReset,
+	Started:          "Resetting accelerators",
+	Done:             "Accelerators reset",
 }

@@ -10,6 +10,9 @@ const RMA Kind = "rma"
 var rma = Declaration{
 	Kind:    RMA,
 	Step:    true,
+	Control: FlagsRMA,
+	Mode:    "action",
+	Modes:   []string{"flag", "return"},
 	Runs:    true,
 	Harm:    Destroys,
 	Timeout: 600 * time.Second,

@@ -3,6 +3,8 @@ package kind
 import (
 	"time"
 
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
@@ -14,11 +16,15 @@ var uncordon = Declaration{
 	Step:        true,
 	Runs:        true,
 	Action:      "cluster",
+	Check:       checkCluster,
+	Fill:        func(s *baremetalv1.Step, in Inputs) error { return fillCluster(&s.GetUncordon().ClusterRef, in) },
 	Harm:        Harmless,
 	Timeout:     60 * time.Second,
 	Retries:     2,
 	AsksCluster: true,
+	ClusterAct:  "uncordon",
 	Evidence:    evidence.NodeSchedulable,
+	Follows:     []Condition{{Type: fleet.Drained, Reason: "Uncordoned"}},
 	Started:     "Uncordoning",
 	Done:        "Node takes pods again",
 	Doing:       "the machine's Node is being given back to the scheduler",

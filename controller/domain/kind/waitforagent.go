@@ -10,6 +10,7 @@ const WaitForAgent Kind = "wait_for_agent"
 var waitForAgent = Declaration{
 	Kind:     WaitForAgent,
 	Step:     true,
+	Control:  AwaitsAgent,
 	Runs:     true,
 	Harm:     Harmless,
 	Timeout:  600 * time.Second,

@@ -16,7 +16,7 @@ type Booted struct{ AgentID, Role, BootID string }
 // grant proves nothing.
 func ProofSettles(c *Command, b Booted) bool {
 	if c == nil || c.State != Unknown ||
-		!kind.Of(c.Kind).ProvenByBoot && c.Kind != kind.Kexec && c.ExecutorRole != "installer" {
+		!kind.Of(c.Kind).Restarts && c.ExecutorRole != "installer" {
 		return false
 	}
 	if b.Role == "host" && b.AgentID == c.Evidence[evidence.HostAgentID] && c.ExecutorRole != "host" {

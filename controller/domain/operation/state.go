@@ -262,9 +262,23 @@ func (o Operation) Clone() Operation {
 	return o
 }
 
+// Kinds returns the kinds of the steps.
+func (o Operation) Kinds() []kind.Kind {
+	out := make([]kind.Kind, 0, len(o.Steps))
+	for _, s := range o.Steps {
+		out = append(out, s.Kind)
+	}
+	return out
+}
+
+// WritesSystem reports whether a step writes a system to the machine's disk.
+func (o Operation) WritesSystem() bool {
+	return slices.ContainsFunc(o.Steps, func(s Step) bool { return kind.Of(s.Kind).WritesSystem })
+}
+
 // WritesAgentless reports whether the operation writes a system without an agent.
 func (o Operation) WritesAgentless() bool {
-	return slices.ContainsFunc(o.Steps, func(s Step) bool { return s.Kind == kind.Repave && s.Agentless })
+	return slices.ContainsFunc(o.Steps, func(s Step) bool { return kind.Of(s.Kind).WritesSystem && s.Agentless })
 }
 
 // Clone is a copy that shares no evidence; nil of nil.

@@ -7,15 +7,18 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 )
 
+// IsStage reports whether the step checks a stage of a workflow.
+func (s Step) IsStage() bool { return kind.Of(s.Kind).Control == kind.ChecksStage }
+
 // ReplacesSystem reports whether the system that runs on the machine now is gone after the step.
 func (s Step) ReplacesSystem() bool {
-	if kind.Of(s.Kind).DestroysSystem {
+	of := kind.Of(s.Kind)
+	switch {
+	case of.DestroysSystem:
 		return true
-	}
-	switch s.Kind {
-	case kind.ProviderAction:
+	case of.Route == kind.ThroughProvider:
 		return slices.Contains([]string{"deploy", "release", "erase", "commission"}, s.Mode)
-	case kind.WorkflowStage:
+	case s.IsStage():
 		return s.Mode == workflow.PowerOffNode || s.Mode == workflow.SwitchOff
 	}
 	return false
@@ -23,12 +26,12 @@ func (s Step) ReplacesSystem() bool {
 
 // AsksCluster reports whether the site's agent asks the machine's cluster for the step, or for a part of it.
 func (s Step) AsksCluster() bool {
-	return kind.Of(s.Kind).AsksCluster || s.Kind == kind.WorkflowStage && s.Mode == workflow.DrainNode
+	return kind.Of(s.Kind).AsksCluster || s.IsStage() && s.Mode == workflow.DrainNode
 }
 
 // LacksExecutor reports whether a step that waits for this reason lacks an agent that can take it. Some steps wait by
 // themselves.
 func (s Step) LacksExecutor(reason string) bool {
-	byItself := s.Kind == kind.WaitForAgent || s.Mode == workflow.AwaitReplacement
+	byItself := kind.Of(s.Kind).Control == kind.AwaitsAgent || s.Mode == workflow.AwaitReplacement
 	return !byItself && (reason == WaitAgent || reason == WaitNobody)
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // KindDefault is the server's default for the steps of one kind.
@@ -52,23 +51,13 @@ const maxTimeout = 24 * time.Hour
 
 var stepName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// KindOf names the kind of a step: the oneof field's name, empty when none is set.
-func KindOf(s *baremetalv1.Step) string {
-	m := s.ProtoReflect()
-	f := m.WhichOneof(m.Descriptor().Oneofs().ByName("kind"))
-	if f == nil {
-		return ""
-	}
-	return string(f.Name())
-}
-
 // Validate refuses a plan that cannot be stored, and names the field.
 func Validate(p *baremetalv1.Plan) error {
 	if len(p.GetSteps()) == 0 {
-		return invalid("INVALID_FIELD", "plan.steps", "a plan has at least one step")
+		return kind.Invalid("INVALID_FIELD", "plan.steps", "a plan has at least one step")
 	}
 	if len(p.GetSteps()) > 100 {
-		return invalid("INVALID_FIELD", "plan.steps", "a plan has at most 100 steps")
+		return kind.Invalid("INVALID_FIELD", "plan.steps", "a plan has at most 100 steps")
 	}
 	seen := map[string]bool{}
 	for i, s := range p.GetSteps() {
@@ -77,7 +66,7 @@ func Validate(p *baremetalv1.Plan) error {
 			return err
 		}
 		if seen[s.GetName()] {
-			return invalid("DUPLICATE_STEP_NAME", field+".name", "the name "+s.GetName()+" is taken by an earlier step")
+			return kind.Invalid("DUPLICATE_STEP_NAME", field+".name", "the name "+s.GetName()+" is taken by an earlier step")
 		}
 		seen[s.GetName()] = true
 	}
@@ -85,54 +74,21 @@ func Validate(p *baremetalv1.Plan) error {
 }
 
 func validateStep(s *baremetalv1.Step, field string) error {
-	kind := KindOf(s)
+	k := kind.OfStep(s)
+	of := kind.Of(k)
 	switch {
-	case kind == "" || len(s.ProtoReflect().GetUnknown()) > 0:
-		return invalid("UNKNOWN_STEP_KIND", field+".kind", "the step has no kind that this server knows")
-	case kind == workflow.CheckKind && !standalone(s):
-		return invalid("UNKNOWN_STEP_KIND", field+".kind", kind+" belongs to the built-in plans of workflows")
-	case kind == "set_phase":
-		return invalid("UNKNOWN_STEP_KIND", field+".kind", "set_phase belongs to the built-in maintenance plans")
+	case k == "" || len(s.ProtoReflect().GetUnknown()) > 0:
+		return kind.Invalid("UNKNOWN_STEP_KIND", field+".kind", "the step has no kind that this server knows")
+	case of.Reserved != "" && !standalone(s):
+		return kind.Invalid("UNKNOWN_STEP_KIND", field+".kind", of.Reserved)
 	case !stepName.MatchString(s.GetName()):
-		return invalid("INVALID_FIELD", field+".name", "1 to 63 characters of a-z, 0-9 and -")
+		return kind.Invalid("INVALID_FIELD", field+".name", "1 to 63 characters of a-z, 0-9 and -")
 	case s.GetTimeoutSeconds() < 0 || time.Duration(s.GetTimeoutSeconds())*time.Second > maxTimeout:
-		return invalid("INVALID_FIELD", field+".timeout_seconds", "0 to 86400")
+		return kind.Invalid("INVALID_FIELD", field+".timeout_seconds", "0 to 86400")
 	case s.GetMaxRetries() < -1 || s.GetMaxRetries() > 100:
-		return invalid("INVALID_FIELD", field+".max_retries", "-1 to 100")
+		return kind.Invalid("INVALID_FIELD", field+".max_retries", "-1 to 100")
 	}
-	return validateMode(s, kind, field)
-}
-
-func validateMode(s *baremetalv1.Step, kind, field string) error {
-	switch kind {
-	case "reboot":
-		return oneOf(field+".reboot.mode", s.GetReboot().GetMode(), "", "graceful", "force", "bmc")
-	case "netboot":
-		return oneOf(field+".netboot.mode", s.GetNetboot().GetMode(), "", "PXE", "HTTP", "DISK")
-	case "repave":
-		if s.GetRepave().GetAgentless() {
-			return invalid("INVALID_FIELD", field+".repave.agentless", "ask for it where the plan is run")
-		}
-		return oneOf(field+".repave.path", s.GetRepave().GetPath(), append([]string{""}, InstallerPaths...)...)
-	case "erase":
-		if err := oneOf(field+".erase.path", s.GetErase().GetPath(), append([]string{""}, InstallerPaths...)...); err != nil {
-			return err
-		}
-		return oneOf(field+".erase.method", s.GetErase().GetMethod(), "", "auto", "nvme-sanitize", "nvme-format",
-			"ata-secure-erase", "discard", "overwrite")
-	case "ssh":
-		return validateScript(s.GetSsh(), field+".ssh")
-	case "join", "verify", "drain", "uncordon":
-		return validateCluster(s, field)
-	case "rma":
-		return oneOf(field+".rma.action", s.GetRma().GetAction(), "", "flag", "return")
-	case "test_hardware":
-		return ValidateTest(s.GetTestHardware(), func(name string) string { return field + ".test_hardware." + name })
-	case "provider_action":
-		return validateProvider(s.GetProviderAction(), field+".provider_action")
-	default:
-		return nil
-	}
+	return kind.Check(s, field)
 }
 
 // InstallerPath is how a step on disks wants the machine to get into the installer; empty for any other step.
@@ -143,20 +99,6 @@ func InstallerPath(s *baremetalv1.Step) string {
 	return s.GetRepave().GetPath()
 }
 
-// InstallerPaths are the ways into the installer that a step may name.
-var InstallerPaths = []string{"auto", "kexec", "bootnext", "bmc", "media"}
-
-func oneOf(field, value string, allowed ...string) error {
-	if slices.Contains(allowed, value) {
-		return nil
-	}
-	return invalid("INVALID_FIELD", field, fmt.Sprintf("%q is none of %q", value, allowed[1:]))
-}
-
-func invalid(reason, field, description string) error {
-	return failure.Invalid(reason, "%s: %s", field, description).WithField(field, description)
-}
-
 // Destructive reports whether the plan loses data or takes the machine away, and so needs phase MAINTENANCE.
 func Destructive(p *baremetalv1.Plan) bool { return HarmOf(p) == kind.Destroys }
 
@@ -164,48 +106,22 @@ func Destructive(p *baremetalv1.Plan) bool { return HarmOf(p) == kind.Destroys }
 func HarmOf(p *baremetalv1.Plan) kind.Harm {
 	worst := kind.Harmless
 	for _, s := range p.GetSteps() {
-		worst = max(worst, harmOf(s))
+		worst = max(worst, kind.HarmOf(s))
 	}
 	return worst
 }
 
-func harmOf(s *baremetalv1.Step) kind.Harm {
-	loses := false
-	switch KindOf(s) {
-	case "drain":
-		loses = losesData(s.GetDrain())
-	case "ssh":
-		loses = s.GetSsh().GetDestructive()
-	case "workflow_stage":
-		if s.GetWorkflowStage().GetStage() == workflow.NothingToDrain {
-			return kind.Interrupts // the machine leaves service all the same
-		}
-		loses = s.GetWorkflowStage().GetStage() == workflow.SwitchOff
-	case "provider_action":
-		if slices.Contains(harmlessActions, s.GetProviderAction().GetAction()) {
-			return kind.Harmless
-		}
-		loses = slices.Contains(destructiveActions, s.GetProviderAction().GetAction())
-	case "set_phase":
-		if s.GetSetPhase().GetPhase() != string(fleet.Maintenance) {
-			return kind.Harmless
-		}
-	}
-	if loses {
-		return kind.Destroys
-	}
-	return kind.Of(kind.Kind(KindOf(s))).Harm
-}
-
 // Housekeeping says that the plan changes the phase and touches no machine.
 func Housekeeping(p *baremetalv1.Plan) bool {
-	return slices.ContainsFunc(p.GetSteps(), func(s *baremetalv1.Step) bool { return KindOf(s) == "set_phase" })
+	return slices.ContainsFunc(p.GetSteps(), func(s *baremetalv1.Step) bool {
+		return kind.Of(kind.OfStep(s)).Control == kind.SetsPhase
+	})
 }
 
 // OfWorkflow says that the plan holds stages of a workflow, which alone runs it.
 func OfWorkflow(p *baremetalv1.Plan) bool {
 	return slices.ContainsFunc(p.GetSteps(), func(s *baremetalv1.Step) bool {
-		return KindOf(s) == workflow.CheckKind && !standalone(s)
+		return kind.Of(kind.OfStep(s)).Control == kind.ChecksStage && !standalone(s)
 	})
 }
 
@@ -224,7 +140,7 @@ func standalone(s *baremetalv1.Step) bool {
 // NotWired names the first step of a kind that this version cannot run, nil if there is none.
 func NotWired(p *baremetalv1.Plan) *baremetalv1.Step {
 	for _, s := range p.GetSteps() {
-		if !kind.Of(kind.Kind(KindOf(s))).Runs && !standalone(s) {
+		if !kind.Of(kind.OfStep(s)).Runs && !standalone(s) {
 			return s
 		}
 	}
@@ -240,7 +156,7 @@ func Digest(p *baremetalv1.Plan) ([]byte, error) {
 	c := proto.Clone(p).(*baremetalv1.Plan)
 	c.CreatedAt, c.Used, c.BuiltIn, c.Version = nil, false, false, 0
 	for _, s := range c.GetSteps() {
-		err := MapSecretArgs(s.GetSsh(), func(arg string) (string, error) {
+		err := kind.MapSecretArgs(s.GetSsh(), func(arg string) (string, error) {
 			return arg[:max(0, strings.LastIndex(arg, ":"))], nil
 		})
 		if err != nil {
@@ -255,31 +171,10 @@ func Digest(p *baremetalv1.Plan) ([]byte, error) {
 	return sum[:], nil
 }
 
-// Inputs fill what a plan leaves open.
-type Inputs struct {
-	ImageRef      string
-	RebootMode    string
-	NetbootMode   string
-	InstallerPath string
-	// Agentless: the system that is written gets no agent.
-	Agentless bool
-	// MachinePath is how the machine gets into the installer where nobody says it.
-	MachinePath string
-	// ClusterRef is the cluster that the machine is meant for.
-	ClusterRef     string
-	TimeoutSeconds int32
-	// ProviderImage is what a provider deploys, in its own words; of ImageRef only what was asked for, or the machine's
-	// own.
-	ProviderImage string
-	Config        *baremetalv1.NetReconfig
-	// Test says which hardware is tested and how long, as far as the plan leaves it open.
-	Test *baremetalv1.TestHardware
-}
-
 // Filled is a step that is ready to run.
 type Filled struct {
 	Step    *baremetalv1.Step
-	Kind    string
+	Kind    kind.Kind
 	Timeout time.Duration
 	Retries int
 }
@@ -293,20 +188,21 @@ const (
 )
 
 // Fill completes the steps of a plan. It fails when a step needs an image and nobody names one.
-func Fill(p *baremetalv1.Plan, in Inputs, d Defaults) ([]Filled, error) {
+func Fill(p *baremetalv1.Plan, in kind.Inputs, d Defaults) ([]Filled, error) {
 	out := make([]Filled, 0, len(p.GetSteps()))
 	written := false
 	for _, s := range p.GetSteps() {
-		f := Filled{Step: proto.Clone(s).(*baremetalv1.Step), Kind: KindOf(s)}
-		if err := fillFields(f.Step, in); err != nil {
+		f := Filled{Step: proto.Clone(s).(*baremetalv1.Step), Kind: kind.OfStep(s)}
+		if err := kind.Fill(f.Step, in); err != nil {
 			return nil, err
 		}
-		f.Timeout, f.Retries = limits(s, in, d[f.Kind], p.GetBuiltIn())
-		if f.Kind == "test_hardware" {
-			f.Timeout = max(f.Timeout, TestDuration(f.Step.GetTestHardware())+testGrace)
+		f.Timeout, f.Retries = limits(s, in, d[string(f.Kind)], p.GetBuiltIn())
+		of := kind.Of(f.Kind)
+		if of.Least != nil {
+			f.Timeout = max(f.Timeout, of.Least(f.Step))
 		}
-		written = written || f.Kind == "repave"
-		if written && f.Kind == "reboot" && in.TimeoutSeconds == 0 {
+		written = written || of.WritesSystem
+		if written && of.ProvenByBoot && in.TimeoutSeconds == 0 {
 			f.Timeout = max(f.Timeout, firstBoot(s, in, p.GetBuiltIn()))
 		}
 		out = append(out, f)
@@ -314,41 +210,9 @@ func Fill(p *baremetalv1.Plan, in Inputs, d Defaults) ([]Filled, error) {
 	return out, nil
 }
 
-func fillFields(s *baremetalv1.Step, in Inputs) error {
-	switch KindOf(s) {
-	case "repave":
-		r := s.GetRepave()
-		r.Image = first(r.GetImage(), in.ImageRef)
-		r.Path = first(r.GetPath(), in.InstallerPath, in.MachinePath)
-		r.Agentless = in.Agentless
-		if r.GetImage() == "" {
-			return failure.Precondition("MACHINE_HAS_NO_IMAGE",
-				"neither the request, the plan, the machine nor the server names an image").
-				WithField("image_ref", "name an image, or set spec.default_image_ref of the machine")
-		}
-	case "erase":
-		s.GetErase().Path = first(s.GetErase().GetPath(), in.MachinePath)
-	case "reboot":
-		s.GetReboot().Mode = first(s.GetReboot().GetMode(), in.RebootMode, "graceful")
-	case "netboot":
-		s.GetNetboot().Mode = first(s.GetNetboot().GetMode(), in.NetbootMode, "PXE")
-	case "join", "verify", "drain", "uncordon":
-		return fillCluster(s, in.ClusterRef)
-	case "test_hardware":
-		fillTest(s.GetTestHardware(), in.Test)
-	case "provider_action":
-		fillProvider(s.GetProviderAction(), in)
-	case "net":
-		if proto.Size(s.GetNet()) == 0 && in.Config != nil {
-			proto.Merge(s.GetNet(), in.Config)
-		}
-	}
-	return nil
-}
-
 // firstBoot is what a step at least gets that starts a new system. A client's plan that gives its own time to a system
 // with the agent keeps it.
-func firstBoot(s *baremetalv1.Step, in Inputs, builtIn bool) time.Duration {
+func firstBoot(s *baremetalv1.Step, in kind.Inputs, builtIn bool) time.Duration {
 	switch {
 	case in.Agentless:
 		return FirstBootWithoutAgent
@@ -360,9 +224,9 @@ func firstBoot(s *baremetalv1.Step, in Inputs, builtIn bool) time.Duration {
 
 // limits are those of the request, else of the step, else of its kind. A plan that is built in names the built-in
 // limits of a kind: what the configuration says of that kind holds in their place.
-func limits(s *baremetalv1.Step, in Inputs, d KindDefault, builtIn bool) (time.Duration, int) {
+func limits(s *baremetalv1.Step, in kind.Inputs, d KindDefault, builtIn bool) (time.Duration, int) {
 	timeout, retries := d.Timeout, d.Retries
-	known := BuiltInDefaults()[KindOf(s)]
+	known := kind.Of(kind.OfStep(s))
 	if own := time.Duration(s.GetTimeoutSeconds()) * time.Second; own > 0 && (!builtIn || own != known.Timeout) {
 		timeout = own
 	}
@@ -376,15 +240,6 @@ func limits(s *baremetalv1.Step, in Inputs, d KindDefault, builtIn bool) (time.D
 		timeout = time.Duration(in.TimeoutSeconds) * time.Second
 	}
 	return timeout, retries
-}
-
-func first(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
 }
 
 // BuiltIn returns the plans that every server has. Those of operation types that are not wired are published too, so

@@ -138,8 +138,8 @@ func TestDestructive(t *testing.T) {
 func TestEveryKindHasLimitsAndAnAnswer(t *testing.T) {
 	wired := 0
 	for name, s := range oneOfEach() {
-		if plan.KindOf(s) != name {
-			t.Errorf("KindOf says %q of %s", plan.KindOf(s), name)
+		if string(kind.OfStep(s)) != name {
+			t.Errorf("OfStep returns %q for %s", kind.OfStep(s), name)
 		}
 		if d, ok := plan.BuiltInDefaults()[name]; !ok || d.Timeout <= 0 || d.Timeout > 24*time.Hour {
 			t.Errorf("%s has the default %v", name, d)
@@ -159,7 +159,7 @@ func TestEveryKindHasLimitsAndAnAnswer(t *testing.T) {
 	}
 }
 
-func filled(t *testing.T, p *baremetalv1.Plan, in plan.Inputs, d plan.Defaults) []plan.Filled {
+func filled(t *testing.T, p *baremetalv1.Plan, in kind.Inputs, d plan.Defaults) []plan.Filled {
 	t.Helper()
 	before := proto.Clone(p)
 	out, err := plan.Fill(p, in, d)
@@ -186,7 +186,7 @@ func TestLimits(t *testing.T) {
 	} {
 		s := reboot("a")
 		s.TimeoutSeconds, s.MaxRetries = c.seconds, c.retries
-		f := filled(t, of(s), plan.Inputs{TimeoutSeconds: c.asked}, d)[0]
+		f := filled(t, of(s), kind.Inputs{TimeoutSeconds: c.asked}, d)[0]
 		if f.Timeout != c.timeout || f.Retries != c.want || f.Kind != "reboot" {
 			t.Errorf("%+v gives %v and %d retries", c, f.Timeout, f.Retries)
 		}
@@ -207,15 +207,15 @@ func TestANewSystemHasTimeForItsFirstBoot(t *testing.T) {
 	builtIn.BuiltIn = true
 	for name, c := range map[string]struct {
 		plan          *baremetalv1.Plan
-		in            plan.Inputs
+		in            kind.Inputs
 		before, first time.Duration
 	}{
-		"with the agent":              {open, plan.Inputs{}, 5 * time.Minute, plan.FirstBoot},
-		"as the client's plan is":     {own, plan.Inputs{}, 5 * time.Minute, 5 * time.Minute},
-		"by a plan that is built in":  {builtIn, plan.Inputs{}, 5 * time.Minute, plan.FirstBoot},
-		"without":                     {open, plan.Inputs{Agentless: true}, 5 * time.Minute, plan.FirstBootWithoutAgent},
-		"without, by a client's plan": {own, plan.Inputs{Agentless: true}, 5 * time.Minute, plan.FirstBootWithoutAgent},
-		"as the request is":           {open, plan.Inputs{Agentless: true, TimeoutSeconds: 60}, time.Minute, time.Minute},
+		"with the agent":              {open, kind.Inputs{}, 5 * time.Minute, plan.FirstBoot},
+		"as the client's plan is":     {own, kind.Inputs{}, 5 * time.Minute, 5 * time.Minute},
+		"by a plan that is built in":  {builtIn, kind.Inputs{}, 5 * time.Minute, plan.FirstBoot},
+		"without":                     {open, kind.Inputs{Agentless: true}, 5 * time.Minute, plan.FirstBootWithoutAgent},
+		"without, by a client's plan": {own, kind.Inputs{Agentless: true}, 5 * time.Minute, plan.FirstBootWithoutAgent},
+		"as the request is":           {open, kind.Inputs{Agentless: true, TimeoutSeconds: 60}, time.Minute, time.Minute},
 	} {
 		f := filled(t, c.plan, c.in, plan.BuiltInDefaults())
 		if f[0].Timeout != c.before || f[2].Timeout != c.first {
@@ -228,27 +228,27 @@ func TestANewSystemHasTimeForItsFirstBoot(t *testing.T) {
 func TestConfiguredLimitsHoldForBuiltInPlans(t *testing.T) {
 	configured := plan.BuiltInDefaults().Merge(plan.Defaults{"reboot": {Timeout: 20 * time.Minute, Retries: 5}})
 	for _, id := range []string{"reboot", "repave"} {
-		steps := filled(t, builtIn(t, id), plan.Inputs{ImageRef: "img"}, configured)
+		steps := filled(t, builtIn(t, id), kind.Inputs{ImageRef: "img"}, configured)
 		if last := steps[len(steps)-1]; last.Timeout != 20*time.Minute || last.Retries != 5 {
 			t.Errorf("%s: %v and %d retries", id, last.Timeout, last.Retries)
 		}
 	}
 	own := of(reboot("own"))
 	own.Steps[0].TimeoutSeconds = 300
-	if f := filled(t, own, plan.Inputs{}, configured)[0]; f.Timeout != 5*time.Minute || f.Retries != 5 {
+	if f := filled(t, own, kind.Inputs{}, configured)[0]; f.Timeout != 5*time.Minute || f.Retries != 5 {
 		t.Errorf("a client's plan: %v and %d retries", f.Timeout, f.Retries)
 	}
 }
 
 func TestFill(t *testing.T) {
 	config := &baremetalv1.NetReconfig{ConfirmTimeoutSeconds: 7}
-	in := plan.Inputs{ImageRef: "img-asked", RebootMode: "force", NetbootMode: "HTTP", Config: config}
+	in := kind.Inputs{ImageRef: "img-asked", RebootMode: "force", NetbootMode: "HTTP", Config: config}
 	net := func(n *baremetalv1.NetReconfig) *baremetalv1.Step {
 		return &baremetalv1.Step{Name: "net", Kind: &baremetalv1.Step_Net{Net: n}}
 	}
 	for name, c := range map[string]struct {
 		step *baremetalv1.Step
-		in   plan.Inputs
+		in   kind.Inputs
 		got  func(*baremetalv1.Step) string
 		want string
 	}{
@@ -258,12 +258,12 @@ func TestFill(t *testing.T) {
 			"img-asked"},
 		"reboot mode asked": {reboot("a"), in, func(s *baremetalv1.Step) string { return s.GetReboot().GetMode() },
 			"force"},
-		"reboot mode by itself": {reboot("a"), plan.Inputs{},
+		"reboot mode by itself": {reboot("a"), kind.Inputs{},
 			func(s *baremetalv1.Step) string { return s.GetReboot().GetMode() }, "graceful"},
 		"netboot mode of plan": {netboot("DISK"), in, func(s *baremetalv1.Step) string { return s.GetNetboot().GetMode() },
 			"DISK"},
 		"netboot mode asked": {netboot(""), in, func(s *baremetalv1.Step) string { return s.GetNetboot().GetMode() }, "HTTP"},
-		"netboot by itself": {netboot(""), plan.Inputs{},
+		"netboot by itself": {netboot(""), kind.Inputs{},
 			func(s *baremetalv1.Step) string { return s.GetNetboot().GetMode() }, "PXE"},
 		"configuration asked": {net(&baremetalv1.NetReconfig{}), in, func(s *baremetalv1.Step) string {
 			return fmt.Sprint(s.GetNet().GetConfirmTimeoutSeconds())
@@ -277,7 +277,7 @@ func TestFill(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
-	_, err := plan.Fill(of(reboot("a"), repave("")), plan.Inputs{}, plan.BuiltInDefaults())
+	_, err := plan.Fill(of(reboot("a"), repave("")), kind.Inputs{}, plan.BuiltInDefaults())
 	var f *failure.Error
 	if !errors.As(err, &f) || f.Reason != "MACHINE_HAS_NO_IMAGE" {
 		t.Errorf("without an image: %v", err)
@@ -338,8 +338,8 @@ func TestBuiltInPlans(t *testing.T) {
 	// The limits of the sample plan are the defaults of their kinds.
 	for _, p := range byID {
 		for _, s := range p.GetSteps() {
-			d := plan.BuiltInDefaults()[plan.KindOf(s)]
-			if s.GetWorkflowStage() != nil || plan.KindOf(s) == "provider_action" {
+			d := plan.BuiltInDefaults()[string(kind.OfStep(s))]
+			if s.GetWorkflowStage() != nil || kind.OfStep(s) == "provider_action" {
 				continue // how long a stage waits is its own matter
 			}
 			if s.GetTimeoutSeconds() != 0 && time.Duration(s.GetTimeoutSeconds())*time.Second != d.Timeout {

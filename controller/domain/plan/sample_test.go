@@ -6,6 +6,7 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 )
 
@@ -36,13 +37,13 @@ func TestTheSamplePlan(t *testing.T) {
 	}
 	sample := builtIn(t, "repave-join")
 	sample.GetSteps()[3].GetJoin().ClusterRef, sample.GetSteps()[4].GetVerify().ClusterRef = "cluster-a", "cluster-a"
-	filled, err := plan.Fill(sample, plan.Inputs{ImageRef: "ubuntu-22.04"}, plan.BuiltInDefaults())
+	filled, err := plan.Fill(sample, kind.Inputs{ImageRef: "ubuntu-22.04"}, plan.BuiltInDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, w := range want {
 		f := filled[i]
-		if f.Step.GetName() != w.name || f.Kind != w.kind || f.Timeout != time.Duration(w.seconds)*time.Second ||
+		if f.Step.GetName() != w.name || string(f.Kind) != w.kind || f.Timeout != time.Duration(w.seconds)*time.Second ||
 			f.Retries != w.retries {
 			t.Errorf("step %d is %s %s, %v, %d retries; want %+v", i, f.Step.GetName(), f.Kind, f.Timeout, f.Retries, w)
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 )
 
 // Plan gives the stages of a workflow on a machine, in order.
@@ -100,26 +101,9 @@ func Steps(stages []Stage) []*baremetalv1.Step {
 }
 
 func (o StepOf) step() *baremetalv1.Step {
-	s := &baremetalv1.Step{Name: o.Name}
-	switch o.Kind {
-	case "netboot":
-		s.Kind = &baremetalv1.Step_Netboot{Netboot: &baremetalv1.SetNetboot{}}
-	case "repave":
-		s.Kind = &baremetalv1.Step_Repave{Repave: &baremetalv1.RepaveImage{}}
-	case "reboot":
-		s.Kind = &baremetalv1.Step_Reboot{Reboot: &baremetalv1.Reboot{Mode: o.Mode}}
-	case "erase":
-		s.Kind = &baremetalv1.Step_Erase{Erase: &baremetalv1.EraseDisks{}}
-	case "reset_devices":
-		s.Kind = &baremetalv1.Step_ResetDevices{ResetDevices: &baremetalv1.ResetDevices{}}
-	case "wait_for_agent":
-		s.Kind = &baremetalv1.Step_WaitForAgent{WaitForAgent: &baremetalv1.WaitForAgent{}}
-	case ProviderKind:
-		s.Kind = &baremetalv1.Step_ProviderAction{ProviderAction: &baremetalv1.ProviderAction{Action: o.Mode,
-			Params: providerParams[o.Name]}}
-		s.TimeoutSeconds = providerSeconds[o.Mode]
-	default:
-		s.Kind = &baremetalv1.Step_WorkflowStage{WorkflowStage: &baremetalv1.WorkflowStage{Stage: o.Mode}}
+	s := kind.NewStep(kind.Kind(o.Kind), o.Name, o.Mode)
+	if a := s.GetProviderAction(); a != nil {
+		a.Params, s.TimeoutSeconds = providerParams[o.Name], providerSeconds[o.Mode]
 	}
 	return s
 }

@@ -3,6 +3,7 @@ package workflow
 import (
 	"slices"
 
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
@@ -87,10 +88,10 @@ var (
 )
 
 // CheckKind is the kind of a step that is a stage's own check or action.
-const CheckKind = "workflow_stage"
+const CheckKind = string(kind.WorkflowStage)
 
 // ProviderKind is the kind of a step that is an action of the machine's provider.
-const ProviderKind = "provider_action"
+const ProviderKind = string(kind.ProviderAction)
 
 func own(name string) []StepOf { return []StepOf{{Name: StepName(name), Kind: CheckKind, Mode: name}} }
 

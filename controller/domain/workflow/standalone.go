@@ -1,5 +1,7 @@
 package workflow
 
+import "github.com/ingot-metal/ingot/controller/domain/kind"
+
 // ReportedInstall is the mode of a step of kind CheckKind that belongs to no workflow: an installer that is not ours
 // does it and reports by itself. The operation waits for its reports, so that the installation has an owner, an end,
 // and somebody who notices when it falls silent. The step's time-out bounds the silence between two reports.
@@ -10,13 +12,13 @@ const ReportedInstall = "reported_install"
 const AwaitReplacement = "await_replacement"
 
 // NothingToDrain is another: the machine is in no cluster, and its drain has nothing to do.
-const NothingToDrain = "nothing_to_drain"
+const NothingToDrain = kind.StageNothingToDrain
 
 // SwitchOn and SwitchOff are two more, which operators start: the machine is switched through its BMC, or its provider,
 // and is so when that was read back.
 const (
 	SwitchOn  = "switch_on"
-	SwitchOff = "switch_off"
+	SwitchOff = kind.StageSwitchOff
 )
 
 // RotateBMCPassword is one more, for admins: the machine's BMC gets a new password, and it is so when the BMC has taken

@@ -10,8 +10,8 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
-	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/store"
 	budgetstore "github.com/ingot-metal/ingot/controller/store/budget"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -340,7 +340,7 @@ func TestWhatLosesDataIsDestructive(t *testing.T) {
 	storetest.Simulated(t, s, "m-1")
 	storetest.Maintenance(t, s, "m-1")
 	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage,
-		Inputs: plan.Inputs{ImageRef: "any"}})
+		Inputs: kind.Inputs{ImageRef: "any"}})
 	storetest.Live(t, s, "m-2")
 	storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-2", RequestID: "r", Type: fleet.Reboot})
 	if n := storetest.Count(t, s, "SELECT count(*) FROM operations WHERE destructive AND operation_id = $1",

@@ -11,7 +11,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
-	"github.com/ingot-metal/ingot/controller/domain/plan"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/store"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
@@ -68,7 +68,7 @@ func TestAnImageThatIsNeededStays(t *testing.T) {
 	storetest.Maintenance(t, s, "m-1")
 	op := storetest.Start(t, s, operationstore.StartRequest{
 		MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, Params: map[string]string{"image_ref": "of-an-operation"},
-		Inputs: plan.Inputs{ImageRef: "of-an-operation"},
+		Inputs: kind.Inputs{ImageRef: "of-an-operation"},
 	})
 	if _, err := s.Register(t.Context(),
 		&pb.Machine{MachineId: "m-2", Spec: &pb.MachineSpec{DefaultImageRef: "of-a-machine"}}, "tester",
@@ -372,7 +372,7 @@ func TestRemoveAndStartAtOnce(t *testing.T) {
 				return err
 			}
 			op, _, err = s.Start(ctx, operationstore.StartRequest{
-				MachineID: "m-1", RequestID: ref, Type: fleet.Reimage, Inputs: plan.Inputs{ImageRef: ref}, Actor: "tester",
+				MachineID: "m-1", RequestID: ref, Type: fleet.Reimage, Inputs: kind.Inputs{ImageRef: ref}, Actor: "tester",
 			}, storetest.Now())
 			return err
 		})

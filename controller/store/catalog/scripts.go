@@ -186,7 +186,7 @@ func ScriptsReady(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, step
 		return err
 	}
 	for _, f := range steps {
-		if f.Kind != string(kind.SSH) {
+		if kind.Of(f.Kind).Route != kind.OverSSH {
 			continue
 		}
 		_, err := q.HoldScript(ctx, f.Step.GetSsh().GetCommand())

@@ -20,10 +20,8 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
-	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
-	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
@@ -63,7 +61,7 @@ func (o *Order) clusterAction(
 		return nil, fmt.Errorf("read system UUID: %w", err)
 	}
 	a := &fleetv1.ClusterAction{
-		Act: credentialstore.ClusterActs[k], ClusterRef: credentialstore.ClusterOf(step), NodeName: o.nodeName(),
+		Act: kind.Of(k).ClusterAct, ClusterRef: kind.ClusterOf(step), NodeName: o.nodeName(),
 		SystemUuid: uuid, BootId: o.Machine.BootID,
 		KubeletVersion: step.GetVerify().GetKubeletVersion(), Force: step.GetDrain().GetForce(),
 		DeleteLocalData: step.GetDrain().GetDeleteLocalData(), RemoveNode: step.GetDrain().GetRemoveNode(),
@@ -82,7 +80,7 @@ func (o *Order) joinAction(
 	ctx context.Context, q *dbsqlc.Queries, step *baremetalv1.Step,
 ) (*fleetv1.CommandSpec_Join, error) {
 	a := &fleetv1.JoinAction{
-		ClusterRef: credentialstore.ClusterOf(step), NodeName: o.nodeName(),
+		ClusterRef: kind.ClusterOf(step), NodeName: o.nodeName(),
 		TokenCommandId: o.Before, // it was decided on because that one is done
 	}
 	row, err := q.GetCluster(ctx, a.GetClusterRef())
@@ -178,8 +176,8 @@ func setEmptyAction(spec *fleetv1.CommandSpec, k kind.Kind) error {
 
 func testAction(t *baremetalv1.TestHardware) *fleetv1.CommandSpec_TestHardware {
 	return &fleetv1.CommandSpec_TestHardware{TestHardware: &fleetv1.TestHardwareAction{
-		Tests: t.GetTests(), DurationMs: int32(plan.TestDuration(t).Milliseconds()),
-		MemoryPercent: plan.TestMemory(t), DiskBytes: plan.TestBytes(t),
+		Tests: t.GetTests(), DurationMs: int32(kind.TestDuration(t).Milliseconds()),
+		MemoryPercent: kind.TestMemory(t), DiskBytes: kind.TestBytes(t),
 	}}
 }
 

@@ -7,7 +7,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
-	"github.com/ingot-metal/ingot/controller/domain/plan"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/secret"
 )
 
@@ -23,7 +23,7 @@ func Opened(spec *fleetv1.CommandSpec, open func(sealed string) (string, error))
 	if open == nil {
 		return nil, fmt.Errorf("open the arguments of script %s: %w", a.GetScriptRef(), secret.ErrSealed)
 	}
-	if err := plan.MapSecretArgs(with, open); err != nil {
+	if err := kind.MapSecretArgs(with, open); err != nil {
 		return nil, fmt.Errorf("open the arguments of script %s: %w", a.GetScriptRef(), err)
 	}
 	return out, nil

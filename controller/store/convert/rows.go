@@ -102,7 +102,7 @@ func stepFromRow(r dbsqlc.OperationStep) (operation.Step, error) {
 
 // StepOf returns what the specification alone determines of a step: its mode, and what it needs of an installer.
 func StepOf(spec *baremetalv1.Step) operation.Step {
-	s := operation.Step{Mode: modeOf(spec), Agentless: spec.GetRepave().GetAgentless(), State: operation.StepWaiting}
+	s := operation.Step{Mode: kind.ModeOf(spec), Agentless: spec.GetRepave().GetAgentless(), State: operation.StepWaiting}
 	if spec.GetRepave().GetMirror() != "" {
 		s.Needs = []string{operation.CapMirror}
 	}
@@ -114,27 +114,6 @@ func ParseStep(stored []byte, into *baremetalv1.Step) error {
 		return fmt.Errorf("parse stored step: %w", err)
 	}
 	return nil
-}
-
-func modeOf(s *baremetalv1.Step) string {
-	switch plan.KindOf(s) {
-	case "reboot":
-		return s.GetReboot().GetMode()
-	case "netboot":
-		return s.GetNetboot().GetMode()
-	case "set_phase":
-		return s.GetSetPhase().GetPhase()
-	case "repave", "erase":
-		return plan.InstallerPath(s)
-	case "rma":
-		return s.GetRma().GetAction()
-	case "workflow_stage":
-		return s.GetWorkflowStage().GetStage()
-	case "provider_action":
-		return s.GetProviderAction().GetAction()
-	default:
-		return ""
-	}
 }
 
 func CommandFromRow(r *CommandRow) *operation.Command {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
@@ -135,7 +136,7 @@ func clusterInUse(ctx context.Context, q *dbsqlc.Queries, ref string) error {
 		if err := proto.Unmarshal(row.Spec, &step); err != nil {
 			return fmt.Errorf("read step of operation %s: %w", row.OperationID, err)
 		}
-		if ClusterOf(&step) == ref {
+		if kind.ClusterOf(&step) == ref {
 			return failure.Precondition("CLUSTER_IN_USE", "operation %s needs %s", row.OperationID, ref).WithMeta("operation_id",
 				row.OperationID)
 		}

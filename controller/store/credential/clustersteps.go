@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/proto"
 
-	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
@@ -19,26 +18,11 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// ClusterOf names the cluster of a step; empty where the step has none.
-func ClusterOf(s *baremetalv1.Step) string {
-	switch plan.KindOf(s) {
-	case "join":
-		return s.GetJoin().GetClusterRef()
-	case "verify":
-		return s.GetVerify().GetClusterRef()
-	case "drain":
-		return s.GetDrain().GetClusterRef()
-	case "uncordon":
-		return s.GetUncordon().GetClusterRef()
-	}
-	return ""
-}
-
 // ClustersReady refuses work that would need a cluster that is not there. A cluster that it finds stays until the
 // transaction has ended.
 func ClustersReady(ctx context.Context, q *dbsqlc.Queries, steps []plan.Filled) error {
 	for _, f := range steps {
-		ref := ClusterOf(f.Step)
+		ref := kind.ClusterOf(f.Step)
 		if ref == "" {
 			continue
 		}
@@ -49,12 +33,6 @@ func ClustersReady(ctx context.Context, q *dbsqlc.Queries, steps []plan.Filled) 
 		}
 	}
 	return nil
-}
-
-// ClusterActs of a cluster's commands, by their kind.
-var ClusterActs = map[kind.Kind]string{
-	kind.JoinToken: "token", kind.Verify: "verify", kind.Drain: "drain",
-	kind.Uncordon: "uncordon",
 }
 
 // ClusterKnown says that the cluster which a machine names is stored.
@@ -125,7 +103,7 @@ func clusterOfCommand(spec *fleetv1.CommandSpec) (ref, join string) {
 	if j := spec.GetJoin(); j != nil {
 		return j.GetClusterRef(), j.GetTokenCommandId()
 	}
-	if spec.GetCluster().GetAct() == ClusterActs[kind.JoinToken] {
+	if spec.GetCluster().GetAct() == kind.Of(kind.JoinToken).ClusterAct {
 		join = spec.GetCommandId()
 	}
 	return spec.GetCluster().GetClusterRef(), join

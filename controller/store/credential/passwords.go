@@ -12,7 +12,6 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
-	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
@@ -184,16 +183,15 @@ func passwordCommand(
 	ctx context.Context, q *dbsqlc.Queries, agentID, commandID string,
 ) (dbsqlc.GetCommandRow, *fleetv1.CommandSpec, error) {
 	c, err := q.GetCommand(ctx, commandID)
-	if errors.Is(err, pgx.ErrNoRows) ||
-		err == nil && (c.ExecutorID != agentID || c.Kind != string(kind.BMCPassword)) {
-		return c, nil, failure.NotFound("COMMAND_NOT_FOUND", "the command was not given to this agent")
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return c, nil, fmt.Errorf("read command: %w", err)
 	}
 	spec := &fleetv1.CommandSpec{}
 	if err := proto.Unmarshal(c.Spec, spec); err != nil {
 		return c, nil, fmt.Errorf("parse stored command: %w", err)
+	}
+	if c.ExecutorID != agentID || spec.GetBmcPassword() == nil {
+		return c, nil, failure.NotFound("COMMAND_NOT_FOUND", "the command was not given to this agent")
 	}
 	return c, spec, nil
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/budget"
 	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/node"
-	"github.com/ingot-metal/ingot/controller/domain/plan"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -92,7 +92,7 @@ func (s *Store) mayReimage(ctx context.Context, g *gather) error {
 			ref = images[0].ImageRef
 		}
 		start := operationstore.StartRequest{MachineID: g.m.MachineID, Type: fleet.Reimage,
-			Inputs: plan.Inputs{ImageRef: ref}}
+			Inputs: kind.Inputs{ImageRef: ref}}
 		_, err = s.operations.Fits(ctx, q, g.m, start)
 		o.Starts[explain.StartReimage], err = workflowstore.RefusalIn(err)
 		o.NamesImage = o.Starts[explain.StartReimage] == nil
@@ -109,7 +109,7 @@ func startOf(st explain.Start, g *gather) operationstore.StartRequest {
 			r.Inputs.ImageRef = g.f.Params["image_ref"]
 		}
 	case explain.StartPowerCycle:
-		r.PlanID, r.Inputs = "", plan.Inputs{RebootMode: "bmc"}
+		r.PlanID, r.Inputs = "", kind.Inputs{RebootMode: "bmc"}
 	case explain.StartReconfigure:
 		r.Inputs.Config = &baremetalv1.NetReconfig{Hostname: "m"}
 	}

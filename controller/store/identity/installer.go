@@ -312,7 +312,7 @@ func (s *Store) IssueIdentity(
 			return err
 		}
 		out.MachineID, out.OperationID = c.TargetID, c.OperationID
-		if c.Kind == string(kind.Repave) {
+		if kind.Of(kind.Kind(c.Kind)).WritesSystem {
 			seed, err := q.SystemSeedOf(ctx, c.OperationID)
 			if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 				return fmt.Errorf("read the system's seed: %w", err)
@@ -357,11 +357,12 @@ func keepSecret(
 
 // writesSystem says that a new system comes of the command, which will need an identity.
 func writesSystem(c dbsqlc.GetCommandRow) bool {
-	if c.Kind == string(kind.Repave) {
+	of := kind.Of(kind.Kind(c.Kind))
+	if of.WritesSystem {
 		return true
 	}
 	spec := &fleetv1.CommandSpec{}
-	if c.Kind != string(kind.ProviderAction) || proto.Unmarshal(c.Spec, spec) != nil {
+	if of.Route != kind.ThroughProvider || proto.Unmarshal(c.Spec, spec) != nil {
 		return false
 	}
 	action := spec.GetProviderAction().GetAction()

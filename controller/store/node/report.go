@@ -10,6 +10,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
@@ -148,7 +149,7 @@ func (s *Store) awaitReports(
 	if err != nil {
 		return m, err
 	}
-	steps, err := plan.Fill(p, plan.Inputs{}, s.catalog.Defaults)
+	steps, err := plan.Fill(p, kind.Inputs{}, s.catalog.Defaults)
 	if err != nil {
 		return m, err
 	}

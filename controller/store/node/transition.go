@@ -290,7 +290,7 @@ func (s *Store) record(
 	}
 	op := n.Op
 	for _, f := range steps {
-		op.Steps = append(op.Steps, operation.Step{Name: f.Step.GetName(), Kind: kind.Kind(f.Kind),
+		op.Steps = append(op.Steps, operation.Step{Name: f.Step.GetName(), Kind: f.Kind,
 			State: operation.StepWaiting})
 	}
 	switch {

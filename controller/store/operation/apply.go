@@ -280,7 +280,7 @@ func (w *writes) newCommand(
 		return nil, fmt.Errorf("parse stored step: %w", err)
 	}
 	generation := int64(0)
-	if c.Kind == kind.Net {
+	if kind.Of(c.Kind).Numbered {
 		var err error
 		if generation, err = q.NextConfigGeneration(ctx, l.Machine.MachineID); err != nil {
 			return nil, fmt.Errorf("number the configuration: %w", err)

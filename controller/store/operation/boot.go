@@ -23,8 +23,8 @@ const BootTokenBytes = 16
 // changesBoot reports whether a step changes what the machine boots from the network.
 func changesBoot(steps []dbsqlc.OperationStep) bool {
 	return slices.ContainsFunc(steps, func(s dbsqlc.OperationStep) bool {
-		k := kind.Kind(s.Kind)
-		return k == kind.Netboot || kind.Of(k).NeedsInstaller
+		of := kind.Of(kind.Kind(s.Kind))
+		return of.SetsNextBoot || of.NeedsInstaller
 	})
 }
 

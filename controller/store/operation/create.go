@@ -59,7 +59,7 @@ type StartRequest struct {
 	PlanID string
 	// Params are what the client asked for, by field name. They are stored, shown, and compared on a repeat.
 	Params map[string]string
-	Inputs plan.Inputs
+	Inputs kind.Inputs
 	// Actor is the caller's opaque name; Comment is free text and is stored in the audit log only.
 	Actor   string
 	Comment string
@@ -324,7 +324,7 @@ func admit(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequ
 	}
 	if s := plan.NotWired(p); s != nil && !plan.OfWorkflow(p) {
 		return failure.Unimplemented("STEP_KIND_NOT_WIRED", "step %s of plan %s is of kind %s, which this version cannot run",
-			s.GetName(), p.GetPlanId(), plan.KindOf(s))
+			s.GetName(), p.GetPlanId(), kind.OfStep(s))
 	}
 	return nil
 }
@@ -380,7 +380,7 @@ func repeatable(
 	return fleet.OperationType(op.Type), nil
 }
 
-func (s *Store) Fill(p *baremetalv1.Plan, m dbsqlc.Machine, in plan.Inputs) ([]plan.Filled, error) {
+func (s *Store) Fill(p *baremetalv1.Plan, m dbsqlc.Machine, in kind.Inputs) ([]plan.Filled, error) {
 	spec, err := convert.SpecFromJSON(m.Spec)
 	if err != nil {
 		return nil, err
@@ -518,7 +518,7 @@ func stepRows(operationID string, steps []plan.Filled) (rows []dbsqlc.OperationS
 			return nil, fmt.Errorf("serialize step: %w", err)
 		}
 		rows = append(rows, dbsqlc.OperationStep{
-			OperationID: operationID, Idx: int32(i), Name: f.Step.GetName(), Kind: f.Kind, Spec: spec,
+			OperationID: operationID, Idx: int32(i), Name: f.Step.GetName(), Kind: string(f.Kind), Spec: spec,
 			TimeoutMs:  f.Timeout.Milliseconds(),
 			MaxRetries: int32(f.Retries), State: string(operation.StepWaiting), Evidence: []byte("{}"),
 		})

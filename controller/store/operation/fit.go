@@ -103,11 +103,11 @@ func (l *OperationContext) unfitNow(ctx context.Context, q *dbsqlc.Queries) (*fl
 		return nil, nil
 	}
 	i := op.CurrentStep
-	for i < len(op.Steps)-1 && op.Steps[i].Kind == kind.Netboot {
+	for i < len(op.Steps)-1 && kind.Of(op.Steps[i].Kind).SetsNextBoot {
 		i++
 	}
 	left := l.command != nil && int(l.command.StepIdx) == i
-	if op.Steps[i].Kind != kind.Repave || left {
+	if !kind.Of(op.Steps[i].Kind).WritesSystem || left {
 		return nil, nil
 	}
 	step := &baremetalv1.Step{}

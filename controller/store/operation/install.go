@@ -24,20 +24,12 @@ import (
 // moves of onboardings and decommissions are their workflow's.
 func installs(t fleet.OperationType, kinds ...kind.Kind) bool {
 	return t != fleet.Onboard && t != fleet.Decommission &&
-		slices.ContainsFunc(kinds, func(k kind.Kind) bool { return k == kind.Repave || byProvider(t, k) })
+		slices.ContainsFunc(kinds, func(k kind.Kind) bool { return kind.Of(k).WritesSystem || byProvider(t, k) })
 }
 
 // byProvider says that a step of a reimage is how the machine's provider installs it.
 func byProvider(t fleet.OperationType, k kind.Kind) bool {
-	return t == fleet.Reimage && k == kind.ProviderAction
-}
-
-func stepKinds(steps []operation.Step) []kind.Kind {
-	out := make([]kind.Kind, 0, len(steps))
-	for _, s := range steps {
-		out = append(out, s.Kind)
-	}
-	return out
+	return t == fleet.Reimage && kind.Of(k).Route == kind.ThroughProvider
 }
 
 // approvesByInstalling reports whether asking for the installation moves the node to pending: nobody has approved it
@@ -68,7 +60,7 @@ func installBegins(l *OperationContext, d operation.Decision) bool {
 	if !d.Grant || c == nil || c.State == operation.Granted {
 		return false
 	}
-	return c.Kind == kind.Repave || byProvider(l.Snap.Op.Type, c.Kind)
+	return kind.Of(c.Kind).WritesSystem || byProvider(l.Snap.Op.Type, c.Kind)
 }
 
 // workMove is a move by the operation, or by the report that it waited for.
@@ -87,9 +79,8 @@ func countsAttempts(m dbsqlc.Machine, op operation.Operation) bool {
 	if node.Parse(m.NodeState) != node.Installing {
 		return false
 	}
-	kinds := stepKinds(op.Steps)
-	return installs(op.Type, kinds...) || waitsForReports(op) || op.Type == fleet.Onboard &&
-		slices.Contains(kinds, kind.Repave)
+	return installs(op.Type, op.Kinds()...) || waitsForReports(op) ||
+		op.Type == fleet.Onboard && op.WritesSystem()
 }
 
 // beginInstall moves a node into installing by the way that the table has from where it is. Nodes on the adoption path,

@@ -29,7 +29,7 @@ func nodeStays(l *OperationContext, d operation.Decision) bool {
 		}
 	}
 	return d.AttemptFailed == "" && !workflowstate.OfWorkflow(d.Op.Type) &&
-		!installs(d.Op.Type, stepKinds(d.Op.Steps)...) && !waitsForReports(d.Op)
+		!installs(d.Op.Type, d.Op.Kinds()...) && !waitsForReports(d.Op)
 }
 
 // nodeFollows moves the node with a decision about its operation, in the decision's transaction. A node is in a state
@@ -37,8 +37,7 @@ func nodeStays(l *OperationContext, d operation.Decision) bool {
 func nodeFollows(
 	ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d operation.Decision, now time.Time,
 ) error {
-	kinds := stepKinds(d.Op.Steps)
-	if installs(d.Op.Type, kinds...) && installBegins(l, d) {
+	if installs(d.Op.Type, d.Op.Kinds()...) && installBegins(l, d) {
 		return beginInstall(ctx, q, l, now)
 	}
 	if d.AttemptFailed != "" {
@@ -52,7 +51,7 @@ func nodeFollows(
 		return nil
 	case workflowstate.OfWorkflow(d.Op.Type):
 		return endAttempts(ctx, q, l, d)
-	case installs(d.Op.Type, kinds...) || waitsForReports(d.Op):
+	case installs(d.Op.Type, d.Op.Kinds()...) || waitsForReports(d.Op):
 		return endInstall(ctx, q, l, d, now)
 	case d.Op.Type == fleet.ExitMaintenance:
 		return verifiedByExit(ctx, q, l, d, now)
@@ -80,14 +79,14 @@ func endAttempts(ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d 
 
 // endOfWork moves a node out of the state that its operation stood for, whatever the end was.
 func endOfWork(ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d operation.Decision, now time.Time) error {
-	kinds, well := stepKinds(d.Op.Steps), d.Op.Phase == operation.Succeeded
+	well := d.Op.Phase == operation.Succeeded
 	along := func(by node.Trigger, states ...node.State) error {
 		v := workMove(l, 0)
 		v.By = by
 		return nodestate.MoveAlong(ctx, q, l.Machine.MachineID, v, now, states...)
 	}
 	switch state := node.Parse(l.Machine.NodeState); {
-	case state == node.Deprovisioning && slices.Contains(kinds, kind.Erase):
+	case state == node.Deprovisioning && erases(d.Op):
 		if well && d.Op.Evidence[evidence.EraseMethod] != "" {
 			return along(node.Workflow, node.Retired)
 		}
@@ -107,10 +106,17 @@ func endOfWork(ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d op
 	return nil
 }
 
+// erases reports whether the proof of a step is how a disk was erased.
+func erases(op operation.Operation) bool {
+	return slices.ContainsFunc(op.Steps, func(s operation.Step) bool {
+		return kind.Of(s.Kind).Evidence == evidence.EraseMethod
+	})
+}
+
 // drains reports whether the operation is the drain that a node in that state waits for.
 func drains(op operation.Operation) bool {
 	return slices.ContainsFunc(op.Steps, func(s operation.Step) bool {
-		return s.Kind == kind.Drain || s.Mode == workflow.NothingToDrain
+		return kind.Of(s.Kind).Evidence == evidence.NodeDrained || s.Mode == workflow.NothingToDrain
 	})
 }
 

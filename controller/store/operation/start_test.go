@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
-	"github.com/ingot-metal/ingot/controller/domain/plan"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 )
@@ -59,7 +59,7 @@ func TestRequestIDReused(t *testing.T) {
 	storetest.Live(t, s, "m-1")
 	first := operationstore.StartRequest{
 		MachineID: "m-1", RequestID: "r-1", Type: fleet.Netboot, Params: map[string]string{"mode": "PXE"},
-		Inputs: plan.Inputs{NetbootMode: "PXE"},
+		Inputs: kind.Inputs{NetbootMode: "PXE"},
 	}
 	op := storetest.Start(t, s, first)
 	for field, change := range map[string]func(*operationstore.StartRequest){
@@ -79,10 +79,10 @@ func TestRequestIDReused(t *testing.T) {
 	storetest.Live(t, s, "m-3")
 	named := first
 	named.MachineID, named.Params, named.Inputs = "m-3", map[string]string{"mode": "HTTP"},
-		plan.Inputs{NetbootMode: "HTTP"}
+		kind.Inputs{NetbootMode: "HTTP"}
 	storetest.Start(t, s, named)
 	dropped := named
-	dropped.Params, dropped.Inputs = nil, plan.Inputs{}
+	dropped.Params, dropped.Inputs = nil, kind.Inputs{}
 	if _, _, err := s.Start(t.Context(), dropped, storetest.Now()); err == nil {
 		t.Error("a request without the first one's parameter counts as its repeat")
 	}

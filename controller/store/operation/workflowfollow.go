@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
-	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -75,8 +74,8 @@ func (l *OperationContext) beginStages(
 ) error {
 	for i, s := range d.Op.Steps {
 		was := l.Snap.Op.Steps[i].State
-		begun := was == operation.StepWaiting && s.State != operation.StepWaiting && s.Kind != kind.WorkflowStage
-		passed := was != operation.StepSucceeded && s.State == operation.StepSucceeded && s.Kind == kind.WorkflowStage
+		begun := was == operation.StepWaiting && s.State != operation.StepWaiting && !s.IsStage()
+		passed := was != operation.StepSucceeded && s.State == operation.StepSucceeded && s.IsStage()
 		if !begun && !passed {
 			continue
 		}

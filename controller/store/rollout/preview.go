@@ -277,10 +277,10 @@ func stageWork(
 	switch t {
 	case fleet.Reimage:
 	case fleet.TestHardware:
-		r.Inputs, r.Params = plan.Inputs{Test: spec.GetTest()}, validate.TestParams(spec.GetTest())
+		r.Inputs, r.Params = kind.Inputs{Test: spec.GetTest()}, validate.TestParams(spec.GetTest())
 		r.AfterInstall = true
 	default:
-		r.Inputs, r.Params = plan.Inputs{}, nil
+		r.Inputs, r.Params = kind.Inputs{}, nil
 	}
 	return r
 }

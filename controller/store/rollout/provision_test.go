@@ -9,8 +9,8 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
-	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/rollout"
 	"github.com/ingot-metal/ingot/controller/store"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
@@ -23,7 +23,7 @@ func provisioning(spec *baremetalv1.RolloutSpec) rolloutstore.RolloutRequest {
 	spec.Action, spec.Params = baremetalv1.RolloutSpec_PROVISION, map[string]string{"image_ref": "ubuntu-2204"}
 	r := rolloutRequest(spec)
 	r.Work = operationstore.StartRequest{Type: fleet.Reimage, Params: spec.GetParams(),
-		Inputs: plan.Inputs{ImageRef: "ubuntu-2204"}}
+		Inputs: kind.Inputs{ImageRef: "ubuntu-2204"}}
 	return r
 }
 

@@ -68,7 +68,7 @@ func credentialed(ctx context.Context, q *dbsqlc.Queries, w World) error {
 
 // takesSeed refuses a seed for work that writes no image by the installer, which alone puts it on a disk.
 func takesSeed(k Work) error {
-	if !k.Seed || slices.Contains(Kinds(k.Steps), kind.Repave) {
+	if !k.Seed || slices.ContainsFunc(k.Steps, repaves) {
 		return nil
 	}
 	return failure.Precondition("CAPABILITY_MISSING",
@@ -83,9 +83,9 @@ func takesAgentless(w World, k Work) error {
 	agentless, written := m.Agentless, false
 	for i, of := range Kinds(k.Steps) {
 		switch {
-		case of == kind.Repave:
+		case kind.Of(of).WritesSystem:
 			agentless, written = k.Agentless, true
-		case agentless && !written && of == kind.Reboot && w.Spec.GetBmcEndpoint() == "":
+		case agentless && !written && kind.Of(of).ProvenByBoot && w.Spec.GetBmcEndpoint() == "":
 			return failure.Precondition("NO_BMC", "the machine's system has no agent, and is rebooted through a BMC; name "+
 				"it with `ingot machine update %s --bmc-endpoint ADDRESS`", m.MachineID).
 				WithMeta("machine_id", m.MachineID)
@@ -105,4 +105,4 @@ func takesAgentless(w World, k Work) error {
 		WithMeta("machine_id", m.MachineID)
 }
 
-func repaves(f plan.Filled) bool { return f.Kind == string(kind.Repave) }
+func repaves(f plan.Filled) bool { return kind.Of(f.Kind).WritesSystem }

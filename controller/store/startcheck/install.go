@@ -92,7 +92,7 @@ func takesAnyName(ctx context.Context, q *dbsqlc.Queries, w World) (bool, error)
 // into the installer, or the inventory rules the image or the disk out.
 func installable(ctx context.Context, q *dbsqlc.Queries, w World, steps []plan.Filled) error {
 	i := slices.IndexFunc(steps, func(f plan.Filled) bool {
-		return kind.Of(kind.Kind(f.Kind)).NeedsInstaller
+		return kind.Of(f.Kind).NeedsInstaller
 	})
 	if i < 0 || !OnMetal(w.Machine, w.Executors) || w.Spec.GetBmcEndpoint() == "" && w.Machine.AgentID == nil {
 		return nil
@@ -130,7 +130,7 @@ func installerFits(
 		switch {
 		case repaves(f):
 			refusal, err = Unfit(ctx, q, w.Machine.MachineID, w.Spec, w.Executors, f.Step.GetRepave())
-		case f.Kind == string(kind.Erase):
+		case kind.Of(f.Kind).NeedsInstaller:
 			var known disk.Machine
 			if known, _, err = inventoryOf(ctx, q, w.Machine.MachineID); err == nil {
 				refusal, err = catalogstore.NoInstallerFor(ctx, q, known.Arch)

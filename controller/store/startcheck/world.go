@@ -53,7 +53,7 @@ func (w World) snapshot(k Work) operation.Snapshot {
 		CreatedAt: w.Now, WakeAt: w.Now}
 	for _, f := range k.Steps {
 		s := convert.StepOf(f.Step)
-		s.Name, s.Kind, s.Timeout, s.MaxRetries = f.Step.GetName(), kind.Kind(f.Kind), f.Timeout, f.Retries
+		s.Name, s.Kind, s.Timeout, s.MaxRetries = f.Step.GetName(), f.Kind, f.Timeout, f.Retries
 		s.Needs = commandspec.Needs(s, w.Spec)
 		op.Steps = append(op.Steps, s)
 	}
@@ -129,7 +129,7 @@ func speaksToCluster(steps []operation.Step) bool {
 // simulated one, has none to be written from.
 func OnMetal(m dbsqlc.Machine, executors []dbsqlc.CandidatesForRow) bool {
 	return ours(m) && !m.Simulated && !slices.ContainsFunc(executors, func(r dbsqlc.CandidatesForRow) bool {
-		return r.Role == "host" && (r.Simulated || r.Live && slices.Contains(r.Capabilities, string(kind.Repave)))
+		return r.Role == "host" && (r.Simulated || r.Live && slices.Contains(r.Capabilities, kind.Of(kind.Repave).Capability))
 	})
 }
 
@@ -140,7 +140,7 @@ func ours(m dbsqlc.Machine) bool { return m.Provider == "" || m.Provider == flee
 func Kinds(steps []plan.Filled) []kind.Kind {
 	out := make([]kind.Kind, 0, len(steps))
 	for _, s := range steps {
-		out = append(out, kind.Kind(s.Kind))
+		out = append(out, s.Kind)
 	}
 	return out
 }

@@ -10,8 +10,8 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
-	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/store"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	identitystore "github.com/ingot-metal/ingot/controller/store/identity"
@@ -313,4 +313,4 @@ func Exec(t testing.TB, s *store.Store, sql string) {
 	}
 }
 
-func Inputs(image string) plan.Inputs { return plan.Inputs{ImageRef: image} }
+func Inputs(image string) kind.Inputs { return kind.Inputs{ImageRef: image} }

@@ -5,6 +5,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/store/operationquery"
 	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
+	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
 // WithAccelerator lets the machine's agent report an inventory with an accelerator beside a server's display chip.
@@ -28,7 +29,7 @@ func (r *LifeRig) Resets(w *baremetalv1.Workflow) int {
 	}
 	n := 0
 	for _, c := range list {
-		if c.GetKind() == string(kind.ResetDevices) {
+		if kind.Of(kind.Kind(c.GetKind())).Evidence == evidence.DevicesReset {
 			n++
 		}
 	}

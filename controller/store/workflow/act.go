@@ -11,8 +11,8 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
-	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -40,7 +40,7 @@ type WorkflowAct struct {
 	// ValidateOnly is DryRun of a machine that is judged as in maintenance.
 	ValidateOnly bool
 	// Inputs of the attempt, from the workflow's params.
-	Inputs func(params map[string]string) (plan.Inputs, error)
+	Inputs func(params map[string]string) (kind.Inputs, error)
 }
 
 // dry reports whether nothing is stored.
@@ -315,6 +315,6 @@ func (s *Store) stopOrWake(
 }
 
 // SameInputs is for callers that need no params.
-func SameInputs(in plan.Inputs) func(map[string]string) (plan.Inputs, error) {
-	return func(map[string]string) (plan.Inputs, error) { return in, nil }
+func SameInputs(in kind.Inputs) func(map[string]string) (kind.Inputs, error) {
+	return func(map[string]string) (kind.Inputs, error) { return in, nil }
 }

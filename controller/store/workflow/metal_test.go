@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
-	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
@@ -93,7 +93,7 @@ func TestTheSiteServesWhatTheStepsWrite(t *testing.T) {
 	})
 	acted, err := r.Store.ActOnWorkflow(t.Context(), workflowstore.WorkflowAct{
 		WorkflowID: r.Workflow().GetWorkflowId(), RequestID: "resume", Action: workflow.Resume, Actor: "tester",
-		Inputs: func(map[string]string) (plan.Inputs, error) { return storetest.Inputs("tiny"), nil },
+		Inputs: func(map[string]string) (kind.Inputs, error) { return storetest.Inputs("tiny"), nil },
 	}, storetest.Now())
 	if err != nil {
 		t.Fatal(err)

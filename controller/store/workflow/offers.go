@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
-	"github.com/ingot-metal/ingot/controller/domain/plan"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
@@ -94,7 +94,7 @@ func (s *Store) mayAct(
 		}
 		refused, err = RefusalIn(s.nextFits(ctx, q, &next{
 			from: w.State, effect: e, request: operationstore.StartRequest{
-				MachineID: m.MachineID, Type: operationTypes[w.Kind], Inputs: plan.Inputs{ImageRef: params["image_ref"]},
+				MachineID: m.MachineID, Type: operationTypes[w.Kind], Inputs: kind.Inputs{ImageRef: params["image_ref"]},
 			},
 		}, now))
 		return err

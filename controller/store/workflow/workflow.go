@@ -12,9 +12,9 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/machinefilter"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
-	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/rollout"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store/convert"
@@ -44,7 +44,7 @@ type WorkflowStart struct {
 	EnterMaintenance bool
 	// Params are what the client asked for; Inputs what they say to plans.
 	Params map[string]string
-	Inputs plan.Inputs
+	Inputs kind.Inputs
 	Actor  string
 	// Judged: approval policies have judged the work already.
 	Judged bool

@@ -66,7 +66,12 @@ func (a *agentProgram) restore(ctx context.Context, s plan.Strike) error {
 	old := a.backup
 	if old == nil || s.Stays {
 		var err error
-		if old, err = a.savedNow(); err != nil {
+		if s.AtWork {
+			old, err = a.savedAsking(ctx)
+		} else {
+			old, err = a.savedNow()
+		}
+		if err != nil {
 			return err
 		}
 		a.backup = old
@@ -114,6 +119,25 @@ func (a *agentProgram) savedNow() (saved, error) {
 	a.Busy.Lock()
 	defer a.Busy.Unlock()
 	return a.save()
+}
+
+// savedAsking copies the directory while the grant that the agent has asked for is on its way, if a command comes: the
+// copy holds a command that was received, and is begun after it.
+func (a *agentProgram) savedAsking(ctx context.Context) (saved, error) {
+	for _, w := range a.ways() {
+		w.Delay(latency)
+	}
+	defer func() {
+		for _, w := range a.ways() {
+			w.Heal()
+		}
+	}()
+	_ = program.Until(ctx, workLimit, "a grant on its way", func() bool { // a copy is taken in any case
+		c, err := a.command(ctx)
+		return err == nil && (c.GetState() == "ACKED" || c.GetState() == "GRANTED" &&
+			time.Since(c.GetGrantedAt().AsTime()) < latency)
+	})
+	return a.savedNow()
 }
 
 // clone is a second process with a copy of an agent's state directory. Nobody starts it again when it ends.

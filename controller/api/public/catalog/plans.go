@@ -7,7 +7,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
-	"github.com/ingot-metal/ingot/controller/domain/plan"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/ids"
@@ -75,7 +75,7 @@ func (s *Server) CreatePlan(ctx context.Context, r *baremetalv1.CreatePlanReques
 		p.PlanId = ids.New(ids.Plan)
 	}
 	for _, step := range p.GetSteps() {
-		err := plan.MapSecretArgs(step.GetSsh(), func(arg string) (string, error) {
+		err := kind.MapSecretArgs(step.GetSsh(), func(arg string) (string, error) {
 			return s.Config.Secrets.SealArgument(arg), nil
 		})
 		if err != nil {

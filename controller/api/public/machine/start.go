@@ -6,7 +6,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
-	"github.com/ingot-metal/ingot/controller/domain/plan"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/validate"
 )
 
@@ -44,7 +44,7 @@ func (s *Server) TestMachine(
 ) (*baremetalv1.Operation, error) {
 	asked := &baremetalv1.TestHardware{Tests: r.GetTests(), DurationSeconds: r.GetDurationSeconds(),
 		MemoryPercent: r.GetMemoryPercent(), DiskBytes: r.GetDiskBytes()}
-	if err := plan.ValidateTest(asked, service.Plain); err != nil {
+	if err := kind.ValidateTest(asked, service.Plain); err != nil {
 		return nil, err
 	}
 	p := service.Set(validate.TestParams(asked), validate.ParamTimeout, service.Seconds(r.GetTimeoutSeconds()))

@@ -8,7 +8,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
-	"github.com/ingot-metal/ingot/controller/domain/plan"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
 	"github.com/ingot-metal/ingot/controller/validate"
@@ -139,7 +139,7 @@ func (s *Server) ActOnWorkflow(
 		Comment:    r.GetComment(),
 		Actor:      service.Actor(ctx),
 		DryRun:     r.GetDryRun(), ValidateOnly: r.GetValidateOnly(),
-		Inputs: func(params map[string]string) (plan.Inputs, error) {
+		Inputs: func(params map[string]string) (kind.Inputs, error) {
 			return validate.WorkflowParams("params", workflow.Onboarding, params)
 		},
 	})

@@ -9,7 +9,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
-	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/operationlog"
@@ -52,7 +51,7 @@ func (s *Server) validateRun(ctx context.Context, w service.Work) (*baremetalv1.
 	proposed := operation.Operation{Type: fleet.OperationType(op.GetType().String())}
 	for _, f := range steps {
 		step := convert.StepOf(f.Step)
-		step.Name, step.Kind, step.State = f.Step.GetName(), kind.Kind(f.Kind), operation.StepWaiting
+		step.Name, step.Kind, step.State = f.Step.GetName(), f.Kind, operation.StepWaiting
 		proposed.Steps = append(proposed.Steps, step)
 	}
 	return convert.RunMessage(op, proposed, nil, nil), nil

@@ -12,7 +12,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/api/public/service"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
-	"github.com/ingot-metal/ingot/controller/domain/plan"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/rollout"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
@@ -44,7 +44,7 @@ func (s *Server) rolloutRequest(
 	if r.Spec, err = validate.Rollout(spec); err != nil {
 		return r, err
 	}
-	if err := plan.ValidateTest(r.Spec.GetTest(), func(field string) string { return "spec.test." + field }); err != nil {
+	if err := kind.ValidateTest(r.Spec.GetTest(), func(field string) string { return "spec.test." + field }); err != nil {
 		return r, err
 	}
 	terms, err := query.Machines.Parse(r.Spec.GetFilter())

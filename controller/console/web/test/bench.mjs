@@ -1,4 +1,4 @@
-// Measures in Chromium what a person waits for with a large fleet. It is started by lab/console/bench, which prints the figures.
+// Measures in Chromium what a person waits for with a large fleet. It is started by lab/bench/console, which prints the figures.
 import { readFile } from 'node:fs/promises'
 import { createInterface } from 'node:readline'
 import { chromium } from 'playwright-core'

@@ -88,8 +88,7 @@ func waits(reason string) func(*scene) bool {
 
 // needsGrant says that the operation cannot go on without a new grant.
 func (s *scene) needsGrant() bool {
-	return s.step != nil && s.step.Kind != kind.SetPhase && s.step.Kind != kind.WaitForAgent &&
-		!s.granted()
+	return s.step != nil && (kind.Of(s.step.Kind).Control == kind.Commanded || s.step.IsStage()) && !s.granted()
 }
 
 func (s *scene) blocked() bool { return s.Holds(fleet.RMA) || s.Holds(fleet.RetiredFlag) }
@@ -271,7 +270,7 @@ func (s *scene) waitEvidence(e *explain.Explanation) {
 
 // bootsNewSystem says that the installer is gone because it has restarted the machine: it does not come back.
 func (s *scene) bootsNewSystem() bool {
-	return s.cmd.Kind == kind.Reboot && s.exec != nil && s.exec.Role == "installer" && !s.exec.Live
+	return kind.Of(s.cmd.Kind).ProvenByBoot && s.exec != nil && s.exec.Role == "installer" && !s.exec.Live
 }
 
 // booting: what a machine does between the installer and the first word of its new system.
@@ -405,7 +404,7 @@ func (s *scene) waitsForExecutor(e *explain.Explanation) {
 	switch {
 	case s.throughBMC():
 		e.WaitsOn, e.WaitsFor = explain.OnBMC, s.bmc()
-	case s.cmd.Kind == kind.SSH:
+	case s.overSSH():
 		e.WaitsFor = "a script on the machine, over SSH to " + cmp.Or(s.spec.GetSshEndpoint(), "no endpoint")
 	case s.inCluster():
 		e.WaitsOn, e.WaitsFor = explain.OnProvider, s.cluster()

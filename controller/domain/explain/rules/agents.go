@@ -58,17 +58,14 @@ func (s *scene) missing() *explain.Agent {
 
 // siteOnly says that only the site's agent can do the step.
 func (s *scene) siteOnly() bool {
-	return s.step.Kind == kind.Reboot && (s.step.Mode == "bmc" || s.status.GetAgentless()) ||
-		s.step.Kind == kind.SSH ||
-		s.step.Kind == kind.PowerOff ||
-		s.step.Kind == kind.ProviderAction ||
-		s.clusterStep() ||
-		s.switches()
+	of := kind.Of(s.step.Kind)
+	return of.ProvenByBoot && (s.step.Mode == "bmc" || s.status.GetAgentless()) || of.Route != kind.Direct ||
+		s.clusterStep() || s.switches()
 }
 
 func (s *scene) whoIsMissing() verdict {
 	switch {
-	case s.step.Kind == kind.WorkflowStage && s.cmd == nil && !s.clusterStep() && !s.switches():
+	case s.step.IsStage() && s.cmd == nil && !s.clusterStep() && !s.switches():
 		return s.stageWaits()
 	case s.exec != nil && s.open() && s.exec.Role == "site":
 		return s.siteSilence(s.exec)
@@ -76,7 +73,7 @@ func (s *scene) whoIsMissing() verdict {
 		return s.silence(s.exec)
 	case s.siteOnly():
 		return s.siteTrouble()
-	case s.host == nil && s.step.Kind != kind.WaitForAgent &&
+	case s.host == nil && kind.Of(s.step.Kind).Control != kind.AwaitsAgent &&
 		(s.spec.GetBmcEndpoint() != "" || s.Provider() != fleet.AgentProvider):
 		v := s.siteTrouble()
 		v.Facts = append(v.Facts, "no agent has ever been enrolled on the machine itself, so only its site's agent can act")
@@ -184,7 +181,7 @@ func (s *scene) siteSilence(a *explain.Agent) verdict {
 	return v
 }
 
-func (s *scene) overSSH() bool { return s.step != nil && s.step.Kind == kind.SSH }
+func (s *scene) overSSH() bool { return s.step != nil && kind.Of(s.step.Kind).Route == kind.OverSSH }
 
 // siteTrouble says why the site's agent cannot act on the machine; without a reason if it can.
 func (s *scene) siteTrouble() verdict {

@@ -134,7 +134,7 @@ func (s *scene) certified(time.Time) verdict {
 
 func (s *scene) stillOff(at time.Time) bool {
 	p, seen := s.ObservedPower()
-	return p == "off" && s.cmd != nil && s.cmd.Kind == kind.Power && !seen.Before(at)
+	return p == "off" && s.cmd != nil && kind.Of(s.cmd.Kind).Path == kind.PathBMC && !seen.Before(at)
 }
 
 func (s *scene) sayStillOff(time.Time) verdict {
@@ -280,7 +280,7 @@ func (s *scene) noDHCP(time.Time) verdict {
 		v.Text = "the installer has not been loaded; addresses are given by another server there, so whether the machine " +
 			"has asked for one cannot be seen: cabling, VLAN, boot order, or that server"
 	}
-	if s.cmd != nil && s.cmd.Kind == kind.Kexec {
+	if s.cmd != nil && kind.Of(s.cmd.Kind).Path == kind.PathKexec {
 		v.Text = "no DHCP request from " + macs +
 			" has been seen since: the installer's kernel hangs, or has no driver for the network card"
 	}

@@ -49,8 +49,9 @@ var classes = map[explain.Input]map[string]string{
 		"explain.Offers":  "Starts NamesImage Clears Moves Restarts Workflow",
 		"operation.Operation": "ID MachineID Type PlanID Phase CurrentStep CurrentStage WaitReason WakeAt Version " +
 			"Destructive Slots Steps",
-		"operation.Step":    "Name Kind Timeout MaxRetries Mode Agentless Needs RetryAt",
-		"kind.Declaration":  "Action Doing Entered UsesBMC NeedsInstaller DestroysSystem Restarts ProvenByBoot",
+		"operation.Step": "Name Kind Timeout MaxRetries Mode Agentless Needs RetryAt",
+		"kind.Declaration": "Action Doing Entered UsesBMC NeedsInstaller DestroysSystem Restarts ProvenByBoot " +
+			"Control Path Route Token",
 		"operation.Command": "ID StepIdx Attempt Kind ExecutorID ExecutorRole Digest GrantSeq Deadline SettledBy",
 		"workflow.Workflow": "ID MachineID Provider Kind Mode State Stage StageIdx Plan Attempts Bound Adopted Unclean " +
 			"Evidence OperationID",
@@ -77,6 +78,8 @@ var methods = map[string]explain.Input{
 	"operation.Command.Settled":           explain.Past,
 	"hwid.Verdict.Other":                  explain.Past,
 	"operation.Operation.WritesAgentless": explain.Record,
+	"operation.Step.IsStage":              explain.Record,
+	"operation.Step.AsksCluster":          explain.Record,
 	"fleet.Freeze.Active":                 explain.Record,
 	"fleet.Freeze.Reason":                 explain.Record,
 	"fleet.Freeze.Cause":                  explain.Record,

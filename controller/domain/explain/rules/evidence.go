@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/explain"
-	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 )
 
@@ -82,7 +81,7 @@ func (s *scene) asOfNow(code string) verdict {
 
 // ownAgentCan reports whether the machine's own agent is connected and takes a step like the current one.
 func (s *scene) ownAgentCan() bool {
-	return s.host != nil && s.host.Live && !s.host.Locked && s.step.Kind != kind.WorkflowStage && !s.siteOnly() &&
+	return s.host != nil && s.host.Live && !s.host.Locked && !s.step.IsStage() && !s.siteOnly() &&
 		slices.Contains(s.host.Capabilities, string(s.step.Kind))
 }
 

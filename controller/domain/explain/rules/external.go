@@ -19,18 +19,16 @@ func (s *scene) inCluster() bool { return s.cmd != nil && kind.Of(s.cmd.Kind).Ac
 
 // clusterStep says that it is for the site's agent to speak to the cluster next.
 func (s *scene) clusterStep() bool {
-	if s.step == nil {
+	if s.step == nil || !s.step.AsksCluster() {
 		return false
 	}
-	switch s.step.Kind {
-	case kind.Verify, kind.Drain, kind.Uncordon:
-		return true
-	case kind.Join:
-		return s.cmd == nil || s.cmd.Kind == kind.JoinToken && s.cmd.Outcome != operation.OutcomeSucceeded
-	case kind.WorkflowStage:
-		return s.step.Mode == workflow.DrainNode && s.Holds(fleet.InCustomerCluster)
+	switch token := kind.Of(s.step.Kind).Token; {
+	case s.step.IsStage():
+		return s.Holds(fleet.InCustomerCluster)
+	case token != "":
+		return s.cmd == nil || s.cmd.Kind == token && s.cmd.Outcome != operation.OutcomeSucceeded
 	}
-	return false
+	return true
 }
 
 func (s *scene) cluster() string {
@@ -93,7 +91,9 @@ func (s *scene) region() string { return cmp.Or(s.spec.GetProviderRef(), "defaul
 func (s *scene) switches() bool { return s.step != nil && workflow.Standalone(s.step.Mode) }
 
 // throughProvider says that the current command is done by the machine's provider.
-func (s *scene) throughProvider() bool { return s.cmd != nil && s.cmd.Kind == kind.ProviderAction }
+func (s *scene) throughProvider() bool {
+	return s.cmd != nil && kind.Of(s.cmd.Kind).Route == kind.ThroughProvider
+}
 
 // providerTrouble says that the provider could not be asked lately.
 func (s *scene) providerTrouble() bool { return s.status.GetProvider().GetReason() != "" }

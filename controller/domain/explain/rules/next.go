@@ -26,7 +26,7 @@ func (s *scene) next() (string, time.Time) {
 		return fmt.Sprintf("tries again (retry %d of %d)", s.step.RetryCount, s.step.MaxRetries), s.step.RetryAt
 	case s.Op.WaitReason == operation.WaitInstaller:
 		return s.nextWay(), s.Op.WakeAt
-	case s.granted() && s.step.Kind == kind.Reboot && s.Op.WritesAgentless():
+	case s.granted() && kind.Of(s.step.Kind).ProvenByBoot && s.Op.WritesAgentless():
 		return "if it has not phoned home by then, gives up: FAILED with PHONE_HOME_MISSING", s.cmd.Deadline
 	case s.Op.WaitReason == operation.WaitEvidence && s.cmd != nil:
 		return "if nothing confirms it by then, gives up: FAILED with EVIDENCE_MISSING, and the machine is fenced until it " +
@@ -66,7 +66,7 @@ func (s *scene) nextGranted() (string, time.Time) {
 func (s *scene) nextUngranted() (string, time.Time) {
 	code := "AGENT_UNAVAILABLE"
 	limit := s.limit()
-	if s.step.Kind == kind.WorkflowStage {
+	if s.step.IsStage() {
 		code = "STAGE_CHECK_FAILED"
 	}
 	if s.Op.WaitReason == operation.WaitSite {

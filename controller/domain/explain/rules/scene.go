@@ -61,7 +61,7 @@ func (s *scene) entering() bool {
 
 // throughBMC says that the current command is done through the machine's management controller.
 func (s *scene) throughBMC() bool {
-	return s.cmd != nil && s.cmd.ExecutorRole == "site" && s.Provider() == fleet.AgentProvider && s.cmd.Kind != kind.SSH &&
+	return s.cmd != nil && s.cmd.ExecutorRole == "site" && s.Provider() == fleet.AgentProvider && !s.overSSH() &&
 		!s.inCluster()
 }
 

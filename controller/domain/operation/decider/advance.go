@@ -38,16 +38,16 @@ func (d *decider) advance() {
 
 // attempt tries the current step once; it returns true if the step has ended and the next one may start.
 func (d *decider) attempt(s *operation.Step) bool {
-	switch s.Kind {
-	case kind.SetPhase:
+	switch kind.Of(s.Kind).Control {
+	case kind.SetsPhase:
 		d.out.Machine.SetPhase = fleet.Phase(s.Mode)
 		d.stepDone(map[string]string{"phase": s.Mode})
 		return true
-	case kind.WorkflowStage:
+	case kind.ChecksStage:
 		return d.attemptStage(s)
-	case kind.WaitForAgent:
+	case kind.AwaitsAgent:
 		return d.attemptWaitForAgent(s)
-	case kind.RMA:
+	case kind.FlagsRMA:
 		d.flagRMA(s)
 		return true
 	default:
@@ -130,7 +130,7 @@ func (d *decider) dispatch(s *operation.Step) bool {
 // noExecutor reports whether no agent could ever take the step as things are: the machine has none of its own, and no
 // agent of its site has a way to it.
 func (d *decider) noExecutor(s *operation.Step) bool {
-	if s.Kind == kind.SSH || s.Kind == kind.ProviderAction {
+	if kind.Of(s.Kind).Route != kind.Direct {
 		return false // which have other ways to the machine
 	}
 	for i := range d.w.Candidates {
@@ -252,7 +252,7 @@ func (d *decider) details() map[string]string {
 
 // unknown ends the operation over a granted command that may have acted, and fences the machine.
 func (d *decider) unknown(code, message string) {
-	if d.cmd.Kind == kind.TestHardware {
+	if kind.Of(d.cmd.Kind).ReadsOnly {
 		d.testUnfinished(message)
 		return
 	}

@@ -18,7 +18,7 @@ const capAgentless = "agentless"
 // agentless reports whether the system that this operation has written has no agent.
 func (d *decider) agentless() bool {
 	for i := d.op.CurrentStep; i >= 0; i-- {
-		if s := d.op.Steps[i]; s.Kind == kind.Repave {
+		if s := d.op.Steps[i]; kind.Of(s.Kind).WritesSystem {
 			return s.Agentless
 		}
 	}

@@ -20,7 +20,7 @@ import (
 func (d *decider) boots() operation.System {
 	s := d.step()
 	switch {
-	case d.cmd == nil || !kind.Of(d.cmd.Kind).ProvenByBoot && d.cmd.Kind != kind.Kexec:
+	case d.cmd == nil || !kind.Of(d.cmd.Kind).Restarts:
 		return ""
 	case kind.Of(s.Kind).NeedsInstaller && operation.TurnedBack(*s):
 		return operation.SystemSame
@@ -42,7 +42,7 @@ func (d *decider) netbooted() bool {
 		return false
 	}
 	before := d.op.Steps[d.op.CurrentStep-1]
-	return before.Kind == kind.Netboot && before.Mode != "DISK"
+	return kind.Of(before.Kind).SetsNextBoot && before.Mode != "DISK"
 }
 
 // unseen reports whether this operation has written a system that has not come up yet.
@@ -52,7 +52,7 @@ func (d *decider) unseen() bool {
 	for written >= 0 && !kind.Of(steps[written].Kind).NeedsInstaller {
 		written--
 	}
-	seen := slices.ContainsFunc(steps[written+1:], func(s operation.Step) bool { return s.Kind == kind.Reboot })
+	seen := slices.ContainsFunc(steps[written+1:], func(s operation.Step) bool { return kind.Of(s.Kind).ProvenByBoot })
 	return d.installed() && !seen
 }
 

@@ -18,32 +18,25 @@ import (
 // boots from its disk, and counts as done when the system that was written reports under the identity that was made for
 // it.
 
-// The ways into the installer, in the order in which they are tried.
 const (
-	wayBootNext = "bootnext"
-	wayKexec    = "kexec"
-	wayBMC      = "bmc"
-	wayAuto     = "auto"
-	// wayMedia is gone where it is asked for alone: the machine boots from an image that its BMC attaches.
-	wayMedia = operation.PathMedia
+	pathAuto = "auto"
+	// pathMedia is used only by steps that name it: the machine boots from an image that its BMC attaches.
+	pathMedia = operation.PathMedia
 )
 
-var wayOrder = []string{wayBootNext, wayKexec, wayBMC, wayMedia}
+// pathOrder lists the paths into the installer in the order in which they are tried.
+var pathOrder = []string{kind.PathBootNext, kind.PathKexec, kind.PathBMC, pathMedia}
 
-// wayOf names the way of a command that brings a machine into the installer, but for wayMedia.
-var wayOf = map[kind.Kind]string{
-	kind.Reboot: wayBootNext,
-	kind.Kexec:  wayKexec,
-	kind.Power:  wayBMC,
-}
-
-// wayGone names the way of the current command.
-func (d *decider) wayGone() string {
-	if d.cmd.Kind == kind.Power && bootPath(d.step()) == wayMedia {
-		return wayMedia
+// triedPath returns the path into the installer of the current command.
+func (d *decider) triedPath() string {
+	if d.throughBMCPower() && bootPath(d.step()) == pathMedia {
+		return pathMedia
 	}
-	return wayOf[d.cmd.Kind]
+	return kind.Of(d.cmd.Kind).Path
 }
+
+// throughBMCPower reports whether the current command switches the machine off and on through its BMC.
+func (d *decider) throughBMCPower() bool { return kind.Of(d.cmd.Kind).Path == kind.PathBMC }
 
 // path is one way that can be gone now.
 type path struct {
@@ -59,7 +52,7 @@ func (d *decider) inPlace(k kind.Kind) bool {
 		case "host":
 			return slices.Contains(c.Capabilities, kind.Of(k).Capability)
 		case "site":
-			return d.w.Provider != workflow.ProviderMAAS && d.w.Provider != fleet.AgentProvider && k == kind.Repave &&
+			return d.w.Provider != workflow.ProviderMAAS && d.w.Provider != fleet.AgentProvider && kind.Of(k).WritesSystem &&
 				slices.Contains(c.Capabilities, "provider:"+d.w.Provider)
 		}
 		return false
@@ -85,17 +78,15 @@ func (d *decider) installer() *fleet.Candidate { return fleet.Installer(d.w.Cand
 
 // bootsInstaller says that the step is not simply an agent's to take.
 func (d *decider) bootsInstaller(s *operation.Step) bool {
-	switch s.Kind {
-	case kind.Repave, kind.Erase:
+	switch of := kind.Of(s.Kind); {
+	case of.NeedsInstaller:
 		return !d.inPlace(s.Kind)
-	case kind.ResetDevices:
+	case of.PrefersInstaller:
 		return d.installer() != nil // which has the machine after an erasure
-	case kind.Netboot:
+	case of.SetsNextBoot:
 		return d.installerStep(d.op.CurrentStep) != nil || d.netbootsRescue()
-	case kind.Reboot:
-		return d.unseen()
 	default:
-		return false
+		return of.ProvenByBoot && d.unseen()
 	}
 }
 
@@ -111,10 +102,10 @@ func (d *decider) simulatedHost() bool {
 
 // dispatchThroughInstaller makes the next command of such a step, or waits. It returns true if the step has ended.
 func (d *decider) dispatchThroughInstaller(s *operation.Step, limit time.Time) bool {
-	switch s.Kind {
-	case kind.Netboot:
+	switch of := kind.Of(s.Kind); {
+	case of.SetsNextBoot:
 		return d.prepareBoot(s, limit)
-	case kind.Reboot:
+	case of.ProvenByBoot:
 		d.bootDisk(s, limit)
 	default:
 		d.fromInstaller(s, limit)
@@ -125,7 +116,7 @@ func (d *decider) dispatchThroughInstaller(s *operation.Step, limit time.Time) b
 // prepareBoot says what the machine will boot, and sets its next boot where a running system can do that.
 func (d *decider) prepareBoot(s *operation.Step, limit time.Time) bool {
 	target := d.installerStep(d.op.CurrentStep)
-	mode, ways := operation.BootRescue, wayBootNext
+	mode, ways := operation.BootRescue, kind.PathBootNext
 	if target != nil {
 		mode, ways = operation.BootInstaller, bootPath(target)
 	}
@@ -135,7 +126,7 @@ func (d *decider) prepareBoot(s *operation.Step, limit time.Time) bool {
 	}
 	d.assign(mode, false)
 	host := fleet.Host(d.w.Candidates)
-	canSet := host != nil && host.Live && host.CanDo("netboot") && (ways == wayAuto || ways == wayBootNext)
+	canSet := host != nil && host.Live && host.CanDo("netboot") && (ways == pathAuto || ways == kind.PathBootNext)
 	switch {
 	case canSet && d.served(s, limit):
 		d.makeCommand(s, kind.Netboot, host)
@@ -143,7 +134,7 @@ func (d *decider) prepareBoot(s *operation.Step, limit time.Time) bool {
 		// Waits for the site, or has failed.
 	case target == nil:
 		d.netbootByBMC(s, limit)
-	case ways == wayBootNext:
+	case ways == kind.PathBootNext:
 		d.fail("NETBOOT_UNSUPPORTED", "the machine's agent is not there, or cannot set its next boot", false)
 	default:
 		d.stepDone(map[string]string{"next_boot": "set on the way into the installer"})
@@ -196,7 +187,7 @@ func (d *decider) served(s *operation.Step, limit time.Time) bool {
 // bootPath is how the step wants the machine to get into the installer.
 func bootPath(s *operation.Step) string {
 	if s.Mode == "" {
-		return wayAuto
+		return pathAuto
 	}
 	return s.Mode
 }
@@ -207,7 +198,7 @@ func patience(s *operation.Step) time.Duration { return min(operation.InstallerP
 // entering says that the current command brings the machine into the installer.
 func (d *decider) entering() bool {
 	return d.cmd != nil && d.cmd.StepIdx == d.op.CurrentStep && kind.Of(d.step().Kind).NeedsInstaller &&
-		wayOf[d.cmd.Kind] != "" &&
+		kind.Of(d.cmd.Kind).Path != "" &&
 		!operation.TurnedBack(*d.step())
 }
 
@@ -277,7 +268,7 @@ func (d *decider) enter(s *operation.Step, limit time.Time) {
 }
 
 func viaPath(way string) string {
-	if way == wayAuto || way == "" {
+	if way == pathAuto || way == "" {
 		return ""
 	}
 	return " by " + way
@@ -288,12 +279,12 @@ func (d *decider) pathReason() string {
 	if !d.entering() || d.cmd.State == operation.CommandCanceled {
 		return ""
 	}
-	return ", because " + d.wayGone() + " did not: " + cmp.Or(d.cmd.Message, "the installer has not reported")
+	return ", because " + d.triedPath() + " did not: " + cmp.Or(d.cmd.Message, "the installer has not reported")
 }
 
 // noPathLeft ends a try at which every way has been gone.
 func (d *decider) noPathLeft(s *operation.Step) {
-	code, message := "INSTALLER_SILENT", "the machine was sent into the installer by "+d.wayGone()+
+	code, message := "INSTALLER_SILENT", "the machine was sent into the installer by "+d.triedPath()+
 		", and it has not reported from there"
 	switch {
 	case d.cmd.Outcome != operation.OutcomeSucceeded:
@@ -318,10 +309,10 @@ func (d *decider) mayCome(role string) bool {
 
 // otherExecutor says that another executor than the silent one can go on with a step on metal.
 func (d *decider) otherExecutor(s *operation.Step) bool {
-	switch s.Kind {
-	case kind.Netboot:
+	switch of := kind.Of(s.Kind); {
+	case of.SetsNextBoot:
 		return d.installerStep(d.op.CurrentStep) != nil || fleet.SiteFor(d.w.Candidates, "netboot", d.w.Provider) != nil
-	case kind.Reboot:
+	case of.ProvenByBoot:
 		return d.installer() != nil || fleet.SiteFor(d.w.Candidates, "power", d.w.Provider) != nil
 	default:
 		return d.installer() != nil || d.pathFor(s) != nil
@@ -332,10 +323,10 @@ func (d *decider) otherExecutor(s *operation.Step) bool {
 func (d *decider) pathFor(s *operation.Step) *path {
 	tried := -1
 	if d.entering() && d.cmd.State == operation.Done && !s.RetryAt.After(d.cmd.FinishedAt) {
-		tried = slices.Index(wayOrder, d.wayGone())
+		tried = slices.Index(pathOrder, d.triedPath())
 	}
-	for i, name := range wayOrder {
-		if i <= tried || bootPath(s) != name && (bootPath(s) != wayAuto || name == wayMedia) {
+	for i, name := range pathOrder {
+		if i <= tried || bootPath(s) != name && (bootPath(s) != pathAuto || name == pathMedia) {
 			continue
 		}
 		if p := d.pathOf(name); p != nil {
@@ -349,11 +340,11 @@ func (d *decider) pathOf(name string) *path {
 	host := fleet.Host(d.w.Candidates)
 	inBand := host != nil && host.Live
 	switch {
-	case name == wayBootNext && inBand && d.op.Evidence[evidence.BootNext] != "" && host.CanDo("reboot"):
+	case name == kind.PathBootNext && inBand && d.op.Evidence[evidence.BootNext] != "" && host.CanDo("reboot"):
 		return &path{name, kind.Reboot, host}
-	case name == wayKexec && inBand && host.CanDo("kexec"):
+	case name == kind.PathKexec && inBand && host.CanDo("kexec"):
 		return &path{name, kind.Kexec, host}
-	case name == wayBMC, name == wayMedia:
+	case name == kind.PathBMC, name == pathMedia:
 		if site := fleet.SiteFor(d.w.Candidates, "power", d.w.Provider); site != nil {
 			return &path{name, kind.Power, site}
 		}
@@ -365,8 +356,8 @@ func (d *decider) pathOf(name string) *path {
 func (d *decider) nextPath() bool {
 	s := d.step()
 	switch {
-	case d.cmd.Kind == kind.Netboot && d.installerStep(d.op.CurrentStep) != nil &&
-		bootPath(d.installerStep(d.op.CurrentStep)) == wayAuto:
+	case kind.Of(d.cmd.Kind).SetsNextBoot && d.installerStep(d.op.CurrentStep) != nil &&
+		bootPath(d.installerStep(d.op.CurrentStep)) == pathAuto:
 		d.stepDone(map[string]string{"next_boot": "not set in band: " + d.cmd.Message})
 	case d.entering() && d.pathFor(s) != nil:
 	default:
@@ -399,10 +390,10 @@ func (d *decider) evaluateGrantedBoot() bool {
 			"the machine was restarted while the installer worked, and its old system has started")
 	case other != nil && d.entering():
 		d.enteredInstaller()
-	case d.entering() && d.past(d.cmd.GrantedAt.Add(patience(s))) && d.pathOf(wayBMC) != nil &&
-		bootPath(s) == wayAuto:
+	case d.entering() && d.past(d.cmd.GrantedAt.Add(patience(s))) && d.pathOf(kind.PathBMC) != nil &&
+		bootPath(s) == pathAuto:
 		d.supersede("no result and no installer; the machine is switched off and on through its BMC")
-	case !d.entering() && d.executorLost() && d.pathOf(wayBMC) != nil && d.mayTryAgain(s):
+	case !d.entering() && d.executorLost() && d.pathOf(kind.PathBMC) != nil && d.mayTryAgain(s):
 		why := d.attemptFailed(s, "INSTALLER_SILENT",
 			"the installer is silent; the machine is switched off and on through its BMC")
 		s.RetryCount++
@@ -437,9 +428,9 @@ func (d *decider) installerOpened() bool {
 		d.replaceCommand("the machine came into the installer by itself; nothing was started")
 	case d.cmd.State == operation.Granted && kind.Of(d.cmd.Kind).NeedsInstaller && d.cmd.ExecutorRole == "installer":
 		d.installerRestarted()
-	case d.cmd.State != operation.Granted && (kind.Of(d.cmd.Kind).NeedsInstaller || d.cmd.Kind == kind.Preflight):
+	case d.cmd.State != operation.Granted && (kind.Of(d.cmd.Kind).NeedsInstaller || kind.Of(d.cmd.Kind).Ungranted):
 		d.replaceCommand("the installer was started again before it was granted the command; nothing was started")
-	case d.cmd.State == operation.Granted && d.cmd.Kind == kind.Reboot && d.op.Type == fleet.Netboot &&
+	case d.cmd.State == operation.Granted && kind.Of(d.cmd.Kind).ProvenByBoot && d.op.Type == fleet.Netboot &&
 		d.rebootSeen():
 		d.confirmReboot("new_boot")
 	default:
@@ -466,7 +457,7 @@ func (d *decider) leaveInstaller() {
 	d.op.Evidence[evidence.Installer] = d.cmd.ExecutorID
 	if d.installerStep(d.op.CurrentStep+1) == nil {
 		d.assign(operation.BootDisk, false)
-		d.out.Machine.RevokeHosts = d.cmd.Kind == kind.Repave
+		d.out.Machine.RevokeHosts = kind.Of(d.cmd.Kind).WritesSystem
 		d.out.Machine.Agentless = d.out.Machine.RevokeHosts && d.agentless()
 	}
 }

@@ -78,7 +78,8 @@ var providerDestroys = []string{"deploy", "recover_deploy", "release", "erase"}
 // destroysSystem reports whether a granted command of the step destroys data on the machine's system disk. An erasure
 // counts whatever disks its rule names: which of them held the system is not known here.
 func destroysSystem(k kind.Kind, s *operation.Step) bool {
-	return kind.Of(k).DestroysSystem || k == kind.ProviderAction && slices.Contains(providerDestroys, s.Mode)
+	return kind.Of(k).DestroysSystem ||
+		kind.Of(k).Route == kind.ThroughProvider && slices.Contains(providerDestroys, s.Mode)
 }
 
 // unprovision takes the claim away that a verified system is on the disk, with the grant that begins to destroy it.

@@ -6,7 +6,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
-	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
 // Steps in a cluster: the agent of the machine's site speaks to the cluster's API server. A join is two commands: that
@@ -18,18 +17,19 @@ const TokenUse = 5 * time.Minute
 
 // clusterKind is the kind of the next command of such a step.
 func (d *decider) clusterKind(s *operation.Step) kind.Kind {
+	token := kind.Of(s.Kind).Token
 	switch {
-	case s.Kind == kind.WorkflowStage:
+	case s.IsStage():
 		return kind.Drain
-	case s.Kind == kind.Join && !d.tokenMade():
-		return kind.JoinToken
+	case token != "" && !d.tokenMade():
+		return token
 	}
 	return s.Kind
 }
 
 // tokenMade says that the latest command has made the token of this join, and that there is time to use it.
 func (d *decider) tokenMade() bool {
-	return d.cmd != nil && d.cmd.StepIdx == d.op.CurrentStep && d.cmd.Kind == kind.JoinToken &&
+	return d.cmd != nil && d.cmd.StepIdx == d.op.CurrentStep && d.cmd.Kind == kind.Of(d.step().Kind).Token &&
 		d.cmd.State == operation.Done &&
 		d.cmd.Outcome == operation.OutcomeSucceeded &&
 		d.now.Before(d.cmd.FinishedAt.Add(TokenUse))
@@ -41,7 +41,7 @@ func (d *decider) routeInCluster(s *operation.Step) *fleet.Candidate {
 	if d.cmd != nil && !d.cmd.Settled() {
 		next = d.cmd.Kind
 	}
-	if next != kind.Join {
+	if !kind.Of(next).AsksHost {
 		return fleet.SiteForClusters(d.w.Candidates)
 	}
 	if host := fleet.Host(d.w.Candidates); host != nil && host.Live {
@@ -54,11 +54,11 @@ func (d *decider) routeInCluster(s *operation.Step) *fleet.Candidate {
 func (d *decider) dispatchInCluster(s *operation.Step, limit time.Time) {
 	next, k := d.routeInCluster(s), d.clusterKind(s)
 	switch {
-	case next != nil && k == kind.Join && !next.CanDo(kind.Of(k).Capability):
+	case next != nil && kind.Of(k).AsksHost && !next.CanDo(kind.Of(k).Capability):
 		d.fail("CAPABILITY_MISSING", "agent "+next.AgentID+" cannot join its machine to a cluster", false)
 	case next != nil:
 		d.makeCommand(s, k, next)
-	case d.past(limit) && k == kind.Join:
+	case d.past(limit) && kind.Of(k).AsksHost:
 		d.fail("AGENT_UNAVAILABLE",
 			"the machine's agent did not come to join it before the step's deadline; nothing was started", true)
 	case d.past(limit):
@@ -69,18 +69,11 @@ func (d *decider) dispatchInCluster(s *operation.Step, limit time.Time) {
 	}
 }
 
-// clusterFollows changes what is known of the machine's membership, by what was read back.
-func (d *decider) clusterFollows(seen map[string]string) {
-	name := seen[evidence.ClusterName]
-	switch d.cmd.Kind {
-	case kind.Verify:
-		d.condition(fleet.InCustomerCluster, true, "NodeReady", name)
-	case kind.Uncordon:
-		d.condition(fleet.Drained, false, "Uncordoned", "")
-	case kind.Drain:
-		d.condition(fleet.Drained, true, "DrainFinished", name)
-		if seen[evidence.NodeRemoved] != "" {
-			d.condition(fleet.InCustomerCluster, false, "NodeRemoved", "")
+// follow sets the conditions that follow from a success, by what was read back.
+func (d *decider) follow(seen map[string]string) {
+	for _, c := range kind.Of(d.cmd.Kind).Follows {
+		if c.If == "" || seen[c.If] != "" {
+			d.condition(c.Type, c.Status, c.Reason, c.MessageOf(seen))
 		}
 	}
 }

@@ -162,7 +162,7 @@ func (d *decider) evaluateRunning() {
 		d.advance()
 	case d.cmd.State == operation.Granted:
 		d.evaluateGranted()
-	case d.past(d.cmd.Deadline) && d.cmd.Kind == kind.Preflight:
+	case d.past(d.cmd.Deadline) && kind.Of(d.cmd.Kind).Ungranted:
 		d.preflightExpired()
 	case d.past(d.cmd.Deadline):
 		d.setCommand(operation.Expired)
@@ -233,10 +233,10 @@ func (d *decider) shouldHandOver() bool {
 
 func (d *decider) route() *fleet.Candidate {
 	s := d.step()
-	switch s.Kind {
-	case kind.SSH:
+	switch kind.Of(s.Kind).Route {
+	case kind.OverSSH:
 		return fleet.SiteForSSH(d.w.Candidates)
-	case kind.ProviderAction:
+	case kind.ThroughProvider:
 		return fleet.SiteFor(d.w.Candidates, string(kind.ProviderAction), d.w.Provider)
 	}
 	if s.AsksCluster() {
@@ -446,7 +446,7 @@ func (d *decider) whyNoGrant(e operation.GrantAsked) (reason, message string) {
 		return "MACHINE_BLOCKED", "the machine has been blocked since"
 	case !d.cmd.ClaimedAt.IsZero():
 		return "GRANT_REFUSED", "the command has a result already"
-	case d.cmd.Kind == kind.Preflight:
+	case kind.Of(d.cmd.Kind).Ungranted:
 		return "GRANT_REFUSED", "a preflight changes nothing and needs no grant"
 	}
 	return "", ""
@@ -454,7 +454,7 @@ func (d *decider) whyNoGrant(e operation.GrantAsked) (reason, message string) {
 
 // forgets says that the step only makes the provider forget a machine that its workflow has retired.
 func (d *decider) forgets() bool {
-	return d.op.Type == fleet.Decommission && d.step().Kind == kind.ProviderAction &&
+	return d.op.Type == fleet.Decommission && kind.Of(d.step().Kind).Route == kind.ThroughProvider &&
 		d.step().Mode == workflow.ForgetAction &&
 		!d.w.Machine.Conditions[fleet.RMA]
 }

@@ -74,13 +74,9 @@ func (f *foresight) step(i int) {
 // provenByWork reports whether what the step compares does not exist before the work: the new system, or its first
 // start.
 func (f *foresight) provenByWork(s operation.Step) bool {
-	switch s.Kind {
-	case kind.WorkflowStage:
-		return s.Mode == workflow.VerifyNode
-	case kind.Reboot, kind.WaitForAgent:
-		return f.replaced
-	}
-	return false
+	of := kind.Of(s.Kind)
+	boots := of.ProvenByBoot || of.Control == kind.AwaitsAgent
+	return s.Mode == workflow.VerifyNode || f.replaced && boots
 }
 
 func (f *foresight) decide(i int) {
@@ -105,7 +101,7 @@ func (f *foresight) decide(i int) {
 	if p := d.out.Machine.SetPhase; p != "" {
 		f.w.Machine.Phase = p
 	}
-	if d.cmd != nil && d.cmd.Kind == kind.Netboot && d.cmd.ExecutorRole == "host" {
+	if d.cmd != nil && kind.Of(d.cmd.Kind).SetsNextBoot && d.cmd.ExecutorRole == "host" {
 		f.op.Evidence[evidence.BootNext] = foreseen
 	}
 }
@@ -118,7 +114,7 @@ func (d *decider) throughBMC() bool {
 
 // madeToken lets the first of the two commands of a join succeed, and reports whether the step has such a command.
 func (d *decider) madeToken() bool {
-	if d.cmd == nil || d.cmd.Kind != kind.JoinToken || d.op.Phase != operation.Running {
+	if d.cmd == nil || d.cmd.Kind != kind.Of(d.step().Kind).Token || d.op.Phase != operation.Running {
 		return false
 	}
 	d.cmd.State, d.cmd.Outcome, d.cmd.FinishedAt = operation.Done, operation.OutcomeSucceeded, d.now

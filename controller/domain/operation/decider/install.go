@@ -16,7 +16,7 @@ import (
 // mayTryAgain says that a failed try of the step is followed by another: a further one of the same round, or, where the
 // attempt counts for the node, the first one of the next.
 func (d *decider) mayTryAgain(s *operation.Step) bool {
-	if s.Kind != kind.Repave || !d.w.Install.Counted {
+	if !kind.Of(s.Kind).WritesSystem || !d.w.Install.Counted {
 		return s.RetryCount < s.MaxRetries
 	}
 	return !roundOver(s) || d.wrote() && !d.w.Install.Last()
@@ -31,12 +31,12 @@ func (d *decider) wrote() bool {
 		return true
 	}
 	if slices.ContainsFunc(d.op.Steps, func(s operation.Step) bool {
-		return s.Kind == kind.Repave && s.State == operation.StepSucceeded
+		return kind.Of(s.Kind).WritesSystem && s.State == operation.StepSucceeded
 	}) {
 		return true
 	}
 	s, c := d.step(), d.cmd
-	if c == nil || c.Kind != kind.Repave || c.StepIdx != d.op.CurrentStep || c.GrantedAt.IsZero() {
+	if c == nil || !kind.Of(c.Kind).WritesSystem || c.StepIdx != d.op.CurrentStep || c.GrantedAt.IsZero() {
 		return false
 	}
 	ofThisTry := !c.GrantedAt.Before(s.RetryAt) && c.SettledBy != byPowerCycle
@@ -45,7 +45,7 @@ func (d *decider) wrote() bool {
 
 // attemptFailed counts an attempt that is followed by another; it returns what to say of the failed try.
 func (d *decider) attemptFailed(s *operation.Step, code, message string) string {
-	if s.Kind != kind.Repave || !d.w.Install.Counted || !roundOver(s) || !d.wrote() {
+	if !kind.Of(s.Kind).WritesSystem || !d.w.Install.Counted || !roundOver(s) || !d.wrote() {
 		return message
 	}
 	d.out.AttemptFailed = code + ": " + message

@@ -20,14 +20,15 @@ const PreflightPatience = 5 * time.Minute
 
 // needsPreflight reports whether the installer is to look before it is given the write.
 func needsPreflight(s *operation.Step, inst *fleet.Candidate) bool {
-	return s.Kind == kind.Repave && inst.CanDo(kind.Of(kind.Preflight).Capability) &&
+	k := kind.Of(s.Kind).Preflight
+	return k != "" && inst.CanDo(kind.Of(k).Capability) &&
 		s.Evidence[evidence.PreflightDisk] == ""
 }
 
 // preflight asks the installer whether it can write.
 func (d *decider) preflight(s *operation.Step, inst *fleet.Candidate) {
 	d.noteSystemOfStep(s)
-	d.makeCommand(s, kind.Preflight, inst)
+	d.makeCommand(s, kind.Of(s.Kind).Preflight, inst)
 	d.cmd.Deadline = operation.Earliest(d.cmd.Deadline, d.now.Add(PreflightPatience))
 }
 
@@ -83,14 +84,14 @@ func (d *decider) goBack(s *operation.Step) {
 		d.endTurnedBack("the machine had no system of its own to go back to")
 	case d.backAgain(s) != nil:
 		d.endTurnedBack(backAgain)
-	case d.past(until) || leaving && d.cmd.Kind == kind.Power &&
+	case d.past(until) || leaving && d.throughBMCPower() &&
 		d.cmd.Outcome != operation.OutcomeSucceeded:
 		d.endTurnedBack("its own system has not reported since; start it through its BMC or by hand")
 	case !d.w.Boot.Served():
 		d.wait(operation.WaitSite, operation.Earliest(until, d.now.Add(operation.LookAgain)))
 	case !leaving && inst != nil:
 		d.makeCommand(s, kind.Reboot, inst)
-	case site != nil && d.cmd.Kind != kind.Power && (!leaving || d.cmd.Outcome != operation.OutcomeSucceeded):
+	case site != nil && !d.throughBMCPower() && (!leaving || d.cmd.Outcome != operation.OutcomeSucceeded):
 		d.makeCommand(s, kind.Power, site)
 	default:
 		d.wait(operation.WaitAgent, operation.Earliest(until, d.now.Add(operation.LookAgain)))
@@ -135,7 +136,7 @@ func (d *decider) evaluateLeaving() bool {
 	if !d.past(d.cmd.GrantedAt.Add(patience(s))) {
 		return false
 	}
-	if d.pathOf(wayBMC) != nil {
+	if d.pathOf(kind.PathBMC) != nil {
 		d.supersede("the machine has not left the installer; it is switched off and on through its BMC")
 		return true
 	}
@@ -147,7 +148,7 @@ func (d *decider) evaluateLeaving() bool {
 func NoBootPath(w operation.World, way string) *fleet.Refusal {
 	host := fleet.Host(w.Candidates)
 	byHost := host != nil && (!host.Live ||
-		way != wayBootNext && host.CanDo("kexec") || way != wayKexec && host.CanDo("netboot") && host.CanDo("reboot"))
+		way != kind.PathBootNext && host.CanDo("kexec") || way != kind.PathKexec && host.CanDo("netboot") && host.CanDo("reboot"))
 	byBMC := false
 	for _, c := range w.Candidates {
 		live := c
@@ -159,10 +160,10 @@ func NoBootPath(w operation.World, way string) *fleet.Refusal {
 		return &fleet.Refusal{Reason: "INSTALLER_MISSING", Message: installerMissing}
 	case w.Boot.Segments == 0:
 		return &fleet.Refusal{Reason: "NO_BOOT_PATH", Message: noSegments}
-	case way == wayMedia && !byBMC:
+	case way == pathMedia && !byBMC:
 		return &fleet.Refusal{Reason: "NO_BOOT_PATH", Message: "no BMC is known that could attach an image; name one with " +
 			"`ingot machine update MACHINE --bmc-endpoint`"}
-	case way == wayBMC && !byBMC, (way == wayKexec || way == wayBootNext) && !byHost, !byHost && !byBMC:
+	case way == kind.PathBMC && !byBMC, (way == kind.PathKexec || way == kind.PathBootNext) && !byHost, !byHost && !byBMC:
 		return &fleet.Refusal{Reason: "NO_BOOT_PATH", Message: "no way leads into the installer" + viaPath(way) +
 			": the machine's agent cannot restart into it, and no BMC is known; name one with `ingot machine update MACHINE " +
 			"--bmc-endpoint`"}

@@ -111,7 +111,7 @@ func (d *decider) liveResult(e operation.Resulted) {
 	}
 	d.store(e)
 	switch {
-	case d.cmd.Kind == kind.Preflight:
+	case kind.Of(d.cmd.Kind).Ungranted:
 		d.preflightEnded(e)
 	case e.Outcome == operation.OutcomeSucceeded && granted:
 		d.succeeded(e)
@@ -145,11 +145,11 @@ func (d *decider) notDone(e operation.Resulted) {
 		d.finishCanceled("canceled by request: " + message)
 	case operation.TurnedBack(*s):
 		d.advance() // by another way
-	case e.Outcome == operation.OutcomeCanceled && d.cmd.Kind != kind.Preflight:
+	case e.Outcome == operation.OutcomeCanceled && !kind.Of(d.cmd.Kind).Ungranted:
 		d.fail("EXECUTION_FAILED", "the executor stopped by itself: "+message, true)
 	case e.Retryable && d.mayTryAgain(s):
 		d.retry(s, d.attemptFailed(s, code, message))
-	case d.cmd.Kind == kind.Preflight:
+	case kind.Of(d.cmd.Kind).Ungranted:
 		d.turnBack(code, message, e.Retryable)
 	default:
 		d.fail(code, message, e.Retryable)
@@ -180,7 +180,7 @@ func (d *decider) succeeded(e operation.Resulted) {
 		d.rebootClaimed(e)
 		return
 	}
-	if d.cmd.Kind == kind.JoinToken {
+	if kind.Of(d.cmd.Kind).Prepares {
 		d.setCommand(operation.Done)
 		d.advance()
 		return
@@ -192,7 +192,7 @@ func (d *decider) succeeded(e operation.Resulted) {
 		return
 	}
 	d.leaveInstaller()
-	d.clusterFollows(e.Evidence)
+	d.follow(e.Evidence)
 	d.stepDone(e.Evidence)
 	d.advance()
 }
