@@ -20,4 +20,4 @@ func Own(app *command.App) []*cobra.Command {
 }
 
 // commands makes the commands of this package, all for one run of the command line.
-type commands struct{ *command.App }
+type commands struct{ app *command.App }

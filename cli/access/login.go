@@ -31,7 +31,7 @@ context.`,
 }
 
 func (a commands) login(cmd *cobra.Command, _ []string) error {
-	target, err := a.Target()
+	target, err := a.app.Target()
 	if err != nil {
 		return err
 	}
@@ -39,11 +39,8 @@ func (a commands) login(cmd *cobra.Command, _ []string) error {
 		return command.Usagef("a token is given, and would win over the sign-on: leave --token-file, INGOT_TOKEN, " +
 			"INGOT_TOKEN_FILE and the token of the context out")
 	}
-	a.Anonymous = true // an old sign-on would be renewed first
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
+	a.app.Anonymous = true // an old sign-on would be renewed first
+	svc := a.app.Services()
 	how, err := svc.Access.GetSignOn(cmd.Context(), &pb.GetSignOnRequest{})
 	if err != nil {
 		return err
@@ -52,7 +49,7 @@ func (a commands) login(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	a.Note("Open %s\nand confirm the code %s", view.Clean(device.URL), view.Clean(device.Code))
+	a.app.Note("Open %s\nand confirm the code %s", view.Clean(device.URL), view.Clean(device.Code))
 	login, err := device.Finish(cmd.Context())
 	if err != nil {
 		return err
@@ -60,7 +57,7 @@ func (a commands) login(cmd *cobra.Command, _ []string) error {
 	if err := login.Save(target.Login); err != nil {
 		return err
 	}
-	a.Reconnect()
+	a.app.Reconnect()
 	return a.whoami(cmd, nil)
 }
 
@@ -73,7 +70,7 @@ rule; an administrator ends it at once by ingot session revoke.`,
 		Example: "  ingot logout",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			target, err := a.Target()
+			target, err := a.app.Target()
 			if err != nil {
 				return err
 			}
@@ -83,12 +80,12 @@ rule; an administrator ends it at once by ingot session revoke.`,
 			}
 			err = os.Remove(path)
 			if errors.Is(err, fs.ErrNotExist) {
-				return a.Write("Nobody was signed on to " + target.Server + "\n")
+				return a.app.Write("Nobody was signed on to " + target.Server + "\n")
 			}
 			if err != nil {
 				return fmt.Errorf("forget the sign-on: %w", err)
 			}
-			return a.Write("Signed off from " + target.Server + "\n")
+			return a.app.Write("Signed off from " + target.Server + "\n")
 		},
 	}
 }
@@ -106,13 +103,10 @@ the groups and roles of a person with the machines that they are for.`,
 }
 
 func (a commands) whoami(cmd *cobra.Command, _ []string) error {
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	c, err := svc.Access.GetCaller(cmd.Context(), &pb.GetCallerRequest{})
 	if err != nil {
 		return err
 	}
-	return a.Print(c, func() string { return a.Style().Caller(c) }, c.GetName())
+	return a.app.Print(c, func() string { return a.app.Style().Caller(c) }, c.GetName())
 }

@@ -12,6 +12,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
 	"github.com/ingot-metal/ingot/cli/encode"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 func (a commands) auditCmd() *cobra.Command {
@@ -26,7 +27,7 @@ func (a commands) auditCmd() *cobra.Command {
   ingot audit --actor ci --since 2026-11-01T00:00:00Z
   ingot audit --export audit.jsonl --until 2026-01-01T00:00:00Z`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			read, err := a.auditPages(cmd, strings.Join(args, ""), f)
 			if err != nil {
@@ -43,8 +44,8 @@ func (a commands) auditCmd() *cobra.Command {
 			for i, e := range entries {
 				names[i] = strconv.FormatInt(e.GetAuditId(), 10)
 			}
-			return a.Print(&pb.ListAuditLogResponse{Entries: entries}, func() string {
-				return a.Style().Audit(entries, a.Wide()).String()
+			return a.app.Print(&pb.ListAuditLogResponse{Entries: entries}, func() string {
+				return command.Table(a.app, view.Style.Audit, entries...)
 			}, names...)
 		},
 	}
@@ -68,16 +69,13 @@ type auditReader = func(size int32, page string) ([]*pb.AuditEntry, string, erro
 func (a commands) auditPages(cmd *cobra.Command, target string, f auditFlags) (auditReader, error) {
 	r := pb.ListAuditLogRequest{TargetId: target, Actor: f.actor}
 	var err error
-	if r.Since, err = a.Moment("--since", f.since); err != nil {
+	if r.Since, err = a.app.Moment("--since", f.since); err != nil {
 		return nil, err
 	}
-	if r.Until, err = a.Moment("--until", f.until); err != nil {
+	if r.Until, err = a.app.Moment("--until", f.until); err != nil {
 		return nil, err
 	}
-	svc, err := a.Services()
-	if err != nil {
-		return nil, err
-	}
+	svc := a.app.Services()
 	return func(size int32, page string) ([]*pb.AuditEntry, string, error) {
 		r.PageSize, r.PageToken = size, page
 		resp, err := svc.Admin.ListAuditLog(cmd.Context(), &r)
@@ -87,8 +85,8 @@ func (a commands) auditPages(cmd *cobra.Command, target string, f auditFlags) (a
 
 // exportAudit writes page after page and holds one at a time. A file appears under its name when it is whole.
 func (a commands) exportAudit(path string, read auditReader) (err error) {
-	a.Exact = true
-	out := a.Config.Out
+	a.app.Exact = true
+	out := a.app.Config.Out
 	if path != "-" {
 		f, err := os.OpenFile(path+".part", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 		if err != nil {
@@ -122,7 +120,7 @@ func (a commands) exportAudit(path string, read auditReader) (err error) {
 		if err := errors.Join(f.Sync(), f.Close(), os.Rename(path+".part", path)); err != nil {
 			return fmt.Errorf("export: %w", err)
 		}
-		return a.Write(fmt.Sprintf("Exported %d entries to %s\n", n, path))
+		return a.app.Write(fmt.Sprintf("Exported %d entries to %s\n", n, path))
 	}
 	return nil
 }
@@ -137,13 +135,13 @@ func (a commands) auditScrubCmd() *cobra.Command {
 stays.`,
 		Example:           "  ingot audit scrub m-1",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines()),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			r, err := svc.Admin.ScrubAuditEventData(cmd.Context(), &pb.ScrubAuditEventDataRequest{TargetId: args[0]})
 			if err != nil {
 				return err
 			}
-			return a.Print(r, func() string { return fmt.Sprintf("Scrubbed %d rows\n", r.GetScrubbedRows()) }, args[0])
+			return a.app.Print(r, func() string { return fmt.Sprintf("Scrubbed %d rows\n", r.GetScrubbedRows()) }, args[0])
 		}),
 	}
 }

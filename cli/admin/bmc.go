@@ -9,6 +9,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 func (a commands) bmcCmd() *cobra.Command {
@@ -51,23 +52,20 @@ A BMC that was parked for a wrong password is tried again.`,
 		Example: `  ingot bmc credentials set rack-42 --username admin --allow 10.20.1.0/24
   ingot bmc credentials set rack-42 --username admin --password-file pw`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteCredentials()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteCredentials()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			password, err := a.Password(args[0], file)
+			password, err := a.app.Password(args[0], file)
 			if err != nil {
 				return err
 			}
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			r := where.request(cmd, args[0])
 			r.Username, r.Password = username, password
 			c, err := svc.Admin.SetBMCCredentials(cmd.Context(), r)
 			if err != nil {
 				return err
 			}
-			return a.Print(c, func() string {
+			return a.app.Print(c, func() string {
 				return fmt.Sprintf("Stored %s, version %d\n", c.GetCredentialsRef(), c.GetVersion())
 			}, c.GetCredentialsRef())
 		},
@@ -75,7 +73,7 @@ A BMC that was parked for a wrong password is tried again.`,
 	cmd.Flags().StringVar(&username, "username", "", "user name at the BMC")
 	cmd.Flags().StringVar(&file, "password-file", "", "file with the password; - is standard input")
 	where.bind(cmd)
-	a.Must(cmd.MarkFlagRequired("username"))
+	a.app.Must(cmd.MarkFlagRequired("username"))
 	return cmd
 }
 
@@ -115,21 +113,18 @@ func (a commands) credentialsAllowCmd() *cobra.Command {
 		Example: `  ingot bmc credentials allow rack-42 --allow 10.20.1.0/24
   ingot bmc credentials allow rack-42 --allow-plain-http=false`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteCredentials()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteCredentials()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r := where.request(cmd, args[0])
 			if len(r.GetAllowedEndpoints()) == 0 && r.AllowPlainHttp == nil && r.AllowUnverifiedTls == nil {
 				return command.Usagef("give --allow, --allow-plain-http or --allow-unverified-tls")
 			}
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			c, err := svc.Admin.SetBMCCredentials(cmd.Context(), r)
 			if err != nil {
 				return err
 			}
-			return a.Print(c, func() string {
+			return a.app.Print(c, func() string {
 				return fmt.Sprintf("%s may be sent to %s\n", c.GetCredentialsRef(), strings.Join(c.GetAllowedEndpoints(), ", "))
 			}, c.GetCredentialsRef())
 		},
@@ -139,52 +134,20 @@ func (a commands) credentialsAllowCmd() *cobra.Command {
 }
 
 func (a commands) bmcCertificatesCmd() *cobra.Command {
-	var r pb.ListBMCCertificatesRequest
-	var narrow command.Narrow
-	cmd := &cobra.Command{
+	l := command.ListOf(a.app.Services().Admin.ListBMCCertificates,
+		(*pb.BMCCertificate).GetEndpoint, view.Style.BMCCertificates)
+	cmd := l.Command(a.app, &cobra.Command{
 		Use:   "certificates",
 		Short: "List the certificates that BMCs have shown",
 		Long: `List the certificates that BMCs have shown to the agent of their site. The first one is
 trusted; a BMC that shows another one gets no password until the old one is back, or until "ingot
 bmc trust".`,
 		Example: "  ingot bmc certificates --changed",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			r.Filter, r.OrderBy = narrow.Filter, narrow.OrderBy
-			all, err := a.bmcCertificates(cmd.Context(), &r)
-			if err != nil {
-				return err
-			}
-			var names []string
-			for _, c := range all {
-				names = append(names, c.GetEndpoint())
-			}
-			return a.Print(&pb.ListBMCCertificatesResponse{Certificates: all}, func() string {
-				return a.Style().BMCCertificates(all).String()
-			}, names...)
-		},
-	}
-	cmd.Flags().BoolVar(&r.Changed, "changed", false, "only those that have changed and wait for an admin")
-	cmd.Flags().StringVar(&r.MachineId, "machine", "", "only that of this machine's BMC")
-	narrow.Register(cmd, "site=berlin", "pinned_at desc")
-	a.Must(cmd.RegisterFlagCompletionFunc("machine", a.CompleteMachines()))
+	}, "site=berlin", "pinned_at desc")
+	cmd.Flags().BoolVar(&l.Request.Changed, "changed", false, "only those that have changed and wait for an admin")
+	cmd.Flags().StringVar(&l.Request.MachineId, "machine", "", "only that of this machine's BMC")
+	a.app.Must(cmd.RegisterFlagCompletionFunc("machine", a.app.CompleteMachines()))
 	return cmd
-}
-
-func (a commands) bmcCertificates(
-	ctx context.Context, r *pb.ListBMCCertificatesRequest,
-) ([]*pb.BMCCertificate, error) {
-	svc, err := a.Services()
-	if err != nil {
-		return nil, err
-	}
-	return command.Pages(0, func(size int32, page string) ([]*pb.BMCCertificate, string, error) {
-		resp, err := svc.Admin.ListBMCCertificates(ctx, &pb.ListBMCCertificatesRequest{
-			Changed: r.GetChanged(), MachineId: r.GetMachineId(), PageSize: size, PageToken: page,
-			Filter: r.GetFilter(), OrderBy: r.GetOrderBy(),
-		})
-		return resp.GetCertificates(), resp.GetNextPageToken(), err
-	})
 }
 
 func (a commands) bmcTrustCmd() *cobra.Command {
@@ -197,22 +160,22 @@ first with what the BMC itself says, over a way that you trust: ingot bmc certif
 MACHINE shows both.`,
 		Example:           "  ingot bmc trust m-1 --sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			a.Subject.Machine = args[0]
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines()),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+			a.app.Subject.Machine = args[0]
 			c, err := svc.Admin.TrustBMCCertificate(cmd.Context(), &pb.TrustBMCCertificateRequest{
 				MachineId: args[0], Sha256: strings.ToLower(strings.ReplaceAll(sum, ":", "")), Comment: comment,
 			})
 			if err != nil {
 				return err
 			}
-			return a.Print(c, func() string { return "The BMC " + c.GetEndpoint() + " is asked again within a minute\n" },
+			return a.app.Print(c, func() string { return "The BMC " + c.GetEndpoint() + " is asked again within a minute\n" },
 				c.GetEndpoint())
 		}),
 	}
 	cmd.Flags().StringVar(&sum, "sha256", "", "SHA-256 of the certificate, in hexadecimal digits")
 	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")
-	a.Must(cmd.MarkFlagRequired("sha256"))
+	a.app.Must(cmd.MarkFlagRequired("sha256"))
 	return cmd
 }
 
@@ -229,19 +192,22 @@ call.`,
   ingot bmc unpark --select rack=r42`,
 	}
 	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")
-	return a.ForEach(cmd, "The BMCs of %d machines are tried once more.",
+	return a.app.ForEach(cmd, "The BMCs of %d machines are tried once more.",
 		func(ctx context.Context, svc *command.Services, id string) error {
 			r, err := svc.Admin.UnparkBMC(ctx, &pb.UnparkBMCRequest{MachineId: id, Comment: comment})
 			if err != nil {
 				return err
 			}
-			return a.Print(r, func() string { return "The BMC " + r.GetEndpoint() + " is asked once more within a minute\n" },
-				r.GetEndpoint())
+			return a.app.Print(
+				r,
+				func() string { return "The BMC " + r.GetEndpoint() + " is asked once more within a minute\n" },
+				r.GetEndpoint(),
+			)
 		})
 }
 
 func (a commands) bmcRotateCmd() *cobra.Command {
-	return a.RunsPlan(&cobra.Command{
+	return a.app.RunsPlan(&cobra.Command{
 		Use:   "rotate-password MACHINE",
 		Short: "Give the BMCs of machines new passwords",
 		Long: `Give the account by which a machine's BMC is known a new random password, which no other BMC
@@ -257,30 +223,13 @@ When the end of a change is not known, start it again: the new password is tried
 }
 
 func (a commands) credentialsListCmd() *cobra.Command {
-	var narrow command.Narrow
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List the credentials of BMCs, without passwords",
-		Long:    `List the credentials of BMCs. Passwords are never shown.`,
-		Example: "  ingot bmc credentials list",
-		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			all, err := command.Pages(0, func(size int32, token string) ([]*pb.BMCCredentials, string, error) {
-				r, err := svc.Admin.ListBMCCredentials(cmd.Context(),
-					&pb.ListBMCCredentialsRequest{PageSize: size, PageToken: token, Filter: narrow.Filter, OrderBy: narrow.OrderBy})
-				return r.GetCredentials(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			return a.Print(
-				&pb.ListBMCCredentialsResponse{Credentials: all},
-				func() string { return a.Style().Credentials(all).String() },
-				command.Names(all, (*pb.BMCCredentials).GetCredentialsRef)...)
-		}),
-	}
-	narrow.Register(cmd, "adopted=true", "updated_at desc")
-	return cmd
+	return command.ListOf(a.app.Services().Admin.ListBMCCredentials,
+		(*pb.BMCCredentials).GetCredentialsRef, view.Style.Credentials).
+		Command(a.app, &cobra.Command{
+			Short:   "List the credentials of BMCs, without passwords",
+			Long:    `List the credentials of BMCs. Passwords are never shown.`,
+			Example: "  ingot bmc credentials list",
+		}, "adopted=true", "updated_at desc")
 }
 
 func (a commands) credentialsDeleteCmd() *cobra.Command {
@@ -290,13 +239,12 @@ func (a commands) credentialsDeleteCmd() *cobra.Command {
 		Long:              `Delete credentials that no machine names. At the BMC itself nothing changes.`,
 		Example:           "  ingot bmc credentials delete rack-41",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteCredentials()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			c, err := svc.Admin.DeleteBMCCredentials(cmd.Context(), &pb.DeleteBMCCredentialsRequest{CredentialsRef: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.Print(c, func() string { return "Deleted " + c.GetCredentialsRef() + "\n" }, c.GetCredentialsRef())
-		}),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteCredentials()),
+		RunE: command.Do(
+			a.app,
+			"Deleted",
+			a.app.Services().Admin.DeleteBMCCredentials,
+			(*pb.BMCCredentials).GetCredentialsRef,
+		),
 	}
 }

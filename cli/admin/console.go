@@ -52,15 +52,12 @@ type link struct {
 }
 
 func (a commands) consoleLink(cmd *cobra.Command) (link, error) {
-	svc, err := a.Services()
-	if err != nil {
-		return link{}, err
-	}
+	svc := a.app.Services()
 	info, err := svc.Admin.GetServerInfo(cmd.Context(), &pb.GetServerInfoRequest{})
 	if err != nil {
 		return link{}, err
 	}
-	target, err := a.Target()
+	target, err := a.app.Target()
 	if err != nil {
 		return link{}, err
 	}
@@ -77,12 +74,12 @@ func (a commands) consoleLink(cmd *cobra.Command) (link, error) {
 }
 
 func (a commands) printLink(l link) error {
-	if a.Flags.Output != "json" {
-		return a.Write(l.URL + "\n")
+	if a.app.Flags.Output != "json" {
+		return a.app.Write(l.URL + "\n")
 	}
 	raw, err := json.Marshal(l)
 	if err != nil {
 		return fmt.Errorf("write JSON: %w", err)
 	}
-	return a.Write(string(raw) + "\n")
+	return a.app.Write(string(raw) + "\n")
 }

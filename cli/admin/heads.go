@@ -26,14 +26,14 @@ hash and its time: JSON, one history a line. Keep the output where nobody can re
 
 Where a history is at fault nothing is printed, and the exit code is 5.`,
 		Example:           "  ingot audit heads >heads-2026-11-28.json",
-		ValidArgsFunction: a.CompleteMachines(),
+		ValidArgsFunction: a.app.CompleteMachines(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			all, err := a.verify(cmd.Context(), args, nil)
 			if err != nil {
 				return err
 			}
 			if bad := faulty(all.GetVerdicts()); len(bad) > 0 {
-				a.Note("%s", a.Style().Verdicts(all.GetVerdicts(), bad, len(bad)))
+				a.app.Note("%s", a.app.Style().Verdicts(all.GetVerdicts(), bad, len(bad)))
 				return brokenHistories(len(bad), len(all.GetVerdicts()))
 			}
 			for _, v := range all.GetVerdicts() {
@@ -42,7 +42,7 @@ Where a history is at fault nothing is printed, and the exit code is 5.`,
 				if err != nil {
 					return err
 				}
-				if err := a.Write(string(line) + "\n"); err != nil {
+				if err := a.app.Write(string(line) + "\n"); err != nil {
 					return err
 				}
 			}
@@ -89,10 +89,7 @@ const headsAtOnce = 200
 
 // compareHeads adds what the kept heads show to the verdicts. A head that a restore explains is only noted.
 func (a commands) compareHeads(ctx context.Context, heads []*pb.HistoryHead, all *pb.VerifyTimelineResponse) error {
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	verdicts := map[string]*pb.TimelineVerdict{}
 	for _, v := range all.GetVerdicts() {
 		verdicts[v.GetMachineId()] = v
@@ -108,7 +105,7 @@ func (a commands) compareHeads(ctx context.Context, heads []*pb.HistoryHead, all
 			case h.GetFinding() == pb.HeadFinding_HEAD_FINDING_KEPT:
 				continue
 			case h.GetFinding() == pb.HeadFinding_HEAD_FINDING_RESTORED:
-				a.Note("%s: %s", historyOf(h.GetMachineId()), view.Clean(h.GetWhy()))
+				a.app.Note("%s: %s", historyOf(h.GetMachineId()), view.Clean(h.GetWhy()))
 				continue
 			case v == nil:
 				v = &pb.TimelineVerdict{MachineId: h.GetMachineId()}

@@ -37,10 +37,7 @@ counts. See ingot machine get for the level that a machine has reached.`,
 		),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r.Level = args[0]
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			got, err := svc.Admin.RequireIdentity(cmd.Context(), r)
 			if err != nil {
 				return err
@@ -51,7 +48,7 @@ counts. See ingot machine get for the level that a machine has reached.`,
 				}
 				return fmt.Sprintf("Installers of site %s must prove: %s\n", got.GetSite(), got.GetLevel())
 			}
-			return a.Print(got, text, got.GetLevel())
+			return a.app.Print(got, text, got.GetLevel())
 		},
 	}
 	cmd.Flags().StringVar(&r.Site, "site", "", "the site")

@@ -8,6 +8,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 func (a commands) settleCmd() *cobra.Command {
@@ -24,9 +25,9 @@ The command's id must be the unresolved one, so that nobody settles what they di
 		Example: `  ingot machine get m-1                 # shows UnresolvedCommandId
   ingot settle m-1 cmd-01k --verdict did-not-happen --comment "uptime 40 days"`,
 		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines(), a.completeUnresolved),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines(), a.completeUnresolved),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a.Subject.Machine = args[0]
+			a.app.Subject.Machine = args[0]
 			word := strings.ReplaceAll(verdict, "-", "_")
 			if word != "happened" && word != "did_not_happen" {
 				return command.Usagef("--verdict must be happened or did-not-happen")
@@ -34,23 +35,20 @@ The command's id must be the unresolved one, so that nobody settles what they di
 			if strings.TrimSpace(comment) == "" {
 				return command.Usagef("--comment is required: how you know")
 			}
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			m, err := svc.Admin.SettleCommand(cmd.Context(), &pb.SettleCommandRequest{
 				MachineId: args[0], CommandId: args[1], Verdict: word, Comment: comment,
 			})
 			if err != nil {
 				return err
 			}
-			return a.PrintMachine(m)
+			return a.app.PrintMachine(m)
 		},
 	}
 	cmd.Flags().StringVar(&verdict, "verdict", "", "happened or did-not-happen")
 	cmd.Flags().StringVar(&comment, "comment", "", "required: how you know; kept in the audit log")
-	a.Must(cmd.MarkFlagRequired("verdict"))
-	a.Must(cmd.MarkFlagRequired("comment"))
+	a.app.Must(cmd.MarkFlagRequired("verdict"))
+	a.app.Must(cmd.MarkFlagRequired("comment"))
 	command.Fixed(cmd, "verdict", "happened", "did-not-happen")
 	return cmd
 }
@@ -58,11 +56,10 @@ The command's id must be the unresolved one, so that nobody settles what they di
 func (a commands) completeUnresolved(
 	cmd *cobra.Command, args []string, prefix string,
 ) ([]string, cobra.ShellCompDirective) {
-	svc, err := a.Services()
-	if err != nil || cmd.Context() == nil {
+	if cmd.Context() == nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	m, err := svc.Machines.GetMachine(cmd.Context(), &pb.GetMachineRequest{MachineId: args[0]})
+	m, err := a.app.Services().Machines.GetMachine(cmd.Context(), &pb.GetMachineRequest{MachineId: args[0]})
 	id := m.GetStatus().GetUnresolvedCommandId()
 	if err != nil || !strings.HasPrefix(id, prefix) || id == "" {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -81,13 +78,13 @@ quarantine. An unresolved command stays; see ingot settle.`,
   ingot clear r42-[01-16] --comment "the rack's power is back"`,
 	}
 	cmd.Flags().StringVar(&comment, "comment", "", "what was done; kept in the audit log")
-	return a.ForEach(cmd, "%d machines are cleared for work.",
+	return a.app.ForEach(cmd, "%d machines are cleared for work.",
 		func(ctx context.Context, svc *command.Services, id string) error {
 			m, err := svc.Admin.ClearIntervention(ctx, &pb.ClearInterventionRequest{MachineId: id, Comment: comment})
 			if err != nil {
 				return err
 			}
-			return a.PrintMachine(m)
+			return a.app.PrintMachine(m)
 		})
 }
 
@@ -103,7 +100,7 @@ BLOCKED: it refuses all work.`,
 	}
 	cmd.Flags().BoolVar(&off, "off", false, "clear the flag")
 	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log")
-	a.ForEach(cmd, "The flag of %d machines is changed.",
+	a.app.ForEach(cmd, "The flag of %d machines is changed.",
 		func(ctx context.Context, svc *command.Services, id string) error {
 			m, err := svc.Admin.SetMachineFlag(ctx, &pb.SetMachineFlagRequest{
 				MachineId: id, Flag: name, Value: !off, Comment: comment,
@@ -111,7 +108,7 @@ BLOCKED: it refuses all work.`,
 			if err != nil {
 				return err
 			}
-			return a.PrintMachine(m)
+			return a.app.PrintMachine(m)
 		})
 	// The last word is the flag, the ones before it are machines.
 	checkMachines, run := cmd.Args, cmd.RunE
@@ -126,49 +123,32 @@ BLOCKED: it refuses all work.`,
 		return checkMachines(cmd, args[:last])
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return run(cmd, args[:len(args)-1]) }
-	cmd.ValidArgsFunction = command.CompleteAt(a.CompleteMachines(),
+	cmd.ValidArgsFunction = command.CompleteAt(a.app.CompleteMachines(),
 		cobra.FixedCompletions([]string{"RMA", "Retired"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 func (a commands) commandsCmd() *cobra.Command {
-	var machine string
-	cmd := &cobra.Command{
+	l := command.ListOf(a.app.Services().Admin.ListCommands, (*pb.Command).GetCommandId, view.Style.Commands)
+	l.Prepare = func(args []string) error {
+		r := l.Request
+		r.OperationId = strings.Join(args, "")
+		if (r.OperationId == "") == (r.MachineId == "") {
+			return command.Usagef("give an operation or --machine, one of the two")
+		}
+		a.app.Subject = command.Subject{Machine: r.MachineId, Operation: r.OperationId}
+		return nil
+	}
+	cmd := l.Command(a.app, &cobra.Command{
 		Use:   "commands [OPERATION]",
 		Short: "Show the commands that agents were given",
 		Long: `Show the commands of an operation, or of a machine: one for each attempt of each step, who
 was to execute it, when it was granted leave to act, and what came of it.`,
 		Example:           "  ingot commands op-01k\n  ingot commands --machine m-1 -o wide",
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteOperations()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			op := strings.Join(args, "")
-			if (op == "") == (machine == "") {
-				return command.Usagef("give an operation or --machine, one of the two")
-			}
-			a.Subject = command.Subject{Machine: machine, Operation: op}
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
-			all, err := command.Pages(0, func(size int32, token string) ([]*pb.Command, string, error) {
-				r, err := svc.Admin.ListCommands(cmd.Context(), &pb.ListCommandsRequest{
-					OperationId: op, MachineId: machine, PageSize: size, PageToken: token,
-				})
-				return r.GetCommands(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			var names []string
-			for _, c := range all {
-				names = append(names, c.GetCommandId())
-			}
-			return a.Print(&pb.ListCommandsResponse{Commands: all},
-				func() string { return a.Style().Commands(all, a.Wide()).String() }, names...)
-		},
-	}
-	cmd.Flags().StringVar(&machine, "machine", "", "all commands of this machine")
-	a.Must(cmd.RegisterFlagCompletionFunc("machine", a.CompleteMachines()))
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteOperations()),
+	}, "", "")
+	cmd.Flags().StringVar(&l.Request.MachineId, "machine", "", "all commands of this machine")
+	a.app.Must(cmd.RegisterFlagCompletionFunc("machine", a.app.CompleteMachines()))
 	return cmd
 }

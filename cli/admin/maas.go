@@ -8,6 +8,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 	"github.com/ingot-metal/ingot/internal/userdata"
 )
 
@@ -38,22 +39,22 @@ user data that lets the agent of the image enrol; --user-data-file replaces it, 
 		Example: `  ingot maas set default --endpoint http://maas.example:5240/MAAS --key-file maas.key
   ingot maas set lab --endpoint https://lab.example/MAAS --key-file - --ca-file lab.pem --retain-machines`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMAASRegions()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMAASRegions()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := a.readRegion(r, keyFile, caFile, userDataFile); err != nil {
 				return err
 			}
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			r.RegionRef = args[0]
 			m, err := svc.MAAS.SetMAASRegion(cmd.Context(), r)
 			if err != nil {
 				return err
 			}
-			return a.Print(m, func() string { return fmt.Sprintf("Stored %s, version %d\n", m.GetRegionRef(), m.GetVersion()) },
-				m.GetRegionRef())
+			return a.app.Print(
+				m,
+				func() string { return fmt.Sprintf("Stored %s, version %d\n", m.GetRegionRef(), m.GetVersion()) },
+				m.GetRegionRef(),
+			)
 		},
 	}
 	cmd.Flags().StringVar(&r.Endpoint, "endpoint", "", "URL of MAAS, without /api/2.0")
@@ -61,25 +62,25 @@ user data that lets the agent of the image enrol; --user-data-file replaces it, 
 	cmd.Flags().StringVar(&caFile, "ca-file", "", "file with root certificates for the endpoint, PEM")
 	cmd.Flags().StringVar(&userDataFile, "user-data-file", "", "file with cloud-init user data for deployments")
 	cmd.Flags().BoolVar(&r.RetainMachines, "retain-machines", false, "leave machines in MAAS when they are decommissioned")
-	a.Must(cmd.MarkFlagRequired("endpoint"))
-	a.Must(cmd.MarkFlagRequired("key-file"))
+	a.app.Must(cmd.MarkFlagRequired("endpoint"))
+	a.app.Must(cmd.MarkFlagRequired("key-file"))
 	return cmd
 }
 
 // readRegion reads what a region has in files.
 func (a commands) readRegion(r *pb.SetMAASRegionRequest, keyFile, caFile, userDataFile string) error {
-	key, err := a.ReadInput(keyFile)
+	key, err := a.app.ReadInput(keyFile)
 	if err != nil {
 		return err
 	}
 	r.ApiKey = strings.TrimSpace(string(key))
 	if caFile != "" {
-		if r.CaPem, err = a.ReadInput(caFile); err != nil {
+		if r.CaPem, err = a.app.ReadInput(caFile); err != nil {
 			return err
 		}
 	}
 	if userDataFile != "" {
-		text, err := a.ReadInput(userDataFile)
+		text, err := a.app.ReadInput(userDataFile)
 		if err != nil {
 			return err
 		}
@@ -91,30 +92,12 @@ func (a commands) readRegion(r *pb.SetMAASRegionRequest, keyFile, caFile, userDa
 }
 
 func (a commands) maasListCmd() *cobra.Command {
-	var narrow command.Narrow
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List MAAS regions",
-		Long:    `List MAAS regions. Of keys only the consumer part is shown.`,
-		Example: "  ingot maas list",
-		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			all, err := command.Pages(0, func(size int32, page string) ([]*pb.MAASRegion, string, error) {
-				r, err := svc.MAAS.ListMAASRegions(
-					cmd.Context(),
-					&pb.ListMAASRegionsRequest{PageSize: size, PageToken: page, Filter: narrow.Filter, OrderBy: narrow.OrderBy},
-				)
-				return r.GetRegions(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			return a.Print(&pb.ListMAASRegionsResponse{Regions: all},
-				func() string { return a.Style().MAASRegions(all).String() }, command.Names(all, (*pb.MAASRegion).GetRegionRef)...)
-		}),
-	}
-	narrow.Register(cmd, "region_ref=lab*", "region_ref desc")
-	return cmd
+	return command.ListOf(a.app.Services().MAAS.ListMAASRegions, (*pb.MAASRegion).GetRegionRef, view.Style.MAASRegions).
+		Command(a.app, &cobra.Command{
+			Short:   "List MAAS regions",
+			Long:    `List MAAS regions. Of keys only the consumer part is shown.`,
+			Example: "  ingot maas list",
+		}, "region_ref=lab*", "region_ref desc")
 }
 
 func (a commands) maasDeleteCmd() *cobra.Command {
@@ -124,13 +107,12 @@ func (a commands) maasDeleteCmd() *cobra.Command {
 		Long:              `Delete a MAAS region that drives no machine. In MAAS nothing changes.`,
 		Example:           "  ingot maas delete lab",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMAASRegions()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			m, err := svc.MAAS.DeleteMAASRegion(cmd.Context(), &pb.DeleteMAASRegionRequest{RegionRef: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.Print(m, func() string { return "Deleted " + m.GetRegionRef() + "\n" }, m.GetRegionRef())
-		}),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMAASRegions()),
+		RunE: command.Do(
+			a.app,
+			"Deleted",
+			a.app.Services().MAAS.DeleteMAASRegion,
+			(*pb.MAASRegion).GetRegionRef,
+		),
 	}
 }

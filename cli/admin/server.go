@@ -21,12 +21,12 @@ func (a commands) serverCmd() *cobra.Command {
 what it cannot do yet.`,
 		Example: "  ingot server info -o json",
 		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			i, err := svc.Admin.GetServerInfo(cmd.Context(), &pb.GetServerInfoRequest{})
 			if err != nil {
 				return err
 			}
-			return a.Print(i, func() string { return a.Style().Server(i) }, i.GetControllerId())
+			return a.app.Print(i, func() string { return a.app.Style().Server(i) }, i.GetControllerId())
 		}),
 	}, a.freezeCmd(), a.thawCmd())
 	return cmd
@@ -43,12 +43,12 @@ be done again. Look first: ingot server info says how many agents have not been 
 ingot agent list which.`,
 		Example: `  ingot server thaw --comment "compared with the change log of Tuesday"`,
 		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			i, err := svc.Admin.ThawFleet(cmd.Context(), &pb.ThawFleetRequest{Comment: comment})
 			if err != nil {
 				return err
 			}
-			return a.Print(i, func() string { return "The fleet is thawed\n" }, i.GetControllerId())
+			return a.app.Print(i, func() string { return "The fleet is thawed\n" }, i.GetControllerId())
 		}),
 	}
 	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log only")

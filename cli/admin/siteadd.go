@@ -56,17 +56,14 @@ differs is refused: ingot site set replaces segments.`,
 	f.StringVar(&discovery, "discovery", "report", "what a machine gets that is in no inventory: off, report or boot")
 	command.Fixed(cmd, "mode", segment.Modes...)
 	command.Fixed(cmd, "discovery", "off", "report", "boot")
-	a.Must(cmd.MarkFlagRequired("segment"))
-	a.Must(cmd.MarkFlagRequired("address"))
+	a.app.Must(cmd.MarkFlagRequired("segment"))
+	a.app.Must(cmd.MarkFlagRequired("address"))
 	return cmd
 }
 
 // addSegment adds the segment unless the site has it. pool says that the pool is part of what was asked for.
 func (a commands) addSegment(cmd *cobra.Command, site string, added *pb.Segment, pool bool) (*pb.Site, error) {
-	svc, err := a.Services()
-	if err != nil {
-		return nil, err
-	}
+	svc := a.app.Services()
 	have, err := svc.Admin.GetSite(cmd.Context(), &pb.GetSiteRequest{Site: site})
 	if err != nil && status.Code(err) != codes.NotFound {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 func (a commands) sshCmd() *cobra.Command {
@@ -39,59 +40,39 @@ passphrase: Ed25519, ECDSA, or RSA of at least 3072 bits. The public key is prin
 the user's authorized_keys.`,
 		Example:           "  ingot ssh credentials set rack-42 --username root --key-file id_ed25519",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteSSHCredentials()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteSSHCredentials()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			key, err := a.ReadInput(file)
+			key, err := a.app.ReadInput(file)
 			if err != nil {
 				return err
 			}
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			c, err := svc.Scripts.SetSSHCredentials(cmd.Context(), &pb.SetSSHCredentialsRequest{
 				CredentialsRef: args[0], Username: username, PrivateKey: key,
 			})
 			if err != nil {
 				return err
 			}
-			return a.Print(c, func() string {
+			return a.app.Print(c, func() string {
 				return fmt.Sprintf("Stored %s, version %d\n%s\n", c.GetCredentialsRef(), c.GetVersion(), c.GetPublicKey())
 			}, c.GetCredentialsRef())
 		},
 	}
 	cmd.Flags().StringVar(&username, "username", "", "user name at the machines")
 	cmd.Flags().StringVar(&file, "key-file", "", "file with the private key; - is standard input")
-	a.Must(cmd.MarkFlagRequired("username"))
-	a.Must(cmd.MarkFlagRequired("key-file"))
+	a.app.Must(cmd.MarkFlagRequired("username"))
+	a.app.Must(cmd.MarkFlagRequired("key-file"))
 	return cmd
 }
 
 func (a commands) sshListCmd() *cobra.Command {
-	var narrow command.Narrow
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List SSH credentials, with their public keys",
-		Long:    `List SSH credentials. Private keys are never shown.`,
-		Example: "  ingot ssh credentials list",
-		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			all, err := command.Pages(0, func(size int32, page string) ([]*pb.SSHCredentials, string, error) {
-				r, err := svc.Scripts.ListSSHCredentials(cmd.Context(),
-					&pb.ListSSHCredentialsRequest{PageSize: size, PageToken: page, Filter: narrow.Filter, OrderBy: narrow.OrderBy})
-				return r.GetCredentials(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			return a.Print(
-				&pb.ListSSHCredentialsResponse{Credentials: all},
-				func() string { return a.Style().SSHCredentials(all).String() },
-				command.Names(all, (*pb.SSHCredentials).GetCredentialsRef)...)
-		}),
-	}
-	narrow.Register(cmd, "credentials_ref=rack-*", "updated_at desc")
-	return cmd
+	return command.ListOf(a.app.Services().Scripts.ListSSHCredentials,
+		(*pb.SSHCredentials).GetCredentialsRef, view.Style.SSHCredentials).
+		Command(a.app, &cobra.Command{
+			Short:   "List SSH credentials, with their public keys",
+			Long:    `List SSH credentials. Private keys are never shown.`,
+			Example: "  ingot ssh credentials list",
+		}, "credentials_ref=rack-*", "updated_at desc")
 }
 
 func (a commands) sshDeleteCmd() *cobra.Command {
@@ -101,13 +82,12 @@ func (a commands) sshDeleteCmd() *cobra.Command {
 		Long:              `Delete SSH credentials that no machine names. On the machines nothing changes.`,
 		Example:           "  ingot ssh credentials delete rack-41",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteSSHCredentials()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			c, err := svc.Scripts.DeleteSSHCredentials(cmd.Context(), &pb.DeleteSSHCredentialsRequest{CredentialsRef: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.Print(c, func() string { return "Deleted " + c.GetCredentialsRef() + "\n" }, c.GetCredentialsRef())
-		}),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteSSHCredentials()),
+		RunE: command.Do(
+			a.app,
+			"Deleted",
+			a.app.Services().Scripts.DeleteSSHCredentials,
+			(*pb.SSHCredentials).GetCredentialsRef,
+		),
 	}
 }

@@ -49,7 +49,7 @@ get.`,
   ingot token issue --role site --site berlin
   ingot token issue m-1 --bare | ingot-agent enroll --token-file -`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.req.MachineId = strings.Join(args, "")
 			return a.issueToken(cmd, &f)
@@ -73,23 +73,20 @@ func (a commands) issueToken(cmd *cobra.Command, f *tokenFlags) error {
 	if !ok || role == 0 {
 		return command.Usagef("--role must be host, site or installer, not %q", f.role)
 	}
-	a.Subject.Machine = f.req.GetMachineId()
+	a.app.Subject.Machine = f.req.GetMachineId()
 	f.req.Role = pb.AgentRole(role)
 	if f.lifetime != 0 {
 		f.req.Lifetime = durationpb.New(f.lifetime)
 	}
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	r, err := svc.Admin.IssueBootstrapToken(cmd.Context(), &f.req)
 	if err != nil {
 		return err
 	}
 	if f.bare {
-		return a.Write(r.GetBundle() + "\n")
+		return a.app.Write(r.GetBundle() + "\n")
 	}
-	return a.Print(r, func() string {
+	return a.app.Print(r, func() string {
 		t := r.GetToken()
 		return "Token " + t.GetTokenId() + ", good once until " + view.Time(t.GetExpiresAt()) + ". Shown only now:\n\n" +
 			"    " + r.GetBundle() +
@@ -116,7 +113,7 @@ last sign-on. One that a token makes ends with that token.`,
   ingot token create backup --scope read --bare >backup.token`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			r, err := svc.Admin.CreateAPIToken(cmd.Context(), &pb.CreateAPITokenRequest{
 				Name: args[0], Scope: scope, Lifetime: durationpb.New(lifetime), Selection: selection,
 			})
@@ -124,9 +121,9 @@ last sign-on. One that a token makes ends with that token.`,
 				return err
 			}
 			if bare {
-				return a.Write(r.GetSecret() + "\n")
+				return a.app.Write(r.GetSecret() + "\n")
 			}
-			return a.Print(r, func() string {
+			return a.app.Print(r, func() string {
 				t := r.GetToken()
 				return "Token " + t.GetTokenId() + " of " + t.GetName() + ", scope " + t.GetScope() + of(t.GetSelection()) +
 					", until " + view.Time(t.GetExpiresAt()) +
@@ -151,68 +148,35 @@ func of(selection string) string {
 }
 
 func (a commands) tokenListCmd() *cobra.Command {
-	var enrolment, all bool
-	var narrow command.Narrow
-	cmd := &cobra.Command{
-		Use:   "list",
+	var enrolment bool
+	agents := command.ListOf(
+		a.app.Services().Admin.ListBootstrapTokens,
+		(*pb.BootstrapToken).GetTokenId,
+		view.Style.Tokens,
+	)
+	bearers := command.ListOf(a.app.Services().Admin.ListAPITokens, func(t *pb.APIToken) string {
+		return cmp.Or(t.GetTokenId(), t.GetName())
+	}, view.Style.APITokens)
+	cmd := agents.Command(a.app, &cobra.Command{
 		Short: "List bearer tokens, or enrolment tokens",
 		Long: `List the bearer tokens that are in force: those of the controller's file, then those of the
 database. --enrolment lists the one-shot tokens of agents instead: open, used, expired and revoked;
 these alone can be filtered and sorted.`,
 		Example: "  ingot token list\n  ingot token list --all\n  ingot token list --enrolment --filter site=berlin",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if enrolment {
-				return a.listEnrolmentTokens(cmd, narrow)
-			}
-			if narrow != (command.Narrow{}) {
-				return command.Usagef("--filter and --order-by are for --enrolment: bearer tokens come as they are")
-			}
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
-			tokens, err := command.Pages(0, func(size int32, page string) ([]*pb.APIToken, string, error) {
-				r, err := svc.Admin.ListAPITokens(cmd.Context(),
-					&pb.ListAPITokensRequest{PageSize: size, PageToken: page, All: all})
-				return r.GetTokens(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			var names []string
-			for _, t := range tokens {
-				names = append(names, cmp.Or(t.GetTokenId(), t.GetName()))
-			}
-			return a.Print(&pb.ListAPITokensResponse{Tokens: tokens}, func() string {
-				return a.Style().APITokens(tokens, a.Now()).String()
-			}, names...)
-		},
+	}, "role=SITE", "expires_at desc")
+	listAgents := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case enrolment:
+			return listAgents(cmd, args)
+		case cmd.Flags().Changed("filter") || cmd.Flags().Changed("order-by"):
+			return command.Usagef("--filter and --order-by are for --enrolment: bearer tokens come as they are")
+		}
+		return bearers.Run(cmd.Context(), a.app, args)
 	}
 	cmd.Flags().BoolVar(&enrolment, "enrolment", false, "the one-shot tokens of agents")
-	cmd.Flags().BoolVar(&all, "all", false, "revoked and expired bearer tokens, too")
-	narrow.Register(cmd, "role=SITE", "expires_at desc")
+	cmd.Flags().BoolVar(&bearers.Request.All, "all", false, "revoked and expired bearer tokens, too")
 	return cmd
-}
-
-func (a commands) listEnrolmentTokens(cmd *cobra.Command, narrow command.Narrow) error {
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
-	tokens, err := command.Pages(0, func(size int32, page string) ([]*pb.BootstrapToken, string, error) {
-		r, err := svc.Admin.ListBootstrapTokens(cmd.Context(),
-			&pb.ListBootstrapTokensRequest{
-				PageSize: size, PageToken: page, Filter: narrow.Filter, OrderBy: narrow.OrderBy,
-			})
-		return r.GetTokens(), r.GetNextPageToken(), err
-	})
-	if err != nil {
-		return err
-	}
-	return a.Print(&pb.ListBootstrapTokensResponse{Tokens: tokens}, func() string {
-		return a.Style().Tokens(tokens, a.Now()).String()
-	}, command.Names(tokens, (*pb.BootstrapToken).GetTokenId)...)
 }
 
 func (a commands) tokenRevokeCmd() *cobra.Command {
@@ -225,8 +189,8 @@ ended by revoking its agent. Tokens of the controller's file are removed there: 
 and reload (systemctl reload ingot-controller).`,
 		Example:           "  ingot token revoke tk-01k\n  ingot token revoke t-01k",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteTokens()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteTokens()),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			var t interface {
 				proto.Message
 				GetTokenId() string
@@ -240,7 +204,7 @@ and reload (systemctl reload ingot-controller).`,
 			if err != nil {
 				return err
 			}
-			return a.Print(t, func() string { return "Revoked " + t.GetTokenId() + "\n" }, t.GetTokenId())
+			return a.app.Print(t, func() string { return "Revoked " + t.GetTokenId() + "\n" }, t.GetTokenId())
 		}),
 	}
 }

@@ -29,7 +29,7 @@ and a machine that is gone, are found. What a restore of the database lost is no
 
 Exit code 5 means that something was found.`,
 		Example:           "  ingot audit verify\n  ingot audit verify m-1 m-2\n  ingot audit verify --heads heads.json",
-		ValidArgsFunction: a.CompleteMachines(),
+		ValidArgsFunction: a.app.CompleteMachines(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var kept []*pb.HistoryHead
 			if heads != "" {
@@ -47,7 +47,10 @@ Exit code 5 means that something was found.`,
 			if list || len(args) > 0 {
 				shown = all.GetVerdicts()
 			}
-			if err := a.Print(all, func() string { return a.Style().Verdicts(all.GetVerdicts(), shown, len(bad)) }); err != nil {
+			if err := a.app.Print(
+				all,
+				func() string { return a.app.Style().Verdicts(all.GetVerdicts(), shown, len(bad)) },
+			); err != nil {
 				return err
 			}
 			if len(bad) > 0 {
@@ -76,10 +79,7 @@ func faulty(all []*pb.TimelineVerdict) []*pb.TimelineVerdict {
 func (a commands) verify(
 	ctx context.Context, machines []string, kept []*pb.HistoryHead,
 ) (*pb.VerifyTimelineResponse, error) {
-	svc, err := a.Services()
-	if err != nil {
-		return nil, err
-	}
+	svc := a.app.Services()
 	all := &pb.VerifyTimelineResponse{}
 	take := func(r *pb.VerifyTimelineRequest, total int64) (next string, err error) {
 		resp, err := svc.Machines.VerifyTimeline(ctx, r)
@@ -92,7 +92,7 @@ func (a commands) verify(
 		return resp.GetNextPageToken(), nil
 	}
 	for _, m := range machines {
-		a.Subject.Machine = m
+		a.app.Subject.Machine = m
 		_, err := take(&pb.VerifyTimelineRequest{MachineId: m}, int64(len(machines)))
 		gone := status.Code(err) == codes.NotFound && slices.ContainsFunc(kept, func(h *pb.HistoryHead) bool {
 			return h.GetMachineId() == m
@@ -102,12 +102,13 @@ func (a commands) verify(
 		}
 	}
 	for token, more := "", len(machines) == 0; more; more = token != "" {
+		var err error
 		if token, err = take(&pb.VerifyTimelineRequest{PageToken: token}, 0); err != nil {
 			return nil, err
 		}
 	}
-	if a.Config.ErrTerminal {
-		a.Note("")
+	if a.app.Config.ErrTerminal {
+		a.app.Note("")
 	}
 	if len(kept) > 0 {
 		return all, a.compareHeads(ctx, kept, all)
@@ -117,7 +118,7 @@ func (a commands) verify(
 
 // verified draws the bar, for a person only. A lost bar is not worth failing for.
 func (a commands) verified(done, total int64) {
-	if a.Config.ErrTerminal && total > 0 {
-		_, _ = fmt.Fprintf(a.Config.Err, "\r%s %d of %d histories", view.Bar(int(100*done/total), 30), done, total)
+	if a.app.Config.ErrTerminal && total > 0 {
+		_, _ = fmt.Fprintf(a.app.Config.Err, "\r%s %d of %d histories", view.Bar(int(100*done/total), 30), done, total)
 	}
 }

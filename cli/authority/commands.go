@@ -31,7 +31,7 @@ rotation makes another generation of it.`,
 }
 
 // commands makes the commands of this package, all for one run of the command line.
-type commands struct{ *command.App }
+type commands struct{ app *command.App }
 
 func (a commands) statusCmd() *cobra.Command {
 	return &cobra.Command{
@@ -52,10 +52,7 @@ in use is of the older one, too.`,
 }
 
 func (a commands) get(ctx context.Context) (*pb.Authority, error) {
-	svc, err := a.Services()
-	if err != nil {
-		return nil, err
-	}
+	svc := a.app.Services()
 	return svc.Authority.GetAuthority(ctx, &pb.GetAuthorityRequest{})
 }
 
@@ -64,7 +61,7 @@ func (a commands) show(got *pb.Authority) error {
 	for _, g := range got.GetGenerations() {
 		names = append(names, fmt.Sprint(g.GetGeneration()))
 	}
-	return a.Print(got, func() string { return a.Style().Authority(got, a.Now()) }, names...)
+	return a.app.Print(got, func() string { return a.app.Style().Authority(got) }, names...)
 }
 
 func (a commands) rotateCmd() *cobra.Command {
@@ -82,7 +79,7 @@ off hold it up; ingot ca status names them, and ingot ca withdraw goes on withou
 Give clients the new root (ingot ca roots) before the old one ends.`,
 		Example: "  ingot ca rotate\n  ingot ca rotate --no-wait",
 		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			got, err := svc.Authority.RotateAuthority(cmd.Context(), r)
 			if err != nil {
 				return err
@@ -105,13 +102,13 @@ func (a commands) finish(ctx context.Context, svc *command.Services, got *pb.Aut
 	said := int32(-1)
 	for got.GetHolderCount() > 0 {
 		if n := got.GetHolderCount(); n != said {
-			a.Note("%d agents hold a certificate of an older generation", n)
+			a.app.Note("%d agents hold a certificate of an older generation", n)
 			said = n
 		}
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-a.Config.Clock.After(look):
+		case <-a.app.Config.Clock.After(look):
 		}
 		var err error
 		if got, err = svc.Authority.GetAuthority(ctx, &pb.GetAuthorityRequest{}); err != nil {
@@ -147,10 +144,7 @@ ca status shows as VOUCHED_UNTIL.`,
 			if _, err := fmt.Sscan(args[0], &r.Generation); err != nil {
 				return command.Usagef("GENERATION is a number, not %q: see ingot ca status", args[0])
 			}
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			got, err := svc.Authority.WithdrawAuthority(cmd.Context(), r)
 			if err != nil {
 				return err
@@ -176,7 +170,7 @@ always, by the root that is trusted now.`,
 			if err != nil {
 				return err
 			}
-			return a.WriteFile(got.GetTrustBundlePem())
+			return a.app.WriteFile(got.GetTrustBundlePem())
 		},
 	}
 }

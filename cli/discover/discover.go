@@ -24,7 +24,7 @@ func Commands(app *command.App) []*cobra.Command {
 }
 
 // commands makes the commands of this package, all for one run of the command line.
-type commands struct{ *command.App }
+type commands struct{ app *command.App }
 
 type flags struct {
 	networks                        []string
@@ -69,20 +69,17 @@ both say of themselves is a problem.`,
 	fs.StringVar(&f.rack, "rack", "", "rack of the new machines")
 	fs.BoolVar(&f.dry, "dry-run", false, "register nothing, and say what would be")
 	for _, name := range []string{"bmc", "credentials", "site"} {
-		a.Must(cmd.MarkFlagRequired(name))
+		a.app.Must(cmd.MarkFlagRequired(name))
 	}
-	a.Must(cmd.RegisterFlagCompletionFunc("site", a.CompleteSites()))
-	a.Must(cmd.RegisterFlagCompletionFunc("credentials", a.CompleteCredentials()))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("site", a.app.CompleteSites()))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("credentials", a.app.CompleteCredentials()))
 	return cmd
 }
 
 func (a commands) discover(ctx context.Context, f *flags) error {
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
-	if !a.Document() {
-		a.Note("The agent of site %s looks for BMCs; this takes five minutes at most", f.site)
+	svc := a.app.Services()
+	if !a.app.Document() {
+		a.app.Note("The agent of site %s looks for BMCs; this takes five minutes at most", f.site)
 	}
 	found, err := svc.Admin.DiscoverBMCs(ctx, &pb.DiscoverBMCsRequest{
 		Site: f.site, Networks: f.networks, CredentialsRef: f.credentials, Port: f.port,
@@ -94,7 +91,7 @@ func (a commands) discover(ctx context.Context, f *flags) error {
 	if err != nil {
 		return err
 	}
-	if a.Document() {
+	if a.app.Document() {
 		// The document is one, and names those that are registered too.
 		if err := a.register(ctx, svc, f, fresh); err != nil {
 			return err
@@ -117,17 +114,20 @@ func (a commands) print(found *pb.DiscoverBMCsResponse) error {
 	for _, b := range found.GetBmcs() {
 		names = append(names, b.GetEndpoint())
 	}
-	return a.Print(found, func() string { return a.Style().DiscoveredBMCs(found.GetBmcs()).String() }, names...)
+	return a.app.Print(
+		found,
+		func() string { return command.Table(a.app, view.Style.DiscoveredBMCs, found.GetBmcs()...) },
+		names...)
 }
 
 // noteRest says what the table does not.
 func (a commands) noteRest(found *pb.DiscoverBMCsResponse) {
-	a.Note("%d BMCs at %d addresses", len(found.GetBmcs()), found.GetAddresses())
+	a.app.Note("%d BMCs at %d addresses", len(found.GetBmcs()), found.GetAddresses())
 	if n := found.GetSkipped(); n > 0 {
-		a.Note("There was no time for %d addresses: ask for smaller networks", n)
+		a.app.Note("There was no time for %d addresses: ask for smaller networks", n)
 	}
 	if found.GetProblem() != "" {
-		a.Note("%s", view.Clean(found.GetProblem()))
+		a.app.Note("%s", view.Clean(found.GetProblem()))
 	}
 }
 
@@ -171,10 +171,7 @@ func (a commands) plan(
 
 // nextNumber is the one after the highest of the machines that are named so already.
 func nextNumber(ctx context.Context, svc *command.Services, prefix string) (int, error) {
-	have, err := command.Pages(0, func(size int32, token string) ([]*pb.Machine, string, error) {
-		r, err := svc.Machines.ListMachines(ctx, &pb.ListMachinesRequest{PageSize: size, PageToken: token})
-		return r.GetMachines(), r.GetNextPageToken(), err
-	})
+	have, err := command.All[*pb.Machine](ctx, 0, svc.Machines.ListMachines, &pb.ListMachinesRequest{})
 	next := 1
 	for _, m := range have {
 		if rest, ok := strings.CutPrefix(m.GetMachineId(), prefix); ok {
@@ -198,18 +195,18 @@ func (a commands) register(ctx context.Context, svc *command.Services, f *flags,
 		line := fmt.Sprintf("%s: %s, serial number %s, %d MAC addresses", n.machine.GetMachineId(), n.bmc.GetEndpoint(),
 			cmp.Or(view.Clean(n.bmc.GetSerialNumber()), "unknown"), len(n.bmc.GetMacAddresses()))
 		if f.dry {
-			a.Note("Would register %s", line)
+			a.app.Note("Would register %s", line)
 			continue
 		}
 		_, err := svc.Machines.RegisterMachine(ctx,
 			&pb.RegisterMachineRequest{Machine: n.machine, CreateOnly: true, RequestId: ids.New("req")})
 		if err != nil {
-			a.Note("%d of %d machines are registered, %s is not. Repeat the command when this is mended: it goes on", i,
+			a.app.Note("%d of %d machines are registered, %s is not. Repeat the command when this is mended: it goes on", i,
 				len(fresh), n.machine.GetMachineId())
 			return err
 		}
 		n.bmc.MachineId = n.machine.GetMachineId()
-		a.Note("Registered %s", line)
+		a.app.Note("Registered %s", line)
 	}
 	return nil
 }
@@ -220,7 +217,7 @@ func (a commands) noteNext(f *flags, fresh []newMachine) {
 		return
 	}
 	if len(fresh) == 0 {
-		a.Note("There is nothing to register")
+		a.app.Note("There is nothing to register")
 		return
 	}
 	var without []string
@@ -230,10 +227,10 @@ func (a commands) noteNext(f *flags, fresh []newMachine) {
 		}
 	}
 	if len(without) > 0 {
-		a.Note("Without a MAC address, and so without boots from the network: %s. Add it: "+
+		a.app.Note("Without a MAC address, and so without boots from the network: %s. Add it: "+
 			"ingot machine update MACHINE --mac-addresses", view.NameList(without))
 	}
 	if f.rack != "" {
-		a.Note("Next: ingot provision --select rack=%s,state=NEW --image IMAGE", f.rack)
+		a.app.Note("Next: ingot provision --select rack=%s,state=NEW --image IMAGE", f.rack)
 	}
 }

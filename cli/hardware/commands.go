@@ -9,7 +9,7 @@ import (
 	"github.com/ingot-metal/ingot/cli/command"
 )
 
-type commands struct{ *command.App }
+type commands struct{ app *command.App }
 
 // Commands are those of a machine's hardware.
 func Commands(app *command.App) []*cobra.Command {
@@ -28,15 +28,15 @@ warning.
 ingot test MACHINE makes a test.`,
 		Example:           "  ingot machine tests m-1\n  ingot machine tests m-1 --history 9 -o json",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			a.Subject.Machine = args[0]
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines()),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+			a.app.Subject.Machine = args[0]
 			all, err := svc.Machines.GetHardwareTests(cmd.Context(),
 				&pb.GetHardwareTestsRequest{MachineId: args[0], History: history})
 			if err != nil {
 				return err
 			}
-			return a.Print(all, func() string { return Tests(a.Style(), all) }, all.GetMachineId())
+			return a.app.Print(all, func() string { return Tests(a.app.Style(), all) }, all.GetMachineId())
 		}),
 	}
 	cmd.Flags().Int32Var(&history, "history", 0, "how many tests before the last one to show, at most 49")
@@ -52,15 +52,13 @@ of its log, and its sensors. The site's agent reads them over Redfish or IPMI ev
 have the condition HardwareFault: ingot list --filter conditions.HardwareFault=true.`,
 		Example:           "  ingot machine health m-1\n  ingot machine health m-1 -o json",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			a.Subject.Machine = args[0]
-			h, err := svc.Machines.GetHardwareHealth(cmd.Context(), &pb.GetHardwareHealthRequest{MachineId: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.Print(h, func() string { return Health(a.Style(), h) }, h.GetMachineId())
-		}),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines()),
+		RunE: command.Show(
+			a.app,
+			a.app.Services().Machines.GetHardwareHealth,
+			(*pb.HardwareHealth).GetMachineId,
+			Health,
+		),
 	}
 }
 
@@ -74,12 +72,12 @@ It works whatever else the machine does. ingot machine health MACHINE shows what
 		Example: "  ingot machine identify m-1\n  ingot machine identify --select rack=r42 --off",
 	}
 	cmd.Flags().BoolVar(&off, "off", false, "turn it off")
-	return a.ForEach(cmd, "", func(ctx context.Context, svc *command.Services, id string) error {
+	return a.app.ForEach(cmd, "", func(ctx context.Context, svc *command.Services, id string) error {
 		h, err := svc.Machines.SetIdentifyLight(ctx, &pb.SetIdentifyLightRequest{MachineId: id, Lit: !off})
 		if err != nil {
 			return err
 		}
-		return a.Print(h, func() string {
+		return a.app.Print(h, func() string {
 			return "The identify light of " + id + " is ordered " + h.GetIdentifyLightOrdered() +
 				".\nNext: ingot machine health " + id + "   shows when the BMC says so\n"
 		}, h.GetMachineId())

@@ -50,17 +50,17 @@ nothing. It needs scope admin. Exit code 5 when a check fails; warnings are not 
 ingot-controller doctor checks a controller's machine, ingot-agent doctor that of an agent.`,
 		Example: "  ingot doctor\n  ingot doctor -o json | jq '.checks[] | select(.level != \"ok\")'",
 		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			list := (&examination{a: a, svc: svc, version: cmd.Root().Version}).all(cmd.Context())
 			out, write := &strings.Builder{}, doctor.Text
-			if a.Document() {
+			if a.app.Document() {
 				write = doctor.JSON
 			}
 			err := write(out, list)
 			if err != nil {
 				err = &command.ExitError{Code: command.ExitFailed}
 			}
-			if writeErr := a.Write(out.String()); writeErr != nil {
+			if writeErr := a.app.Write(out.String()); writeErr != nil {
 				return writeErr
 			}
 			return err
@@ -126,7 +126,7 @@ func (x *examination) checkServer(ctx context.Context) bool {
 		x.warn("version", "this program is "+x.version+", the controller "+x.server.GetVersion(),
 			"install the same version of both")
 	}
-	if skew := x.a.Now().Sub(x.server.GetServerTime().AsTime()).Abs(); skew > mostSkew {
+	if skew := x.a.app.Now().Sub(x.server.GetServerTime().AsTime()).Abs(); skew > mostSkew {
 		x.warn("time", "the controller's clock differs by "+skew.Round(time.Second).String(),
 			"a time service on both machines: apt install chrony")
 	}
@@ -149,7 +149,7 @@ func (x *examination) checkChain(info credentials.TLSInfo) {
 			what, soon, remedy = "the certificate of "+c.Subject.CommonName, caSoon,
 				"ingot ca rotate, before this one ends"
 		}
-		x.found = append(x.found, doctor.Ends("certificate", view.Clean(what), c.NotAfter, x.a.Now(), soon, remedy))
+		x.found = append(x.found, doctor.Ends("certificate", view.Clean(what), c.NotAfter, x.a.app.Now(), soon, remedy))
 	}
 }
 
@@ -179,7 +179,7 @@ func (x *examination) listSites(ctx context.Context) ([]*pb.Site, error) {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-x.a.Config.Clock.After(time.Second):
+		case <-x.a.app.Config.Clock.After(time.Second):
 		}
 	}
 	r, err := x.svc.Admin.ListSites(ctx, &pb.ListSitesRequest{})
@@ -252,7 +252,7 @@ func (x *examination) checkAgents(ctx context.Context) error {
 		case agent.GetRole() == pb.AgentRole_AGENT_ROLE_SITE && !end.IsZero():
 			x.fault("agents", "the agent of site "+agent.GetSite()+" is away since "+view.Time(agent.GetLastHeartbeatAt()),
 				"on its machine: ingot-agent doctor; systemctl status ingot-agent")
-		case !end.IsZero() && end.After(x.a.Now()) && end.Before(x.a.Now().Add(certificateSoon)):
+		case !end.IsZero() && end.After(x.a.app.Now()) && end.Before(x.a.app.Now().Add(certificateSoon)):
 			x.warn("agents", name+" is away, and its certificate ends on "+times.TimeOf(end),
 				"on its machine: ingot-agent doctor")
 		}
@@ -281,7 +281,10 @@ func (x *examination) checkReachable(ctx context.Context) error {
 		PageSize: mostNamed})
 	var names []string
 	for _, m := range r.GetMachines() {
-		if asked := m.GetCreatedAt().AsTime().Before(x.a.Now().Add(-firstLook)); asked && m.GetSpec().GetBmcEndpoint() != "" {
+		if asked := m.GetCreatedAt().
+			AsTime().
+			Before(x.a.app.Now().Add(-firstLook)); asked &&
+			m.GetSpec().GetBmcEndpoint() != "" {
 			names = append(names, m.GetMachineId())
 		}
 	}
@@ -349,8 +352,8 @@ func (x *examination) checkTokens(ctx context.Context) error {
 		if t.GetScope() == "report" && t.GetSelection() == "" {
 			x.warn("tokens", t.GetName()+" reports about every machine", unbound(t))
 		}
-		if end := t.GetExpiresAt(); end != nil && t.GetRevokedAt() == nil && end.AsTime().After(x.a.Now()) &&
-			end.AsTime().Before(x.a.Now().Add(tokenSoon)) {
+		if end := t.GetExpiresAt(); end != nil && t.GetRevokedAt() == nil && end.AsTime().After(x.a.app.Now()) &&
+			end.AsTime().Before(x.a.app.Now().Add(tokenSoon)) {
 			x.warn("tokens", t.GetName()+" ends on "+view.Time(end),
 				"ingot token create "+t.GetName()+" --scope "+t.GetScope())
 		}

@@ -36,16 +36,16 @@ script output. What cannot be had is named in its bundle.json.
 ingot-controller support-bundle on a controller's machine has more: configuration, log, metrics, database.`,
 		Example: "  ingot support-bundle --out support.tar.gz",
 		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
 			if out == "" {
-				out = "ingot-support-" + times.FileStamp(a.Now()) + ".tar.gz"
+				out = "ingot-support-" + times.FileStamp(a.app.Now()) + ".tar.gz"
 			}
 			file, err := os.OpenFile(out, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 			if err != nil {
 				return fmt.Errorf("write the bundle: %w", err)
 			}
 			m, err := supportbundle.Write(cmd.Context(), file, supportbundle.Config{
-				Program: "ingot", Version: cmd.Root().Version, Folder: "ingot-support", Now: a.Now(),
+				Program: "ingot", Version: cmd.Root().Version, Folder: "ingot-support", Now: a.app.Now(),
 				Parts: a.supportParts(svc, cmd.Root().Version),
 			})
 			if closeErr := file.Close(); err == nil {
@@ -55,7 +55,7 @@ ingot-controller support-bundle on a controller's machine has more: configuratio
 				_ = os.Remove(out) // half a bundle helps nobody, and the error says what went wrong
 				return err
 			}
-			return a.Write(said(out, m))
+			return a.app.Write(said(out, m))
 		}),
 	}
 	cmd.Flags().StringVar(&out, "out", "", "file to write, which must not exist (default: ingot-support-TIME.tar.gz)")
@@ -113,10 +113,7 @@ func message(name string, get func(ctx context.Context) (proto.Message, error)) 
 }
 
 func siteNames(ctx context.Context, svc *command.Services) (out []string, err error) {
-	all, err := command.Pages(0, func(size int32, page string) ([]*pb.Site, string, error) {
-		r, err := svc.Admin.ListSites(ctx, &pb.ListSitesRequest{PageSize: size, PageToken: page})
-		return r.GetSites(), r.GetNextPageToken(), err
-	})
+	all, err := command.All[*pb.Site](ctx, 0, svc.Admin.ListSites, &pb.ListSitesRequest{})
 	for _, s := range all {
 		out = append(out, s.GetSite())
 	}
@@ -134,10 +131,7 @@ type bundledAgent struct {
 }
 
 func bundleAgents(ctx context.Context, svc *command.Services) (out []bundledAgent, err error) {
-	all, err := command.Pages(bundledAgents, func(size int32, page string) ([]*pb.Agent, string, error) {
-		r, err := svc.Admin.ListAgents(ctx, &pb.ListAgentsRequest{PageSize: size, PageToken: page})
-		return r.GetAgents(), r.GetNextPageToken(), err
-	})
+	all, err := command.All[*pb.Agent](ctx, bundledAgents, svc.Admin.ListAgents, &pb.ListAgentsRequest{})
 	for _, k := range all {
 		out = append(out, bundledAgent{k.GetAgentId(), k.GetRole().String(), k.GetMachineId(), k.GetSite(), k.GetVersion(),
 			k.GetConnected(), k.GetLastHeartbeatAt().AsTime()})

@@ -58,7 +58,7 @@ func TestCases(t *testing.T) {
 		if got := planned(readRack(file, raw)); got != string(want) {
 			t.Errorf("rack import %s:\n%swant\n%s", file, got, want)
 		}
-		f, err := commands{App: &command.App{}}.readMachines(file)
+		f, err := commands{app: &command.App{}}.readMachines(file)
 		if got := planned(f, err); got != string(want) {
 			t.Errorf("import -f %s:\n%swant\n%s", file, got, want)
 		}

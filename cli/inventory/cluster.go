@@ -7,6 +7,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 func (a commands) clusterCmd() *cobra.Command {
@@ -38,9 +39,9 @@ no more.`,
 		Example: "  ingot cluster set prod-1 --kubeconfig ingot.kubeconfig\n  ingot cluster set prod-1 " +
 			"--kubeconfig all.yaml --kube-context prod",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteClusters()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteClusters()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			raw, err := a.ReadInput(file)
+			raw, err := a.app.ReadInput(file)
 			if err != nil {
 				return err
 			}
@@ -49,50 +50,29 @@ no more.`,
 				return command.Usagef("kubeconfig %s: %v", file, err)
 			}
 			req.ClusterRef = args[0]
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			c, err := svc.Clusters.SetCluster(cmd.Context(), req)
 			if err != nil {
 				return err
 			}
-			return a.Print(c, func() string {
+			return a.app.Print(c, func() string {
 				return fmt.Sprintf("Stored %s, version %d: %s\n", c.GetClusterRef(), c.GetVersion(), c.GetServer())
 			}, c.GetClusterRef())
 		},
 	}
 	cmd.Flags().StringVar(&file, "kubeconfig", "", "kubeconfig file; - is standard input")
 	cmd.Flags().StringVar(&name, "kube-context", "", "context of the kubeconfig; its current one by default")
-	a.Must(cmd.MarkFlagRequired("kubeconfig"))
+	a.app.Must(cmd.MarkFlagRequired("kubeconfig"))
 	return cmd
 }
 
 func (a commands) clusterListCmd() *cobra.Command {
-	var narrow command.Narrow
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List clusters",
-		Long:    `List the clusters that machines can be joined to.`,
-		Example: "  ingot cluster list",
-		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			all, err := command.Pages(0, func(size int32, page string) ([]*pb.Cluster, string, error) {
-				r, err := svc.Clusters.ListClusters(
-					cmd.Context(),
-					&pb.ListClustersRequest{PageSize: size, PageToken: page, Filter: narrow.Filter, OrderBy: narrow.OrderBy},
-				)
-				return r.GetClusters(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			return a.Print(&pb.ListClustersResponse{Clusters: all}, func() string { return a.Style().Clusters(all).String() },
-				command.Names(all, (*pb.Cluster).GetClusterRef)...)
-		}),
-	}
-	narrow.Register(cmd, "cluster_ref=prod-*", "updated_at desc")
-	return cmd
+	return command.ListOf(a.app.Services().Clusters.ListClusters, (*pb.Cluster).GetClusterRef, view.Style.Clusters).
+		Command(a.app, &cobra.Command{
+			Short:   "List clusters",
+			Long:    `List the clusters that machines can be joined to.`,
+			Example: "  ingot cluster list",
+		}, "cluster_ref=prod-*", "updated_at desc")
 }
 
 func (a commands) clusterGetCmd() *cobra.Command {
@@ -103,14 +83,13 @@ func (a commands) clusterGetCmd() *cobra.Command {
 Credentials are never shown.`,
 		Example:           "  ingot cluster get prod-1",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteClusters()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			c, err := svc.Clusters.GetCluster(cmd.Context(), &pb.GetClusterRequest{ClusterRef: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.Print(c, func() string { return a.Style().Cluster(c).String() }, c.GetClusterRef())
-		}),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteClusters()),
+		RunE: command.Show(
+			a.app,
+			a.app.Services().Clusters.GetCluster,
+			(*pb.Cluster).GetClusterRef,
+			view.Style.Cluster,
+		),
 	}
 }
 
@@ -121,13 +100,7 @@ func (a commands) clusterDeleteCmd() *cobra.Command {
 		Long:              `Forget a cluster that no machine names, with its credentials. In the cluster nothing changes.`,
 		Example:           "  ingot cluster delete prod-1",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteClusters()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			c, err := svc.Clusters.DeleteCluster(cmd.Context(), &pb.DeleteClusterRequest{ClusterRef: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.Print(c, func() string { return "Deleted " + c.GetClusterRef() + "\n" }, c.GetClusterRef())
-		}),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteClusters()),
+		RunE:              command.Do(a.app, "Deleted", a.app.Services().Clusters.DeleteCluster, (*pb.Cluster).GetClusterRef),
 	}
 }

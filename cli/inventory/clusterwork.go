@@ -7,7 +7,7 @@ import (
 )
 
 func (a commands) clusterJoinCmd() *cobra.Command {
-	return a.RunsPlan(&cobra.Command{
+	return a.app.RunsPlan(&cobra.Command{
 		Use:   "join MACHINE",
 		Short: "Join a machine to its cluster with kubeadm, and see its Node ready",
 		Long: `Join a machine in maintenance to the cluster that it names (target_cluster_ref), with the
@@ -18,7 +18,7 @@ left as it is; one of another cluster is refused.` + command.WaitHelp,
 }
 
 func (a commands) clusterDrainCmd() *cobra.Command {
-	return a.RunsPlan(&cobra.Command{
+	return a.app.RunsPlan(&cobra.Command{
 		Use:   "drain MACHINE",
 		Short: "Cordon a machine's Node and evict its pods",
 		Long: `Cordon the Node of a machine and evict its pods, as far as their disruption budgets allow.
@@ -30,7 +30,7 @@ what else may go. A drain that fails takes its cordon back, and names what is le
 }
 
 func (a commands) clusterUncordonCmd() *cobra.Command {
-	return a.RunsPlan(&cobra.Command{
+	return a.app.RunsPlan(&cobra.Command{
 		Use:     "uncordon MACHINE",
 		Short:   "Let pods be placed on a machine's Node again",
 		Long:    `Let pods be placed on the Node of a machine again, after a drain.` + command.WaitHelp,
@@ -39,7 +39,7 @@ func (a commands) clusterUncordonCmd() *cobra.Command {
 }
 
 func (a commands) clusterLeaveCmd() *cobra.Command {
-	return a.RunsPlan(&cobra.Command{
+	return a.app.RunsPlan(&cobra.Command{
 		Use:   "leave MACHINE",
 		Short: "Drain a machine in maintenance and take its Node out of the cluster",
 		Long: `Drain a machine in maintenance, with what pods keep on its own disk, and delete its Node.

@@ -75,10 +75,7 @@ func (a commands) importFile(ctx context.Context, f *importFlags) error {
 	if err != nil {
 		return err
 	}
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	known, err := knownMachines(ctx, svc)
 	if err != nil {
 		return err
@@ -140,22 +137,19 @@ func (f *importFlags) fill(machines []*pb.Machine) error {
 }
 
 func (a commands) importAll(ctx context.Context, machines []*pb.Machine) error {
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	done := make([]*pb.Machine, 0, len(machines))
 	names := make([]string, 0, len(machines))
 	for _, m := range machines {
 		got, err := svc.Machines.RegisterMachine(ctx, &pb.RegisterMachineRequest{Machine: m})
 		if err != nil {
-			a.Note("%d of %d registered, then %s failed; correct it and repeat the import", len(done), len(machines),
+			a.app.Note("%d of %d registered, then %s failed; correct it and repeat the import", len(done), len(machines),
 				m.GetMachineId())
 			return err
 		}
 		done, names = append(done, got), append(names, got.GetMachineId())
 	}
-	return a.Print(&pb.ListMachinesResponse{Machines: done}, func() string { return importedText(names) }, names...)
+	return a.app.Print(&pb.ListMachinesResponse{Machines: done}, func() string { return importedText(names) }, names...)
 }
 
 func importedText(names []string) string {

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/cli/client"
+	apiclient "github.com/ingot-metal/ingot/api/client"
 	"github.com/ingot-metal/ingot/cli/command"
 	"github.com/ingot-metal/ingot/cli/hardware"
 )
@@ -22,7 +22,7 @@ func (a commands) machineCmd() *cobra.Command {
 	}
 	cmd.AddCommand(a.machineRegisterCmd(), a.machineGetCmd(), a.machineUpdateCmd(), a.machineDeleteCmd(),
 		a.machineInventoryCmd(), a.machineForgetTPMCmd())
-	cmd.AddCommand(hardware.Commands(a.App)...)
+	cmd.AddCommand(hardware.Commands(a.app)...)
 	return cmd
 }
 
@@ -38,24 +38,21 @@ MACHINE.`,
   ingot machine register m-2 --mac 52:54:00:12:34:57 --bmc-endpoint 10.30.0.2 --bmc-credentials rack-42 --site berlin`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a.Subject.Machine = args[0]
+			a.app.Subject.Machine = args[0]
 			m := &pb.Machine{MachineId: args[0]}
 			if err := s.apply(cmd, m); err != nil {
 				return err
 			}
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			got, err := svc.Machines.RegisterMachine(cmd.Context(), &pb.RegisterMachineRequest{Machine: m})
 			if err != nil {
 				return err
 			}
-			return a.PrintMachine(got)
+			return a.app.PrintMachine(got)
 		},
 	}
 	s.register(cmd)
-	a.CompleteSpec(cmd)
+	a.app.CompleteSpec(cmd)
 	return cmd
 }
 
@@ -70,17 +67,14 @@ func (a commands) machineGetCmd() *cobra.Command {
 		Example: "  ingot machine get m-1\n  ingot machine get --external-id srv-4711 -o json\n" +
 			"  ingot machine get m-1 --as-of 03:12",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a.Subject.Machine = args[0]
-			at, err := asOf.Read(a.App)
+			a.app.Subject.Machine = args[0]
+			at, err := asOf.Read(a.app)
 			if err != nil {
 				return err
 			}
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			req := &pb.GetMachineRequest{MachineId: args[0], AsOf: at}
 			if external {
 				req = &pb.GetMachineRequest{ExternalId: args[0]}
@@ -93,7 +87,7 @@ func (a commands) machineGetCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Print(m, func() string { return a.Style().Machine(m, a.Now()) + a.Style().Checks(checks) },
+			return a.app.Print(m, func() string { return a.app.Style().Machine(m) + a.app.Style().Checks(checks) },
 				m.GetMachineId())
 		},
 	}
@@ -129,10 +123,10 @@ moment, it is read again and the fields that are given are changed in what is th
   ingot machine update --select rack=r42 --label env=prod`,
 	}
 	s.register(cmd)
-	a.ForEach(cmd, "%d machines are changed.", func(ctx context.Context, svc *command.Services, id string) error {
+	a.app.ForEach(cmd, "%d machines are changed.", func(ctx context.Context, svc *command.Services, id string) error {
 		got, err := s.update(ctx, cmd, svc, id)
 		for range 2 {
-			if client.Reason(err) != pb.Reason_VERSION_CONFLICT {
+			if apiclient.Reason(err) != pb.Reason_VERSION_CONFLICT {
 				break
 			}
 			got, err = s.update(ctx, cmd, svc, id)
@@ -140,10 +134,10 @@ moment, it is read again and the fields that are given are changed in what is th
 		if err != nil {
 			return err
 		}
-		return a.PrintMachine(got)
+		return a.app.PrintMachine(got)
 	})
 	cmd.PreRunE = ofOne
-	a.CompleteSpec(cmd)
+	a.app.CompleteSpec(cmd)
 	return cmd
 }
 
@@ -176,13 +170,13 @@ an admin says --purge.`,
 		Example: "  ingot machine delete m-1",
 	}
 	cmd.Flags().BoolVar(&purge, "purge", false, "leave out the decommission of a machine that is in service (admin)")
-	return a.ForEach(cmd, "%d machines leave the inventory for good.",
+	return a.app.ForEach(cmd, "%d machines leave the inventory for good.",
 		func(ctx context.Context, svc *command.Services, id string) error {
 			m, err := svc.Machines.DeleteMachine(ctx, &pb.DeleteMachineRequest{MachineId: id, Purge: purge})
 			if err != nil {
 				return err
 			}
-			return a.Print(m, func() string { return "Deleted " + id + "\n" }, id)
+			return a.app.Print(m, func() string { return "Deleted " + id + "\n" }, id)
 		})
 }
 
@@ -196,14 +190,14 @@ before it.`,
 		Example: "  ingot machine inventory m-1\n  ingot machine inventory m-1 --history 49\n" +
 			"  ingot machine inventory m-1 -o json | jq .document.cpu",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			a.Subject.Machine = args[0]
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines()),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+			a.app.Subject.Machine = args[0]
 			inv, err := svc.Machines.GetInventory(cmd.Context(), &pb.GetInventoryRequest{MachineId: args[0], History: history})
 			if err != nil {
 				return err
 			}
-			return a.Print(inv, func() string { return hardware.Inventory(a.Style(), inv) }, inv.GetMachineId())
+			return a.app.Print(inv, func() string { return hardware.Inventory(a.app.Style(), inv) }, inv.GetMachineId())
 		}),
 	}
 	cmd.Flags().Int32Var(&history, "history", 1, "with how many earlier inventories to compare, at most 49")
@@ -219,14 +213,14 @@ func (a commands) machineForgetTPMCmd() *cobra.Command {
 RAM system records the TPM that it finds, by its first use: be sure that it is the machine.`,
 		Example:           "  ingot machine forget-tpm m-1 --comment \"mainboard replaced\"",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			a.Subject.Machine = args[0]
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines()),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+			a.app.Subject.Machine = args[0]
 			m, err := svc.Admin.ForgetTPM(cmd.Context(), &pb.ForgetTPMRequest{MachineId: args[0], Comment: comment})
 			if err != nil {
 				return err
 			}
-			return a.PrintMachine(m)
+			return a.app.PrintMachine(m)
 		}),
 	}
 	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log")

@@ -18,7 +18,7 @@ import (
 // readMachines reads machines from CSV (by the file's ending) or from YAML or JSON: one machine, a list, or
 // what `ingot list -o yaml` prints. Whatever only the server may set is left out.
 func (a commands) readMachines(path string) (*rackFile, error) {
-	raw, err := a.ReadInput(path)
+	raw, err := a.app.ReadInput(path)
 	if err != nil {
 		return nil, err
 	}

@@ -39,29 +39,19 @@ func nodeStates() []string {
 
 func (a commands) nodeListCmd() *cobra.Command {
 	var state, filter string
-	var limit int
-	cmd := &cobra.Command{
-		Use:     "list",
+	l := command.ListOf(a.app.Services().Nodes.ListNodes, (*pb.Node).GetNodeId, view.Style.Nodes)
+	l.Prepare = func([]string) error {
+		l.Request.Filter = command.JoinFilter("node_state", state, "", filter)
+		return nil
+	}
+	cmd := l.Command(a.app, &cobra.Command{
 		Short:   "List nodes",
 		Long:    "List nodes by id, with the state of their installation.",
 		Example: "  ingot node list --state pending\n  ingot node list --filter group=g1 -o json",
-		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			terms := command.JoinFilter("node_state", state, "", filter)
-			all, err := command.Pages(limit, func(size int32, token string) ([]*pb.Node, string, error) {
-				r, err := svc.Nodes.ListNodes(cmd.Context(), &pb.ListNodesRequest{Filter: terms, PageSize: size, PageToken: token})
-				return r.GetNodes(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			return a.Print(&pb.ListNodesResponse{Nodes: all}, func() string { return a.Style().Nodes(all, a.Now()).String() },
-				command.Names(all, (*pb.Node).GetNodeId)...)
-		}),
-	}
+	}, "", "")
 	cmd.Flags().StringVar(&state, "state", "", "only this state, such as install_failed")
 	cmd.Flags().StringVar(&filter, "filter", "", "further terms, as with ingot list")
-	cmd.Flags().IntVar(&limit, "limit", 0, "at most so many; 0 is all")
+	cmd.Flags().IntVar(&l.Limit, "limit", 0, "at most so many; 0 is all")
 	command.Fixed(cmd, "state", nodeStates()...)
 	return cmd
 }
@@ -74,20 +64,13 @@ func (a commands) nodeGetCmd() *cobra.Command {
 			"operator may move it.",
 		Example:           "  ingot node get m-1",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			a.Subject.Machine = args[0]
-			n, err := svc.Nodes.GetNode(cmd.Context(), &pb.GetNodeRequest{NodeId: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.printNode(n)
-		}),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines()),
+		RunE:              command.Show(a.app, a.app.Services().Nodes.GetNode, (*pb.Node).GetNodeId, view.Style.Node),
 	}
 }
 
 func (a commands) printNode(n *pb.Node) error {
-	return a.Print(n, func() string { return a.Style().Node(n, a.Now()) }, n.GetNodeId())
+	return a.app.Print(n, func() string { return a.app.Style().Node(n) }, n.GetNodeId())
 }
 
 func (a commands) nodeUpdateCmd() *cobra.Command {
@@ -113,9 +96,9 @@ provider says something else.`,
 		}
 		return nil
 	}
-	a.Must(cmd.RegisterFlagCompletionFunc("plan", a.CompletePlans()))
-	a.Must(cmd.RegisterFlagCompletionFunc("group", a.completeGroups()))
-	return a.ForEach(cmd, "The nodes of %d machines are changed.",
+	a.app.Must(cmd.RegisterFlagCompletionFunc("plan", a.app.CompletePlans()))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("group", a.completeGroups()))
+	return a.app.ForEach(cmd, "The nodes of %d machines are changed.",
 		func(ctx context.Context, svc *command.Services, id string) error {
 			r := &pb.UpdateNodeRequest{NodeId: id, PlanId: plan, Group: group, AdoptProviderState: adopt,
 				UpdateMask: &fieldmaskpb.FieldMask{}}
@@ -149,7 +132,7 @@ A node whose installations have failed three times takes another plan (ingot nod
   ingot node transition m-1 pending --force
   ingot node transition m-1 reprovision --image ubuntu-2204 --dry-run`,
 		Args: cobra.ExactArgs(2),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines(),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines(),
 			cobra.FixedCompletions(nodeStates(), cobra.ShellCompDirectiveNoFileComp)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			state, ok := pb.NodeState_value["NODE_STATE_"+command.EnumName(args[1])]
@@ -161,11 +144,11 @@ A node whose installations have failed three times takes another plan (ingot nod
 				return a.previewTransition(cmd, r)
 			}
 			if r.GetState() == pb.NodeState_NODE_STATE_DEPROVISIONING {
-				if err := a.Confirm(yes, "The data on the disks of "+args[0]+" is lost.", args[0]); err != nil {
+				if err := a.app.Confirm(yes, "The data on the disks of "+args[0]+" is lost.", args[0]); err != nil {
 					return err
 				}
 			}
-			return a.Work(
+			return a.app.Work(
 				cmd,
 				args[0],
 				&w,
@@ -184,22 +167,19 @@ A node whose installations have failed three times takes another plan (ingot nod
 	cmd.Flags().StringVar(&r.ImageRef, "image", "",
 		"image that reprovision writes (default: the machine's or the server's)")
 	cmd.Flags().BoolVar(&r.DryRun, "dry-run", false, "say what would happen, and do nothing")
-	a.Must(cmd.RegisterFlagCompletionFunc("image", a.CompleteImages("kind=os")))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("image", a.app.CompleteImages("kind=os")))
 	return cmd
 }
 
 // previewTransition says what a move would start.
 func (a commands) previewTransition(cmd *cobra.Command, r *pb.TransitionNodeRequest) error {
-	a.Subject.Machine, r.RequestId = r.GetNodeId(), ids.New("req")
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
+	a.app.Subject.Machine, r.RequestId = r.GetNodeId(), ids.New("req")
+	svc := a.app.Services()
 	op, err := svc.Nodes.TransitionNode(cmd.Context(), r)
 	if err != nil {
 		return err
 	}
-	return a.Print(op, func() string {
+	return a.app.Print(op, func() string {
 		text := r.GetNodeId() + " would become " + strings.ToLower(view.NodeState(r.GetState()))
 		if op.GetPhase() != pb.Operation_SUCCEEDED {
 			text += ", and operation " + op.GetType().String() + " would start with plan " + op.GetPlanId()
@@ -221,13 +201,10 @@ func (a commands) nodeHistoryCmd() *cobra.Command {
 		Long:              "Show the changes of a node's state, newest first: who caused each, and why.",
 		Example:           "  ingot node history m-1\n  ingot node history m-1 --limit 10 --offset 10",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a.Subject.Machine, r.NodeId = args[0], args[0]
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+			a.app.Subject.Machine, r.NodeId = args[0], args[0]
+			svc := a.app.Services()
 			h, err := svc.Nodes.GetNodeHistory(cmd.Context(), r)
 			if err != nil {
 				return err
@@ -236,7 +213,7 @@ func (a commands) nodeHistoryCmd() *cobra.Command {
 			for i, l := range h.GetData() {
 				names[i] = l.GetId()
 			}
-			return a.Print(h, func() string { return a.Style().NodeHistory(h).String() }, names...)
+			return a.app.Print(h, func() string { return a.app.Style().NodeHistory(h).String() }, names...)
 		},
 	}
 	cmd.Flags().Int32Var(&r.Limit, "limit", 0, "at most so many (default 50)")

@@ -1,12 +1,11 @@
 package inventory
 
 import (
-	"context"
-
 	"github.com/spf13/cobra"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 func (a commands) nodeApproveCmd() *cobra.Command {
@@ -20,13 +19,13 @@ waits for its installation. The same request id registers it once.`,
 		Example: `  ingot node approve 52:54:00:12:34:56 --machine m-1 --group rack-7
   ingot node approve 52:54:00:12:34:56 --site berlin --bmc-endpoint redfish://10.0.0.7 --bmc-credentials berlin`,
 		Args: cobra.ExactArgs(1),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			r.MacAddress, r.RequestId = args[0], a.Request(&w)
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+			r.MacAddress, r.RequestId = args[0], a.app.Request(&w)
 			op, err := svc.Nodes.ApproveDiscovered(cmd.Context(), r)
 			if err != nil {
 				return err
 			}
-			return a.Print(op, func() string { return op.GetMachineId() + " is pending\n" }, op.GetMachineId())
+			return a.app.Print(op, func() string { return op.GetMachineId() + " is pending\n" }, op.GetMachineId())
 		}),
 	}
 	f := cmd.Flags()
@@ -40,11 +39,11 @@ waits for its installation. The same request id registers it once.`,
 	f.StringVar(&r.Spec.BmcEndpoint, "bmc-endpoint", "", "the machine's BMC")
 	f.StringVar(&r.Spec.BmcCredentialsRef, "bmc-credentials", "", "what to log in to the BMC with")
 	f.StringVar(&r.Spec.DefaultImageRef, "default-image-ref", "", "image that a reimage writes where it names none")
-	a.Must(cmd.RegisterFlagCompletionFunc("site", a.CompleteSites()))
-	a.Must(cmd.RegisterFlagCompletionFunc("plan", a.CompletePlans()))
-	a.Must(cmd.RegisterFlagCompletionFunc("group", a.completeGroups()))
-	a.Must(cmd.RegisterFlagCompletionFunc("default-image-ref", a.CompleteImages("kind=os")))
-	a.Must(cmd.RegisterFlagCompletionFunc("bmc-credentials", a.CompleteCredentials()))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("site", a.app.CompleteSites()))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("plan", a.app.CompletePlans()))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("group", a.completeGroups()))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("default-image-ref", a.app.CompleteImages("kind=os")))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("bmc-credentials", a.app.CompleteCredentials()))
 	return cmd
 }
 
@@ -70,13 +69,13 @@ active by itself. Without it a person does, by taking the machine out of mainten
 		Example:           "  ingot node group set rack-7 --auto-promote\n  ingot node group set rack-7",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.completeGroups()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			r.Group = args[0]
 			g, err := svc.Nodes.SetNodeGroup(cmd.Context(), r)
 			if err != nil {
 				return err
 			}
-			return a.Print(g, func() string { return a.Style().NodeGroups([]*pb.NodeGroup{g}, a.Now()).String() }, g.GetGroup())
+			return a.app.Print(g, func() string { return command.Table(a.app, view.Style.NodeGroups, g) }, g.GetGroup())
 		}),
 	}
 	cmd.Flags().BoolVar(&r.AutoPromote, "auto-promote", false, "installed nodes become active by themselves")
@@ -89,43 +88,15 @@ active by itself. Without it a person does, by taking the machine out of mainten
 }
 
 func (a commands) nodeGroupListCmd() *cobra.Command {
-	var narrow command.Narrow
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List groups",
-		Long:    "List the groups that were set or that a machine names.",
-		Example: "  ingot node group list",
-		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			all, err := groups(cmd.Context(), svc, narrow)
-			if err != nil {
-				return err
-			}
-			return a.Print(
-				&pb.ListNodeGroupsResponse{Groups: all},
-				func() string { return a.Style().NodeGroups(all, a.Now()).String() },
-				command.Names(all, (*pb.NodeGroup).GetGroup)...)
-		}),
-	}
-	narrow.Register(cmd, "auto_promote=true", "nodes desc")
-	return cmd
-}
-
-func groups(ctx context.Context, svc *command.Services, narrow command.Narrow) ([]*pb.NodeGroup, error) {
-	return command.Pages(0, func(size int32, token string) ([]*pb.NodeGroup, string, error) {
-		r, err := svc.Nodes.ListNodeGroups(ctx, &pb.ListNodeGroupsRequest{PageSize: size, PageToken: token,
-			Filter: narrow.Filter, OrderBy: narrow.OrderBy})
-		return r.GetGroups(), r.GetNextPageToken(), err
-	})
+	return command.ListOf(a.app.Services().Nodes.ListNodeGroups, (*pb.NodeGroup).GetGroup, view.Style.NodeGroups).
+		Command(a.app, &cobra.Command{
+			Short:   "List groups",
+			Long:    "List the groups that were set or that a machine names.",
+			Example: "  ingot node group list",
+		}, "auto_promote=true", "nodes desc")
 }
 
 func (a commands) completeGroups() command.Completion {
-	return a.Remote(func(ctx context.Context, svc *command.Services) ([]string, error) {
-		all, err := groups(ctx, svc, command.Narrow{})
-		var out []string
-		for _, g := range all {
-			out = append(out, g.GetGroup())
-		}
-		return out, err
-	})
+	return command.CompleteList(a.app, a.app.Services().Nodes.ListNodeGroups, &pb.ListNodeGroupsRequest{},
+		(*pb.NodeGroup).GetGroup)
 }

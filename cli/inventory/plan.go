@@ -5,6 +5,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
 
@@ -20,33 +21,12 @@ func (a commands) planCmd() *cobra.Command {
 }
 
 func (a commands) planListCmd() *cobra.Command {
-	var narrow command.Narrow
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List plans",
-		Long:    `List the built-in plans and your own.`,
-		Example: "  ingot plan list -o yaml",
-		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			all, err := command.Pages(0, func(size int32, token string) ([]*pb.Plan, string, error) {
-				r, err := svc.Plans.ListPlans(
-					cmd.Context(),
-					&pb.ListPlansRequest{PageSize: size, PageToken: token, Filter: narrow.Filter, OrderBy: narrow.OrderBy},
-				)
-				return r.GetPlans(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			var names []string
-			for _, p := range all {
-				names = append(names, p.GetPlanId())
-			}
-			return a.Print(&pb.ListPlansResponse{Plans: all}, func() string { return a.Style().Plans(all).String() }, names...)
-		}),
-	}
-	narrow.Register(cmd, "plan_id=re*", "plan_id desc")
-	return cmd
+	return command.ListOf(a.app.Services().Plans.ListPlans, (*pb.Plan).GetPlanId, view.Style.Plans).
+		Command(a.app, &cobra.Command{
+			Short:   "List plans",
+			Long:    `List the built-in plans and your own.`,
+			Example: "  ingot plan list -o yaml",
+		}, "plan_id=re*", "plan_id desc")
 }
 
 func (a commands) planGetCmd() *cobra.Command {
@@ -56,14 +36,8 @@ func (a commands) planGetCmd() *cobra.Command {
 		Long:              `Show one plan with its steps.`,
 		Example:           "  ingot plan get reboot",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompletePlans()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			p, err := svc.Plans.GetPlan(cmd.Context(), &pb.GetPlanRequest{PlanId: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.Print(p, func() string { return a.Style().Plan(p) }, p.GetPlanId())
-		}),
+		ValidArgsFunction: command.CompleteAt(a.app.CompletePlans()),
+		RunE:              command.Show(a.app, a.app.Services().Plans.GetPlan, (*pb.Plan).GetPlanId, view.Style.Plan),
 	}
 }
 
@@ -75,14 +49,8 @@ func (a commands) planDeleteCmd() *cobra.Command {
 read; so does one that a machine or an open rollout names.`,
 		Example:           "  ingot plan delete reboot-twice",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompletePlans()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			p, err := svc.Plans.DeletePlan(cmd.Context(), &pb.DeletePlanRequest{PlanId: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.Print(p, func() string { return "deleted " + p.GetPlanId() + "\n" }, p.GetPlanId())
-		}),
+		ValidArgsFunction: command.CompleteAt(a.app.CompletePlans()),
+		RunE:              command.Do(a.app, "Deleted", a.app.Services().Plans.DeletePlan, (*pb.Plan).GetPlanId),
 	}
 }
 
@@ -105,24 +73,21 @@ is refused.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			plan := &pb.Plan{}
-			if err := a.ReadMessage(file, plan); err != nil {
+			if err := a.app.ReadMessage(file, plan); err != nil {
 				return err
 			}
 			if plan.GetPlanId() == "" {
 				plan.PlanId = ids.New(ids.Plan) // made here, so that a repeated call stores one plan
 			}
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			got, err := svc.Plans.CreatePlan(cmd.Context(), &pb.CreatePlanRequest{Plan: plan})
 			if err != nil {
 				return err
 			}
-			return a.Print(got, func() string { return a.Style().Plan(got) }, got.GetPlanId())
+			return a.app.Print(got, func() string { return a.app.Style().Plan(got) }, got.GetPlanId())
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "YAML or JSON file; - is standard input")
-	a.Must(cmd.MarkFlagRequired("file"))
+	a.app.Must(cmd.MarkFlagRequired("file"))
 	return cmd
 }

@@ -79,8 +79,8 @@ file. The password is asked for, or read from --bmc-password-file; it is never i
 	flags.StringVar(&f.username, "bmc-username", "", "store these credentials, with this user name")
 	flags.StringVar(&f.pass, "bmc-password-file", "", "file with their password; - is standard input")
 	flags.BoolVar(&f.dry, "dry-run", false, "write nothing, and say what would change")
-	a.Must(cmd.RegisterFlagCompletionFunc("site", a.CompleteSites()))
-	a.Must(cmd.RegisterFlagCompletionFunc("bmc-credentials", a.CompleteCredentials()))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("site", a.app.CompleteSites()))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("bmc-credentials", a.app.CompleteCredentials()))
 	return cmd
 }
 
@@ -99,10 +99,7 @@ func (a commands) importRack(ctx context.Context, path string, f *rackFlags) err
 	if err != nil {
 		return err
 	}
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	p, err := a.planRack(ctx, svc, file, f)
 	if err != nil {
 		return err
@@ -115,23 +112,23 @@ func (a commands) importRack(ctx context.Context, path string, f *rackFlags) err
 		return err
 	}
 	if f.dry {
-		return a.Print(&pb.ListMachinesResponse{Machines: p.machines}, p.text, p.names()...)
+		return a.app.Print(&pb.ListMachinesResponse{Machines: p.machines}, p.text, p.names()...)
 	}
 	if err := a.storeCredentials(ctx, svc, p, f); err != nil {
 		return err
 	}
 	for i, m := range p.machines {
 		if p.machines[i], err = writeMachine(ctx, svc, m, p.old[i], false); err != nil {
-			a.Note("%d of %d machines are written; %s is not. Repeat the import when this is mended: it goes on", i,
+			a.app.Note("%d of %d machines are written; %s is not. Repeat the import when this is mended: it goes on", i,
 				len(p.machines), m.GetMachineId())
 			return err
 		}
 	}
-	if err := a.Print(&pb.ListMachinesResponse{Machines: p.machines}, p.text, p.names()...); err != nil {
+	if err := a.app.Print(&pb.ListMachinesResponse{Machines: p.machines}, p.text, p.names()...); err != nil {
 		return err
 	}
-	if !a.Document() {
-		a.Note("Next: ingot provision %s --image IMAGE", selectFlag(p.machines))
+	if !a.app.Document() {
+		a.app.Note("Next: ingot provision %s --image IMAGE", selectFlag(p.machines))
 	}
 	return nil
 }
@@ -147,7 +144,7 @@ func selectFlag(machines []*pb.Machine) string {
 
 // rackOf reads the file, and the one of interfaces, and lays the flags over it.
 func (a commands) rackOf(path string, f *rackFlags) (*rackFile, error) {
-	raw, err := a.ReadInput(path)
+	raw, err := a.app.ReadInput(path)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +156,7 @@ func (a commands) rackOf(path string, f *rackFlags) (*rackFile, error) {
 		return nil, command.Invalidf("%s has no machines", path)
 	}
 	if f.interfaces != "" {
-		if raw, err = a.ReadInput(f.interfaces); err != nil {
+		if raw, err = a.app.ReadInput(f.interfaces); err != nil {
 			return nil, err
 		}
 		if err := file.addInterfaces(f.interfaces, raw); err != nil {
@@ -214,10 +211,7 @@ type known struct {
 }
 
 func knownMachines(ctx context.Context, svc *command.Services) (known, error) {
-	have, err := command.Pages(0, func(size int32, token string) ([]*pb.Machine, string, error) {
-		r, err := svc.Machines.ListMachines(ctx, &pb.ListMachinesRequest{PageSize: size, PageToken: token})
-		return r.GetMachines(), r.GetNextPageToken(), err
-	})
+	have, err := command.All[*pb.Machine](ctx, 0, svc.Machines.ListMachines, &pb.ListMachinesRequest{})
 	k := known{map[string]*pb.Machine{}, map[string]string{}}
 	for _, m := range have {
 		k.machines[m.GetMachineId()] = m
@@ -405,7 +399,7 @@ func (a commands) storeCredentials(ctx context.Context, svc *command.Services, p
 		return nil
 	}
 	var err error
-	if p.credentials.Password, err = a.Password(p.credentials.GetCredentialsRef(), f.pass); err != nil {
+	if p.credentials.Password, err = a.app.Password(p.credentials.GetCredentialsRef(), f.pass); err != nil {
 		return err
 	}
 	if p.credentials.GetPassword() == "" {

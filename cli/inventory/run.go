@@ -5,6 +5,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 func (a commands) runCmd() *cobra.Command {
@@ -30,16 +31,16 @@ JOIN_CLUSTER, or a type of operation), on a machine. Parameters fill the fields 
 steps leave empty.` + command.TargetsHelp + command.WaitHelp,
 		Example: `  ingot run start m-1 --plan reboot-twice
   ingot run start m-1 --type REPAVE --param image_ref=ubuntu-2204`,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.RunOn(cmd, args, &b, &w, &req) },
+		RunE: func(cmd *cobra.Command, args []string) error { return a.app.RunOn(cmd, args, &b, &w, &req) },
 	}
 	w.Register(cmd)
-	b.Register(a.App, cmd)
-	a.Must(cmd.Flags().MarkHidden("step-timeout")) // a run takes its limits from the plan
+	b.Register(a.app, cmd)
+	a.app.Must(cmd.Flags().MarkHidden("step-timeout")) // a run takes its limits from the plan
 	cmd.Flags().StringVar(&req.PlanId, "plan", "", "plan to run")
 	cmd.Flags().StringVar(&req.Type, "type", "", "type whose default plan is run")
 	cmd.Flags().StringToStringVar(&req.Params, "param", nil, "parameter as key=value; may be given several times")
 	cmd.MarkFlagsOneRequired("plan", "type")
-	a.Must(cmd.RegisterFlagCompletionFunc("plan", a.CompletePlans()))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("plan", a.app.CompletePlans()))
 	command.Fixed(cmd, "type", "REPAVE", "RMA", "REBOOT", "UPGRADE", "NET_RECONFIG", "JOIN_CLUSTER")
 	return cmd
 }
@@ -51,18 +52,7 @@ func (a commands) runGetCmd() *cobra.Command {
 		Long:              `Show one run: the state, retries and evidence of each step.`,
 		Example:           "  ingot run get op-01k",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteOperations()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			a.Subject.Operation = args[0]
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
-			run, err := svc.Runs.GetRun(cmd.Context(), &pb.GetRunRequest{RunId: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.PrintRun(run)
-		},
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteOperations()),
+		RunE:              command.Show(a.app, a.app.Services().Runs.GetRun, (*pb.Run).GetRunId, view.Style.Run),
 	}
 }

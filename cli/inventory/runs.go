@@ -15,26 +15,17 @@ import (
 
 func (a commands) runListCmd() *cobra.Command {
 	var f command.FilterFlags
-	cmd := &cobra.Command{
-		Use:     "list",
+	l := command.ListOf(a.app.Services().Runs.ListRuns, (*pb.Run).GetRunId, view.Style.Runs)
+	l.Prepare = func([]string) error {
+		l.Limit, l.Request.Filter = f.Limit, f.String()
+		return nil
+	}
+	cmd := l.Command(a.app, &cobra.Command{
 		Short:   "List runs, newest first",
 		Long:    `List runs, newest first.`,
 		Example: "  ingot run list --machine m-1",
-		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			runs, err := command.Pages(f.Limit, func(size int32, token string) ([]*pb.Run, string, error) {
-				r, err := svc.Runs.ListRuns(cmd.Context(), &pb.ListRunsRequest{Filter: f.String(), PageSize: size,
-					PageToken: token})
-				return r.GetRuns(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			return a.Print(&pb.ListRunsResponse{Runs: runs}, func() string { return a.Style().Runs(runs, a.Now()).String() },
-				command.Names(runs, (*pb.Run).GetRunId)...)
-		}),
-	}
-	f.Register(a.App, cmd, 100)
+	}, "", "")
+	f.Register(a.app, cmd, 100)
 	return cmd
 }
 
@@ -45,19 +36,8 @@ func (a commands) runCancelCmd() *cobra.Command {
 		Long:              `Ask a run to stop at its next safe point. What has been done stays done.`,
 		Example:           "  ingot run cancel op-01k",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteOperations()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			a.Subject.Operation = args[0]
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
-			run, err := svc.Runs.CancelRun(cmd.Context(), &pb.CancelRunRequest{RunId: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.PrintRun(run)
-		},
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteOperations()),
+		RunE:              command.Show(a.app, a.app.Services().Runs.CancelRun, (*pb.Run).GetRunId, view.Style.Run),
 	}
 }
 
@@ -70,7 +50,7 @@ func (a commands) runWatchCmd() *cobra.Command {
 or until that one run has ended.`,
 		Example:           "  ingot run watch m-1",
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.watchRuns(cmd.Context(), strings.Join(args, ""), beginning)
 		},
@@ -88,20 +68,21 @@ func (a commands) watchRuns(ctx context.Context, subject string, beginning bool)
 	if one {
 		filter = command.JoinFilter("run_id", subject)
 	}
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	if _, err := svc.Runs.ListRuns(ctx, &pb.ListRunsRequest{Filter: filter, PageSize: 1}); err != nil {
 		return err
 	}
 	var last *pb.Run
-	err = follow.Watch(ctx, follow.WatchConfig[*pb.RunEvent]{
+	err := follow.Watch(ctx, follow.WatchConfig[*pb.RunEvent]{
 		Source: follow.RunEvents(svc.Runs, filter, beginning),
-		Clock:  a.Config.Clock,
-		Lost:   func() { a.Note("! connection lost, retrying…") },
+		Clock:  a.app.Config.Clock,
+		Lost:   func() { a.app.Note("! connection lost, retrying…") },
 	}, func(ev *pb.RunEvent) error {
-		if err := a.Stream(ev, func() string { return a.Style().RunLine(ev) }, ev.GetSnapshot().GetRunId()); err != nil {
+		if err := a.app.Stream(
+			ev,
+			func() string { return a.app.Style().RunLine(ev) },
+			ev.GetSnapshot().GetRunId(),
+		); err != nil {
 			return err
 		}
 		if one && view.RunFinished(ev.GetSnapshot()) {
@@ -124,14 +105,11 @@ func (a commands) runLogsCmd() *cobra.Command {
 		Long:              `Print the log of a run and follow it until the run ends.`,
 		Example:           "  ingot run logs op-01k",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteOperations()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteOperations()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a.Subject.Operation = args[0]
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
-			return a.PrintLog(cmd.Context(), raw, follow.LogConfig{
+			a.app.Subject.Operation = args[0]
+			svc := a.app.Services()
+			return a.app.PrintLog(cmd.Context(), raw, follow.LogConfig{
 				Open: follow.RunLog(svc.Runs, args[0], noFollow),
 				Complete: func(ctx context.Context) (bool, error) {
 					run, err := svc.Runs.GetRun(ctx, &pb.GetRunRequest{RunId: args[0]})

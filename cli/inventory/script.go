@@ -7,6 +7,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 func (a commands) scriptCmd() *cobra.Command {
@@ -23,7 +24,7 @@ name.`,
 }
 
 func (a commands) printScript(s *pb.Script) error {
-	return a.Print(s, func() string {
+	return a.app.Print(s, func() string {
 		return fmt.Sprintf("%s: %d bytes, sha256 %s, run by %s\n", s.GetScriptRef(), s.GetSizeBytes(), s.GetSha256(),
 			s.GetInterpreter())
 	}, s.GetScriptRef())
@@ -47,14 +48,11 @@ a reimage.`,
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			content, err := a.ReadInput(args[1])
+			content, err := a.app.ReadInput(args[1])
 			if err != nil {
 				return err
 			}
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			s.ScriptRef = args[0]
 			added, err := svc.Scripts.AddScript(cmd.Context(), &pb.AddScriptRequest{Script: s, Content: content})
 			if err != nil {
@@ -70,30 +68,12 @@ a reimage.`,
 }
 
 func (a commands) scriptListCmd() *cobra.Command {
-	var narrow command.Narrow
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List scripts",
-		Long:    `List the scripts of the catalogue.`,
-		Example: "  ingot script list",
-		Args:    cobra.NoArgs,
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			all, err := command.Pages(0, func(size int32, page string) ([]*pb.Script, string, error) {
-				r, err := svc.Scripts.ListScripts(
-					cmd.Context(),
-					&pb.ListScriptsRequest{PageSize: size, PageToken: page, Filter: narrow.Filter, OrderBy: narrow.OrderBy},
-				)
-				return r.GetScripts(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			return a.Print(&pb.ListScriptsResponse{Scripts: all},
-				func() string { return a.Style().Scripts(all, a.Now()).String() }, command.Names(all, (*pb.Script).GetScriptRef)...)
-		}),
-	}
-	narrow.Register(cmd, "script_ref=fix-*", "created_at desc")
-	return cmd
+	return command.ListOf(a.app.Services().Scripts.ListScripts, (*pb.Script).GetScriptRef, view.Style.Scripts).
+		Command(a.app, &cobra.Command{
+			Short:   "List scripts",
+			Long:    `List the scripts of the catalogue.`,
+			Example: "  ingot script list",
+		}, "script_ref=fix-*", "created_at desc")
 }
 
 func (a commands) scriptShowCmd() *cobra.Command {
@@ -103,8 +83,8 @@ func (a commands) scriptShowCmd() *cobra.Command {
 		Long:              `Show what the catalogue says of a script.`,
 		Example:           "  ingot script show fix-raid-1",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteScripts()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteScripts()),
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			s, err := svc.Scripts.GetScript(cmd.Context(), &pb.GetScriptRequest{ScriptRef: args[0]})
 			if err != nil {
 				return err
@@ -121,13 +101,7 @@ func (a commands) scriptRemoveCmd() *cobra.Command {
 		Long:              `Remove a script from the catalogue. It is refused while an active operation needs it.`,
 		Example:           "  ingot script remove fix-raid-1",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteScripts()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			s, err := svc.Scripts.RemoveScript(cmd.Context(), &pb.RemoveScriptRequest{ScriptRef: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.Print(s, func() string { return "Removed " + s.GetScriptRef() + "\n" }, s.GetScriptRef())
-		}),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteScripts()),
+		RunE:              command.Do(a.app, "Removed", a.app.Services().Scripts.RemoveScript, (*pb.Script).GetScriptRef),
 	}
 }

@@ -22,14 +22,12 @@ const uploadChunk = 256 << 10
 
 // addImage has the server fetch a URL, or sends it a file.
 func (a commands) addImage(ctx context.Context, im *pb.Image, from string) error {
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	var added *pb.Image
+	var err error
 	if scheme, _, ok := strings.Cut(from, "://"); ok && slices.Contains([]string{"http", "https", "oci"}, scheme) {
 		im.Url = from
-		a.Note("The server fetches the image; this takes as long as it takes.")
+		a.app.Note("The server fetches the image; this takes as long as it takes.")
 		added, err = svc.Admin.AddImage(ctx, &pb.AddImageRequest{Image: im})
 	} else {
 		added, err = a.uploadFrom(ctx, svc, im, from)
@@ -42,7 +40,7 @@ func (a commands) addImage(ctx context.Context, im *pb.Image, from string) error
 
 func (a commands) uploadFrom(ctx context.Context, svc *command.Services, im *pb.Image, path string) (*pb.Image, error) {
 	if path == "-" {
-		return a.upload(ctx, svc, im, a.Config.In)
+		return a.upload(ctx, svc, im, a.app.Config.In)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -126,16 +124,16 @@ type bar struct {
 const redraw = 100 * time.Millisecond
 
 func (a commands) newBar(what string, total int64) *bar {
-	b := &bar{a: a, what: what, total: total, began: a.Now()}
-	if a.Config.ErrTerminal {
-		b.scr = &command.Screen{Out: a.Config.Err}
+	b := &bar{a: a, what: what, total: total, began: a.app.Now()}
+	if a.app.Config.ErrTerminal {
+		b.scr = &command.Screen{Out: a.app.Config.Err}
 	}
 	return b
 }
 
 func (b *bar) Write(p []byte) (int, error) {
 	b.done += int64(len(p))
-	if now := b.a.Now(); b.scr != nil && now.Sub(b.drawn) >= redraw {
+	if now := b.a.app.Now(); b.scr != nil && now.Sub(b.drawn) >= redraw {
 		b.drawn = now
 		b.scr.Put("", view.Transfer(b.what, b.done, b.total, now.Sub(b.began)))
 	}

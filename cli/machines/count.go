@@ -25,14 +25,11 @@ func (a commands) countCmd() *cobra.Command {
   ingot count --by labels.env,image -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			at, err := asOf.Read(a.App)
+			at, err := asOf.Read(a.app)
 			if err != nil {
 				return err
 			}
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			r, err := svc.Machines.CountMachines(cmd.Context(), &pb.CountMachinesRequest{Filter: filter, GroupBy: by, AsOf: at})
 			if err != nil {
 				return err
@@ -41,7 +38,7 @@ func (a commands) countCmd() *cobra.Command {
 			for _, g := range r.GetGroups() {
 				names = append(names, strings.Join(g.GetValues(), "\t"))
 			}
-			return a.Print(r, func() string { return a.Style().MachineCounts(by, r) }, names...)
+			return a.app.Print(r, func() string { return a.app.Style().MachineCounts(by, r) }, names...)
 		},
 	}
 	cmd.Flags().StringVar(&filter, "filter", "", "terms such as phase=READY,labels.env=prod")

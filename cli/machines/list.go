@@ -8,6 +8,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
 	"github.com/ingot-metal/ingot/cli/follow"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 // filterHelp is what the filters of machines have in common.
@@ -74,25 +75,22 @@ further. --watch and --as-of have an order of their own.` + filterHelp,
 	f.asOf.Register(cmd)
 	cmd.MarkFlagsMutuallyExclusive("as-of", "watch")
 	cmd.MarkFlagsMutuallyExclusive("as-of", "order-by")
-	a.Must(cmd.RegisterFlagCompletionFunc("view", a.CompleteViews()))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("view", a.app.CompleteViews()))
 	command.Fixed(cmd, "order-by", "machine_id", "site", "rack", "updated_at", "effective_state")
 	return cmd
 }
 
 func (a commands) listMachines(cmd *cobra.Command, f listFlags) error {
-	at, err := f.asOf.Read(a.App)
+	at, err := f.asOf.Read(a.app)
 	if err != nil {
 		return err
 	}
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
-	machines, err := command.Pages(f.limit, func(size int32, token string) ([]*pb.Machine, string, error) {
-		r, err := svc.Machines.ListMachines(cmd.Context(),
-			&pb.ListMachinesRequest{Filter: f.filter, OrderBy: f.order, PageSize: size, PageToken: token, AsOf: at})
-		return r.GetMachines(), r.GetNextPageToken(), err
-	})
+	machines, err := command.All[*pb.Machine](
+		cmd.Context(),
+		f.limit,
+		a.app.Services().Machines.ListMachines,
+		&pb.ListMachinesRequest{Filter: f.filter, OrderBy: f.order, AsOf: at},
+	)
 	if err != nil {
 		return err
 	}
@@ -100,11 +98,11 @@ func (a commands) listMachines(cmd *cobra.Command, f listFlags) error {
 		slices.SortStableFunc(machines,
 			func(x, y *pb.Machine) int { return command.CompareNames(x.GetMachineId(), y.GetMachineId()) })
 	}
-	return a.Print(&pb.ListMachinesResponse{Machines: machines}, func() string {
-		if len(f.columns) > 0 && !a.Wide() {
-			return a.Style().MachineColumns(machines, f.columns).String()
+	return a.app.Print(&pb.ListMachinesResponse{Machines: machines}, func() string {
+		if len(f.columns) > 0 && !a.app.Wide() {
+			return a.app.Style().MachineColumns(machines, f.columns).String()
 		}
-		return a.Style().Machines(machines, a.Wide(), a.Now()).String()
+		return command.Table(a.app, view.Style.Machines, machines...)
 	}, command.Names(machines, (*pb.Machine).GetMachineId)...)
 }
 
@@ -113,24 +111,21 @@ func (a commands) watchMachines(cmd *cobra.Command, f listFlags) error {
 	if f.order != "" || f.limit != 0 {
 		return command.Usagef("--watch goes with neither --order-by nor --limit")
 	}
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	// A wrong address, token or filter is found here, before the watch starts to be patient.
-	_, err = svc.Machines.ListMachines(cmd.Context(), &pb.ListMachinesRequest{Filter: f.filter, PageSize: 1})
+	_, err := svc.Machines.ListMachines(cmd.Context(), &pb.ListMachinesRequest{Filter: f.filter, PageSize: 1})
 	if err != nil {
 		return err
 	}
 	return follow.Watch(cmd.Context(), follow.WatchConfig[follow.MachineEvent]{
 		Source: follow.MachineEvents(svc.Machines, f.filter),
-		Clock:  a.Config.Clock,
-		Lost:   func() { a.Note("! connection lost, retrying…") },
+		Clock:  a.app.Config.Clock,
+		Lost:   func() { a.app.Note("! connection lost, retrying…") },
 	}, func(ev follow.MachineEvent) error {
-		if ev.GetKind() == pb.MachineEvent_BOOKMARK && a.Flags.Output != "json" && a.Flags.Output != "yaml" {
+		if ev.GetKind() == pb.MachineEvent_BOOKMARK && a.app.Flags.Output != "json" && a.app.Flags.Output != "yaml" {
 			return nil // nothing has happened
 		}
-		return a.Stream(ev.MachineEvent, func() string { return a.Style().MachineLine(ev.MachineEvent) },
+		return a.app.Stream(ev.MachineEvent, func() string { return a.app.Style().MachineLine(ev.MachineEvent) },
 			ev.GetMachine().GetMachineId())
 	})
 }

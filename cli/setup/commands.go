@@ -15,4 +15,4 @@ func Commands(app *command.App) []*cobra.Command {
 }
 
 // commands makes the commands of this package, all for one run of the command line.
-type commands struct{ *command.App }
+type commands struct{ app *command.App }

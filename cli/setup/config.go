@@ -29,14 +29,14 @@ INGOT_TOKEN_FILE), which wins over the context.`,
 
 // editConfig loads the file, lets edit change it, and stores it.
 func (a commands) editConfig(edit func(*client.File) error) error {
-	file, err := client.Load(a.ConfigPath())
+	file, err := client.Load(a.app.ConfigPath())
 	if err != nil {
 		return err
 	}
 	if err := edit(file); err != nil {
 		return err
 	}
-	return file.Save(a.ConfigPath())
+	return file.Save(a.app.ConfigPath())
 }
 
 func (a commands) setContextCmd() *cobra.Command {
@@ -48,13 +48,13 @@ func (a commands) setContextCmd() *cobra.Command {
 current one. A token file is better than a token: the configuration then holds no secret.`,
 		Example:           "  ingot config set-context lab --server 10.0.0.5:50051 --ca-file ca.pem --token-file token",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteContexts),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteContexts),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := a.editConfig(func(f *client.File) error {
 				token := ""
 				if fromInput {
 					var err error
-					if token, err = a.Password("the token of "+args[0], ""); err != nil {
+					if token, err = a.app.Password("the token of "+args[0], ""); err != nil {
 						return err
 					}
 				}
@@ -71,7 +71,7 @@ current one. A token file is better than a token: the configuration then holds n
 			if err != nil {
 				return err
 			}
-			return a.Write("Context " + args[0] + " stored in " + a.ConfigPath() + "\n")
+			return a.app.Write("Context " + args[0] + " stored in " + a.app.ConfigPath() + "\n")
 		},
 	}
 	cmd.Flags().BoolVar(&fromInput, "token-stdin", false,
@@ -81,7 +81,7 @@ current one. A token file is better than a token: the configuration then holds n
 
 // changedContext lays the connection flags over a context. A CA or token of one kind replaces the other kind.
 func (a commands) changedContext(c client.Context, token string) (client.Context, error) {
-	fl := a.Flags.Flags
+	fl := a.app.Flags.Flags
 	if (fl.CAFile != "" && fl.CAHash != "") || (fl.TokenFile != "" && token != "") {
 		return c, command.Usagef("give a CA as a file or as a hash, and a token as a file or as itself, not both")
 	}
@@ -119,7 +119,7 @@ func (a commands) useContextCmd() *cobra.Command {
 		Long:              `Make a context the one that commands use when --context is not given.`,
 		Example:           "  ingot config use-context lab",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteContexts),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteContexts),
 		RunE: func(_ *cobra.Command, args []string) error {
 			err := a.editConfig(func(f *client.File) error {
 				if _, ok := f.Contexts[args[0]]; !ok {
@@ -134,7 +134,7 @@ func (a commands) useContextCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.Write("Using context " + args[0] + "\n")
+			return a.app.Write("Using context " + args[0] + "\n")
 		},
 	}
 }
@@ -147,11 +147,11 @@ func (a commands) getContextsCmd() *cobra.Command {
 		Example: "  ingot config get-contexts",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			file, err := client.Load(a.ConfigPath())
+			file, err := client.Load(a.app.ConfigPath())
 			if err != nil {
 				return err
 			}
-			if a.Document() && a.Flags.Output != "name" {
+			if a.app.Document() && a.app.Flags.Output != "name" {
 				return a.printFile(file)
 			}
 			t := &view.Table{Header: []string{"CURRENT", "NAME", "SERVER"}}
@@ -160,10 +160,10 @@ func (a commands) getContextsCmd() *cobra.Command {
 				t.Add(view.Mark(n == file.CurrentContext), n, file.Contexts[n].Server)
 				names += n + "\n"
 			}
-			if a.Flags.Output == "name" {
-				return a.Write(names)
+			if a.app.Flags.Output == "name" {
+				return a.app.Write(names)
 			}
-			return a.Write(t.String())
+			return a.app.Write(t.String())
 		},
 	}
 }
@@ -176,14 +176,14 @@ func (a commands) currentContextCmd() *cobra.Command {
 		Example: "  ingot config current-context",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			file, err := client.Load(a.ConfigPath())
+			file, err := client.Load(a.app.ConfigPath())
 			if err != nil {
 				return err
 			}
 			if file.CurrentContext == "" {
 				return &command.ExitError{Code: command.ExitNotFound, Err: client.ErrNoServer}
 			}
-			return a.Write(file.CurrentContext + "\n")
+			return a.app.Write(file.CurrentContext + "\n")
 		},
 	}
 }
@@ -196,7 +196,7 @@ func (a commands) viewConfigCmd() *cobra.Command {
 		Example: "  ingot config view",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			file, err := client.Load(a.ConfigPath())
+			file, err := client.Load(a.app.ConfigPath())
 			if err != nil {
 				return err
 			}
@@ -210,7 +210,7 @@ func (a commands) printFile(file *client.File) error {
 	if err != nil {
 		return fmt.Errorf("write YAML: %w", err)
 	}
-	if a.Flags.Output == "json" {
+	if a.app.Flags.Output == "json" {
 		var tree any
 		if err := yaml.Unmarshal(raw, &tree); err != nil {
 			return fmt.Errorf("read back YAML: %w", err)
@@ -220,5 +220,5 @@ func (a commands) printFile(file *client.File) error {
 		}
 		raw = append(raw, '\n')
 	}
-	return a.Write(string(raw))
+	return a.app.Write(string(raw))
 }

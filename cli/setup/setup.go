@@ -36,8 +36,8 @@ never overwritten.`,
   ingot setup --name ctl.example.net --database-url -`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.getenv = a.Config.Getenv
-			if err := o.prepare(a.App); err != nil {
+			o.getenv = a.app.Config.Getenv
+			if err := o.prepare(a.app); err != nil {
 				return err
 			}
 			return a.setup(cmd.Context(), o)
@@ -55,7 +55,7 @@ never overwritten.`,
 	f.StringVar(&o.databaseURL, "database-url", "",
 		"PostgreSQL elsewhere; - reads it from standard input, as one with a password must be")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show what would be done, and change nothing")
-	a.Must(cmd.MarkFlagRequired("name"))
+	a.app.Must(cmd.MarkFlagRequired("name"))
 	return cmd
 }
 
@@ -138,10 +138,10 @@ func (a commands) setup(ctx context.Context, o *install) error {
 	var lines []line
 	tell := func(l line) error {
 		lines = append(lines, l)
-		if a.Document() {
+		if a.app.Document() {
 			return nil
 		}
-		return a.Write(fmt.Sprintf("%-6s %-14s %s\n", l.Result, l.Step, l.What))
+		return a.app.Write(fmt.Sprintf("%-6s %-14s %s\n", l.Result, l.Step, l.What))
 	}
 	changes := 0
 	for _, s := range o.steps() {
@@ -168,10 +168,10 @@ func (a commands) setup(ctx context.Context, o *install) error {
 			}
 		}
 	}
-	if a.Document() {
+	if a.app.Document() {
 		return a.writeLines(lines)
 	}
-	return a.Write(o.ending(changes))
+	return a.app.Write(o.ending(changes))
 }
 
 func (a commands) writeLines(lines []line) error {
@@ -179,7 +179,7 @@ func (a commands) writeLines(lines []line) error {
 	if err != nil {
 		return fmt.Errorf("write JSON: %w", err)
 	}
-	return a.Write(string(raw) + "\n")
+	return a.app.Write(string(raw) + "\n")
 }
 
 // ending says what this run has done, and what comes next.

@@ -16,18 +16,18 @@ func (a commands) versionCmd() *cobra.Command {
 		Example: "  ingot version",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if a.Flags.Output != "json" {
-				return a.Write(
-					fmt.Sprintf("ingot %s (%s %s/%s)\n", a.Config.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH),
+			if a.app.Flags.Output != "json" {
+				return a.app.Write(
+					fmt.Sprintf("ingot %s (%s %s/%s)\n", a.app.Config.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH),
 				)
 			}
 			raw, err := json.Marshal(map[string]string{
-				"version": a.Config.Version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
+				"version": a.app.Config.Version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
 			})
 			if err != nil {
 				return fmt.Errorf("write JSON: %w", err)
 			}
-			return a.Write(string(raw) + "\n")
+			return a.app.Write(string(raw) + "\n")
 		},
 	}
 }

@@ -36,15 +36,15 @@ Whoever has the root certificate verifies either without the controller: ingot c
   ingot certificate verify m-1.erased.json --ca-file root.pem`,
 		Args:              cobra.ExactArgs(1),
 		Annotations:       map[string]string{command.Outputs: outputPDF},
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a.Subject.Machine = args[0]
+			a.app.Subject.Machine = args[0]
 			return a.certificate(cmd.Context(), args[0], operation, out)
 		},
 	}
 	cmd.Flags().StringVar(&operation, "operation", "", "the operation that has erased, instead of the last one")
 	cmd.Flags().StringVar(&out, "out", "", "file to write it to, which must not exist yet (default: standard output)")
-	a.Must(cmd.RegisterFlagCompletionFunc("operation", a.CompleteOperations()))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("operation", a.app.CompleteOperations()))
 	cmd.AddCommand(a.certificateVerifyCmd())
 	return cmd
 }
@@ -53,15 +53,13 @@ Whoever has the root certificate verifies either without the controller: ingot c
 const outputPDF = "pdf"
 
 func (a commands) certificate(ctx context.Context, machine, operation, out string) error {
-	asPDF := a.Flags.Output == outputPDF || filepath.Ext(out) == ".pdf"
-	if asPDF && out == "" && a.Config.OutTerminal {
+	asPDF := a.app.Flags.Output == outputPDF || filepath.Ext(out) == ".pdf"
+	if asPDF && out == "" && a.app.Config.OutTerminal {
 		return command.Usagef("a PDF is nothing for a terminal: --out FILE.pdf")
 	}
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	if operation == "" {
+		var err error
 		if operation, err = lastErasure(ctx, svc, machine); err != nil {
 			return err
 		}
@@ -77,7 +75,7 @@ func (a commands) certificate(ctx context.Context, machine, operation, out strin
 		}
 	}
 	if out == "" {
-		return a.WriteFile([]byte(content))
+		return a.app.WriteFile([]byte(content))
 	}
 	f, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
@@ -87,13 +85,13 @@ func (a commands) certificate(ctx context.Context, machine, operation, out strin
 	if err := errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("write certificate: %w", errors.Join(err, os.Remove(out)))
 	}
-	a.Note("%s is the certificate of operation %s; see it with: ingot certificate verify %s", out, operation, out)
+	a.app.Note("%s is the certificate of operation %s; see it with: ingot certificate verify %s", out, operation, out)
 	return nil
 }
 
 // pages are made of what is proven alone.
 func (a commands) pages(document string) (string, error) {
-	trust, err := a.Root()
+	trust, err := a.app.Root()
 	if err != nil {
 		return "", err
 	}
@@ -145,7 +143,7 @@ Exit code 5 says that it is not genuine.`,
 }
 
 func (a commands) verifyCertificate(path string) error {
-	file, err := a.ReadInput(path)
+	file, err := a.app.ReadInput(path)
 	if err != nil {
 		return err
 	}
@@ -155,7 +153,7 @@ func (a commands) verifyCertificate(path string) error {
 			return &command.ExitError{Code: command.ExitFailed, Err: fmt.Errorf("%s: %w", path, err)}
 		}
 	}
-	trust, err := a.Root()
+	trust, err := a.app.Root()
 	if err != nil {
 		return err
 	}
@@ -165,7 +163,7 @@ func (a commands) verifyCertificate(path string) error {
 	}
 	if pdf.Is(file) {
 		if again, err := pdf.Render(document, s); err != nil || !bytes.Equal(again, file) {
-			a.Note(
+			a.app.Note(
 				"The pages of %s are not those that this version makes of its certificate: what is proven is shown here.",
 				path,
 			)
@@ -175,7 +173,7 @@ func (a commands) verifyCertificate(path string) error {
 	if err != nil {
 		return err
 	}
-	return a.Print(shown, func() string { return a.Style().Erasure(s) }, s.Work.ID)
+	return a.app.Print(shown, func() string { return a.app.Style().Erasure(s) }, s.Work.ID)
 }
 
 func asMessage(s erasure.Statement) (*structpb.Struct, error) {

@@ -32,7 +32,7 @@ func (l *lifeFlags) register(a commands, cmd *cobra.Command) {
 		"open that operation first where the machine is not in maintenance")
 	f.BoolVar(&l.dry, "dry-run", false, "check everything and say what would happen, and do nothing")
 	f.BoolVar(&l.yes, "yes", false, "do not ask before data is lost")
-	a.Must(cmd.RegisterFlagCompletionFunc("image", a.CompleteImages("kind=os")))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("image", a.app.CompleteImages("kind=os")))
 }
 
 func (a commands) onboardCmd() *cobra.Command {
@@ -49,7 +49,7 @@ discovered or registered) writes an image and waits for the system that it makes
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runLife(cmd, args, &l) },
 	}
 	l.register(a, cmd)
-	l.bulk.Register(a.App, cmd)
+	l.bulk.Register(a.app, cmd)
 	cmd.Flags().StringVar(&l.path, "path", "", "install or adopt (default: by the node's state)")
 	command.Fixed(cmd, "path", "install", "adopt")
 	return cmd
@@ -75,9 +75,9 @@ A deleted record never comes back; the same hardware can be registered as a new 
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runLife(cmd, args, &l) },
 	}
 	l.register(a, cmd)
-	l.bulk.Register(a.App, cmd)
+	l.bulk.Register(a.app, cmd)
 	cmd.Flags().StringVar(&l.mode, "mode", "", "soft-reset, reimage, storage-cleanup or full-decommission")
-	a.Must(cmd.MarkFlagRequired("mode"))
+	a.app.Must(cmd.MarkFlagRequired("mode"))
 	command.Fixed(cmd, "mode", modeNames...)
 	return cmd
 }
@@ -92,7 +92,7 @@ func (a commands) workflowStartCmd() *cobra.Command {
 			"they do." + command.WaitHelp,
 		Example:           "  ingot workflow start m-1 --kind decommission --mode reimage --image ubuntu-2204",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if l.kind = pb.Workflow_Kind(pb.Workflow_Kind_value[command.EnumName(kind)]); l.kind == 0 {
 				return command.Invalidf("there is no kind %q; there are onboarding and decommission", kind)
@@ -105,7 +105,7 @@ func (a commands) workflowStartCmd() *cobra.Command {
 	f.StringVar(&kind, "kind", "", "onboarding or decommission")
 	f.StringVar(&l.mode, "mode", "", "of a decommission: soft-reset, reimage, storage-cleanup or full-decommission")
 	f.StringVar(&l.path, "path", "", "of an onboarding: install or adopt")
-	a.Must(cmd.MarkFlagRequired("kind"))
+	a.app.Must(cmd.MarkFlagRequired("kind"))
 	command.Fixed(cmd, "kind", "onboarding", "decommission")
 	command.Fixed(cmd, "mode", modeNames...)
 	command.Fixed(cmd, "path", "install", "adopt")
@@ -163,12 +163,12 @@ func (a commands) runLife(cmd *cobra.Command, args []string, l *lifeFlags) error
 			action = pb.RolloutSpec_DECOMMISSION
 		}
 		l.bulk.Yes, l.bulk.Dry = l.yes, l.dry
-		return a.Roll(cmd, &l.bulk, &l.work, args, &pb.RolloutSpec{
+		return a.app.Roll(cmd, &l.bulk, &l.work, args, &pb.RolloutSpec{
 			Action: action, Mode: mode, EnterMaintenance: l.maintenance, Params: params,
 		})
 	}
 	if l.losesData() {
-		if err := a.Confirm(l.yes, "The data on the disks of "+machine+" is lost.", machine); err != nil {
+		if err := a.app.Confirm(l.yes, "The data on the disks of "+machine+" is lost.", machine); err != nil {
 			return err
 		}
 	}
@@ -179,7 +179,7 @@ func (a commands) runLife(cmd *cobra.Command, args []string, l *lifeFlags) error
 	if l.begunNothing() {
 		return a.foretell(cmd, args, l, r)
 	}
-	return a.Work(
+	return a.app.Work(
 		cmd,
 		machine,
 		&l.work,
@@ -191,15 +191,12 @@ func (a commands) runLife(cmd *cobra.Command, args []string, l *lifeFlags) error
 }
 
 func (a commands) foretell(cmd *cobra.Command, args []string, l *lifeFlags, r *pb.StartWorkflowRequest) error {
-	a.Subject.Machine = r.GetMachineId()
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
-	r.RequestId = a.Request(&l.work)
+	a.app.Subject.Machine = r.GetMachineId()
+	svc := a.app.Services()
+	r.RequestId = a.app.Request(&l.work)
 	op, err := svc.Workflows.StartWorkflow(cmd.Context(), r)
 	if err != nil {
 		return err
 	}
-	return a.Print(op, func() string { return view.Foretold(op, command.Line(cmd, args)) }, op.GetMachineId())
+	return a.app.Print(op, func() string { return view.Foretold(op, command.Line(cmd, args)) }, op.GetMachineId())
 }

@@ -25,14 +25,11 @@ machine.`,
 		Example: `  ingot logs op-01k
   ingot logs op-01k --no-follow --raw > op.log`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteOperations()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteOperations()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a.Subject.Operation = args[0]
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
-			return a.PrintLog(cmd.Context(), raw, follow.LogConfig{
+			a.app.Subject.Operation = args[0]
+			svc := a.app.Services()
+			return a.app.PrintLog(cmd.Context(), raw, follow.LogConfig{
 				Open: follow.OperationLog(svc.Operations, args[0], noFollow),
 				Complete: func(ctx context.Context) (bool, error) {
 					op, err := svc.Operations.GetOperation(ctx, &pb.GetOperationRequest{OperationId: args[0]})

@@ -23,7 +23,7 @@ boot id, not when it was told to reboot.` + command.TargetsHelp + command.WaitHe
   ingot reboot 'r42-[01-16]' --max-in-flight 4`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec := &pb.RolloutSpec{Type: "REBOOT", PlanId: plan, Params: map[string]string{"mode": mode}}
-			return a.WorkOn(
+			return a.app.WorkOn(
 				cmd,
 				args,
 				&b,
@@ -40,11 +40,11 @@ boot id, not when it was told to reboot.` + command.TargetsHelp + command.WaitHe
 		},
 	}
 	w.Register(cmd)
-	b.Register(a.App, cmd)
+	b.Register(a.app, cmd)
 	cmd.Flags().StringVar(&mode, "mode", "", "graceful (default), force, or bmc to power-cycle it from outside")
 	cmd.Flags().StringVar(&plan, "plan", "", "plan to run instead of the default one")
 	command.Fixed(cmd, "mode", "graceful", "force", "bmc")
-	a.Must(cmd.RegisterFlagCompletionFunc("plan", a.CompletePlans()))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("plan", a.app.CompletePlans()))
 	return cmd
 }
 
@@ -73,13 +73,13 @@ phones home to the site's agent when the system is up, and only that proves it.`
   ingot reimage m-1 --image ubuntu-2204 --request-id deploy-v2.1 --no-wait
   ingot reimage --select rack=r42,state=MAINTENANCE --image ubuntu-2204`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			given, err := seed.Read(a.App)
+			given, err := seed.Read(a.app)
 			if err != nil {
 				return err
 			}
 			spec := &pb.RolloutSpec{Type: "REIMAGE", PlanId: plan,
 				Params: map[string]string{"image_ref": image, "path": path, "agentless": flagText(agentless)}, Seed: given}
-			return a.WorkOn(
+			return a.app.WorkOn(
 				cmd,
 				args,
 				&b,
@@ -97,15 +97,15 @@ phones home to the site's agent when the system is up, and only that proves it.`
 		},
 	}
 	w.Register(cmd)
-	b.Register(a.App, cmd)
+	b.Register(a.app, cmd)
 	cmd.Flags().StringVar(&image, "image", "", "image to write (default: the machine's or the server's)")
 	cmd.Flags().StringVar(&plan, "plan", "", "plan to run instead of the default one")
 	cmd.Flags().StringVar(&path, "path", "", "auto (default), kexec, bootnext, bmc or media")
 	seed.Register(cmd)
 	cmd.Flags().BoolVar(&agentless, "agentless", false, agentlessUsage)
 	command.Fixed(cmd, "path", "auto", "kexec", "bootnext", "bmc", "media")
-	a.Must(cmd.RegisterFlagCompletionFunc("image", a.CompleteImages("kind=os")))
-	a.Must(cmd.RegisterFlagCompletionFunc("plan", a.CompletePlans()))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("image", a.app.CompleteImages("kind=os")))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("plan", a.app.CompletePlans()))
 	return cmd
 }
 
@@ -123,7 +123,7 @@ DISK back to its disk, and with --reboot boot it now.` + command.TargetsHelp + c
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec := &pb.RolloutSpec{Type: "NETBOOT",
 				Params: map[string]string{"mode": mode, "reboot": flagText(reboot)}}
-			return a.WorkOn(
+			return a.app.WorkOn(
 				cmd,
 				args,
 				&b,
@@ -140,7 +140,7 @@ DISK back to its disk, and with --reboot boot it now.` + command.TargetsHelp + c
 		},
 	}
 	w.Register(cmd)
-	b.Register(a.App, cmd)
+	b.Register(a.app, cmd)
 	cmd.Flags().StringVar(&mode, "mode", "", "PXE (default), HTTP or DISK")
 	cmd.Flags().BoolVar(&reboot, "reboot", false, "reboot at once")
 	command.Fixed(cmd, "mode", "PXE", "HTTP", "DISK")
@@ -160,7 +160,7 @@ exit-maintenance change the phase.` + command.TargetsHelp + command.WaitHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec := &pb.RolloutSpec{Type: "ENTER_MAINTENANCE"}
 			b.Comment = comment
-			return a.WorkOn(
+			return a.app.WorkOn(
 				cmd,
 				args,
 				&b,
@@ -175,7 +175,7 @@ exit-maintenance change the phase.` + command.TargetsHelp + command.WaitHelp,
 		},
 	}
 	w.Register(cmd)
-	b.Register(a.App, cmd)
+	b.Register(a.app, cmd)
 	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log")
 	return cmd
 }
@@ -192,7 +192,7 @@ func (a commands) exitCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec := &pb.RolloutSpec{Type: "EXIT_MAINTENANCE"}
 			b.Comment = comment
-			return a.WorkOn(
+			return a.app.WorkOn(
 				cmd,
 				args,
 				&b,
@@ -207,7 +207,7 @@ func (a commands) exitCmd() *cobra.Command {
 		},
 	}
 	w.Register(cmd)
-	b.Register(a.App, cmd)
+	b.Register(a.app, cmd)
 	cmd.Flags().StringVar(&comment, "comment", "", "why; kept in the audit log")
 	return cmd
 }

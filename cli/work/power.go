@@ -14,13 +14,13 @@ func (a commands) powerCmd() *cobra.Command {
 was read back. The power that was seen last is in ingot machine get.`,
 		Example: "  ingot power off m-1\n  ingot power on m-1",
 	}
-	cmd.AddCommand(a.RunsPlan(&cobra.Command{
+	cmd.AddCommand(a.app.RunsPlan(&cobra.Command{
 		Use:   "on MACHINE",
 		Short: "Switch a machine on",
 		Long: `Switch a machine on. It boots as its firmware says; whether a system comes up is not waited for.` +
 			command.WaitHelp,
 		Example: "  ingot power on m-1",
-	}, "", "power-on"), a.RunsPlan(&cobra.Command{
+	}, "", "power-on"), a.app.RunsPlan(&cobra.Command{
 		Use:   "off MACHINE",
 		Short: "Switch a machine in maintenance off",
 		Long: `Switch a machine in maintenance off: its system is asked to shut down, and if it does not

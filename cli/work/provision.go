@@ -38,7 +38,7 @@ With the same --request-id the command comes back to what is under way, and begi
   ingot provision 'r42-[01-16]' --image debian-13 --max-in-flight 8 --yes
   ingot provision -f machines.txt --image debian-13 --dry-run`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			given, err := seed.Read(a.App)
+			given, err := seed.Read(a.app)
 			if err != nil {
 				return err
 			}
@@ -57,13 +57,13 @@ With the same --request-id the command comes back to what is under way, and begi
 			if seconds > 0 {
 				spec.Params["timeout_seconds"] = strconv.Itoa(int(seconds))
 			}
-			return a.Roll(cmd, &b, &w, args, spec)
+			return a.app.Roll(cmd, &b, &w, args, spec)
 		},
 	}
 	w.Register(cmd)
 	seed.Register(cmd)
-	a.Must(cmd.Flags().MarkHidden("hostname")) // it fits one machine only
-	b.Register(a.App, cmd)
+	a.app.Must(cmd.Flags().MarkHidden("hostname")) // it fits one machine only
+	b.Register(a.app, cmd)
 	cmd.Flags().StringVar(&image, "image", "", "image to write (default: the machine's or the server's)")
 	cmd.Flags().
 		StringVar(&path, "path", "", "how machines get into the installer: auto (default), kexec, bootnext, bmc or media")
@@ -71,6 +71,6 @@ With the same --request-id the command comes back to what is under way, and begi
 	cmd.Flags().DurationVar(&duration, "test-duration", 0, "test the hardware for so long, up to 1h (default: 2m)")
 	cmd.Flags().BoolVar(&agentless, "agentless", false, agentlessUsage)
 	command.Fixed(cmd, "path", "auto", "kexec", "bootnext", "bmc", "media")
-	a.Must(cmd.RegisterFlagCompletionFunc("image", a.CompleteImages("kind=os")))
+	a.app.Must(cmd.RegisterFlagCompletionFunc("image", a.app.CompleteImages("kind=os")))
 	return cmd
 }

@@ -70,7 +70,7 @@ difference and its digest. --accept-drift DIGEST overwrites that difference and 
 			if err != nil {
 				return err
 			}
-			return a.WorkOn(
+			return a.app.WorkOn(
 				cmd,
 				args,
 				&b,
@@ -94,7 +94,7 @@ difference and its digest. --accept-drift DIGEST overwrites that difference and 
 	f.BoolVar(&r.smtp, "smtp-egress", false, "let the machine send mail (TCP ports 25, 465 and 587)")
 	f.StringVar(&r.acceptedDrift, "accept-drift", "",
 		"digest of the one difference made by somebody else that may be overwritten")
-	b.Register(a.App, cmd)
+	b.Register(a.app, cmd)
 	f.DurationVar(&r.confirm, "confirm-timeout", 0, "time to prove that the controller is still reached (default 60s)")
 	command.Fixed(cmd, "default-input", "accept", "drop")
 	return cmd
@@ -104,7 +104,7 @@ difference and its digest. --accept-drift DIGEST overwrites that difference and 
 func (a commands) netReconfig(cmd *cobra.Command, r *reconfigFlags) (*pb.NetReconfig, error) {
 	config := &pb.NetReconfig{}
 	if r.file != "" {
-		if err := a.ReadMessage(r.file, config); err != nil {
+		if err := a.app.ReadMessage(r.file, config); err != nil {
 			return nil, err
 		}
 	}

@@ -23,12 +23,12 @@ nothing runs on it but ingot rma MACHINE --return, which takes the flag off agai
 			if back {
 				req.PlanId = "rma-return"
 			}
-			return a.RunOn(cmd, args, &b, &w, req)
+			return a.app.RunOn(cmd, args, &b, &w, req)
 		},
 	}
 	w.Register(cmd)
-	b.Register(a.App, cmd)
-	a.Must(cmd.Flags().MarkHidden("step-timeout")) // a run takes its limits from the plan
+	b.Register(a.app, cmd)
+	a.app.Must(cmd.Flags().MarkHidden("step-timeout")) // a run takes its limits from the plan
 	cmd.Flags().BoolVar(&back, "return", false, "take the flag off: the machine is back")
 	return cmd
 }

@@ -1,7 +1,6 @@
 package work
 
 import (
-	"context"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,7 +13,7 @@ import (
 func (a commands) rolloutSpec(r *rolloutFlags) (*pb.RolloutSpec, error) {
 	out := &pb.RolloutSpec{}
 	if r.file != "" {
-		if err := a.ReadMessage(r.file, out); err != nil {
+		if err := a.app.ReadMessage(r.file, out); err != nil {
 			return nil, err
 		}
 	}
@@ -61,15 +60,6 @@ func overlay(to, from *pb.RolloutSpec) {
 	}
 }
 
-func listRolloutNames(ctx context.Context, svc *command.Services) ([]string, error) {
-	resp, err := svc.Rollouts.ListRollouts(ctx, &pb.ListRolloutsRequest{})
-	var out []string
-	for _, r := range resp.GetRollouts() {
-		out = append(out, r.GetRolloutId()+"\t"+firstLine(r))
-	}
-	return out, err
-}
-
 func (a commands) rolloutWatchCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "watch ROLLOUT",
@@ -81,12 +71,12 @@ FAILED or COMPLETED_WITH_FAILURES, 6 CANCELED.`,
   ingot rollout watch ro-01k -o json`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.completeRollouts()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
+		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
 			// A wrong address, token or id is found here, before the watch starts to be patient.
 			if _, err := svc.Rollouts.GetRollout(cmd.Context(), &pb.GetRolloutRequest{RolloutId: args[0]}); err != nil {
 				return err
 			}
-			return a.WatchRollout(cmd.Context(), svc, args[0])
+			return a.app.WatchRollout(cmd.Context(), svc, args[0])
 		}),
 	}
 }

@@ -38,7 +38,7 @@ how it compares with other machines of the model, shows: ingot machine tests MAC
 				"tests": strings.Join(tests, ","), "duration_seconds": paramText(int64(seconds)),
 				"memory_percent": paramText(int64(memory)), "disk_bytes": paramText(diskMiB << 20),
 			}}
-			return a.WorkOn(
+			return a.app.WorkOn(
 				cmd,
 				args,
 				&b,
@@ -55,7 +55,7 @@ how it compares with other machines of the model, shows: ingot machine tests MAC
 		},
 	}
 	w.Register(cmd)
-	b.Register(a.App, cmd)
+	b.Register(a.app, cmd)
 	f := cmd.Flags()
 	f.StringSliceVar(&tests, "tests", nil, "of nic, cpu, memory and disk (default: all)")
 	f.DurationVar(&duration, "duration", 0, "how long all of it may take, up to 1h (default: 2m)")

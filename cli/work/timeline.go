@@ -5,6 +5,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 type timelineFlags struct {
@@ -29,9 +30,9 @@ Histories are chained by hashes: "ingot audit verify" finds any that was changed
   ingot timeline m-1 --at 2026-03-01T12:00:00Z
   ingot timeline m-1 --since 2h --oldest-first --limit 0 -o json`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a.Subject.Machine = args[0]
+			a.app.Subject.Machine = args[0]
 			return a.timeline(cmd, args[0], f)
 		},
 	}
@@ -43,18 +44,15 @@ Histories are chained by hashes: "ingot audit verify" finds any that was changed
 }
 
 func (a commands) timeline(cmd *cobra.Command, machine string, f timelineFlags) error {
-	at, err := a.Moment("--at", f.at)
+	at, err := a.app.Moment("--at", f.at)
 	if err != nil {
 		return err
 	}
-	since, err := a.Moment("--since", f.since)
+	since, err := a.app.Moment("--since", f.since)
 	if err != nil {
 		return err
 	}
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	all := &pb.GetMachineTimelineResponse{}
 	all.Entries, err = command.Pages(f.limit, func(size int32, token string) ([]*pb.TimelineEntry, string, error) {
 		r, err := svc.Machines.GetMachineTimeline(cmd.Context(), &pb.GetMachineTimelineRequest{
@@ -68,11 +66,11 @@ func (a commands) timeline(cmd *cobra.Command, machine string, f timelineFlags) 
 	if err != nil {
 		return err
 	}
-	return a.Print(all, func() string {
-		entries := a.Style().Timeline(all.GetEntries()).String()
+	return a.app.Print(all, func() string {
+		entries := command.Table(a.app, view.Style.Timeline, all.GetEntries()...)
 		if at == nil {
 			return entries
 		}
-		return a.Style().StateThen(machine, at, all.GetState()) + "\n" + entries
+		return a.app.Style().StateThen(machine, at, all.GetState()) + "\n" + entries
 	})
 }

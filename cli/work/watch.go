@@ -25,13 +25,13 @@ connection is made again and nothing is missed.`,
   ingot watch op-01k
   ingot watch --filter type=REIMAGE -o json`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			subject := strings.Join(args, "")
 			if strings.HasPrefix(subject, "op-") {
 				return a.attach(cmd, subject)
 			}
-			a.Subject.Machine = subject
+			a.app.Subject.Machine = subject
 			return a.watchFleet(cmd, command.JoinFilter("machine_id", subject, "", filter), beginning)
 		},
 	}
@@ -42,39 +42,33 @@ connection is made again and nothing is missed.`,
 
 // attach shows an operation that somebody has started before.
 func (a commands) attach(cmd *cobra.Command, id string) error {
-	a.Subject.Operation = id
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
+	a.app.Subject.Operation = id
+	svc := a.app.Services()
 	op, err := svc.Operations.GetOperation(cmd.Context(), &pb.GetOperationRequest{OperationId: id})
 	if err != nil {
 		return err
 	}
-	a.Subject.Machine = op.GetMachineId()
+	a.app.Subject.Machine = op.GetMachineId()
 	before, err := command.MachineBefore(cmd.Context(), svc, op.GetMachineId())
 	if err != nil {
 		return err
 	}
-	return a.Show(cmd.Context(), svc, op, before)
+	return a.app.Show(cmd.Context(), svc, op, before)
 }
 
 func (a commands) watchFleet(cmd *cobra.Command, filter string, beginning bool) error {
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	// A wrong address, token or filter is found here, before the watch starts to be patient.
-	_, err = svc.Operations.ListOperations(cmd.Context(), &pb.ListOperationsRequest{Filter: filter, PageSize: 1})
+	_, err := svc.Operations.ListOperations(cmd.Context(), &pb.ListOperationsRequest{Filter: filter, PageSize: 1})
 	if err != nil {
 		return err
 	}
 	return follow.Watch(cmd.Context(), follow.WatchConfig[*pb.OperationEvent]{
 		Source: follow.OperationEvents(svc.Operations, filter, beginning),
-		Clock:  a.Config.Clock,
-		Lost:   func() { a.Note("! connection lost, retrying…") },
+		Clock:  a.app.Config.Clock,
+		Lost:   func() { a.app.Note("! connection lost, retrying…") },
 	}, func(ev *pb.OperationEvent) error {
-		return a.Stream(ev, func() string { return a.Style().WatchLine(ev) }, ev.GetSnapshot().GetOperationId())
+		return a.app.Stream(ev, func() string { return a.app.Style().WatchLine(ev) }, ev.GetSnapshot().GetOperationId())
 	})
 }
 
@@ -88,7 +82,7 @@ until it has ended: exit code 0 when it was canceled, 4 when it succeeded before
 		Example: `  ingot cancel op-01k
   ingot cancel op-01k --wait`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteOperations()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteOperations()),
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.cancelOp(cmd, args[0], wait) },
 	}
 	cmd.Flags().BoolVar(&wait, "wait", false, "follow the operation until it has ended")
@@ -96,22 +90,19 @@ until it has ended: exit code 0 when it was canceled, 4 when it succeeded before
 }
 
 func (a commands) cancelOp(cmd *cobra.Command, id string, wait bool) error {
-	a.Subject.Operation = id
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
+	a.app.Subject.Operation = id
+	svc := a.app.Services()
 	op, err := svc.Machines.CancelOperation(cmd.Context(), &pb.CancelOperationRequest{OperationId: id})
 	if err != nil {
 		return err
 	}
 	if wait && !view.Finished(op) {
-		if op, err = a.Live(cmd.Context(), svc, op, nil); err != nil {
+		if op, err = a.app.Live(cmd.Context(), svc, op, nil); err != nil {
 			return err
 		}
 	}
-	if !wait || a.Document() || op.GetPhase() == pb.Operation_CANCELED {
-		err = a.Print(op, func() string { return a.Style().OperationLine(op) }, id)
+	if !wait || a.app.Document() || op.GetPhase() == pb.Operation_CANCELED {
+		err = a.app.Print(op, func() string { return a.app.Style().OperationLine(op) }, id)
 	}
 	if err != nil || !wait {
 		return err

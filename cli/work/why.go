@@ -3,7 +3,6 @@ package work
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -35,15 +34,12 @@ waited for because something is wrong, or the step is stuck.`,
   ingot why m-1 -o json
   ingot why m-1 --check || page-somebody`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteMachines()),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (len(args) == 1) == (filter != "") {
 				return command.Usagef("name a machine or an operation, or give --filter\nsee: ingot why --help")
 			}
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			if filter != "" {
 				return a.whyMany(cmd, svc, filter, check)
 			}
@@ -51,7 +47,7 @@ waited for because something is wrong, or the step is stuck.`,
 			if err != nil {
 				return err
 			}
-			if err := a.Print(e, func() string { return a.Style().Explain(e, a.Now()) }, e.GetMachineId()); err != nil {
+			if err := a.app.Print(e, func() string { return a.app.Style().Explain(e) }, e.GetMachineId()); err != nil {
 				return err
 			}
 			if check && mustAct(e) {
@@ -81,8 +77,8 @@ func (a commands) whyMany(cmd *cobra.Command, svc *command.Services, filter stri
 	for i, m := range all {
 		names[i] = m.GetExplanation().GetMachineId()
 	}
-	if err := a.Print(&pb.ExplainMachinesResponse{Machines: all, SharedCauses: shared},
-		func() string { return sharedCauses(a.Style(), shared, a.Now()) + a.Style().Explained(all, a.Now()) },
+	if err := a.app.Print(&pb.ExplainMachinesResponse{Machines: all, SharedCauses: shared},
+		func() string { return sharedCauses(a.app.Style(), shared) + a.app.Style().Explained(all) },
 		names...); err != nil {
 		return err
 	}
@@ -96,14 +92,14 @@ func (a commands) whyMany(cmd *cobra.Command, svc *command.Services, filter stri
 }
 
 // sharedCauses lists the causes that many machines share, an entry for each.
-func sharedCauses(style view.Style, all []*pb.SharedCause, now time.Time) string {
+func sharedCauses(style view.Style, all []*pb.SharedCause) string {
 	var b strings.Builder
 	for _, c := range all {
 		b.WriteString(style.Bad(view.Clean(c.GetText())) + "\n")
 		f := &view.Fields{}
 		f.Add("  Reason", c.GetReason())
 		f.Add("  WaitsOn", view.Clean(c.GetWaitsFor()))
-		f.Add("  Since", view.Age(c.GetSince(), now))
+		f.Add("  Since", view.Age(c.GetSince(), style.Now))
 		b.WriteString(f.String())
 		for _, a := range c.GetActions() {
 			b.WriteString("    " + style.Bold(view.Clean(a.GetCommand())) + "\n")
@@ -116,10 +112,10 @@ func sharedCauses(style view.Style, all []*pb.SharedCause, now time.Time) string
 // explainRequest asks for an operation, or for a machine.
 func (a commands) explainRequest(subject string) *pb.ExplainMachineRequest {
 	if strings.HasPrefix(subject, "op-") {
-		a.Subject.Operation = subject
+		a.app.Subject.Operation = subject
 		return &pb.ExplainMachineRequest{OperationId: subject}
 	}
-	a.Subject.Machine = subject
+	a.app.Subject.Machine = subject
 	return &pb.ExplainMachineRequest{MachineId: subject}
 }
 

@@ -27,54 +27,31 @@ does it.`,
 func (a commands) workflowListCmd() *cobra.Command {
 	var machine, state, mode, filter string
 	var open bool
-	var limit int
-	cmd := &cobra.Command{
-		Use:     "list",
+	l := command.ListOf(a.app.Services().Workflows.ListWorkflows, (*pb.Workflow).GetWorkflowId, view.Style.Workflows)
+	l.Prepare = func([]string) error {
+		only := ""
+		if open {
+			only = "true"
+		}
+		l.Request.Filter = command.JoinFilter("machine_id", machine, "state", command.EnumName(state), "mode",
+			command.EnumName(mode), "open", only, "", filter)
+		return nil
+	}
+	cmd := l.Command(a.app, &cobra.Command{
 		Short:   "List workflows, newest first",
 		Long:    "List workflows, newest first. -o wide adds why they failed and what to do next.",
 		Example: "  ingot workflow list --machine m-1\n  ingot workflow list --state failed_retryable -o wide",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			only := ""
-			if open {
-				only = "true"
-			}
-			return a.listWorkflows(
-				cmd,
-				limit,
-				command.JoinFilter("machine_id", machine, "state", command.EnumName(state), "mode",
-					command.EnumName(mode), "open", only, "", filter),
-			)
-		},
-	}
+	}, "", "")
 	f := cmd.Flags()
 	f.StringVar(&machine, "machine", "", "only this machine")
 	f.StringVar(&state, "state", "", "only this state, such as failed_retryable")
 	f.StringVar(&mode, "mode", "", "only this mode, such as full-decommission")
 	f.BoolVar(&open, "open", false, "only those that have not ended")
 	f.StringVar(&filter, "filter", "", "further terms, such as failure_class=pxe_not_fixable")
-	f.IntVar(&limit, "limit", 100, "at most so many, newest first; 0 is all")
-	a.Must(cmd.RegisterFlagCompletionFunc("machine", a.CompleteMachines()))
+	f.IntVar(&l.Limit, "limit", 100, "at most so many, newest first; 0 is all")
+	a.app.Must(cmd.RegisterFlagCompletionFunc("machine", a.app.CompleteMachines()))
 	command.Fixed(cmd, "mode", modeNames...)
 	return cmd
-}
-
-func (a commands) listWorkflows(cmd *cobra.Command, limit int, filter string) error {
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
-	all, err := command.Pages(limit, func(size int32, token string) ([]*pb.Workflow, string, error) {
-		r, err := svc.Workflows.ListWorkflows(cmd.Context(),
-			&pb.ListWorkflowsRequest{Filter: filter, PageSize: size, PageToken: token})
-		return r.GetWorkflows(), r.GetNextPageToken(), err
-	})
-	if err != nil {
-		return err
-	}
-	return a.Print(&pb.ListWorkflowsResponse{Workflows: all}, func() string {
-		return a.Style().Workflows(all, a.Wide(), a.Now()).String()
-	}, command.Names(all, (*pb.Workflow).GetWorkflowId)...)
 }
 
 func (a commands) workflowGetCmd() *cobra.Command {
@@ -85,14 +62,13 @@ func (a commands) workflowGetCmd() *cobra.Command {
 			"actions that are legal now.",
 		Example:           "  ingot workflow get wf-01k",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: command.CompleteAt(a.CompleteWorkflows()),
-		RunE: a.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			w, err := svc.Workflows.GetWorkflow(cmd.Context(), &pb.GetWorkflowRequest{WorkflowId: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.Print(w, func() string { return a.Style().Workflow(w, a.Now()) }, w.GetWorkflowId())
-		}),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteWorkflows()),
+		RunE: command.Show(
+			a.app,
+			a.app.Services().Workflows.GetWorkflow,
+			(*pb.Workflow).GetWorkflowId,
+			view.Style.Workflow,
+		),
 	}
 }
 
@@ -123,30 +99,30 @@ Each is safe to repeat: what is under way is not started twice. --dry-run says w
   ingot workflow act wf-01k restart-clean --dry-run
   ingot workflow act wf-01k cancel --comment "wrong rack"`,
 		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: command.CompleteAt(a.CompleteWorkflows(), command.Among(actionNames...)),
+		ValidArgsFunction: command.CompleteAt(a.app.CompleteWorkflows(), command.Among(actionNames...)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			action := pb.WorkflowAction(pb.WorkflowAction_value["WORKFLOW_ACTION_"+command.EnumName(args[1])])
 			if action == 0 {
 				return command.Invalidf("there is no action %q; there are %s", args[1], strings.Join(actionNames, ", "))
 			}
 			if action == pb.WorkflowAction_WORKFLOW_ACTION_RESTART_CLEAN && !dry {
-				if err := a.Confirm(yes, "Everything that the workflow has done is done again, erasing and installing included.",
-					args[0]); err != nil {
+				if err := a.app.Confirm(
+					yes,
+					"Everything that the workflow has done is done again, erasing and installing included.",
+					args[0],
+				); err != nil {
 					return err
 				}
 			}
-			svc, err := a.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			op, err := svc.Workflows.ActOnWorkflow(cmd.Context(), &pb.ActOnWorkflowRequest{
-				WorkflowId: args[0], RequestId: a.Request(&w), Action: action, Comment: comment, DryRun: dry,
+				WorkflowId: args[0], RequestId: a.app.Request(&w), Action: action, Comment: comment, DryRun: dry,
 			})
 			if err != nil {
 				return err
 			}
 			if dry {
-				return a.Print(op, func() string { return view.Foretold(op, command.Line(cmd, args)) }, op.GetMachineId())
+				return a.app.Print(op, func() string { return view.Foretold(op, command.Line(cmd, args)) }, op.GetMachineId())
 			}
 			return a.showStarted(cmd, svc, op, &w)
 		},
@@ -160,9 +136,9 @@ Each is safe to repeat: what is under way is not started twice. --dry-run says w
 
 // showStarted shows an operation as the flags want it.
 func (a commands) showStarted(cmd *cobra.Command, svc *command.Services, op *pb.Operation, w *command.WorkFlags) error {
-	a.Subject.Operation = op.GetOperationId()
+	a.app.Subject.Operation = op.GetOperationId()
 	if !w.Waits() || op.GetOperationId() == "" {
-		return a.Print(op, func() string { return a.Style().OperationLine(op) }, op.GetOperationId())
+		return a.app.Print(op, func() string { return a.app.Style().OperationLine(op) }, op.GetOperationId())
 	}
-	return a.Show(cmd.Context(), svc, op, nil)
+	return a.app.Show(cmd.Context(), svc, op, nil)
 }
