@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,14 +17,12 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
+	"github.com/ingot-metal/ingot/agent/action"
 	"github.com/ingot-metal/ingot/agent/dispatch"
 	"github.com/ingot-metal/ingot/agent/enroll"
 	"github.com/ingot-metal/ingot/agent/executor"
-	"github.com/ingot-metal/ingot/agent/executor/bmcpassword"
-	"github.com/ingot-metal/ingot/agent/executor/cluster"
 	"github.com/ingot-metal/ingot/agent/executor/provideraction"
 	"github.com/ingot-metal/ingot/agent/executor/reconfig"
-	"github.com/ingot-metal/ingot/agent/executor/script"
 	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/agent/session"
 	"github.com/ingot-metal/ingot/agent/site"
@@ -79,9 +78,19 @@ func (a *Agent) newLife(ctx context.Context, h host.Host, store *state.Store) (*
 		return nil, err
 	}
 	l.dispatcher = dispatch.New(dispatch.Config{
-		Store: begun, Resolve: l.resolve, AgentID: l.who.AgentID, BootID: l.ident.BootID, Simulated: l.simulated(),
-		Log: log, Clock: a.cfg.Clock, Boottime: a.cfg.Boottime, ResendEvery: a.cfg.ResendEvery, GrantWait: a.cfg.GrantWait,
-		Quiet: a.cfg.Quiet, Traces: a.cfg.Traces,
+		Store:       begun,
+		Resolve:     l.resolve,
+		Harm:        action.HarmOf,
+		AgentID:     l.who.AgentID,
+		BootID:      l.ident.BootID,
+		Simulated:   l.simulated(),
+		Log:         log,
+		Clock:       a.cfg.Clock,
+		Boottime:    a.cfg.Boottime,
+		ResendEvery: a.cfg.ResendEvery,
+		GrantWait:   a.cfg.GrantWait,
+		Quiet:       a.cfg.Quiet,
+		Traces:      a.cfg.Traces,
 	})
 	l.runner = session.New(session.Config{
 		Store: store, Dir: state.Dir(a.cfg.StateDir), Dispatcher: l.dispatcher, Addresses: l.addresses, Dial: a.cfg.Dial,
@@ -277,46 +286,39 @@ func rss() int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// resolve finds the executor of a command. A host agent acts on its own machine only.
+// resolve returns the executor of a command, or its refusal. A host agent acts on its own machine only.
 func (l *life) resolve(spec *fleetv1.CommandSpec) (executor.Executor, *executor.Result) {
+	agent := l.executors()
 	if l.isSite() {
-		if l.site != nil && spec.GetScript() != nil {
-			return script.New(l.scripts()), nil
+		if e := action.OfSite(&agent, spec); e != nil {
+			return e, nil
 		}
-		if l.site != nil && spec.GetCluster() != nil {
-			return cluster.New(l.clusters()), nil
-		}
-		if l.site != nil && spec.GetBmcPassword() != nil {
-			return bmcpassword.New(l.bmcPasswords()), nil
-		}
-		if l.site != nil && spec.GetProviderAction() != nil {
-			return provideraction.New(l.providerActions()), nil
-		}
-		return l.providers.Resolve(l.executorConfig(), spec)
+		return l.providers.Resolve(agent, spec)
 	}
 	if spec.GetTargetId() != l.who.MachineID {
 		r := executor.Refused(baremetalv1.Reason_INVALID_FIELD, "this is %s, not %s", l.who.MachineID, spec.GetTargetId())
 		return nil, &r
 	}
-	if e := l.metal(spec); e != nil {
-		return e, nil
-	}
-	if e := site.Executor(l.executorConfig(), l.host, l.ident.Simulated, spec); e != nil {
-		return e, nil
-	}
-	r := executor.Refused(baremetalv1.Reason_CAPABILITY_MISSING, "this agent has no executor for the action")
-	return nil, &r
+	return action.Own(&agent, spec)
 }
 
-func (l *life) executorConfig() site.Config {
-	cfg := site.Config{
+// executors returns what this agent's executors need.
+func (l *life) executors() action.Agent {
+	agent := action.Agent{
 		Clock: l.a.cfg.Clock, RebootSettle: l.a.cfg.RebootSettle, RebootPoll: l.a.cfg.RebootPoll, Docs: l.store,
 		Prove: l.runner.Probe, Controllers: l.controllers, Moved: l.runner.Reconnect,
+		Own:       action.Machine{ID: l.who.MachineID, Host: l.host, Simulated: l.ident.Simulated},
+		Installer: l.isInstaller(), Boot: l.a.cfg.Boot, NextSystem: l.nextSystem, FetchBlob: l.controller.fetchBlob,
+		JoinMaterial: l.controller.joinMaterial, JoinDir: filepath.Join(l.a.cfg.StateDir, "join"),
 	}
 	if l.site != nil {
-		cfg.Probe, cfg.Media = l.probe, l.site.service.InsertMedia
+		agent.Probe, agent.Media = l.probe, l.site.service.InsertMedia
+		agent.Site = &action.Site{
+			Scripts: l.scripts(), Clusters: l.clusters(), BMCPasswords: l.bmcPasswords(),
+			ProviderActions: l.providerActions(),
+		}
 	}
-	return cfg
+	return agent
 }
 
 func (l *life) reconfigConfig() reconfig.Config {

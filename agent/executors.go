@@ -7,20 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ingot-metal/ingot/agent/disk/firstboot"
-	"github.com/ingot-metal/ingot/agent/executor"
-	"github.com/ingot-metal/ingot/agent/executor/erase"
-	"github.com/ingot-metal/ingot/agent/executor/join"
-	"github.com/ingot-metal/ingot/agent/executor/kexec"
-	"github.com/ingot-metal/ingot/agent/executor/repave"
-	"github.com/ingot-metal/ingot/agent/executor/resetdevices"
-	"github.com/ingot-metal/ingot/agent/executor/testhardware"
 	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/agent/host/disks"
 	"github.com/ingot-metal/ingot/agent/inventory"
@@ -40,48 +32,6 @@ func (l *life) isInstaller() bool { return l.who.Role == RoleInstaller }
 // forInstaller leaves the capabilities that an installer has a use for.
 func forInstaller(all []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(c string) bool { return !slices.Contains(installerCapabilities, c) })
-}
-
-// metal gives the executor for what only a real machine's own agent does, or nil.
-func (l *life) metal(spec *fleetv1.CommandSpec) executor.Executor {
-	switch spec.GetAction().(type) {
-	case *fleetv1.CommandSpec_Repave:
-		if m, ok := l.host.(repave.Installer); ok && l.isInstaller() {
-			return repave.NewDisk(repave.DiskConfig{
-				Installer: m, Site: l.a.cfg.Boot, Identity: l.nextSystem, Clock: l.a.cfg.Clock,
-			})
-		}
-	case *fleetv1.CommandSpec_Preflight:
-		if m, ok := l.host.(repave.Installer); ok && l.isInstaller() {
-			return repave.NewPreflight(repave.DiskConfig{Installer: m, Site: l.a.cfg.Boot})
-		}
-	case *fleetv1.CommandSpec_Erase:
-		// A simulated machine has no installer to be erased from.
-		if m, ok := l.host.(erase.Machine); ok && (l.isInstaller() || l.ident.Simulated) {
-			return erase.New(erase.Config{Machine: m, Clock: l.a.cfg.Clock})
-		}
-	case *fleetv1.CommandSpec_ResetDevices:
-		if m, ok := l.host.(resetdevices.Machine); ok {
-			return resetdevices.New(m)
-		}
-	case *fleetv1.CommandSpec_TestHardware:
-		if m, ok := l.host.(testhardware.Machine); ok {
-			return testhardware.New(m)
-		}
-	case *fleetv1.CommandSpec_Join:
-		if m, ok := l.host.(join.Machine); ok && !l.isInstaller() {
-			return join.New(join.Config{Machine: m, Material: l.controller.joinMaterial, Clock: l.a.cfg.Clock,
-				Dir: filepath.Join(l.a.cfg.StateDir, "join")})
-		}
-	case *fleetv1.CommandSpec_Installer:
-		if m, ok := l.host.(kexec.Machine); ok {
-			return kexec.New(kexec.Config{
-				Machine: m, Fetch: l.controller.fetchBlob, Clock: l.a.cfg.Clock, Settle: l.a.cfg.RebootSettle,
-				Poll: l.a.cfg.RebootPoll,
-			})
-		}
-	}
-	return nil
 }
 
 // fetchBlob streams a file from the controller.

@@ -9,6 +9,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+
+	"github.com/ingot-metal/ingot/agent/action"
+	"github.com/ingot-metal/ingot/agent/executor"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 )
 
 func TestEveryPackageHasAComment(t *testing.T) {
@@ -412,4 +420,138 @@ func namesKind(e ast.Expr, kinds map[string]bool) int {
 		return 0
 	}
 	return 1
+}
+
+// actionQuestions is how often code distinguishes commands by their action: by cases of a type switch, type assertions
+// and, in the agent, comparisons of an action with nil. Declarations answer such questions. The number may only fall.
+const actionQuestions = 5
+
+// TestActionsAreDeclaredInOnePlace counts the questions.
+func TestActionsAreDeclaredInOnePlace(t *testing.T) {
+	all := map[string]int{}
+	n := 0
+	for _, f := range goFiles(t) {
+		if f.test || f.generated {
+			continue
+		}
+		if here := actionsAsked(f.syntax, within(f.dir, "agent")); here > 0 {
+			all[f.dir] += here
+			n += here
+		}
+	}
+	if n != actionQuestions {
+		t.Errorf("%d questions, and %d are written down: %v", n, actionQuestions, all)
+	}
+}
+
+func actionsAsked(f *ast.File, inAgent bool) (n int) {
+	ast.Inspect(f, func(node ast.Node) bool {
+		switch x := node.(type) {
+		case *ast.CaseClause:
+			for _, e := range x.List {
+				n += namesAction(e)
+			}
+		case *ast.TypeAssertExpr:
+			n += namesAction(x.Type)
+		case *ast.BinaryExpr:
+			if inAgent && (x.Op == token.EQL || x.Op == token.NEQ) && (readsAction(x.X) || readsAction(x.Y)) {
+				n++
+			}
+		}
+		return true
+	})
+	return n
+}
+
+// namesAction is 1 for the type of a CommandSpec's action.
+func namesAction(e ast.Expr) int {
+	star, ok := e.(*ast.StarExpr)
+	if !ok {
+		return 0
+	}
+	if s, ok := star.X.(*ast.SelectorExpr); ok && strings.HasPrefix(s.Sel.Name, "CommandSpec_") {
+		return 1
+	}
+	return 0
+}
+
+// readsAction reports whether an expression is a getter of one action, such as spec.GetReboot().
+func readsAction(e ast.Expr) bool {
+	call, ok := e.(*ast.CallExpr)
+	if !ok || len(call.Args) > 0 {
+		return false
+	}
+	s, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	fields := (&fleetv1.CommandSpec{}).ProtoReflect().Descriptor().Oneofs().ByName("action").Fields()
+	for i := range fields.Len() {
+		if s.Sel.Name == "Get"+goName(fields.Get(i)) {
+			return true
+		}
+	}
+	return false
+}
+
+// goName returns the name of a field in generated Go.
+func goName(f protoreflect.FieldDescriptor) string {
+	return strings.ToUpper(f.JSONName()[:1]) + f.JSONName()[1:]
+}
+
+// TestActionQuestionsAreSeen holds that the count finds each form.
+func TestActionQuestionsAreSeen(t *testing.T) {
+	f, err := parser.ParseFile(token.NewFileSet(), "x.go", `package x
+func f(spec *fleetv1.CommandSpec) {
+	switch spec.GetAction().(type) {
+	case *fleetv1.CommandSpec_Reboot, *fleetv1.CommandSpec_Netboot:
+	}
+	_, _ = spec.GetAction().(*fleetv1.CommandSpec_Erase)
+	_ = spec.GetProviderAction() != nil
+	_ = spec.GetAction() == nil
+	_ = &fleetv1.CommandSpec_Reboot{}
+}`, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := actionsAsked(f, true); got != 4 {
+		t.Errorf("%d questions in the agent", got)
+	}
+	if got := actionsAsked(f, false); got != 3 {
+		t.Errorf("%d questions elsewhere", got)
+	}
+}
+
+// worseOnTheAgent are the actions whose harm depends on the fields of a step, each with the reason. The controller reads
+// those fields; the agent declares the worst.
+var worseOnTheAgent = map[protoreflect.Name]string{
+	"script":          "a plan declares what its script does",
+	"provider_action": "what a provider is asked for may lose data",
+}
+
+// TestBothSidesDeclareTheSameHarm compares each action that the agent declares with the worst kind of work that makes it.
+func TestBothSidesDeclareTheSameHarm(t *testing.T) {
+	same := map[kind.Harm][]executor.Harm{
+		kind.Harmless:   {executor.Harmless, executor.Changes},
+		kind.Interrupts: {executor.Interrupts},
+		kind.Destroys:   {executor.Destroys},
+	}
+	for _, a := range action.All() {
+		worst, made := kind.Harmless, 0
+		for _, d := range kind.All() {
+			if d.Action == string(a.Action) {
+				worst, made = max(worst, d.Harm), made+1
+			}
+		}
+		if made == 0 {
+			t.Errorf("no kind makes action %s", a.Action)
+		}
+		agrees := slices.Contains(same[worst], a.Harm)
+		switch why := worseOnTheAgent[a.Action]; {
+		case why == "" && !agrees:
+			t.Errorf("%s: harm %s at the controller, %d at the agent", a.Action, worst, a.Harm)
+		case why != "" && (agrees || a.Harm != executor.Destroys):
+			t.Errorf("%s: harm %s at the controller and %d at the agent, which is no exception", a.Action, worst, a.Harm)
+		}
+	}
 }

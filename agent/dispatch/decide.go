@@ -46,22 +46,18 @@ func parse(c *fleetv1.Command) (*fleetv1.CommandSpec, error) {
 	return spec, nil
 }
 
-// needsGrant reports whether a command must not start without a grant. Only an action listed here as harmless may do
-// without one, and only where the command does not ask for one. An action that this list lacks needs a grant, so that
-// a new one cannot be forgotten.
-func needsGrant(spec *fleetv1.CommandSpec) bool {
-	switch spec.GetAction().(type) {
-	case *fleetv1.CommandSpec_Preflight: // reads the disks and writes nothing
-		return spec.GetNeedsGrant()
-	}
-	return true
+// needsGrant reports whether a command must not start without a grant: it asks for one, or its action is not declared
+// harmless.
+func (d *Dispatcher) needsGrant(spec *fleetv1.CommandSpec) bool {
+	return spec.GetNeedsGrant() || d.cfg.Harm == nil || d.cfg.Harm(spec).NeedsGrant()
 }
 
 // circumstances are what speaks for or against the start of a command.
 type circumstances struct {
-	now      time.Time // the controller's, as far as known
-	locked   string
-	canceled bool
+	now        time.Time // the controller's, as far as known
+	locked     string    // by whom and why; empty: not locked
+	canceled   bool
+	needsGrant bool
 }
 
 // admit says why a command may not be started, or nil.
@@ -73,7 +69,7 @@ func admit(spec *fleetv1.CommandSpec, c circumstances) *executor.Result {
 	case spec.GetExpiresAt() != nil && !c.now.Before(spec.GetExpiresAt().AsTime()):
 		r = executor.Refused(baremetalv1.Reason_COMMAND_EXPIRED, "expired at %s",
 			spec.GetExpiresAt().AsTime().Format(time.RFC3339))
-	case c.locked != "" && needsGrant(spec):
+	case c.locked != "" && c.needsGrant:
 		r = executor.Refused(baremetalv1.Reason_AGENT_LOCKED, "locked by a local operator: %s", c.locked)
 	default:
 		return nil

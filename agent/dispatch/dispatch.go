@@ -41,8 +41,10 @@ type Resolver func(spec *fleetv1.CommandSpec) (executor.Executor, *executor.Resu
 
 // Config is what a Dispatcher needs.
 type Config struct {
-	Store     Store
-	Resolve   Resolver
+	Store   Store
+	Resolve Resolver
+	// Harm returns the worst that a command may do to its machine; nil: no action is harmless.
+	Harm      func(spec *fleetv1.CommandSpec) executor.Harm
 	AgentID   string
 	BootID    string
 	Simulated bool

@@ -18,6 +18,7 @@ import (
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
+	"github.com/ingot-metal/ingot/agent/action"
 	"github.com/ingot-metal/ingot/agent/dispatch"
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/state"
@@ -183,6 +184,7 @@ func startAloneWith(
 	cfg := dispatch.Config{
 		Store: store, AgentID: "a", BootID: "b", Log: slog.New(slog.DiscardHandler), Clock: clock.Real(),
 		Boottime:    clock.Boottime,
+		Harm:        action.HarmOf,
 		Resolve:     func(*fleetv1.CommandSpec) (executor.Executor, *executor.Result) { return exec, nil },
 		ResendEvery: 20 * time.Millisecond, GrantWait: 200 * time.Millisecond, StopGrace: 50 * time.Millisecond,
 	}

@@ -346,7 +346,7 @@ func TestWhatACommandSaysIsBuffered(t *testing.T) {
 }
 
 // TestEveryActionButTheHarmlessNeedsAGrant walks the actions of the protocol by their descriptor. A command cannot
-// leave its grant out by its own flag, and an action that is added needs a grant until it is listed as harmless.
+// leave its grant out by its own flag, and an action that is added needs a grant until it is declared harmless.
 func TestEveryActionButTheHarmlessNeedsAGrant(t *testing.T) {
 	t.Parallel()
 	harmless := map[protoreflect.Name]bool{"preflight": true}
@@ -366,6 +366,20 @@ func TestEveryActionButTheHarmlessNeedsAGrant(t *testing.T) {
 				t.Errorf("%s with needs_grant %t: asked for a grant %t, want %t", action.Name(), flag, asked, needs)
 			}
 		}
+	}
+}
+
+// TestWithoutDeclarationsEveryCommandNeedsAGrant, as one does whose declaration is missing.
+func TestWithoutDeclarationsEveryCommandNeedsAGrant(t *testing.T) {
+	t.Parallel()
+	r := start(t, memory(t), &scriptedExecutor{}, func(c *dispatch.Config) { c.Harm = nil })
+	spec := &fleetv1.CommandSpec{
+		TimeoutMs: 60000,
+		Action:    &fleetv1.CommandSpec_Preflight{Preflight: &fleetv1.RepaveAction{}},
+	}
+	want(t, r.l.result(t, r.order(spec)), fleetv1.CommandResult_SUCCEEDED, "")
+	if r.l.asks() == 0 {
+		t.Error("started without a grant")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -61,13 +62,8 @@ func (m *machine) resolve(spec *fleetv1.CommandSpec) (executor.Executor, *execut
 		r := executor.Refused(baremetalv1.Reason_INVALID_FIELD, "this is %s, not %s", m.name, spec.GetTargetId())
 		return nil, &r
 	}
-	switch spec.GetAction().(type) {
-	case *fleetv1.CommandSpec_Reboot:
-		return simulatedExecutor{m, kindReboot}, nil
-	case *fleetv1.CommandSpec_Netboot:
-		return simulatedExecutor{m, kindNetboot}, nil
-	case *fleetv1.CommandSpec_Repave:
-		return simulatedExecutor{m, kindRepave}, nil
+	if kind := string(executor.ActionOf(spec)); slices.Contains(capabilities(), kind) {
+		return simulatedExecutor{m, kind}, nil
 	}
 	r := executor.Refused(baremetalv1.Reason_CAPABILITY_MISSING, "a simulated machine of the fleet cannot do this")
 	return nil, &r

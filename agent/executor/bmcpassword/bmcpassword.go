@@ -20,6 +20,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
+// Declaration of the action.
+var Declaration = executor.Declaration{Action: "bmc_password", Harm: executor.Changes}
+
 // BeforeSettle is passed when the proof is durable here, and the controller does not know of it.
 var BeforeSettle = failpoint.Register("bmc.before-settle")
 

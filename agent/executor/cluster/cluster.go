@@ -17,6 +17,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
+// Declaration of the action: a drain takes the machine out of service.
+var Declaration = executor.Declaration{Action: "cluster", Harm: executor.Interrupts}
+
 // AfterCordon is passed when the Node is cordoned and no pod was evicted yet.
 var AfterCordon = failpoint.Register("cluster.after-cordon")
 

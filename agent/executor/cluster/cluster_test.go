@@ -19,6 +19,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/executor"
 	"github.com/ingot-metal/ingot/agent/executor/cluster"
+	"github.com/ingot-metal/ingot/agent/executor/executortest"
 	"github.com/ingot-metal/ingot/agent/provider/kube"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failpoint"
@@ -148,13 +149,16 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-func (r *rig) do(ctx context.Context, a *fleetv1.ClusterAction, timeout time.Duration) (executor.Result, error) {
-	a.NodeName, a.ClusterRef = "m-1", "prod"
-	e := cluster.New(cluster.Config{Clock: r.clock, Poll: r.poll,
+func (r *rig) executor() *cluster.Executor {
+	return cluster.New(cluster.Config{Clock: r.clock, Poll: r.poll,
 		Access: func(context.Context, string) (cluster.Access, error) {
 			return cluster.Access{Config: r.access, TokenID: "abcdef", TokenSecret: "s", TokenLife: time.Hour}, r.refuse
 		}})
-	return e.Execute(ctx, executor.Job{
+}
+
+func (r *rig) do(ctx context.Context, a *fleetv1.ClusterAction, timeout time.Duration) (executor.Result, error) {
+	a.NodeName, a.ClusterRef = "m-1", "prod"
+	return r.executor().Execute(ctx, executor.Job{
 		Spec: &fleetv1.CommandSpec{CommandId: "c-1", TimeoutMs: int32(timeout.Milliseconds()),
 			Action: &fleetv1.CommandSpec_Cluster{Cluster: a}},
 		Intent: r.intent, Hard: ctx, StartedAt: r.clock.Now(),
@@ -291,4 +295,26 @@ func TestWaits(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
+}
+
+func TestKilledAtEachEffect(t *testing.T) {
+	executortest.Run(t, cluster.Declaration, func(t *testing.T) executortest.World {
+		r := newRig(t)
+		r.pod = true
+		evicted := 0
+		r.evicting = func() { evicted++ }
+		a := drain()
+		a.NodeName, a.ClusterRef = "m-1", "prod"
+		return executortest.World{
+			Spec: &fleetv1.CommandSpec{
+				CommandId: "c-1", TimeoutMs: 60_000, Action: &fleetv1.CommandSpec_Cluster{Cluster: a},
+			},
+			Executor: func() executor.Executor { return r.executor() },
+			Effects: func() int {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				return evicted
+			},
+		}
+	})
 }

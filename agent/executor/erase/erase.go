@@ -22,6 +22,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
+// Declaration of the action.
+var Declaration = executor.Declaration{Action: "erase", Harm: executor.Destroys}
+
 // Machine is one whose disks can be erased; *host.Linux is one.
 type Machine interface {
 	DisksToErase(rule string, protected []string) ([]disk.Device, error)

@@ -17,6 +17,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/disk/erase"
 	"github.com/ingot-metal/ingot/agent/executor"
 	eraseexec "github.com/ingot-metal/ingot/agent/executor/erase"
+	"github.com/ingot-metal/ingot/agent/executor/executortest"
 	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/disk"
@@ -268,4 +269,15 @@ func TestEraseIsNotResumed(t *testing.T) {
 		settled.Reason != baremetalv1.Reason_INVALID_FIELD {
 		t.Errorf("%+v, %v", settled, err)
 	}
+}
+
+func TestKilledAtEachEffect(t *testing.T) {
+	t.Parallel()
+	executortest.Run(t, eraseexec.Declaration, func(*testing.T) executortest.World {
+		m := twoDisks()
+		return executortest.World{
+			Spec: spec("overwrite"), Executor: func() executor.Executor { return m.executor() },
+			Effects: func() int { return len(m.erased) }, Whole: 2,
+		}
+	})
 }

@@ -21,6 +21,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
+// Declaration of the action.
+var Declaration = executor.Declaration{Action: "join", Harm: executor.Changes}
+
 // BeforeKubeadm is passed when the token is here and kubeadm was not started.
 var BeforeKubeadm = failpoint.Register("join.before-kubeadm")
 

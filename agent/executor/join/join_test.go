@@ -13,6 +13,7 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/executor"
+	"github.com/ingot-metal/ingot/agent/executor/executortest"
 	"github.com/ingot-metal/ingot/agent/executor/join"
 	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/host/kubeadm"
@@ -409,4 +410,22 @@ func TestAMemberOfAnotherClusterIsNotTakenForOurs(t *testing.T) {
 	r = newRig(t)
 	r.m.leads = member(theirs)
 	r.wants(r.execute(t.Context()), failed, baremetalv1.Reason_KUBEADM_FAILED, "join c-1", "end")
+}
+
+func TestKilledAtEachEffect(t *testing.T) {
+	t.Parallel()
+	executortest.Run(t, join.Declaration, func(t *testing.T) executortest.World {
+		r := newRig(t)
+		return executortest.World{
+			Spec: job(t.Context()).Spec, Executor: func() executor.Executor { return r.executor() },
+			Effects: func() (n int) {
+				for _, call := range r.m.calls {
+					if strings.HasPrefix(call, "join ") {
+						n++
+					}
+				}
+				return n
+			},
+		}
+	})
 }

@@ -27,6 +27,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
+// Declaration of the action.
+var Declaration = executor.Declaration{Action: "installer", Harm: executor.Interrupts}
+
 // Machine is one that can enter another kernel; *host.Linux is one.
 type Machine interface {
 	KexecSupport() error

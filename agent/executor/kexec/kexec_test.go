@@ -18,6 +18,7 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/executor"
+	"github.com/ingot-metal/ingot/agent/executor/executortest"
 	"github.com/ingot-metal/ingot/agent/executor/kexec"
 	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/agent/host/effect"
@@ -84,7 +85,7 @@ func (m *machine) KernelLoaded() (bool, error) { return m.loaded, m.opaque }
 func (m *machine) EnterKernel(context.Context, effect.Cause) error {
 	m.enters++
 	if m.enter == nil && !m.stays {
-		m.boot = "boot-2"
+		m.boot = fmt.Sprintf("boot-%d", m.enters+1)
 	}
 	return m.enter
 }
@@ -382,4 +383,16 @@ func TestAKernelThatStaysLoaded(t *testing.T) {
 			t.Errorf("%s is kept in memory: %v", f.Name(), err)
 		}
 	}
+}
+
+func TestKilledAtEachEffect(t *testing.T) {
+	t.Parallel()
+	executortest.Run(t, kexec.Declaration, func(*testing.T) executortest.World {
+		r := newRig()
+		return executortest.World{
+			Spec: r.spec, Executor: func() executor.Executor { return r.executor() },
+			Effects: func() int { return r.m.enters },
+			Outcome: fleetv1.CommandResult_FAILED, // its own system is back
+		}
+	})
 }

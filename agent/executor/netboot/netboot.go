@@ -19,6 +19,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
+// Declaration of the action.
+var Declaration = executor.Declaration{Action: "netboot", Harm: executor.Interrupts}
+
 // Executor is the netboot executor.
 type Executor struct{ host host.Host }
 

@@ -10,7 +10,9 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/executor"
+	"github.com/ingot-metal/ingot/agent/executor/executortest"
 	"github.com/ingot-metal/ingot/agent/executor/netboot"
+	"github.com/ingot-metal/ingot/agent/host/sim"
 	"github.com/ingot-metal/ingot/agent/provider"
 	"github.com/ingot-metal/ingot/agent/provider/bmc"
 	"github.com/ingot-metal/ingot/internal/clock"
@@ -206,4 +208,32 @@ func TestOverrideIsTakenBack(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestKilledAtEachEffect(t *testing.T) {
+	t.Parallel()
+	executortest.Run(t, netboot.Declaration, func(t *testing.T) executortest.World {
+		dir := t.TempDir()
+		h, err := sim.New(sim.Config{Dir: dir, MachineID: "m-1", NoSync: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = h.Close() }) // nothing is owed to it
+		return executortest.World{
+			Spec: spec("PXE"), Executor: func() executor.Executor { return netboot.New(h) },
+			Effects: func() int { return simEffects(t, dir, sim.KindBootNext) },
+		}
+	})
+}
+
+func simEffects(t *testing.T, dir string, kind sim.Kind) (n int) {
+	t.Helper()
+	records, err := sim.ReadJournal(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range sim.CountByCommand(records, kind) {
+		n += of
+	}
+	return n
 }

@@ -16,6 +16,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
+// Declaration of the action.
+var Declaration = executor.Declaration{Action: "power", Harm: executor.Interrupts}
+
 // Executor is the power executor.
 type Executor struct {
 	host   host.Host

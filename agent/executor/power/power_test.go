@@ -13,6 +13,7 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/executor"
+	"github.com/ingot-metal/ingot/agent/executor/executortest"
 	"github.com/ingot-metal/ingot/agent/executor/power"
 	"github.com/ingot-metal/ingot/agent/executor/reboot"
 	"github.com/ingot-metal/ingot/agent/host"
@@ -538,4 +539,17 @@ func TestKilledAfterItWasSeenOff(t *testing.T) {
 	if v, err := e.Resume(t.Context(), r.job(t, spec)); err == nil {
 		t.Errorf("half an intent: %+v", v)
 	}
+}
+
+// TestKilledAtEachEffect switches a machine off: the executor of a reboot switches it in the same way.
+func TestKilledAtEachEffect(t *testing.T) {
+	t.Parallel()
+	executortest.Run(t, power.Declaration, func(t *testing.T) executortest.World {
+		r := newRig(t, true)
+		spec := action("off", "", true)
+		return executortest.World{
+			Spec: spec, Executor: func() executor.Executor { return r.executor(spec) },
+			Effects: func() int { return len(r.chassis.Switched()) - 1 }, // it was switched on before
+		}
+	})
 }

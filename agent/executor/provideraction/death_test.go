@@ -9,6 +9,7 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/executor"
+	"github.com/ingot-metal/ingot/agent/executor/executortest"
 	"github.com/ingot-metal/ingot/agent/executor/provideraction"
 	"github.com/ingot-metal/ingot/agent/provider/maas/maastest"
 	"github.com/ingot-metal/ingot/internal/failpoint"
@@ -131,4 +132,16 @@ func TestShutdownLeavesItToResume(t *testing.T) {
 	if _, err := r.exec.Execute(ctx, job); !errors.Is(err, executor.ErrInterrupted) {
 		t.Errorf("%v", err)
 	}
+}
+
+func TestKilledAtEachEffect(t *testing.T) {
+	t.Parallel()
+	executortest.Run(t, provideraction.Declaration, func(t *testing.T) executortest.World {
+		r := newRig(t)
+		r.add(maastest.Machine{Status: ms.Deployed})
+		return executortest.World{
+			Spec: spec("release", nil), Executor: func() executor.Executor { return r.exec },
+			Effects: func() int { return r.region.Acted("POST release") }, ResumeWithin: time.Second,
+		}
+	})
 }

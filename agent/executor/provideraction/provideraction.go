@@ -19,6 +19,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/failpoint"
 )
 
+// Declaration of the action: a release loses what the machine holds.
+var Declaration = executor.Declaration{Action: "provider_action", Harm: executor.Destroys}
+
 // BeforeRequest is passed when the intent of a request is durable and the request has not left.
 var BeforeRequest = failpoint.Register("maas.before-request")
 

@@ -25,6 +25,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
+// Declaration of the action.
+var Declaration = executor.Declaration{Action: "reboot", Harm: executor.Interrupts}
+
 // Config is what the executor needs.
 type Config struct {
 	Host  host.Host

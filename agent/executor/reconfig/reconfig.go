@@ -19,6 +19,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/failpoint"
 )
 
+// Declaration of the action.
+var Declaration = executor.Declaration{Action: "reconfig", Harm: executor.Changes}
+
 var (
 	beforeCommit = failpoint.Register("agent.reconfig-before-commit")
 	afterCommit  = failpoint.Register("agent.reconfig-after-commit")

@@ -15,6 +15,7 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/executor"
+	"github.com/ingot-metal/ingot/agent/executor/executortest"
 	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/host/firewall"
 	"github.com/ingot-metal/ingot/agent/host/network"
@@ -237,4 +238,22 @@ func TestACancelBeforeALateChangeIsNoEnd(t *testing.T) {
 			t.Errorf("%q: %v, %v", script, got, err)
 		}
 	}
+}
+
+func TestKilledAtEachEffect(t *testing.T) {
+	t.Parallel()
+	executortest.Run(t, Declaration, func(t *testing.T) executortest.World {
+		r := newRig(t)
+		return executortest.World{
+			Spec: order(t, 1, "10.0.0.2/24"), Executor: func() executor.Executor { return r.e },
+			Effects: func() (n int) {
+				for _, entry := range r.host.log {
+					if entry == "apply" {
+						n++
+					}
+				}
+				return n
+			},
+		}
+	})
 }

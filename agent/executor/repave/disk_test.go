@@ -15,6 +15,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/agent/executor"
+	"github.com/ingot-metal/ingot/agent/executor/executortest"
 	"github.com/ingot-metal/ingot/agent/executor/repave"
 	"github.com/ingot-metal/ingot/agent/host/disks"
 	"github.com/ingot-metal/ingot/agent/host/effect"
@@ -370,4 +371,14 @@ func TestDiskRepaveResumesACommit(t *testing.T) {
 			t.Errorf("%s: written %d times (%v)", name, r.m.writes, err)
 		}
 	}
+}
+
+func TestKilledAtEachEffectOfADisk(t *testing.T) {
+	t.Parallel()
+	executortest.Run(t, repave.Declaration, func(*testing.T) executortest.World {
+		r := newRig()
+		return executortest.World{
+			Spec: r.spec, Executor: func() executor.Executor { return r.exec }, Effects: func() int { return r.m.writes },
+		}
+	})
 }

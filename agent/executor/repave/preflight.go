@@ -15,6 +15,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
+// PreflightDeclaration of the action that reads the disks and writes nothing.
+var PreflightDeclaration = executor.Declaration{Action: "preflight", Harm: executor.Harmless}
+
 // Preflight proves that a repave can begin, from the installer that would write: the machine starts the image, one disk
 // is meant and large enough, and the image's beginning can be fetched and read, and says nothing against the seed. It
 // changes nothing.

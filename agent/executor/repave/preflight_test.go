@@ -11,6 +11,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/disk/image"
 	"github.com/ingot-metal/ingot/agent/executor"
+	"github.com/ingot-metal/ingot/agent/executor/executortest"
 	"github.com/ingot-metal/ingot/agent/executor/repave"
 	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/internal/disk"
@@ -80,4 +81,20 @@ func TestPreflightRefusesWhatARepaveWould(t *testing.T) {
 			t.Errorf("%s: %v from %s", name, got.Evidence, r.m.asked.URL)
 		}
 	}
+}
+
+func TestKilledAtEachEffectOfAPreflight(t *testing.T) {
+	t.Parallel()
+	executortest.Run(t, repave.PreflightDeclaration, func(*testing.T) executortest.World {
+		r := newRig()
+		return executortest.World{
+			Spec: &fleetv1.CommandSpec{
+				CommandId: "cmd-0", Action: &fleetv1.CommandSpec_Preflight{Preflight: r.spec.GetRepave()},
+			},
+			Executor: func() executor.Executor {
+				return repave.NewPreflight(repave.DiskConfig{Installer: r.m, Site: "http://site:8080"})
+			},
+			Effects: func() int { return r.m.writes },
+		}
+	})
 }

@@ -19,6 +19,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
+// Declaration of the action.
+var Declaration = executor.Declaration{Action: "repave", Harm: executor.Destroys}
+
 // Executor is the repave executor of simulated machines.
 type Executor struct {
 	host      host.Host

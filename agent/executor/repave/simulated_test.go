@@ -13,6 +13,7 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/executor"
+	"github.com/ingot-metal/ingot/agent/executor/executortest"
 	"github.com/ingot-metal/ingot/agent/executor/repave"
 	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/agent/host/effect"
@@ -276,4 +277,14 @@ func TestWhichDigestIsVerified(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got.Digest, c.want)
 		}
 	}
+}
+
+func TestKilledAtEachEffectOfASimulatedMachine(t *testing.T) {
+	t.Parallel()
+	executortest.Run(t, repave.Declaration, func(t *testing.T) executortest.World {
+		r := newSimRig(t, sim.Config{})
+		return executortest.World{
+			Spec: r.spec, Executor: func() executor.Executor { return r.exec }, Effects: func() int { return r.host.writes },
+		}
+	})
 }

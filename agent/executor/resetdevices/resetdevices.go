@@ -17,6 +17,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
+// Declaration of the action.
+var Declaration = executor.Declaration{Action: "reset_devices", Harm: executor.Destroys}
+
 // Machine is one whose accelerators can be reset; *host.Linux is one.
 type Machine interface {
 	Accelerators() ([]host.Accelerator, error)

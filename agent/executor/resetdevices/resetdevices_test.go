@@ -14,8 +14,10 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/executor"
+	"github.com/ingot-metal/ingot/agent/executor/executortest"
 	"github.com/ingot-metal/ingot/agent/executor/resetdevices"
 	"github.com/ingot-metal/ingot/agent/host"
+	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
@@ -231,4 +233,31 @@ func TestAResetIsNotResumed(t *testing.T) {
 		!v.Settled.Retryable || written(t, first) != "" {
 		t.Errorf("%+v %v", v, err)
 	}
+}
+
+// counted is a machine that counts the resets of its devices.
+type counted struct {
+	*host.Linux
+	resets int
+}
+
+func (m *counted) ResetDevice(ctx context.Context, e effect.Cause, d host.Accelerator) (string, error) {
+	m.resets++
+	return m.Linux.ResetDevice(ctx, e, d)
+}
+
+func TestKilledAtEachEffect(t *testing.T) {
+	executortest.Run(t, resetdevices.Declaration, func(t *testing.T) executortest.World {
+		root := t.TempDir()
+		device(t, root, "0000:3b:00.0", "030200", "10de", nvidia, true)
+		device(t, root, "0000:5e:00.0", "120000", "10de", nvidia, true)
+		m := &counted{Linux: host.New(host.Config{Root: root})}
+		return executortest.World{
+			Spec: &fleetv1.CommandSpec{
+				CommandId: "c-1", Action: &fleetv1.CommandSpec_ResetDevices{ResetDevices: &fleetv1.ResetDevicesAction{}},
+			},
+			Executor: func() executor.Executor { return resetdevices.New(m) },
+			Effects:  func() int { return m.resets }, Whole: 2,
+		}
+	})
 }

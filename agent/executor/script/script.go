@@ -20,6 +20,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
+// Declaration of the action: a script may do anything.
+var Declaration = executor.Declaration{Action: "script", Harm: executor.Destroys}
+
 // BeforeStart is passed when the script is on the machine and not yet started.
 var BeforeStart = failpoint.Register("ssh.before-start")
 

@@ -20,6 +20,7 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/executor"
+	"github.com/ingot-metal/ingot/agent/executor/executortest"
 	"github.com/ingot-metal/ingot/agent/executor/script"
 	"github.com/ingot-metal/ingot/agent/provider/ssh"
 	"github.com/ingot-metal/ingot/agent/provider/ssh/sshtest"
@@ -439,4 +440,14 @@ func TestMuchOutputIsBounded(t *testing.T) {
 		!strings.Contains(r.said("agent"), "more bytes of stdout") {
 		t.Errorf("%v; %s", got.Evidence, r.said("agent"))
 	}
+}
+
+func TestKilledAtEachEffect(t *testing.T) {
+	t.Parallel()
+	executortest.Run(t, script.Declaration, func(t *testing.T) executortest.World {
+		r := newRig(t, `echo ran >>"$1"`)
+		return executortest.World{
+			Spec: r.spec, Executor: func() executor.Executor { return r.exec }, Effects: r.ran,
+		}
+	})
 }

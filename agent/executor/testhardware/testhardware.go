@@ -18,6 +18,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
+// Declaration of the action: its load slows down whatever runs there.
+var Declaration = executor.Declaration{Action: "test_hardware", Harm: executor.Interrupts}
+
 // Machine is one whose hardware can be tested; *host.Linux is one.
 type Machine interface {
 	Identity(ctx context.Context) (host.Identity, error)

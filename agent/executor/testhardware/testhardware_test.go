@@ -14,6 +14,7 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 
 	"github.com/ingot-metal/ingot/agent/executor"
+	"github.com/ingot-metal/ingot/agent/executor/executortest"
 	"github.com/ingot-metal/ingot/agent/executor/testhardware"
 	"github.com/ingot-metal/ingot/agent/host"
 	"github.com/ingot-metal/ingot/agent/hwtest"
@@ -172,4 +173,31 @@ func TestItEndsInItsTime(t *testing.T) {
 	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("200 ms of tests took %v", took)
 	}
+}
+
+// counted is a machine that counts the tests of its hardware.
+type counted struct {
+	*host.Linux
+	tests int
+}
+
+func (m *counted) TestHardware(ctx context.Context, cfg hwtest.Config) (hwtest.Report, error) {
+	m.tests++
+	return m.Linux.TestHardware(ctx, cfg)
+}
+
+func TestKilledAtEachEffect(t *testing.T) {
+	t.Parallel()
+	executortest.Run(t, testhardware.Declaration, func(t *testing.T) executortest.World {
+		m := &counted{Linux: host.New(host.Config{Root: machine(t, 8<<20)})}
+		return executortest.World{
+			Spec: &fleetv1.CommandSpec{CommandId: "c-1", Action: &fleetv1.CommandSpec_TestHardware{
+				TestHardware: &fleetv1.TestHardwareAction{
+					Tests: []string{"disk"}, DurationMs: 200, MemoryPercent: 1, DiskBytes: 1 << 20,
+				},
+			}},
+			Executor: func() executor.Executor { return testhardware.New(m) },
+			Effects:  func() int { return m.tests }, Repeats: true, // a test changes nothing
+		}
+	})
 }

@@ -144,13 +144,17 @@ func TestEveryKindHasLimitsAndAnAnswer(t *testing.T) {
 		if d, ok := plan.BuiltInDefaults()[name]; !ok || d.Timeout <= 0 || d.Timeout > 24*time.Hour {
 			t.Errorf("%s has the default %v", name, d)
 		}
-		if plan.NotWired(of(s)) == nil {
+		runs := plan.NotWired(of(s)) == nil
+		if runs != kind.Of(kind.Kind(name)).Runs {
+			t.Errorf("%s runs in any plan: %t", name, runs)
+		}
+		if runs {
 			wired++
 		} else if got := plan.NotWired(of(reboot("a"), s)); got != s {
 			t.Errorf("the step that is not wired is %v", got)
 		}
 	}
-	if wired != 16 {
+	if wired < 16 {
 		t.Errorf("%d kinds are wired", wired)
 	}
 }

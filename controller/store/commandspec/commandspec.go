@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -132,8 +133,6 @@ func (o *Order) Message(ctx context.Context, q *dbsqlc.Queries) (*fleetv1.Comman
 			Method: pgtx.OrText(step.GetErase().GetMethod(), "auto"), DiskRule: step.GetErase().GetDisk(),
 			ProtectedDisks: o.Spec.GetProtectedDisks(),
 		}}
-	case kind.ResetDevices:
-		spec.Action = &fleetv1.CommandSpec_ResetDevices{ResetDevices: &fleetv1.ResetDevicesAction{}}
 	case kind.TestHardware:
 		spec.Action = testAction(step.GetTestHardware())
 	case kind.SSH:
@@ -145,8 +144,6 @@ func (o *Order) Message(ctx context.Context, q *dbsqlc.Queries) (*fleetv1.Comman
 		spec.Action = &fleetv1.CommandSpec_Power{Power: &fleetv1.PowerAction{Want: "off", Force: !byHand}}
 	case kind.PowerOn:
 		spec.Action = &fleetv1.CommandSpec_Power{Power: &fleetv1.PowerAction{Want: "on"}}
-	case kind.BMCPassword:
-		spec.Action = &fleetv1.CommandSpec_BmcPassword{BmcPassword: &fleetv1.BMCPasswordAction{}}
 	case kind.Kexec:
 		spec.Action, err = o.installerAction(ctx, q)
 	case kind.JoinToken, kind.Verify, kind.Drain, kind.Uncordon:
@@ -157,8 +154,24 @@ func (o *Order) Message(ctx context.Context, q *dbsqlc.Queries) (*fleetv1.Comman
 		spec.Action = o.providerAction(providerStep(step))
 	case kind.Net:
 		spec.Action = &fleetv1.CommandSpec_Reconfig{Reconfig: reconfigAction(step.GetNet(), s.Timeout, o.Generation)}
+	default:
+		err = setEmptyAction(spec, c.Kind)
 	}
 	return spec, err
+}
+
+// setEmptyAction sets the action that a kind declares, which must be one without fields.
+func setEmptyAction(spec *fleetv1.CommandSpec, k kind.Kind) error {
+	m := spec.ProtoReflect()
+	field := m.Descriptor().Oneofs().ByName("action").Fields().ByName(protoreflect.Name(kind.Of(k).Action))
+	if field == nil {
+		return nil // not a command
+	}
+	if n := field.Message().Fields().Len(); n > 0 {
+		return fmt.Errorf("action %s has %d fields, and nothing fills them for kind %s", field.Name(), n, k)
+	}
+	m.Mutable(field)
+	return nil
 }
 
 func testAction(t *baremetalv1.TestHardware) *fleetv1.CommandSpec_TestHardware {

@@ -92,10 +92,10 @@ var Edits = []Edit{
 	at, since := d.controllerTime, d.controllerAt
 `},
 	{"agent/dispatch/grant.go",
-		`		free := !needsGrant(j.spec)
+		`		free := !d.needsGrant(j.spec)
 		if free && d.heardTime() {
 `,
-		`		free := !needsGrant(j.spec) || planted.Grant
+		`		free := !d.needsGrant(j.spec) || planted.Grant
 		if free && (d.heardTime() || planted.Grant) {
 `},
 	{"agent/state/commands.go",
