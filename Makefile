@@ -18,8 +18,9 @@ TOOLS    := buf protoc-gen-go protoc-gen-go-grpc protoc-gen-grpc-gateway protoc-
 PKG          ?= ./...
 TEST_TIMEOUT ?= 20m
 TEST_FLAGS   ?=
-# Those that read the tree, start programs, or compute in one goroutine what takes nine times as long with the detector.
-UNRACED      := /invariants$$|/imagebuild(/bootdisk)?$$|/internal/localpg$$|/disk/image$$|/catalog/image$$|/operation/decider$$|/lab/([^ef]|f[^l])
+# Those that read the tree, start programs and machines, or compute in one goroutine what takes nine times as long with
+# the detector. They begin no goroutine, but for those that a test of the tree names.
+UNRACED      := /invariants$$|/imagebuild(/bootdisk)?$$|/internal/localpg$$|/disk/image$$|/catalog/image$$|/operation/decider$$|/agent/host(/disks|/firewall|/network|/rollback)?$$|/lab/([^ef]|f[^l])
 GOTESTSUM    := bin/tools/gotestsum --format $(if $(CI),pkgname,pkgname-and-test-fails) --hide-summary=skipped
 # Without the race detector tests share what is compiled for the programs, which they start. What vet says, make lint says.
 UNRACED_TEST := env CGO_ENABLED=0 $(GOTESTSUM) -- -vet=off -trimpath -buildvcs=false -tags $(GOTAGS)
@@ -101,7 +102,9 @@ ifeq ($(PKG),./...)
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags $(GOTAGS) -ldflags '-s -w' -o $(TEST_PROGRAMS) ./cmd/ingot ./cmd/ingot-agent ./cmd/ingot-controller ./cmd/ingot-image
 	@# What starts programs is never taken from the cache, which does not know them: -count 1.
 	@# Whole systems, two at a time as they wait as much as they work, without the race detector: PKG=./lab/e2e/... runs them with it.
-	INGOT_TEST_PROGRAMS=$(TEST_PROGRAMS) $(UNRACED_TEST) -count 1 -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) -p 2 ./lab/e2e/...
+	@# The longest start first: at the end there is none that has the machine for itself.
+	INGOT_TEST_PROGRAMS=$(TEST_PROGRAMS) $(UNRACED_TEST) -count 1 -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) -p 2 \
+		./lab/e2e $(addprefix ./lab/e2e/,tasks why rolling silence fleetview provision) ./lab/e2e/...
 	@# What computes and what waits, beside each other.
 	INGOT_TEST_PROGRAMS=$(TEST_PROGRAMS) $(TESTPG) $(MAKE) --no-print-directory -j2 test-raced test-unraced
 	@# Emulated machines take every processor there is, and are left alone with them.
@@ -113,11 +116,11 @@ endif
 # The longest starts first, beside all others. Many of them wait as much as they work, so there is one more than processors.
 .PHONY: test-raced
 test-raced: ## Run the tests of the packages that have the race detector in make test, on the Postgres of INGOT_TEST_DATABASE_URL
-	$(GOTESTSUM) -- -race -vet=off -trimpath -p $$(( $$(nproc) + 1 )) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$(go list ./controller/store/...) $$(go list ./... | grep -Ev '$(UNRACED)|/lab$$|/lab/e2e(/|$$)|/controller/store(/|$$)')
+	$(GOTESTSUM) -- -race -vet=off -trimpath -p $$(( $$(nproc) + 1 )) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$(go list ./controller/store/... ./controller/api/public/machine) $$(go list ./... | grep -Ev '$(UNRACED)|/lab$$|/lab/e2e(/|$$)')
 
 .PHONY: test-unraced
 test-unraced: ## Run the tests of the packages that do without the race detector
-	$(UNRACED_TEST) -count 1 -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$(go list ./... | grep -E '$(UNRACED)')
+	$(UNRACED_TEST) -count 1 -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) $$(go list ./lab/attack ./agent/host ./agent/host/disks) $$(go list ./... | grep -E '$(UNRACED)')
 
 .PHONY: test-fast
 test-fast: deps bin/tools/gotestsum ## Run the quick tests of all but whole systems, without the race detector (3 minutes)

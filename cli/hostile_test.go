@@ -15,6 +15,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/safetext"
 	"github.com/ingot-metal/ingot/internal/testkit/document"
 )
@@ -108,7 +109,8 @@ func sameData(t *testing.T, line string) {
 	t.Helper()
 	read := func(output string) (out []any, text string) {
 		f := hostileFleet()
-		got := f.run(t, append(strings.Fields(line), "-o", output)...)
+		got := f.runWith(t, func(c *command.Config) { c.Clock = stillClock{quickClock{clock.Real()}} },
+			append(strings.Fields(line), "-o", output)...)
 		yamls, jsons := yaml.NewDecoder(strings.NewReader(got.out)), json.NewDecoder(strings.NewReader(got.out))
 		for {
 			var v any

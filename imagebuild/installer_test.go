@@ -77,7 +77,7 @@ func TestInstallerIsReproducible(t *testing.T) {
 func TestInstallerForAnotherArchitecture(t *testing.T) {
 	t.Parallel()
 	agent := filepath.Join(t.TempDir(), "guest")
-	cmd := exec.Command("go", "build", "-o", agent, "../lab/vm/testdata/guest")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", agent, "../lab/vm/testdata/guest")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

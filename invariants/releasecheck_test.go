@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"go/ast"
 	"go/build/constraint"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -209,4 +210,62 @@ func TestReferenceReleaseCheck(t *testing.T) {
 			"run, and holds for that commit alone. CI runs all other tests.\n\n%s",
 		document.Table([]string{"check", "what it does", "result", "time", "commit", "date"}, rows),
 	))
+}
+
+// racedElsewhere are packages that begin goroutines and have no race detector in make test, each with the reason.
+var racedElsewhere = map[string]string{
+	"agent/disk/image":         "agent/installer has the detector, and writes whole images with it",
+	"controller/catalog/image": "all that its timer does is to end a context",
+}
+
+// TestWhatBeginsGoroutinesIsRaced holds that the product's packages which do without the race detector begin no
+// goroutine. What they call on one is raced where it is begun.
+func TestWhatBeginsGoroutinesIsRaced(t *testing.T) {
+	_, rest, ok := strings.Cut(readFile(t, "Makefile"), "\nUNRACED ")
+	_, rest, there := strings.Cut(rest, ":= ")
+	text, _, end := strings.Cut(rest, "\n")
+	if !ok || !there || !end {
+		t.Fatal("the Makefile has no UNRACED")
+	}
+	unraced := regexp.MustCompile(strings.ReplaceAll(text, "$$", "$"))
+	packages, begins := map[string]bool{}, map[string]string{}
+	for _, f := range handWritten(t) {
+		if !unraced.MatchString(module+"/"+f.dir) || strings.HasPrefix(f.dir, "lab/") {
+			continue
+		}
+		packages[f.dir] = true
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			if beginsGoroutine(n) {
+				begins[f.dir] = fset.Position(n.Pos()).String()
+			}
+			return true
+		})
+	}
+	if len(packages) < 10 {
+		t.Errorf("UNRACED matches %v: the pattern no longer fits the packages", slices.Sorted(maps.Keys(packages)))
+	}
+	for dir, where := range begins {
+		if racedElsewhere[dir] == "" {
+			t.Errorf("%s: begins a goroutine, and UNRACED in the Makefile has %s", where, dir)
+		}
+	}
+	for dir := range racedElsewhere {
+		if begins[dir] == "" {
+			t.Errorf("racedElsewhere: %s begins no goroutine, or is raced", dir)
+		}
+	}
+}
+
+// beginsGoroutine reports whether a node is a go statement, or a call of a group, of time or of context that begins a
+// goroutine.
+func beginsGoroutine(n ast.Node) bool {
+	if _, ok := n.(*ast.GoStmt); ok {
+		return true
+	}
+	call, ok := n.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	called, ok := call.Fun.(*ast.SelectorExpr)
+	return ok && (called.Sel.Name == "Go" || called.Sel.Name == "AfterFunc")
 }

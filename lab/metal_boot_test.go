@@ -199,7 +199,7 @@ func main() { panic(syscall.Reboot(syscall.LINUX_REBOOT_CMD_RESTART)) }
 	if err := os.WriteFile(source, []byte(code), 0o600); err != nil {
 		s.Fatal(err)
 	}
-	cmd := exec.CommandContext(s.ctx, "go", "build", "-o", program, source)
+	cmd := exec.CommandContext(s.ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", program, source)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		s.Fatalf("build: %v: %s", err, out)

@@ -23,16 +23,20 @@ type Config struct {
 	Server string
 	// CAFile is a PEM file with the root that has signed the server's certificate. Empty: the system's roots.
 	CAFile string
+	// TLS, where it is set, is used as it is, in place of CAFile.
+	TLS *tls.Config
 	// Token is the bearer token. TokenFile holds one and nothing else; it is read for each call, so that a token can be
 	// replaced under a program that runs.
 	Token, TokenFile string
+	// Credentials, where it is set, signs each call, in place of Token and TokenFile.
+	Credentials credentials.PerRPCCredentials
 	// Patience is how long a call is repeated while the controller is away; 0 means a minute, less than 0 not at all.
 	Patience time.Duration
 }
 
 // Dial makes a connection; it does not wait for the server. Close it when it is not used any more.
 func Dial(c Config, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
-	trust, err := c.tls()
+	trust, err := c.trust()
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +55,10 @@ func Dial(c Config, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 		grpc.WithChainUnaryInterceptor(repeat(c.Patience)),
 	}
-	if c.Token != "" || c.TokenFile != "" {
+	switch {
+	case c.Credentials != nil:
+		all = append(all, grpc.WithPerRPCCredentials(c.Credentials))
+	case c.Token != "" || c.TokenFile != "":
 		all = append(all, grpc.WithPerRPCCredentials(bearer{c.Token, c.TokenFile}))
 	}
 	conn, err := grpc.NewClient(c.Server, append(all, opts...)...)
@@ -61,7 +68,10 @@ func Dial(c Config, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-func (c Config) tls() (*tls.Config, error) {
+func (c Config) trust() (*tls.Config, error) {
+	if c.TLS != nil {
+		return c.TLS, nil
+	}
 	host, _, err := net.SplitHostPort(c.Server)
 	if err != nil {
 		return nil, fmt.Errorf("the server must be host:port: %w", err)

@@ -40,10 +40,7 @@ func (a commands) login(cmd *cobra.Command, _ []string) error {
 			"INGOT_TOKEN_FILE and the token of the context out")
 	}
 	a.app.Anonymous = true // an old sign-on would be renewed first
-	svc, err := a.app.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	how, err := svc.Access.GetSignOn(cmd.Context(), &pb.GetSignOnRequest{})
 	if err != nil {
 		return err
@@ -106,10 +103,7 @@ the groups and roles of a person with the machines that they are for.`,
 }
 
 func (a commands) whoami(cmd *cobra.Command, _ []string) error {
-	svc, err := a.app.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	c, err := svc.Access.GetCaller(cmd.Context(), &pb.GetCallerRequest{})
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 var roles = []string{"viewer", "operator", "approver", "admin"}
@@ -45,10 +46,7 @@ counts within 2 s. The same role for the same member and selection again changes
 			if lasts > 0 {
 				b.ExpiresAt = timestamppb.New(a.app.Now().Add(lasts))
 			}
-			svc, err := a.app.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			made, err := svc.Access.CreateRoleBinding(cmd.Context(), &pb.CreateRoleBindingRequest{Binding: b})
 			if err != nil {
 				return err
@@ -69,29 +67,13 @@ counts within 2 s. The same role for the same member and selection again changes
 }
 
 func (a commands) listRolesCmd() *cobra.Command {
-	var narrow command.Narrow
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List who has which role",
-		Long:    `List the role bindings, newest first; those that have ended too.`,
-		Example: "  ingot role list\n  ingot role list --filter role=admin --order-by expires_at",
-		Args:    cobra.NoArgs,
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			all, err := command.Pages(0, func(size int32, page string) ([]*pb.RoleBinding, string, error) {
-				r, err := svc.Access.ListRoleBindings(cmd.Context(), &pb.ListRoleBindingsRequest{PageSize: size, PageToken: page,
-					Filter: narrow.Filter, OrderBy: narrow.OrderBy})
-				return r.GetBindings(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(&pb.ListRoleBindingsResponse{Bindings: all}, func() string {
-				return a.app.Style().RoleBindings(all, a.app.Now()).String()
-			}, command.Names(all, (*pb.RoleBinding).GetBindingId)...)
-		}),
-	}
-	narrow.Register(cmd, "role=operator,group=night", "expires_at desc")
-	return cmd
+	return command.ListOf(a.app.Services().Access.ListRoleBindings,
+		(*pb.RoleBinding).GetBindingId, view.Style.RoleBindings).
+		Command(a.app, &cobra.Command{
+			Short:   "List who has which role",
+			Long:    `List the role bindings, newest first; those that have ended too.`,
+			Example: "  ingot role list\n  ingot role list --filter role=admin --order-by expires_at",
+		}, "role=operator,group=night", "expires_at desc")
 }
 
 func (a commands) revokeRoleCmd() *cobra.Command {
@@ -102,17 +84,8 @@ func (a commands) revokeRoleCmd() *cobra.Command {
 		Example:           "  ingot role revoke rb-01k",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			gone, err := svc.Access.DeleteRoleBinding(cmd.Context(), &pb.DeleteRoleBindingRequest{BindingId: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(
-				gone,
-				func() string { return "Revoked " + a.app.Style().RoleBinding(gone) + "\n" },
-				gone.GetBindingId(),
-			)
-		}),
+		RunE: command.Show(a.app, a.app.Services().Access.DeleteRoleBinding, (*pb.RoleBinding).GetBindingId,
+			func(s view.Style, gone *pb.RoleBinding) string { return "Revoked " + s.RoleBinding(gone) + "\n" }),
 	}
 }
 
@@ -123,18 +96,13 @@ func (a commands) sessionCmd() *cobra.Command {
 		Long:    `A session is one sign-on of a person, with the tokens that were renewed since.`,
 		Example: "  ingot session list\n  ingot session revoke ss-0a1b",
 	}
-	var all bool
-	var narrow command.Narrow
-	list := &cobra.Command{
-		Use:     "list",
+	l := command.ListOf(a.app.Services().Access.ListSessions, (*pb.Session).GetSessionId, view.Style.Sessions)
+	list := l.Command(a.app, &cobra.Command{
 		Short:   "List who is signed on",
 		Long:    `List the sessions whose tokens have not ended, newest first; --all those of 90 days.`,
 		Example: "  ingot session list\n  ingot session list --all --filter name=ada",
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.listSessions(cmd, all, narrow) },
-	}
-	list.Flags().BoolVar(&all, "all", false, "revoked and expired ones, too")
-	narrow.Register(list, "name=ada", "last_seen_at desc")
+	}, "name=ada", "last_seen_at desc")
+	list.Flags().BoolVar(&l.Request.All, "all", false, "revoked and expired ones, too")
 	revoke := &cobra.Command{
 		Use:   "revoke SESSION",
 		Short: "End a session",
@@ -143,32 +111,8 @@ the session count no more. The person can sign on again; take roles away to prev
 		Example:           "  ingot session revoke ss-0a1b",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			s, err := svc.Access.RevokeSession(cmd.Context(), &pb.RevokeSessionRequest{SessionId: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(s, func() string { return "Revoked " + s.GetSessionId() + "\n" }, s.GetSessionId())
-		}),
+		RunE:              command.Do(a.app, "Revoked", a.app.Services().Access.RevokeSession, (*pb.Session).GetSessionId),
 	}
 	cmd.AddCommand(list, revoke)
 	return cmd
-}
-
-func (a commands) listSessions(cmd *cobra.Command, ended bool, narrow command.Narrow) error {
-	svc, err := a.app.Services()
-	if err != nil {
-		return err
-	}
-	all, err := command.Pages(0, func(size int32, page string) ([]*pb.Session, string, error) {
-		r, err := svc.Access.ListSessions(cmd.Context(), &pb.ListSessionsRequest{PageSize: size, PageToken: page, All: ended,
-			Filter: narrow.Filter, OrderBy: narrow.OrderBy})
-		return r.GetSessions(), r.GetNextPageToken(), err
-	})
-	if err != nil {
-		return err
-	}
-	return a.app.Print(&pb.ListSessionsResponse{Sessions: all}, func() string {
-		return a.app.Style().Sessions(all, a.app.Now()).String()
-	}, command.Names(all, (*pb.Session).GetSessionId)...)
 }

@@ -5,6 +5,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 func (a commands) agentCmd() *cobra.Command {
@@ -20,33 +21,18 @@ func (a commands) agentCmd() *cobra.Command {
 }
 
 func (a commands) agentListCmd() *cobra.Command {
-	var filter string
-	cmd := &cobra.Command{
-		Use:     "list",
+	l := command.ListOf(a.app.Services().Admin.ListAgents, (*pb.Agent).GetAgentId, view.Style.Agents)
+	cmd := l.Command(a.app, &cobra.Command{
 		Short:   "List agents",
 		Long:    `List agents. Filter terms: machine_id, site, role (HOST, SITE, INSTALLER), connected (true, false).`,
 		Example: "  ingot agent list --filter connected=false",
-		Args:    cobra.NoArgs,
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			agents, err := command.Pages(0, func(size int32, page string) ([]*pb.Agent, string, error) {
-				r, err := svc.Admin.ListAgents(cmd.Context(), &pb.ListAgentsRequest{Filter: filter, PageSize: size,
-					PageToken: page})
-				return r.GetAgents(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(&pb.ListAgentsResponse{Agents: agents}, func() string {
-				return a.app.Style().Agents(agents, a.app.Wide(), a.app.Now()).String()
-			}, command.Names(agents, (*pb.Agent).GetAgentId)...)
-		}),
-	}
-	cmd.Flags().StringVar(&filter, "filter", "", "terms such as role=SITE,connected=true")
+	}, "", "")
+	cmd.Flags().StringVar(&l.Request.Filter, "filter", "", "terms such as role=SITE,connected=true")
 	return cmd
 }
 
 func (a commands) printAgent(ag *pb.Agent) error {
-	return a.app.Print(ag, func() string { return a.app.Style().Agent(ag, a.app.Now()) }, ag.GetAgentId())
+	return a.app.Print(ag, func() string { return a.app.Style().Agent(ag) }, ag.GetAgentId())
 }
 
 func (a commands) agentGetCmd() *cobra.Command {
@@ -57,13 +43,7 @@ func (a commands) agentGetCmd() *cobra.Command {
 		Example:           "  ingot agent get a-01k",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.app.CompleteAgents()),
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			ag, err := svc.Admin.GetAgent(cmd.Context(), &pb.GetAgentRequest{AgentId: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.printAgent(ag)
-		}),
+		RunE:              command.Show(a.app, a.app.Services().Admin.GetAgent, (*pb.Agent).GetAgentId, view.Style.Agent),
 	}
 }
 
@@ -79,10 +59,7 @@ seconds; it comes back only with a new token.`,
 		ValidArgsFunction: command.CompleteAt(a.app.CompleteAgents()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.AgentId = args[0]
-			svc, err := a.app.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			ag, err := svc.Admin.RevokeAgent(cmd.Context(), &req)
 			if err != nil {
 				return err

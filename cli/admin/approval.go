@@ -5,6 +5,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 // approvalCmd shows and changes the policies that demand approval.
@@ -28,7 +29,7 @@ labels and place when the work began, and by those of now.`,
 func (a commands) printPolicy(p *pb.ApprovalPolicy, verb string) error {
 	return a.app.Print(p, func() string {
 		return verb + " approval policy " + p.GetName() + "\n" +
-			a.app.Style().ApprovalPolicies([]*pb.ApprovalPolicy{p}).String()
+			command.Table(a.app, view.Style.ApprovalPolicies, p)
 	}, p.GetName())
 }
 
@@ -58,29 +59,13 @@ asked for afterwards. You are held to what you replace for another 24 hours.`,
 }
 
 func (a commands) approvalListCmd() *cobra.Command {
-	var narrow command.Narrow
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List approval policies",
-		Long:    `List all approval policies by name.`,
-		Example: "  ingot approval-policy list",
-		Args:    cobra.NoArgs,
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			all, err := command.Pages(0, func(size int32, token string) ([]*pb.ApprovalPolicy, string, error) {
-				r, err := svc.Rollouts.ListApprovalPolicies(cmd.Context(), &pb.ListApprovalPoliciesRequest{PageSize: size,
-					PageToken: token, Filter: narrow.Filter, OrderBy: narrow.OrderBy})
-				return r.GetPolicies(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(&pb.ListApprovalPoliciesResponse{Policies: all},
-				func() string { return a.app.Style().ApprovalPolicies(all).String() },
-				command.Names(all, (*pb.ApprovalPolicy).GetName)...)
-		}),
-	}
-	narrow.Register(cmd, "machines=0", "machines desc")
-	return cmd
+	return command.ListOf(a.app.Services().Rollouts.ListApprovalPolicies,
+		(*pb.ApprovalPolicy).GetName, view.Style.ApprovalPolicies).
+		Command(a.app, &cobra.Command{
+			Short:   "List approval policies",
+			Long:    `List all approval policies by name.`,
+			Example: "  ingot approval-policy list",
+		}, "machines=0", "machines desc")
 }
 
 func (a commands) approvalDeleteCmd() *cobra.Command {
@@ -90,14 +75,11 @@ func (a commands) approvalDeleteCmd() *cobra.Command {
 		Long:    `Delete an approval policy. You are held to it for another 24 hours.`,
 		Example: "  ingot approval-policy delete production",
 		Args:    cobra.ExactArgs(1),
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			gone, err := svc.Rollouts.DeleteApprovalPolicy(cmd.Context(),
-				&pb.DeleteApprovalPolicyRequest{Name: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(gone, func() string { return "Deleted approval policy " + gone.GetName() + "\n" },
-				gone.GetName())
-		}),
+		RunE: command.Do(
+			a.app,
+			"Deleted approval policy",
+			a.app.Services().Rollouts.DeleteApprovalPolicy,
+			(*pb.ApprovalPolicy).GetName,
+		),
 	}
 }

@@ -12,6 +12,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
 	"github.com/ingot-metal/ingot/cli/encode"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 func (a commands) auditCmd() *cobra.Command {
@@ -44,7 +45,7 @@ func (a commands) auditCmd() *cobra.Command {
 				names[i] = strconv.FormatInt(e.GetAuditId(), 10)
 			}
 			return a.app.Print(&pb.ListAuditLogResponse{Entries: entries}, func() string {
-				return a.app.Style().Audit(entries, a.app.Wide()).String()
+				return command.Table(a.app, view.Style.Audit, entries...)
 			}, names...)
 		},
 	}
@@ -74,10 +75,7 @@ func (a commands) auditPages(cmd *cobra.Command, target string, f auditFlags) (a
 	if r.Until, err = a.app.Moment("--until", f.until); err != nil {
 		return nil, err
 	}
-	svc, err := a.app.Services()
-	if err != nil {
-		return nil, err
-	}
+	svc := a.app.Services()
 	return func(size int32, page string) ([]*pb.AuditEntry, string, error) {
 		r.PageSize, r.PageToken = size, page
 		resp, err := svc.Admin.ListAuditLog(cmd.Context(), &r)

@@ -9,6 +9,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 func (a commands) bmcCmd() *cobra.Command {
@@ -57,10 +58,7 @@ A BMC that was parked for a wrong password is tried again.`,
 			if err != nil {
 				return err
 			}
-			svc, err := a.app.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			r := where.request(cmd, args[0])
 			r.Username, r.Password = username, password
 			c, err := svc.Admin.SetBMCCredentials(cmd.Context(), r)
@@ -121,10 +119,7 @@ func (a commands) credentialsAllowCmd() *cobra.Command {
 			if len(r.GetAllowedEndpoints()) == 0 && r.AllowPlainHttp == nil && r.AllowUnverifiedTls == nil {
 				return command.Usagef("give --allow, --allow-plain-http or --allow-unverified-tls")
 			}
-			svc, err := a.app.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			c, err := svc.Admin.SetBMCCredentials(cmd.Context(), r)
 			if err != nil {
 				return err
@@ -139,52 +134,20 @@ func (a commands) credentialsAllowCmd() *cobra.Command {
 }
 
 func (a commands) bmcCertificatesCmd() *cobra.Command {
-	var r pb.ListBMCCertificatesRequest
-	var narrow command.Narrow
-	cmd := &cobra.Command{
+	l := command.ListOf(a.app.Services().Admin.ListBMCCertificates,
+		(*pb.BMCCertificate).GetEndpoint, view.Style.BMCCertificates)
+	cmd := l.Command(a.app, &cobra.Command{
 		Use:   "certificates",
 		Short: "List the certificates that BMCs have shown",
 		Long: `List the certificates that BMCs have shown to the agent of their site. The first one is
 trusted; a BMC that shows another one gets no password until the old one is back, or until "ingot
 bmc trust".`,
 		Example: "  ingot bmc certificates --changed",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			r.Filter, r.OrderBy = narrow.Filter, narrow.OrderBy
-			all, err := a.bmcCertificates(cmd.Context(), &r)
-			if err != nil {
-				return err
-			}
-			var names []string
-			for _, c := range all {
-				names = append(names, c.GetEndpoint())
-			}
-			return a.app.Print(&pb.ListBMCCertificatesResponse{Certificates: all}, func() string {
-				return a.app.Style().BMCCertificates(all).String()
-			}, names...)
-		},
-	}
-	cmd.Flags().BoolVar(&r.Changed, "changed", false, "only those that have changed and wait for an admin")
-	cmd.Flags().StringVar(&r.MachineId, "machine", "", "only that of this machine's BMC")
-	narrow.Register(cmd, "site=berlin", "pinned_at desc")
+	}, "site=berlin", "pinned_at desc")
+	cmd.Flags().BoolVar(&l.Request.Changed, "changed", false, "only those that have changed and wait for an admin")
+	cmd.Flags().StringVar(&l.Request.MachineId, "machine", "", "only that of this machine's BMC")
 	a.app.Must(cmd.RegisterFlagCompletionFunc("machine", a.app.CompleteMachines()))
 	return cmd
-}
-
-func (a commands) bmcCertificates(
-	ctx context.Context, r *pb.ListBMCCertificatesRequest,
-) ([]*pb.BMCCertificate, error) {
-	svc, err := a.app.Services()
-	if err != nil {
-		return nil, err
-	}
-	return command.Pages(0, func(size int32, page string) ([]*pb.BMCCertificate, string, error) {
-		resp, err := svc.Admin.ListBMCCertificates(ctx, &pb.ListBMCCertificatesRequest{
-			Changed: r.GetChanged(), MachineId: r.GetMachineId(), PageSize: size, PageToken: page,
-			Filter: r.GetFilter(), OrderBy: r.GetOrderBy(),
-		})
-		return resp.GetCertificates(), resp.GetNextPageToken(), err
-	})
 }
 
 func (a commands) bmcTrustCmd() *cobra.Command {
@@ -260,30 +223,13 @@ When the end of a change is not known, start it again: the new password is tried
 }
 
 func (a commands) credentialsListCmd() *cobra.Command {
-	var narrow command.Narrow
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List the credentials of BMCs, without passwords",
-		Long:    `List the credentials of BMCs. Passwords are never shown.`,
-		Example: "  ingot bmc credentials list",
-		Args:    cobra.NoArgs,
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			all, err := command.Pages(0, func(size int32, token string) ([]*pb.BMCCredentials, string, error) {
-				r, err := svc.Admin.ListBMCCredentials(cmd.Context(),
-					&pb.ListBMCCredentialsRequest{PageSize: size, PageToken: token, Filter: narrow.Filter, OrderBy: narrow.OrderBy})
-				return r.GetCredentials(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(
-				&pb.ListBMCCredentialsResponse{Credentials: all},
-				func() string { return a.app.Style().Credentials(all).String() },
-				command.Names(all, (*pb.BMCCredentials).GetCredentialsRef)...)
-		}),
-	}
-	narrow.Register(cmd, "adopted=true", "updated_at desc")
-	return cmd
+	return command.ListOf(a.app.Services().Admin.ListBMCCredentials,
+		(*pb.BMCCredentials).GetCredentialsRef, view.Style.Credentials).
+		Command(a.app, &cobra.Command{
+			Short:   "List the credentials of BMCs, without passwords",
+			Long:    `List the credentials of BMCs. Passwords are never shown.`,
+			Example: "  ingot bmc credentials list",
+		}, "adopted=true", "updated_at desc")
 }
 
 func (a commands) credentialsDeleteCmd() *cobra.Command {
@@ -294,12 +240,11 @@ func (a commands) credentialsDeleteCmd() *cobra.Command {
 		Example:           "  ingot bmc credentials delete rack-41",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.app.CompleteCredentials()),
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			c, err := svc.Admin.DeleteBMCCredentials(cmd.Context(), &pb.DeleteBMCCredentialsRequest{CredentialsRef: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(c, func() string { return "Deleted " + c.GetCredentialsRef() + "\n" }, c.GetCredentialsRef())
-		}),
+		RunE: command.Do(
+			a.app,
+			"Deleted",
+			a.app.Services().Admin.DeleteBMCCredentials,
+			(*pb.BMCCredentials).GetCredentialsRef,
+		),
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 func (a commands) budgetCmd() *cobra.Command {
@@ -34,7 +35,7 @@ ingot budget release. So a bad image stops after as many machines as the budget 
 
 func (a commands) printBudget(b *pb.Budget, verb string) error {
 	return a.app.Print(b, func() string {
-		return verb + " budget " + b.GetName() + "\n" + a.app.Style().Budgets([]*pb.Budget{b}).String()
+		return verb + " budget " + b.GetName() + "\n" + command.Table(a.app, view.Style.Budgets, b)
 	}, b.GetName())
 }
 
@@ -78,39 +79,13 @@ own. Work that has begun goes on; a lower limit holds for whoever comes next.`,
 	return cmd
 }
 
-func (a commands) budgets(cmd *cobra.Command, narrow command.Narrow) ([]*pb.Budget, error) {
-	svc, err := a.app.Services()
-	if err != nil {
-		return nil, err
-	}
-	return command.Pages(0, func(size int32, token string) ([]*pb.Budget, string, error) {
-		r, err := svc.Budgets.ListBudgets(cmd.Context(), &pb.ListBudgetsRequest{PageSize: size, PageToken: token,
-			Filter: narrow.Filter, OrderBy: narrow.OrderBy})
-		return r.GetBudgets(), r.GetNextPageToken(), err
-	})
-}
-
 func (a commands) budgetListCmd() *cobra.Command {
-	var narrow command.Narrow
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List budgets",
-		Long:    `List all budgets by name.`,
-		Example: "  ingot budget list",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := a.budgets(cmd, narrow)
-			if err != nil {
-				return err
-			}
-			return a.app.Print(
-				&pb.ListBudgetsResponse{Budgets: all},
-				func() string { return a.app.Style().Budgets(all).String() },
-				command.Names(all, (*pb.Budget).GetName)...)
-		},
-	}
-	narrow.Register(cmd, "domain=site", "at_once desc")
-	return cmd
+	return command.ListOf(a.app.Services().Budgets.ListBudgets, (*pb.Budget).GetName, view.Style.Budgets).
+		Command(a.app, &cobra.Command{
+			Short:   "List budgets",
+			Long:    `List all budgets by name.`,
+			Example: "  ingot budget list",
+		}, "domain=site", "at_once desc")
 }
 
 func (a commands) budgetDeleteCmd() *cobra.Command {
@@ -122,44 +97,19 @@ budget is in the way.`,
 		Example:           "  ingot budget delete racks",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.app.CompleteBudgets()),
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			gone, err := svc.Budgets.DeleteBudget(cmd.Context(), &pb.DeleteBudgetRequest{Name: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(gone, func() string { return "Deleted budget " + gone.GetName() + "\n" }, gone.GetName())
-		}),
+		RunE:              command.Do(a.app, "Deleted budget", a.app.Services().Budgets.DeleteBudget, (*pb.Budget).GetName),
 	}
 }
 
 func (a commands) budgetSlotsCmd() *cobra.Command {
-	var narrow command.Narrow
-	cmd := &cobra.Command{
-		Use:   "slots",
-		Short: "List the slots that are held",
-		Long: `List the slots that are held, oldest first. Those of operations that have ended FAILED or
+	return command.ListOf(a.app.Services().Budgets.ListBudgetSlots, (*pb.BudgetSlot).GetMachineId, view.Style.BudgetSlots).
+		Command(a.app, &cobra.Command{
+			Use:   "slots",
+			Short: "List the slots that are held",
+			Long: `List the slots that are held, oldest first. Those of operations that have ended FAILED or
 CANCELED wait for a success on the machine, or for ingot budget release.`,
-		Example: "  ingot budget slots",
-		Args:    cobra.NoArgs,
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			all, err := command.Pages(0, func(size int32, page string) ([]*pb.BudgetSlot, string, error) {
-				r, err := svc.Budgets.ListBudgetSlots(
-					cmd.Context(),
-					&pb.ListBudgetSlotsRequest{PageSize: size, PageToken: page, Filter: narrow.Filter, OrderBy: narrow.OrderBy},
-				)
-				return r.GetSlots(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(
-				&pb.ListBudgetSlotsResponse{Slots: all},
-				func() string { return a.app.Style().BudgetSlots(all, a.app.Now()).String() },
-				command.Names(all, (*pb.BudgetSlot).GetMachineId)...)
-		}),
-	}
-	narrow.Register(cmd, "operation_phase=FAILED", "taken_at desc")
-	return cmd
+			Example: "  ingot budget slots",
+		}, "operation_phase=FAILED", "taken_at desc")
 }
 
 func (a commands) budgetReleaseCmd() *cobra.Command {

@@ -52,10 +52,7 @@ type link struct {
 }
 
 func (a commands) consoleLink(cmd *cobra.Command) (link, error) {
-	svc, err := a.app.Services()
-	if err != nil {
-		return link{}, err
-	}
+	svc := a.app.Services()
 	info, err := svc.Admin.GetServerInfo(cmd.Context(), &pb.GetServerInfoRequest{})
 	if err != nil {
 		return link{}, err

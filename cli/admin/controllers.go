@@ -5,12 +5,12 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 func (a commands) controllersCmd() *cobra.Command {
-	var all bool
-	var narrow command.Narrow
-	cmd := &cobra.Command{
+	l := command.ListOf(a.app.Services().Admin.ListControllers, (*pb.Controller).GetControllerId, view.Style.Controllers)
+	cmd := l.Command(a.app, &cobra.Command{
 		Use:   "controllers",
 		Short: "List the controllers of this installation",
 		Long: `List the controllers that work on one database, the newest first: where each runs, its
@@ -21,30 +21,7 @@ is another one.
 One that was killed is SERVING until its lease has run out; its agents and its work are elsewhere
 long before.`,
 		Example: "  ingot controllers\n  ingot controllers --all",
-		Args:    cobra.NoArgs,
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			list, err := command.Pages(0, func(size int32, page string) ([]*pb.Controller, string, error) {
-				r, err := svc.Admin.ListControllers(
-					cmd.Context(),
-					&pb.ListControllersRequest{
-						All:       all,
-						PageSize:  size,
-						PageToken: page,
-						Filter:    narrow.Filter,
-						OrderBy:   narrow.OrderBy,
-					},
-				)
-				return r.GetControllers(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(&pb.ListControllersResponse{Controllers: list}, func() string {
-				return a.app.Style().Controllers(list, a.app.Now()).String()
-			}, command.Names(list, (*pb.Controller).GetControllerId)...)
-		}),
-	}
-	cmd.Flags().BoolVar(&all, "all", false, "those of the last seven days that have ended, too")
-	narrow.Register(cmd, "version!=v9", "sessions desc")
+	}, "version!=v9", "sessions desc")
+	cmd.Flags().BoolVar(&l.Request.All, "all", false, "those of the last seven days that have ended, too")
 	return cmd
 }

@@ -3,12 +3,14 @@ package admin
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/cli/client"
+	apiclient "github.com/ingot-metal/ingot/api/client"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 func (a commands) webhookTestCmd() *cobra.Command {
@@ -69,9 +71,13 @@ func (a commands) ended(
 }
 
 func (a commands) webhookDeliveriesCmd() *cobra.Command {
-	var state, delivery string
-	var limit int
-	cmd := &cobra.Command{
+	l := command.ListOf(a.app.Services().Admin.ListWebhookDeliveries,
+		(*pb.WebhookDelivery).GetDeliveryId, view.Style.WebhookDeliveries)
+	l.Prepare = func(args []string) error {
+		l.Request.WebhookId = strings.Join(args, "")
+		return nil
+	}
+	cmd := l.Command(a.app, &cobra.Command{
 		Use:   "deliveries [WEBHOOK]",
 		Short: "Show what was sent, is to be sent, or was given up",
 		Long: `Show the events that a webhook, or all of them, was sent or is to be sent, newest first.
@@ -82,43 +88,14 @@ kept for a week, dead ones for 30 days, if the controller's configuration does n
   ingot webhook deliveries --delivery dlv-01k -o json`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.completeWebhooks()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			r := &pb.ListWebhookDeliveriesRequest{State: state, DeliveryId: delivery}
-			if len(args) > 0 {
-				r.WebhookId = args[0]
-			}
-			return a.listDeliveries(cmd.Context(), r, limit)
-		},
-	}
+	}, "", "")
 	f := cmd.Flags()
-	f.StringVar(&state, "state", "", "pending, delivered or dead")
-	f.StringVar(&delivery, "delivery", "", "only this one")
-	f.IntVar(&limit, "limit", 100, "at most so many, newest first; 0 is all")
+	f.StringVar(&l.Request.State, "state", "", "pending, delivered or dead")
+	f.StringVar(&l.Request.DeliveryId, "delivery", "", "only this one")
+	f.IntVar(&l.Limit, "limit", 100, "at most so many, newest first; 0 is all")
 	command.Fixed(cmd, "state", "pending", "delivered", "dead")
 	a.app.Must(cmd.RegisterFlagCompletionFunc("delivery", a.completeDeliveries("")))
 	return cmd
-}
-
-func (a commands) listDeliveries(ctx context.Context, r *pb.ListWebhookDeliveriesRequest, limit int) error {
-	svc, err := a.app.Services()
-	if err != nil {
-		return err
-	}
-	all, err := command.Pages(limit, func(size int32, token string) ([]*pb.WebhookDelivery, string, error) {
-		r.PageSize, r.PageToken = size, token
-		got, err := svc.Admin.ListWebhookDeliveries(ctx, r)
-		return got.GetDeliveries(), got.GetNextPageToken(), err
-	})
-	if err != nil {
-		return err
-	}
-	return a.printDeliveries(all)
-}
-
-func (a commands) printDeliveries(all []*pb.WebhookDelivery) error {
-	return a.app.Print(&pb.ListWebhookDeliveriesResponse{Deliveries: all}, func() string {
-		return a.app.Style().WebhookDeliveries(all, a.app.Wide(), a.app.Now()).String()
-	}, command.Names(all, (*pb.WebhookDelivery).GetDeliveryId)...)
 }
 
 func (a commands) webhookRedeliverCmd() *cobra.Command {
@@ -146,14 +123,15 @@ others are; the exit code is that of the first failure.`,
 				default:
 					a.app.Note("%s: %s", id, command.ErrorText(err))
 				}
-				if client.Transient(err) || cmd.Context().Err() != nil {
+				if apiclient.Transient(err) || cmd.Context().Err() != nil {
 					break // nor would the others arrive
 				}
 			}
 			if len(sent) == 0 {
 				return first
 			}
-			if err := a.printDeliveries(sent); err != nil {
+			if err := command.ListOf(svc.Admin.ListWebhookDeliveries, (*pb.WebhookDelivery).GetDeliveryId,
+				view.Style.WebhookDeliveries).Print(a.app, sent); err != nil {
 				return err
 			}
 			return first
@@ -162,12 +140,12 @@ others are; the exit code is that of the first failure.`,
 }
 
 func (a commands) completeDeliveries(state string) command.Completion {
-	return a.app.Remote(func(ctx context.Context, svc *command.Services) ([]string, error) {
-		r, err := svc.Admin.ListWebhookDeliveries(ctx, &pb.ListWebhookDeliveriesRequest{State: state, PageSize: 100})
-		var out []string
-		for _, d := range r.GetDeliveries() {
-			out = append(out, d.GetDeliveryId()+"\t"+d.GetEventType()+" "+d.GetSubject()+" "+d.GetState())
-		}
-		return out, err
-	})
+	return command.CompleteList(
+		a.app,
+		a.app.Services().Admin.ListWebhookDeliveries,
+		&pb.ListWebhookDeliveriesRequest{PageSize: 100, State: state},
+		func(d *pb.WebhookDelivery) string {
+			return d.GetDeliveryId() + "\t" + d.GetEventType() + " " + d.GetSubject() + " " + d.GetState()
+		},
+	)
 }

@@ -89,10 +89,7 @@ const headsAtOnce = 200
 
 // compareHeads adds what the kept heads show to the verdicts. A head that a restore explains is only noted.
 func (a commands) compareHeads(ctx context.Context, heads []*pb.HistoryHead, all *pb.VerifyTimelineResponse) error {
-	svc, err := a.app.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	verdicts := map[string]*pb.TimelineVerdict{}
 	for _, v := range all.GetVerdicts() {
 		verdicts[v.GetMachineId()] = v

@@ -37,10 +37,7 @@ counts. See ingot machine get for the level that a machine has reached.`,
 		),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r.Level = args[0]
-			svc, err := a.app.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			got, err := svc.Admin.RequireIdentity(cmd.Context(), r)
 			if err != nil {
 				return err

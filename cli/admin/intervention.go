@@ -8,6 +8,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 func (a commands) settleCmd() *cobra.Command {
@@ -34,10 +35,7 @@ The command's id must be the unresolved one, so that nobody settles what they di
 			if strings.TrimSpace(comment) == "" {
 				return command.Usagef("--comment is required: how you know")
 			}
-			svc, err := a.app.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			m, err := svc.Admin.SettleCommand(cmd.Context(), &pb.SettleCommandRequest{
 				MachineId: args[0], CommandId: args[1], Verdict: word, Comment: comment,
 			})
@@ -58,11 +56,10 @@ The command's id must be the unresolved one, so that nobody settles what they di
 func (a commands) completeUnresolved(
 	cmd *cobra.Command, args []string, prefix string,
 ) ([]string, cobra.ShellCompDirective) {
-	svc, err := a.app.Services()
-	if err != nil || cmd.Context() == nil {
+	if cmd.Context() == nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	m, err := svc.Machines.GetMachine(cmd.Context(), &pb.GetMachineRequest{MachineId: args[0]})
+	m, err := a.app.Services().Machines.GetMachine(cmd.Context(), &pb.GetMachineRequest{MachineId: args[0]})
 	id := m.GetStatus().GetUnresolvedCommandId()
 	if err != nil || !strings.HasPrefix(id, prefix) || id == "" {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -132,8 +129,17 @@ BLOCKED: it refuses all work.`,
 }
 
 func (a commands) commandsCmd() *cobra.Command {
-	var machine string
-	cmd := &cobra.Command{
+	l := command.ListOf(a.app.Services().Admin.ListCommands, (*pb.Command).GetCommandId, view.Style.Commands)
+	l.Prepare = func(args []string) error {
+		r := l.Request
+		r.OperationId = strings.Join(args, "")
+		if (r.OperationId == "") == (r.MachineId == "") {
+			return command.Usagef("give an operation or --machine, one of the two")
+		}
+		a.app.Subject = command.Subject{Machine: r.MachineId, Operation: r.OperationId}
+		return nil
+	}
+	cmd := l.Command(a.app, &cobra.Command{
 		Use:   "commands [OPERATION]",
 		Short: "Show the commands that agents were given",
 		Long: `Show the commands of an operation, or of a machine: one for each attempt of each step, who
@@ -141,34 +147,8 @@ was to execute it, when it was granted leave to act, and what came of it.`,
 		Example:           "  ingot commands op-01k\n  ingot commands --machine m-1 -o wide",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.app.CompleteOperations()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			op := strings.Join(args, "")
-			if (op == "") == (machine == "") {
-				return command.Usagef("give an operation or --machine, one of the two")
-			}
-			a.app.Subject = command.Subject{Machine: machine, Operation: op}
-			svc, err := a.app.Services()
-			if err != nil {
-				return err
-			}
-			all, err := command.Pages(0, func(size int32, token string) ([]*pb.Command, string, error) {
-				r, err := svc.Admin.ListCommands(cmd.Context(), &pb.ListCommandsRequest{
-					OperationId: op, MachineId: machine, PageSize: size, PageToken: token,
-				})
-				return r.GetCommands(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			var names []string
-			for _, c := range all {
-				names = append(names, c.GetCommandId())
-			}
-			return a.app.Print(&pb.ListCommandsResponse{Commands: all},
-				func() string { return a.app.Style().Commands(all, a.app.Wide()).String() }, names...)
-		},
-	}
-	cmd.Flags().StringVar(&machine, "machine", "", "all commands of this machine")
+	}, "", "")
+	cmd.Flags().StringVar(&l.Request.MachineId, "machine", "", "all commands of this machine")
 	a.app.Must(cmd.RegisterFlagCompletionFunc("machine", a.app.CompleteMachines()))
 	return cmd
 }

@@ -8,6 +8,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 	"github.com/ingot-metal/ingot/internal/userdata"
 )
 
@@ -43,10 +44,7 @@ user data that lets the agent of the image enrol; --user-data-file replaces it, 
 			if err := a.readRegion(r, keyFile, caFile, userDataFile); err != nil {
 				return err
 			}
-			svc, err := a.app.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			r.RegionRef = args[0]
 			m, err := svc.MAAS.SetMAASRegion(cmd.Context(), r)
 			if err != nil {
@@ -94,32 +92,12 @@ func (a commands) readRegion(r *pb.SetMAASRegionRequest, keyFile, caFile, userDa
 }
 
 func (a commands) maasListCmd() *cobra.Command {
-	var narrow command.Narrow
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List MAAS regions",
-		Long:    `List MAAS regions. Of keys only the consumer part is shown.`,
-		Example: "  ingot maas list",
-		Args:    cobra.NoArgs,
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			all, err := command.Pages(0, func(size int32, page string) ([]*pb.MAASRegion, string, error) {
-				r, err := svc.MAAS.ListMAASRegions(
-					cmd.Context(),
-					&pb.ListMAASRegionsRequest{PageSize: size, PageToken: page, Filter: narrow.Filter, OrderBy: narrow.OrderBy},
-				)
-				return r.GetRegions(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(
-				&pb.ListMAASRegionsResponse{Regions: all},
-				func() string { return a.app.Style().MAASRegions(all).String() },
-				command.Names(all, (*pb.MAASRegion).GetRegionRef)...)
-		}),
-	}
-	narrow.Register(cmd, "region_ref=lab*", "region_ref desc")
-	return cmd
+	return command.ListOf(a.app.Services().MAAS.ListMAASRegions, (*pb.MAASRegion).GetRegionRef, view.Style.MAASRegions).
+		Command(a.app, &cobra.Command{
+			Short:   "List MAAS regions",
+			Long:    `List MAAS regions. Of keys only the consumer part is shown.`,
+			Example: "  ingot maas list",
+		}, "region_ref=lab*", "region_ref desc")
 }
 
 func (a commands) maasDeleteCmd() *cobra.Command {
@@ -130,12 +108,11 @@ func (a commands) maasDeleteCmd() *cobra.Command {
 		Example:           "  ingot maas delete lab",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.app.CompleteMAASRegions()),
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			m, err := svc.MAAS.DeleteMAASRegion(cmd.Context(), &pb.DeleteMAASRegionRequest{RegionRef: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(m, func() string { return "Deleted " + m.GetRegionRef() + "\n" }, m.GetRegionRef())
-		}),
+		RunE: command.Do(
+			a.app,
+			"Deleted",
+			a.app.Services().MAAS.DeleteMAASRegion,
+			(*pb.MAASRegion).GetRegionRef,
+		),
 	}
 }

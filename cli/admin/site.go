@@ -4,9 +4,11 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 	"slices"
+	"strings"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 func (a commands) siteCmd() *cobra.Command {
@@ -56,10 +58,7 @@ machine gets that is in no inventory: off, report (default) or boot.`,
 			if err != nil {
 				return err
 			}
-			svc, err := a.app.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			got, err := svc.Admin.SetSite(cmd.Context(), req)
 			if err != nil {
 				return err
@@ -91,7 +90,7 @@ func (a commands) readSite(path string) (*pb.SetSiteRequest, error) {
 }
 
 func (a commands) printSite(s *pb.Site) error {
-	return a.app.Print(s, func() string { return a.app.Style().Site(s, a.app.Now()) }, s.GetSite())
+	return a.app.Print(s, func() string { return a.app.Style().Site(s) }, s.GetSite())
 }
 
 func (a commands) siteGetCmd() *cobra.Command {
@@ -102,49 +101,30 @@ func (a commands) siteGetCmd() *cobra.Command {
 		Example:           "  ingot site get berlin\n  ingot site get berlin -o yaml",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.app.CompleteSites()),
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			s, err := svc.Admin.GetSite(cmd.Context(), &pb.GetSiteRequest{Site: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.printSite(s)
-		}),
+		RunE:              command.Show(a.app, a.app.Services().Admin.GetSite, (*pb.Site).GetSite, view.Style.Site),
 	}
 }
 
 func (a commands) siteListCmd() *cobra.Command {
-	var narrow command.Narrow
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List sites",
-		Long:    `List sites with their agents and revisions.`,
-		Example: "  ingot site list",
-		Args:    cobra.NoArgs,
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			all, err := command.Pages(0, func(size int32, token string) ([]*pb.Site, string, error) {
-				r, err := svc.Admin.ListSites(
-					cmd.Context(),
-					&pb.ListSitesRequest{PageSize: size, PageToken: token, Filter: narrow.Filter, OrderBy: narrow.OrderBy},
-				)
-				return r.GetSites(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(
-				&pb.ListSitesResponse{Sites: all},
-				func() string { return a.app.Style().Sites(all, a.app.Now()).String() },
-				command.Names(all, (*pb.Site).GetSite)...)
-		}),
-	}
-	narrow.Register(cmd, "site=ber*", "applied_at desc")
-	return cmd
+	return command.ListOf(a.app.Services().Admin.ListSites, (*pb.Site).GetSite, view.Style.Sites).
+		Command(a.app, &cobra.Command{
+			Short:   "List sites",
+			Long:    `List sites with their agents and revisions.`,
+			Example: "  ingot site list",
+		}, "site=ber*", "applied_at desc")
 }
 
 func (a commands) siteLeasesCmd() *cobra.Command {
 	var machine string
-	var narrow command.Narrow
-	cmd := &cobra.Command{
+	l := command.ListOf(a.app.Services().Admin.ListSiteLeases, (*pb.SiteLease).GetAddress, view.Style.Leases)
+	l.Prepare = func(args []string) error {
+		l.Request.Site = args[0]
+		return nil
+	}
+	l.Keep = func(all []*pb.SiteLease) []*pb.SiteLease {
+		return slices.DeleteFunc(all, func(s *pb.SiteLease) bool { return machine != "" && s.GetMachineId() != machine })
+	}
+	cmd := l.Command(a.app, &cobra.Command{
 		Use:   "leases SITE",
 		Short: "Show the addresses that a site's agent has given",
 		Long: `Show the DHCP leases of a site, as its agent has reported them. With -o name the addresses
@@ -153,39 +133,22 @@ alone.`,
   ssh debian@"$(ingot site leases berlin --machine m-1 -o name)"`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.app.CompleteSites()),
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			leases, err := command.Pages(0, func(size int32, page string) ([]*pb.SiteLease, string, error) {
-				r, err := svc.Admin.ListSiteLeases(
-					cmd.Context(),
-					&pb.ListSiteLeasesRequest{
-						Site:      args[0],
-						PageSize:  size,
-						PageToken: page,
-						Filter:    narrow.Filter,
-						OrderBy:   narrow.OrderBy,
-					},
-				)
-				return r.GetLeases(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			if machine != "" {
-				leases = slices.DeleteFunc(leases, func(l *pb.SiteLease) bool { return l.GetMachineId() != machine })
-			}
-			return a.app.Print(&pb.ListSiteLeasesResponse{Leases: leases}, func() string {
-				return a.app.Style().Leases(leases, a.app.Now()).String()
-			}, command.Names(leases, (*pb.SiteLease).GetAddress)...)
-		}),
-	}
+	}, "segment=r42", "expires_at desc")
 	cmd.Flags().StringVar(&machine, "machine", "", "those of this machine alone")
-	narrow.Register(cmd, "segment=r42", "expires_at desc")
 	return cmd
 }
 
 func (a commands) siteDiscoveredCmd() *cobra.Command {
-	var narrow command.Narrow
-	cmd := &cobra.Command{
+	l := command.ListOf(
+		a.app.Services().Admin.ListDiscovered,
+		(*pb.DiscoveredMachine).GetMacAddress,
+		view.Style.Discovered,
+	)
+	l.Prepare = func(args []string) error {
+		l.Request.Site = strings.Join(args, "")
+		return nil
+	}
+	return l.Command(a.app, &cobra.Command{
 		Use:   "discovered [SITE]",
 		Short: "Show machines that asked to boot and are in no inventory",
 		Long: `Show the machines that asked to boot at a site, or at any, and are in no inventory. Take one in with
@@ -193,25 +156,5 @@ ingot machine register MACHINE --mac MAC --site SITE.`,
 		Example:           "  ingot site discovered berlin",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.app.CompleteSites()),
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			req := &pb.ListDiscoveredRequest{Filter: narrow.Filter, OrderBy: narrow.OrderBy}
-			if len(args) == 1 {
-				req.Site = args[0]
-			}
-			all, err := command.Pages(0, func(size int32, token string) ([]*pb.DiscoveredMachine, string, error) {
-				req.PageSize, req.PageToken = size, token
-				r, err := svc.Admin.ListDiscovered(cmd.Context(), req)
-				return r.GetMachines(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(
-				&pb.ListDiscoveredResponse{Machines: all},
-				func() string { return a.app.Style().Discovered(all, a.app.Now()).String() },
-				command.Names(all, (*pb.DiscoveredMachine).GetMacAddress)...)
-		}),
-	}
-	narrow.Register(cmd, "arch=x86_64", "last_seen_at desc")
-	return cmd
+	}, "arch=x86_64", "last_seen_at desc")
 }

@@ -63,10 +63,7 @@ differs is refused: ingot site set replaces segments.`,
 
 // addSegment adds the segment unless the site has it. pool says that the pool is part of what was asked for.
 func (a commands) addSegment(cmd *cobra.Command, site string, added *pb.Segment, pool bool) (*pb.Site, error) {
-	svc, err := a.app.Services()
-	if err != nil {
-		return nil, err
-	}
+	svc := a.app.Services()
 	have, err := svc.Admin.GetSite(cmd.Context(), &pb.GetSiteRequest{Site: site})
 	if err != nil && status.Code(err) != codes.NotFound {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 func (a commands) sshCmd() *cobra.Command {
@@ -45,10 +46,7 @@ the user's authorized_keys.`,
 			if err != nil {
 				return err
 			}
-			svc, err := a.app.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			c, err := svc.Scripts.SetSSHCredentials(cmd.Context(), &pb.SetSSHCredentialsRequest{
 				CredentialsRef: args[0], Username: username, PrivateKey: key,
 			})
@@ -68,30 +66,13 @@ the user's authorized_keys.`,
 }
 
 func (a commands) sshListCmd() *cobra.Command {
-	var narrow command.Narrow
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List SSH credentials, with their public keys",
-		Long:    `List SSH credentials. Private keys are never shown.`,
-		Example: "  ingot ssh credentials list",
-		Args:    cobra.NoArgs,
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			all, err := command.Pages(0, func(size int32, page string) ([]*pb.SSHCredentials, string, error) {
-				r, err := svc.Scripts.ListSSHCredentials(cmd.Context(),
-					&pb.ListSSHCredentialsRequest{PageSize: size, PageToken: page, Filter: narrow.Filter, OrderBy: narrow.OrderBy})
-				return r.GetCredentials(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(
-				&pb.ListSSHCredentialsResponse{Credentials: all},
-				func() string { return a.app.Style().SSHCredentials(all).String() },
-				command.Names(all, (*pb.SSHCredentials).GetCredentialsRef)...)
-		}),
-	}
-	narrow.Register(cmd, "credentials_ref=rack-*", "updated_at desc")
-	return cmd
+	return command.ListOf(a.app.Services().Scripts.ListSSHCredentials,
+		(*pb.SSHCredentials).GetCredentialsRef, view.Style.SSHCredentials).
+		Command(a.app, &cobra.Command{
+			Short:   "List SSH credentials, with their public keys",
+			Long:    `List SSH credentials. Private keys are never shown.`,
+			Example: "  ingot ssh credentials list",
+		}, "credentials_ref=rack-*", "updated_at desc")
 }
 
 func (a commands) sshDeleteCmd() *cobra.Command {
@@ -102,12 +83,11 @@ func (a commands) sshDeleteCmd() *cobra.Command {
 		Example:           "  ingot ssh credentials delete rack-41",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.app.CompleteSSHCredentials()),
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			c, err := svc.Scripts.DeleteSSHCredentials(cmd.Context(), &pb.DeleteSSHCredentialsRequest{CredentialsRef: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(c, func() string { return "Deleted " + c.GetCredentialsRef() + "\n" }, c.GetCredentialsRef())
-		}),
+		RunE: command.Do(
+			a.app,
+			"Deleted",
+			a.app.Services().Scripts.DeleteSSHCredentials,
+			(*pb.SSHCredentials).GetCredentialsRef,
+		),
 	}
 }

@@ -78,10 +78,7 @@ func (a commands) issueToken(cmd *cobra.Command, f *tokenFlags) error {
 	if f.lifetime != 0 {
 		f.req.Lifetime = durationpb.New(f.lifetime)
 	}
-	svc, err := a.app.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	r, err := svc.Admin.IssueBootstrapToken(cmd.Context(), &f.req)
 	if err != nil {
 		return err
@@ -151,68 +148,35 @@ func of(selection string) string {
 }
 
 func (a commands) tokenListCmd() *cobra.Command {
-	var enrolment, all bool
-	var narrow command.Narrow
-	cmd := &cobra.Command{
-		Use:   "list",
+	var enrolment bool
+	agents := command.ListOf(
+		a.app.Services().Admin.ListBootstrapTokens,
+		(*pb.BootstrapToken).GetTokenId,
+		view.Style.Tokens,
+	)
+	bearers := command.ListOf(a.app.Services().Admin.ListAPITokens, func(t *pb.APIToken) string {
+		return cmp.Or(t.GetTokenId(), t.GetName())
+	}, view.Style.APITokens)
+	cmd := agents.Command(a.app, &cobra.Command{
 		Short: "List bearer tokens, or enrolment tokens",
 		Long: `List the bearer tokens that are in force: those of the controller's file, then those of the
 database. --enrolment lists the one-shot tokens of agents instead: open, used, expired and revoked;
 these alone can be filtered and sorted.`,
 		Example: "  ingot token list\n  ingot token list --all\n  ingot token list --enrolment --filter site=berlin",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if enrolment {
-				return a.listEnrolmentTokens(cmd, narrow)
-			}
-			if narrow != (command.Narrow{}) {
-				return command.Usagef("--filter and --order-by are for --enrolment: bearer tokens come as they are")
-			}
-			svc, err := a.app.Services()
-			if err != nil {
-				return err
-			}
-			tokens, err := command.Pages(0, func(size int32, page string) ([]*pb.APIToken, string, error) {
-				r, err := svc.Admin.ListAPITokens(cmd.Context(),
-					&pb.ListAPITokensRequest{PageSize: size, PageToken: page, All: all})
-				return r.GetTokens(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			var names []string
-			for _, t := range tokens {
-				names = append(names, cmp.Or(t.GetTokenId(), t.GetName()))
-			}
-			return a.app.Print(&pb.ListAPITokensResponse{Tokens: tokens}, func() string {
-				return a.app.Style().APITokens(tokens, a.app.Now()).String()
-			}, names...)
-		},
+	}, "role=SITE", "expires_at desc")
+	listAgents := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case enrolment:
+			return listAgents(cmd, args)
+		case cmd.Flags().Changed("filter") || cmd.Flags().Changed("order-by"):
+			return command.Usagef("--filter and --order-by are for --enrolment: bearer tokens come as they are")
+		}
+		return bearers.Run(cmd.Context(), a.app, args)
 	}
 	cmd.Flags().BoolVar(&enrolment, "enrolment", false, "the one-shot tokens of agents")
-	cmd.Flags().BoolVar(&all, "all", false, "revoked and expired bearer tokens, too")
-	narrow.Register(cmd, "role=SITE", "expires_at desc")
+	cmd.Flags().BoolVar(&bearers.Request.All, "all", false, "revoked and expired bearer tokens, too")
 	return cmd
-}
-
-func (a commands) listEnrolmentTokens(cmd *cobra.Command, narrow command.Narrow) error {
-	svc, err := a.app.Services()
-	if err != nil {
-		return err
-	}
-	tokens, err := command.Pages(0, func(size int32, page string) ([]*pb.BootstrapToken, string, error) {
-		r, err := svc.Admin.ListBootstrapTokens(cmd.Context(),
-			&pb.ListBootstrapTokensRequest{
-				PageSize: size, PageToken: page, Filter: narrow.Filter, OrderBy: narrow.OrderBy,
-			})
-		return r.GetTokens(), r.GetNextPageToken(), err
-	})
-	if err != nil {
-		return err
-	}
-	return a.app.Print(&pb.ListBootstrapTokensResponse{Tokens: tokens}, func() string {
-		return a.app.Style().Tokens(tokens, a.app.Now()).String()
-	}, command.Names(tokens, (*pb.BootstrapToken).GetTokenId)...)
 }
 
 func (a commands) tokenRevokeCmd() *cobra.Command {

@@ -79,10 +79,7 @@ func faulty(all []*pb.TimelineVerdict) []*pb.TimelineVerdict {
 func (a commands) verify(
 	ctx context.Context, machines []string, kept []*pb.HistoryHead,
 ) (*pb.VerifyTimelineResponse, error) {
-	svc, err := a.app.Services()
-	if err != nil {
-		return nil, err
-	}
+	svc := a.app.Services()
 	all := &pb.VerifyTimelineResponse{}
 	take := func(r *pb.VerifyTimelineRequest, total int64) (next string, err error) {
 		resp, err := svc.Machines.VerifyTimeline(ctx, r)
@@ -105,6 +102,7 @@ func (a commands) verify(
 		}
 	}
 	for token, more := "", len(machines) == 0; more; more = token != "" {
+		var err error
 		if token, err = take(&pb.VerifyTimelineRequest{PageToken: token}, 0); err != nil {
 			return nil, err
 		}

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -55,7 +54,7 @@ func (a commands) registerWebhook(cmd *cobra.Command, w *pb.Webhook) {
 }
 
 func (a commands) printWebhook(w *pb.Webhook) error {
-	return a.app.Print(w, func() string { return a.app.Style().Webhook(w, a.app.Now()) }, w.GetWebhookId())
+	return a.app.Print(w, func() string { return a.app.Style().Webhook(w) }, w.GetWebhookId())
 }
 
 // printSecret prints a webhook whose secret is shown this once, also to who asks for no more than its name.
@@ -96,36 +95,13 @@ shows no secret.`,
 	return cmd
 }
 
-func webhooks(
-	ctx context.Context, svc *command.Services, limit int, narrow command.Narrow,
-) ([]*pb.Webhook, error) {
-	return command.Pages(limit, func(size int32, token string) ([]*pb.Webhook, string, error) {
-		r, err := svc.Admin.ListWebhooks(ctx, &pb.ListWebhooksRequest{PageSize: size, PageToken: token,
-			Filter: narrow.Filter, OrderBy: narrow.OrderBy})
-		return r.GetWebhooks(), r.GetNextPageToken(), err
-	})
-}
-
 func (a commands) webhookListCmd() *cobra.Command {
-	var narrow command.Narrow
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List webhooks",
-		Long:    "List webhooks with what waits for them and what was given up. -o wide adds since when one fails.",
-		Example: "  ingot webhook list\n  ingot webhook list -o wide",
-		Args:    cobra.NoArgs,
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			all, err := webhooks(cmd.Context(), svc, 0, narrow)
-			if err != nil {
-				return err
-			}
-			return a.app.Print(&pb.ListWebhooksResponse{Webhooks: all}, func() string {
-				return a.app.Style().Webhooks(all, a.app.Wide(), a.app.Now()).String()
-			}, command.Names(all, (*pb.Webhook).GetWebhookId)...)
-		}),
-	}
-	narrow.Register(cmd, "enabled=true", "pending_deliveries desc")
-	return cmd
+	return command.ListOf(a.app.Services().Admin.ListWebhooks, (*pb.Webhook).GetWebhookId, view.Style.Webhooks).
+		Command(a.app, &cobra.Command{
+			Short:   "List webhooks",
+			Long:    "List webhooks with what waits for them and what was given up. -o wide adds since when one fails.",
+			Example: "  ingot webhook list\n  ingot webhook list -o wide",
+		}, "enabled=true", "pending_deliveries desc")
 }
 
 // oneWebhook makes a command that makes one call for one webhook.
@@ -141,18 +117,20 @@ func (a commands) oneWebhook(
 }
 
 func (a commands) webhookGetCmd() *cobra.Command {
-	return a.oneWebhook(&cobra.Command{
-		Use:     "get WEBHOOK",
-		Short:   "Show one webhook",
-		Long:    "Show one webhook: what it takes, whether it sends and why not, and which secrets sign its events.",
-		Example: "  ingot webhook get failures",
-	}, func(ctx context.Context, svc *command.Services, id string) error {
-		w, err := svc.Admin.GetWebhook(ctx, &pb.GetWebhookRequest{WebhookId: id})
-		if err != nil {
-			return err
-		}
-		return a.printWebhook(w)
-	})
+	return &cobra.Command{
+		Use:               "get WEBHOOK",
+		Short:             "Show one webhook",
+		Long:              "Show one webhook: what it takes, whether it sends and why not, and which secrets sign its events.",
+		Example:           "  ingot webhook get failures",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: command.CompleteAt(a.completeWebhooks()),
+		RunE: command.Show(
+			a.app,
+			a.app.Services().Admin.GetWebhook,
+			(*pb.Webhook).GetWebhookId,
+			view.Style.Webhook,
+		),
+	}
 }
 
 // whyOf is how many of the newest deliveries an explanation is read from.
@@ -176,32 +154,25 @@ from the webhook and its newest deliveries.`,
 			return err
 		}
 		e := webhookwhy.Explain(w, newest.GetDeliveries(), a.app.Now())
-		return a.app.Print(e, func() string { return a.app.Style().Explain(e, a.app.Now()) }, w.GetWebhookId())
+		return a.app.Print(e, func() string { return a.app.Style().Explain(e) }, w.GetWebhookId())
 	})
 }
 
 func (a commands) webhookDeleteCmd() *cobra.Command {
-	return a.oneWebhook(&cobra.Command{
-		Use:     "delete WEBHOOK",
-		Short:   "Remove a webhook with its secrets and deliveries",
-		Long:    "Remove a webhook with its secrets and its deliveries, dead ones too. What is under way may still arrive.",
-		Example: "  ingot webhook delete failures",
-	}, func(ctx context.Context, svc *command.Services, id string) error {
-		w, err := svc.Admin.DeleteWebhook(ctx, &pb.DeleteWebhookRequest{WebhookId: id})
-		if err != nil {
-			return err
-		}
-		return a.app.Print(w, func() string { return fmt.Sprintf("Deleted %s\n", w.GetWebhookId()) }, w.GetWebhookId())
-	})
+	return &cobra.Command{
+		Use:               "delete WEBHOOK",
+		Short:             "Remove a webhook with its secrets and deliveries",
+		Long:              "Remove a webhook with its secrets and its deliveries, dead ones too. What is under way may still arrive.",
+		Example:           "  ingot webhook delete failures",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: command.CompleteAt(a.completeWebhooks()),
+		RunE:              command.Do(a.app, "Deleted", a.app.Services().Admin.DeleteWebhook, (*pb.Webhook).GetWebhookId),
+	}
 }
 
 func (a commands) completeWebhooks() command.Completion {
-	return a.app.Remote(func(ctx context.Context, svc *command.Services) ([]string, error) {
-		all, err := webhooks(ctx, svc, 1000, command.Narrow{})
-		var out []string
-		for _, w := range all {
-			out = append(out, w.GetWebhookId()+"\t"+w.GetState()+" "+view.Clean(w.GetUrl()))
-		}
-		return out, err
-	})
+	return command.CompleteList(a.app, a.app.Services().Admin.ListWebhooks, &pb.ListWebhooksRequest{},
+		func(w *pb.Webhook) string {
+			return w.GetWebhookId() + "\t" + w.GetState() + " " + view.Clean(w.GetUrl())
+		})
 }

@@ -52,10 +52,7 @@ in use is of the older one, too.`,
 }
 
 func (a commands) get(ctx context.Context) (*pb.Authority, error) {
-	svc, err := a.app.Services()
-	if err != nil {
-		return nil, err
-	}
+	svc := a.app.Services()
 	return svc.Authority.GetAuthority(ctx, &pb.GetAuthorityRequest{})
 }
 
@@ -64,7 +61,7 @@ func (a commands) show(got *pb.Authority) error {
 	for _, g := range got.GetGenerations() {
 		names = append(names, fmt.Sprint(g.GetGeneration()))
 	}
-	return a.app.Print(got, func() string { return a.app.Style().Authority(got, a.app.Now()) }, names...)
+	return a.app.Print(got, func() string { return a.app.Style().Authority(got) }, names...)
 }
 
 func (a commands) rotateCmd() *cobra.Command {
@@ -147,10 +144,7 @@ ca status shows as VOUCHED_UNTIL.`,
 			if _, err := fmt.Sscan(args[0], &r.Generation); err != nil {
 				return command.Usagef("GENERATION is a number, not %q: see ingot ca status", args[0])
 			}
-			svc, err := a.app.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			got, err := svc.Authority.WithdrawAuthority(cmd.Context(), r)
 			if err != nil {
 				return err

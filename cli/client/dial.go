@@ -13,44 +13,25 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/keepalive"
 
+	apiclient "github.com/ingot-metal/ingot/api/client"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
-// Dial makes a connection; it does not wait for the server. The channel looks for a restarted server every
-// two seconds at least, so that a live view goes on soon after it is back.
+// Dial makes a connection with the published client; it does not wait for the server. Retry repeats calls, and the
+// published client does not.
 func Dial(t Target, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
 	cfg, err := tlsConfig(t)
 	if err != nil {
 		return nil, err
 	}
-	all := []grpc.DialOption{
-		grpc.WithTransportCredentials(credentials.NewTLS(cfg)),
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff: backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
-				MaxDelay: 2 * time.Second},
-			MinConnectTimeout: 5 * time.Second,
-		}),
-		// A watch may be silent for hours; without pings a cut cable, or a controller that stands still, would never be
-		// noticed.
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
-	}
 	who, err := t.credentials()
 	if err != nil {
 		return nil, err
 	}
-	if who != nil {
-		all = append(all, grpc.WithPerRPCCredentials(who))
-	}
-	conn, err := grpc.NewClient(t.Server, append(all, opts...)...)
-	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", t.Server, err)
-	}
-	return conn, nil
+	return apiclient.Dial(apiclient.Config{Server: t.Server, TLS: cfg, Credentials: who, Patience: -1}, opts...)
 }
 
 // Root is the root certificate that the target trusts, or its hash. Both are nil where it trusts the system's.

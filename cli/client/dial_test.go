@@ -26,6 +26,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	apiclient "github.com/ingot-metal/ingot/api/client"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/task"
 )
@@ -139,7 +140,7 @@ func TestDialTrustsTheCAFileOrThePin(t *testing.T) {
 	for _, bad := range []Target{{CAFile: pemOf(stranger)}, {CAHash: hashOf(stranger)}, {}} {
 		bad.Server, bad.Token = addr, "t0ken"
 		_, err := ask(t, bad)
-		if status.Code(err) != codes.Unavailable || Transient(err) {
+		if status.Code(err) != codes.Unavailable || apiclient.Transient(err) {
 			t.Errorf("%+v: %v; want a refusal that is not repeated", bad, err)
 		}
 	}

@@ -37,8 +37,8 @@ type RetryConfig struct {
 func Retry(cfg RetryConfig) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
 		opts ...grpc.CallOption) error {
-		var back Backoff
-		start, told, final := cfg.Clock.Now(), false, isOnce(opts) || !Repeatable(method)
+		var back apiclient.Backoff
+		start, told, final := cfg.Clock.Now(), false, isOnce(opts) || !apiclient.Repeatable(method)
 		limit := cfg.Attempt
 		if long[method] {
 			limit = 0
@@ -47,7 +47,7 @@ func Retry(cfg RetryConfig) grpc.UnaryClientInterceptor {
 			err := attempt(ctx, limit, func(ctx context.Context) error {
 				return invoke(ctx, method, req, reply, cc, opts...)
 			})
-			if err == nil || ctx.Err() != nil || !Transient(err) || final {
+			if err == nil || ctx.Err() != nil || !apiclient.Transient(err) || final {
 				return err
 			}
 			wait := max(back.Next(), apiclient.RetryAfter(err))

@@ -44,11 +44,12 @@ type Config struct {
 type App struct {
 	Config Config
 	// RawOut is Out without the escapes, for bytes of files and for programs that draw the whole screen.
-	RawOut  io.Writer
-	Flags   globalFlags
-	conn    *grpc.ClientConn
-	cancel  context.CancelFunc
-	Subject Subject
+	RawOut   io.Writer
+	Flags    globalFlags
+	conn     *grpc.ClientConn
+	services *Services
+	cancel   context.CancelFunc
+	Subject  Subject
 	// Exact keeps the strings of answers as they are, for records that are exported.
 	Exact bool
 	// Anonymous connects without a token, until Reconnect.
@@ -191,7 +192,12 @@ func (a *App) Note(format string, args ...any) {
 }
 
 // Style is how text on Out may look.
-func (a *App) Style() view.Style { return view.Style{Colour: a.colour(a.Config.OutTerminal)} }
+func (a *App) Style() view.Style { return a.style(a.Config.OutTerminal) }
+
+// style is how text looks on a screen, or where there is none.
+func (a *App) style(terminal bool) view.Style {
+	return view.Style{Colour: a.colour(terminal), Now: a.Now()}
+}
 
 func (a *App) colour(terminal bool) bool {
 	return terminal && !a.Flags.NoColor && a.Config.Getenv("NO_COLOR") == "" && a.Config.Getenv("TERM") != "dumb"
@@ -227,13 +233,13 @@ type Services struct {
 	Views      pb.ViewServiceClient
 }
 
-// Services returns the clients of the one connection.
-func (a *App) Services() (*Services, error) {
-	conn, err := a.connect()
-	if err != nil {
-		return nil, err
+// Services returns the clients of the one connection, which the first call makes.
+func (a *App) Services() *Services {
+	if a.services != nil {
+		return a.services
 	}
-	return &Services{
+	conn := lateConn{a}
+	a.services = &Services{
 		Machines: pb.NewMachineServiceClient(conn), Operations: pb.NewOperationServiceClient(conn),
 		Plans: pb.NewPlanServiceClient(conn), Runs: pb.NewRunServiceClient(conn), Admin: pb.NewAdminServiceClient(conn),
 		Workflows: pb.NewWorkflowServiceClient(conn), Nodes: pb.NewNodeServiceClient(conn),
@@ -242,17 +248,41 @@ func (a *App) Services() (*Services, error) {
 		MAAS:    pb.NewMAASServiceClient(conn), Rollouts: pb.NewRolloutServiceClient(conn),
 		Access: pb.NewAccessServiceClient(conn), Authority: pb.NewAuthorityServiceClient(conn),
 		Views: pb.NewViewServiceClient(conn),
-	}, nil
+	}
+	return a.services
+}
+
+// lateConn is the connection of a run, made by its first call. Commands name their methods before flags are
+// read.
+type lateConn struct{ app *App }
+
+// Invoke implements grpc.ClientConnInterface.
+func (l lateConn) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	conn, err := l.app.connect()
+	if err != nil {
+		return err
+	}
+	return conn.Invoke(ctx, method, args, reply, opts...)
+}
+
+// NewStream implements grpc.ClientConnInterface.
+func (l lateConn) NewStream(
+	ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
+	conn, err := l.app.connect()
+	if err != nil {
+		return nil, err
+	}
+	return conn.NewStream(ctx, desc, method, opts...)
 }
 
 // Run makes the body of a command that calls the controller: it gets the clients of the one connection.
 func (a *App) Run(body func(*cobra.Command, *Services, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		svc, err := a.Services()
-		if err != nil {
+		if _, err := a.connect(); err != nil {
 			return err
 		}
-		return body(cmd, svc, args)
+		return body(cmd, a.Services(), args)
 	}
 }
 

@@ -99,10 +99,7 @@ func (a *App) WorkOn(
 // what is done.
 func (a *App) Roll(cmd *cobra.Command, b *Bulk, w *WorkFlags, args []string, spec *pb.RolloutSpec) error {
 	ctx := cmd.Context()
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.Services()
 	repeat := w.RequestID != ""
 	id := a.Request(w)
 	if repeat {
@@ -116,6 +113,7 @@ func (a *App) Roll(cmd *cobra.Command, b *Bulk, w *WorkFlags, args []string, spe
 		}
 	}
 	spec.MaxInFlight = b.maxInFlight
+	var err error
 	if b.ValidateOnly { // nothing is kept, a selection neither
 		spec.Filter, err = a.filterOf(ctx, svc, &b.Targets, args)
 	} else {
@@ -163,7 +161,7 @@ func (a *App) Roll(cmd *cobra.Command, b *Bulk, w *WorkFlags, args []string, spe
 func (a *App) showRollout(cmd *cobra.Command, svc *Services, w *WorkFlags, ro *pb.Rollout) error {
 	if !w.Waits() {
 		a.Note("To follow it: ingot rollout watch %s", ro.GetRolloutId())
-		return a.Print(ro, func() string { return a.Style().Rollout(ro, a.Now()) }, ro.GetRolloutId())
+		return a.Print(ro, func() string { return a.Style().Rollout(ro) }, ro.GetRolloutId())
 	}
 	return a.WatchRollout(cmd.Context(), svc, ro.GetRolloutId())
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/client"
@@ -34,11 +35,7 @@ func (a *App) Remote(read func(context.Context, *Services) ([]string, error)) Co
 		}
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		svc, err := a.Services()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		out, err := read(ctx, svc)
+		out, err := read(ctx, a.Services())
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
@@ -46,65 +43,56 @@ func (a *App) Remote(read func(context.Context, *Services) ([]string, error)) Co
 	}
 }
 
+// CompleteList completes with one page of a list, of the size in request or of 1,000 entries. text returns an entry's
+// word, and after a tab what the shell shows beside it.
+func CompleteList[T, Q proto.Message, R page](a *App, list call[Q, R], request Q, text func(T) string) Completion {
+	return a.Remote(func(ctx context.Context, _ *Services) ([]string, error) {
+		if field(request, "page_size").Int() == 0 {
+			set(request, "page_size", int32(1000))
+		}
+		r, err := list(ctx, request)
+		if err != nil {
+			return nil, err
+		}
+		return Names(entries[T](r), text), nil
+	})
+}
+
 // CompleteMachines completes the ids of machines.
 func (a *App) CompleteMachines() Completion {
-	return a.Remote(func(ctx context.Context, svc *Services) ([]string, error) {
-		resp, err := svc.Machines.ListMachines(ctx, &pb.ListMachinesRequest{PageSize: 1000})
-		var out []string
-		for _, m := range resp.GetMachines() {
+	return CompleteList(a, a.Services().Machines.ListMachines, &pb.ListMachinesRequest{},
+		func(m *pb.Machine) string {
 			st := m.GetStatus()
-			out = append(out, m.GetMachineId()+"\t"+view.Phase(st.GetPhase())+" "+view.Effective(st.GetEffectiveState()))
-		}
-		return out, err
-	})
+			return m.GetMachineId() + "\t" + view.Phase(st.GetPhase()) + " " + view.Effective(st.GetEffectiveState())
+		})
 }
 
 // CompleteViews completes the names of saved views.
 func (a *App) CompleteViews() Completion {
-	return a.Remote(func(ctx context.Context, svc *Services) ([]string, error) {
-		resp, err := svc.Views.ListViews(ctx, &pb.ListViewsRequest{PageSize: 1000})
-		var out []string
-		for _, v := range resp.GetViews() {
-			out = append(out, v.GetName()+"\t"+view.Clean(v.GetTitle()))
-		}
-		return out, err
-	})
+	return CompleteList(a, a.Services().Views.ListViews, &pb.ListViewsRequest{},
+		func(v *pb.View) string { return v.GetName() + "\t" + view.Clean(v.GetTitle()) })
 }
 
 // CompleteOperations completes the ids of the newest operations.
 func (a *App) CompleteOperations() Completion {
-	return a.Remote(func(ctx context.Context, svc *Services) ([]string, error) {
-		resp, err := svc.Operations.ListOperations(ctx, &pb.ListOperationsRequest{PageSize: 100})
-		var out []string
-		for _, op := range resp.GetOperations() {
-			out = append(out, op.GetOperationId()+"\t"+op.GetMachineId()+" "+op.GetType().String()+" "+op.GetPhase().String())
-		}
-		return out, err
-	})
+	return CompleteList(a, a.Services().Operations.ListOperations, &pb.ListOperationsRequest{PageSize: 100},
+		func(op *pb.Operation) string {
+			return op.GetOperationId() + "\t" + op.GetMachineId() + " " + op.GetType().String() + " " + op.GetPhase().String()
+		})
 }
 
 // CompletePlans completes the ids of plans.
 func (a *App) CompletePlans() Completion {
-	return a.Remote(func(ctx context.Context, svc *Services) ([]string, error) {
-		resp, err := svc.Plans.ListPlans(ctx, &pb.ListPlansRequest{})
-		var out []string
-		for _, p := range resp.GetPlans() {
-			out = append(out, p.GetPlanId()+"\t"+view.Clean(p.GetDisplayName()))
-		}
-		return out, err
-	})
+	return CompleteList(a, a.Services().Plans.ListPlans, &pb.ListPlansRequest{},
+		func(p *pb.Plan) string { return p.GetPlanId() + "\t" + view.Clean(p.GetDisplayName()) })
 }
 
 // CompleteAgents completes the ids of agents.
 func (a *App) CompleteAgents() Completion {
-	return a.Remote(func(ctx context.Context, svc *Services) ([]string, error) {
-		resp, err := svc.Admin.ListAgents(ctx, &pb.ListAgentsRequest{PageSize: 1000})
-		var out []string
-		for _, ag := range resp.GetAgents() {
-			out = append(out, ag.GetAgentId()+"\t"+view.Role(ag.GetRole())+" "+ag.GetMachineId())
-		}
-		return out, err
-	})
+	return CompleteList(a, a.Services().Admin.ListAgents, &pb.ListAgentsRequest{},
+		func(ag *pb.Agent) string {
+			return ag.GetAgentId() + "\t" + view.Role(ag.GetRole()) + " " + ag.GetMachineId()
+		})
 }
 
 // CompleteTokens completes the ids of tokens.
@@ -130,98 +118,49 @@ func (a *App) CompleteTokens() Completion {
 
 // CompleteImages completes the names of the images that pass a filter.
 func (a *App) CompleteImages(filter string) Completion {
-	return a.Remote(func(ctx context.Context, svc *Services) ([]string, error) {
-		resp, err := svc.Admin.ListImages(ctx, &pb.ListImagesRequest{Filter: filter, PageSize: 1000})
-		var out []string
-		for _, im := range resp.GetImages() {
-			out = append(out, im.GetImageRef()+"\t"+im.GetKind()+" "+im.GetArch()+" "+view.Bytes(im.GetSizeBytes()))
-		}
-		return out, err
-	})
+	return CompleteList(a, a.Services().Admin.ListImages, &pb.ListImagesRequest{Filter: filter},
+		func(im *pb.Image) string {
+			return im.GetImageRef() + "\t" + im.GetKind() + " " + im.GetArch() + " " + view.Bytes(im.GetSizeBytes())
+		})
 }
 
 // CompleteSites completes the names of sites.
 func (a *App) CompleteSites() Completion {
-	return a.Remote(func(ctx context.Context, svc *Services) ([]string, error) {
-		resp, err := svc.Admin.ListSites(ctx, &pb.ListSitesRequest{})
-		var out []string
-		for _, s := range resp.GetSites() {
-			out = append(out, s.GetSite())
-		}
-		return out, err
-	})
+	return CompleteList(a, a.Services().Admin.ListSites, &pb.ListSitesRequest{}, (*pb.Site).GetSite)
 }
 
 // CompleteCredentials completes the names of BMC credentials.
 func (a *App) CompleteCredentials() Completion {
-	return a.Remote(func(ctx context.Context, svc *Services) ([]string, error) {
-		resp, err := svc.Admin.ListBMCCredentials(ctx, &pb.ListBMCCredentialsRequest{})
-		var out []string
-		for _, c := range resp.GetCredentials() {
-			out = append(out, c.GetCredentialsRef()+"\t"+view.Clean(c.GetUsername()))
-		}
-		return out, err
-	})
+	return CompleteList(a, a.Services().Admin.ListBMCCredentials, &pb.ListBMCCredentialsRequest{},
+		func(c *pb.BMCCredentials) string { return c.GetCredentialsRef() + "\t" + view.Clean(c.GetUsername()) })
 }
 
 // CompleteBudgets completes the names of budgets.
 func (a *App) CompleteBudgets() Completion {
-	return a.Remote(func(ctx context.Context, svc *Services) ([]string, error) {
-		resp, err := svc.Budgets.ListBudgets(ctx, &pb.ListBudgetsRequest{})
-		var out []string
-		for _, b := range resp.GetBudgets() {
-			out = append(out, b.GetName())
-		}
-		return out, err
-	})
+	return CompleteList(a, a.Services().Budgets.ListBudgets, &pb.ListBudgetsRequest{}, (*pb.Budget).GetName)
 }
 
 // CompleteScripts completes the names of scripts.
 func (a *App) CompleteScripts() Completion {
-	return a.Remote(func(ctx context.Context, svc *Services) ([]string, error) {
-		resp, err := svc.Scripts.ListScripts(ctx, &pb.ListScriptsRequest{})
-		var out []string
-		for _, s := range resp.GetScripts() {
-			out = append(out, s.GetScriptRef())
-		}
-		return out, err
-	})
+	return CompleteList(a, a.Services().Scripts.ListScripts, &pb.ListScriptsRequest{}, (*pb.Script).GetScriptRef)
 }
 
 // CompleteClusters completes the names of clusters.
 func (a *App) CompleteClusters() Completion {
-	return a.Remote(func(ctx context.Context, svc *Services) ([]string, error) {
-		resp, err := svc.Clusters.ListClusters(ctx, &pb.ListClustersRequest{})
-		var out []string
-		for _, c := range resp.GetClusters() {
-			out = append(out, c.GetClusterRef()+"\t"+view.Clean(c.GetServer()))
-		}
-		return out, err
-	})
+	return CompleteList(a, a.Services().Clusters.ListClusters, &pb.ListClustersRequest{},
+		func(c *pb.Cluster) string { return c.GetClusterRef() + "\t" + view.Clean(c.GetServer()) })
 }
 
 // CompleteSSHCredentials completes the names of SSH credentials.
 func (a *App) CompleteSSHCredentials() Completion {
-	return a.Remote(func(ctx context.Context, svc *Services) ([]string, error) {
-		resp, err := svc.Scripts.ListSSHCredentials(ctx, &pb.ListSSHCredentialsRequest{})
-		var out []string
-		for _, c := range resp.GetCredentials() {
-			out = append(out, c.GetCredentialsRef()+"\t"+view.Clean(c.GetUsername()))
-		}
-		return out, err
-	})
+	return CompleteList(a, a.Services().Scripts.ListSSHCredentials, &pb.ListSSHCredentialsRequest{},
+		func(c *pb.SSHCredentials) string { return c.GetCredentialsRef() + "\t" + view.Clean(c.GetUsername()) })
 }
 
 // CompleteMAASRegions completes the names of MAAS regions.
 func (a *App) CompleteMAASRegions() Completion {
-	return a.Remote(func(ctx context.Context, svc *Services) ([]string, error) {
-		resp, err := svc.MAAS.ListMAASRegions(ctx, &pb.ListMAASRegionsRequest{})
-		var out []string
-		for _, m := range resp.GetRegions() {
-			out = append(out, m.GetRegionRef()+"\t"+view.Clean(m.GetEndpoint()))
-		}
-		return out, err
-	})
+	return CompleteList(a, a.Services().MAAS.ListMAASRegions, &pb.ListMAASRegionsRequest{},
+		func(m *pb.MAASRegion) string { return m.GetRegionRef() + "\t" + view.Clean(m.GetEndpoint()) })
 }
 
 // CompleteSpec completes the flags of a machine's spec whose values the server knows.
@@ -245,14 +184,8 @@ func (a *App) CompleteContexts(*cobra.Command, []string, string) ([]string, cobr
 
 // CompleteWorkflows completes the ids of workflows.
 func (a *App) CompleteWorkflows() Completion {
-	return a.Remote(func(ctx context.Context, svc *Services) ([]string, error) {
-		r, err := svc.Workflows.ListWorkflows(ctx, &pb.ListWorkflowsRequest{PageSize: 100})
-		var out []string
-		for _, w := range r.GetWorkflows() {
-			out = append(out, w.GetWorkflowId()+"\t"+w.GetMachineId())
-		}
-		return out, err
-	})
+	return CompleteList(a, a.Services().Workflows.ListWorkflows, &pb.ListWorkflowsRequest{PageSize: 100},
+		func(w *pb.Workflow) string { return w.GetWorkflowId() + "\t" + w.GetMachineId() })
 }
 
 // Among completes one of a few words.

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	apiclient "github.com/ingot-metal/ingot/api/client"
 	"github.com/ingot-metal/ingot/cli/client"
 	"github.com/ingot-metal/ingot/cli/view"
 )
@@ -17,10 +18,10 @@ func (a *App) PrintError(err error) {
 	if err.Error() == "" {
 		return
 	}
-	style := view.Style{Colour: a.colour(a.Config.ErrTerminal)}
+	style := a.style(a.Config.ErrTerminal)
 	var b strings.Builder
 	b.WriteString(style.Bad("error:") + " " + lines(ErrorText(err)) + "\n")
-	for _, v := range client.Violations(err) {
+	for _, v := range apiclient.Violations(err) {
 		fmt.Fprintf(&b, "  %s: %s\n", view.Clean(v.GetField()), view.Clean(v.GetDescription()))
 	}
 	if hint := a.hint(err); hint != "" {
@@ -41,7 +42,7 @@ func lines(text string) string {
 
 // ErrorText is "message (REASON)"; without a reason the gRPC code stands in its place.
 func ErrorText(err error) string {
-	if info := client.Info(err); info != nil {
+	if info := apiclient.Info(err); info != nil {
 		return status.Convert(err).Message() + " (" + info.GetReason() + ")"
 	}
 	var own *ExitError
@@ -75,8 +76,8 @@ func codeName(c codes.Code) string {
 
 // hint is the next step for an error, empty when there is none to give.
 func (a *App) hint(err error) string {
-	info := client.Info(err)
-	if text, ok := hints[client.Reason(err)]; ok {
+	info := apiclient.Info(err)
+	if text, ok := hints[apiclient.Reason(err)]; ok {
 		return a.fill(text, info.GetMetadata())
 	}
 	if errors.Is(err, client.ErrNoServer) {

@@ -41,7 +41,7 @@ func (a *App) People() (*Screen, view.LiveConfig) {
 	if a.Document() {
 		out, terminal = a.Config.Err, a.Config.ErrTerminal
 	}
-	return &Screen{Out: out}, view.LiveConfig{Style: view.Style{Colour: a.colour(terminal)}, Boxed: terminal}
+	return &Screen{Out: out}, view.LiveConfig{Style: a.style(terminal), Boxed: terminal}
 }
 
 // alreadyOver is all there is to see of an operation that had finished when it was asked for.

@@ -64,5 +64,5 @@ func (a *App) Write(text string) error {
 
 // PrintMachine prints one machine.
 func (a *App) PrintMachine(m *pb.Machine) error {
-	return a.Print(m, func() string { return a.Style().Machine(m, a.Now()) }, m.GetMachineId())
+	return a.Print(m, func() string { return a.Style().Machine(m) }, m.GetMachineId())
 }

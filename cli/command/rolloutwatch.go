@@ -6,7 +6,7 @@ import (
 	"io"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/cli/client"
+	apiclient "github.com/ingot-metal/ingot/api/client"
 	"github.com/ingot-metal/ingot/cli/view"
 )
 
@@ -34,7 +34,7 @@ func (a *App) WatchRollout(ctx context.Context, svc *Services, id string) error 
 		scr.Put(text+live.Change(r), live.Status(r, a.Now()))
 		return scr.Err
 	}
-	var back client.Backoff
+	var back apiclient.Backoff
 	for lost := false; ; {
 		err := readRollout(ctx, svc, id, show)
 		over := errors.Is(err, io.EOF)
@@ -48,7 +48,7 @@ func (a *App) WatchRollout(ctx context.Context, svc *Services, id string) error 
 			scr.Put("", "")
 			a.Note("%s goes on. To come back: ingot rollout watch %s   To stop it: ingot rollout pause %s", id, id, id)
 			return err
-		case !over && !client.Transient(err):
+		case !over && !apiclient.Transient(err):
 			return err
 		}
 		if !lost && !over {
@@ -76,12 +76,12 @@ func readRollout(ctx context.Context, svc *Services, id string, show func(*pb.Ro
 
 // failedMachines are those of a rollout that have failed, in its order.
 func failedMachines(ctx context.Context, svc *Services, id string) ([]*pb.RolloutMachine, error) {
-	return Pages(0, func(size int32, page string) ([]*pb.RolloutMachine, string, error) {
-		r, err := svc.Rollouts.ListRolloutMachines(ctx, &pb.ListRolloutMachinesRequest{
-			RolloutId: id, Filter: "state=FAILED", PageSize: size, PageToken: page,
-		})
-		return r.GetMachines(), r.GetNextPageToken(), err
-	})
+	return All[*pb.RolloutMachine](
+		ctx,
+		0,
+		svc.Rollouts.ListRolloutMachines,
+		&pb.ListRolloutMachinesRequest{RolloutId: id, Filter: "state=FAILED"},
+	)
 }
 
 func exitByRollout(r *pb.Rollout) error {

@@ -57,7 +57,9 @@ func (w *WorkFlags) StepSeconds() (int32, error) {
 func (a *App) Request(w *WorkFlags) string {
 	if w.RequestID == "" {
 		w.RequestID = ids.New("req")
-		a.Note("Request: %s", w.RequestID)
+		if _, err := a.connect(); err == nil { // else nothing is sent
+			a.Note("Request: %s", w.RequestID)
+		}
 	}
 	return w.RequestID
 }
@@ -72,10 +74,7 @@ func (a *App) Work(cmd *cobra.Command, machine string, w *WorkFlags, call Start)
 	if err != nil {
 		return err
 	}
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.Services()
 	ctx := cmd.Context()
 	var before *pb.Machine
 	if w.Waits() {

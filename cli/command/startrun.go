@@ -19,10 +19,7 @@ func (a *App) PrintRun(r *pb.Run) error {
 func (a *App) StartRun(cmd *cobra.Command, w *WorkFlags, req *pb.StartRunRequest) error {
 	a.Subject.Machine = req.GetMachineId()
 	ctx := cmd.Context()
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.Services()
 	before, err := MachineBefore(ctx, svc, req.GetMachineId())
 	if err != nil {
 		return err

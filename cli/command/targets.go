@@ -105,11 +105,7 @@ func (a *App) Machines(ctx context.Context, svc *Services, t *Targets, args []st
 	if err != nil || out != nil {
 		return out, err
 	}
-	machines, err := Pages(0, func(size int32, token string) ([]*pb.Machine, string, error) {
-		r, err := svc.Machines.ListMachines(ctx,
-			&pb.ListMachinesRequest{Filter: t.filter, PageSize: size, PageToken: token})
-		return r.GetMachines(), r.GetNextPageToken(), err
-	})
+	machines, err := All[*pb.Machine](ctx, 0, svc.Machines.ListMachines, &pb.ListMachinesRequest{Filter: t.filter})
 	for _, m := range machines {
 		out = append(out, m.GetMachineId())
 	}

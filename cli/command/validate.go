@@ -14,10 +14,7 @@ func (a *App) validate(cmd *cobra.Command, args []string, machine string, w *Wor
 	if err != nil {
 		return err
 	}
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.Services()
 	op, err := call(cmd.Context(), svc, machine, a.Request(w), seconds)
 	if err != nil {
 		return err
@@ -29,10 +26,7 @@ func (a *App) validate(cmd *cobra.Command, args []string, machine string, w *Wor
 // validateRun is validate for a run of a plan.
 func (a *App) validateRun(cmd *cobra.Command, args []string, w *WorkFlags, req *pb.StartRunRequest) error {
 	a.Subject.Machine = req.GetMachineId()
-	svc, err := a.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.Services()
 	req.RequestId, req.ValidateOnly = a.Request(w), true
 	run, err := svc.Runs.StartRun(cmd.Context(), req)
 	if err != nil {

@@ -77,10 +77,7 @@ both say of themselves is a problem.`,
 }
 
 func (a commands) discover(ctx context.Context, f *flags) error {
-	svc, err := a.app.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	if !a.app.Document() {
 		a.app.Note("The agent of site %s looks for BMCs; this takes five minutes at most", f.site)
 	}
@@ -117,7 +114,10 @@ func (a commands) print(found *pb.DiscoverBMCsResponse) error {
 	for _, b := range found.GetBmcs() {
 		names = append(names, b.GetEndpoint())
 	}
-	return a.app.Print(found, func() string { return a.app.Style().DiscoveredBMCs(found.GetBmcs()).String() }, names...)
+	return a.app.Print(
+		found,
+		func() string { return command.Table(a.app, view.Style.DiscoveredBMCs, found.GetBmcs()...) },
+		names...)
 }
 
 // noteRest says what the table does not.
@@ -171,10 +171,7 @@ func (a commands) plan(
 
 // nextNumber is the one after the highest of the machines that are named so already.
 func nextNumber(ctx context.Context, svc *command.Services, prefix string) (int, error) {
-	have, err := command.Pages(0, func(size int32, token string) ([]*pb.Machine, string, error) {
-		r, err := svc.Machines.ListMachines(ctx, &pb.ListMachinesRequest{PageSize: size, PageToken: token})
-		return r.GetMachines(), r.GetNextPageToken(), err
-	})
+	have, err := command.All[*pb.Machine](ctx, 0, svc.Machines.ListMachines, &pb.ListMachinesRequest{})
 	next := 1
 	for _, m := range have {
 		if rest, ok := strings.CutPrefix(m.GetMachineId(), prefix); ok {

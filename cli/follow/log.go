@@ -6,7 +6,7 @@ import (
 	"io"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/cli/client"
+	apiclient "github.com/ingot-metal/ingot/api/client"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
@@ -51,7 +51,7 @@ func RunLog(c pb.RunServiceClient, id string, noFollow bool) Opener {
 // Log hands on every chunk of one log, over as many streams as it takes.
 func Log(ctx context.Context, cfg LogConfig, each func(*pb.LogChunk) error) error {
 	var (
-		back  client.Backoff
+		back  apiclient.Backoff
 		after int64
 		lost  bool
 	)

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/cli/client"
+	apiclient "github.com/ingot-metal/ingot/api/client"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/task"
 )
@@ -154,5 +154,5 @@ func again(ctx context.Context, err error) bool {
 		return false
 	}
 	// A controller that stops may cancel its streams; the reader has not.
-	return client.Transient(err) || status.Code(err) == codes.Canceled || errors.Is(err, io.EOF)
+	return apiclient.Transient(err) || status.Code(err) == codes.Canceled || errors.Is(err, io.EOF)
 }

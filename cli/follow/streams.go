@@ -4,13 +4,14 @@ import (
 	"context"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	apiclient "github.com/ingot-metal/ingot/api/client"
 	"github.com/ingot-metal/ingot/cli/client"
 )
 
 // watch reads events until one says that the operation has finished.
 func (f *follower) watch(ctx context.Context) error {
 	var (
-		back  client.Backoff
+		back  apiclient.Backoff
 		final *pb.Operation
 		known *pb.Operation // finished, as read after an outage
 	)
@@ -41,7 +42,7 @@ func (f *follower) watch(ctx context.Context) error {
 }
 
 // reconnect waits until the controller answers again. It returns the operation if it has finished meanwhile.
-func (f *follower) reconnect(ctx context.Context, back *client.Backoff, err error) (*pb.Operation, error) {
+func (f *follower) reconnect(ctx context.Context, back *apiclient.Backoff, err error) (*pb.Operation, error) {
 	for again(ctx, err) {
 		if err := f.send(ctx, Item{Lost: true}); err != nil {
 			return nil, err

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/cli/client"
+	apiclient "github.com/ingot-metal/ingot/api/client"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
@@ -125,7 +125,7 @@ func (t *tail[E]) take(ev E) bool {
 
 // forget drops a cursor that the controller no longer keeps; the numbers still keep repeats out.
 func (t *tail[E]) forget(err error) bool {
-	if t.cursor == "" || client.Reason(err) != pb.Reason_CURSOR_EXPIRED {
+	if t.cursor == "" || apiclient.Reason(err) != pb.Reason_CURSOR_EXPIRED {
 		return false
 	}
 	t.cursor = ""
@@ -143,7 +143,7 @@ type WatchConfig[E Event] struct {
 // Watch hands every event to each until ctx ends, each returns an error, or the controller refuses.
 func Watch[E Event](ctx context.Context, cfg WatchConfig[E], each func(E) error) error {
 	var (
-		back client.Backoff
+		back apiclient.Backoff
 		lost bool
 		t    = newTail(cfg.Source)
 	)

@@ -53,14 +53,12 @@ have the condition HardwareFault: ingot list --filter conditions.HardwareFault=t
 		Example:           "  ingot machine health m-1\n  ingot machine health m-1 -o json",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines()),
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			a.app.Subject.Machine = args[0]
-			h, err := svc.Machines.GetHardwareHealth(cmd.Context(), &pb.GetHardwareHealthRequest{MachineId: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(h, func() string { return Health(a.app.Style(), h) }, h.GetMachineId())
-		}),
+		RunE: command.Show(
+			a.app,
+			a.app.Services().Machines.GetHardwareHealth,
+			(*pb.HardwareHealth).GetMachineId,
+			Health,
+		),
 	}
 }
 

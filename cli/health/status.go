@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/cli/client"
+	apiclient "github.com/ingot-metal/ingot/api/client"
 	"github.com/ingot-metal/ingot/cli/command"
 	"github.com/ingot-metal/ingot/cli/times"
 	"github.com/ingot-metal/ingot/cli/view"
@@ -70,11 +70,9 @@ next command, what runs, a freeze, budgets in use, and agents whose certificates
 }
 
 func (a commands) readStatus(ctx context.Context) (*fleetStatus, error) {
-	svc, err := a.app.Services()
-	if err != nil {
-		return nil, err
-	}
+	svc := a.app.Services()
 	s := &fleetStatus{}
+	var err error
 	if s.server, err = svc.Admin.GetServerInfo(ctx, &pb.GetServerInfoRequest{}); err != nil {
 		return nil, err
 	}
@@ -103,7 +101,7 @@ func (s *fleetStatus) readSites(ctx context.Context, svc *command.Services) erro
 	}
 	by := []string{"effective_state", "site"}
 	count, err := svc.Machines.CountMachines(ctx, &pb.CountMachinesRequest{GroupBy: by})
-	if client.Reason(err) == pb.Reason_TOO_MANY_GROUPS { // more sites than fit on a page
+	if apiclient.Reason(err) == pb.Reason_TOO_MANY_GROUPS { // more sites than fit on a page
 		names = []string{""}
 		count, err = svc.Machines.CountMachines(ctx, &pb.CountMachinesRequest{GroupBy: by[:1]})
 	}
@@ -125,7 +123,7 @@ func (s *fleetStatus) readSites(ctx context.Context, svc *command.Services) erro
 func (s *fleetStatus) readAttention(ctx context.Context, svc *command.Services) error {
 	r, err := svc.Machines.ListMachines(ctx,
 		&pb.ListMachinesRequest{Filter: attentionOfOwn, PageSize: mostAttention})
-	if client.Reason(err) == pb.Reason_INVALID_FILTER { // a controller that knows no shared causes
+	if apiclient.Reason(err) == pb.Reason_INVALID_FILTER { // a controller that knows no shared causes
 		r, err = svc.Machines.ListMachines(ctx,
 			&pb.ListMachinesRequest{Filter: "effective_state=ATTENTION", PageSize: mostAttention})
 	}
@@ -152,21 +150,14 @@ func (s *fleetStatus) readBudgets(ctx context.Context, svc *command.Services) er
 		return err
 	}
 	s.budgets = r.GetBudgets()
-	s.slots, err = command.Pages(0, func(size int32, token string) ([]*pb.BudgetSlot, string, error) {
-		r, err := svc.Budgets.ListBudgetSlots(ctx, &pb.ListBudgetSlotsRequest{PageSize: size, PageToken: token})
-		return r.GetSlots(), r.GetNextPageToken(), err
-	})
+	s.slots, err = command.All[*pb.BudgetSlot](ctx, 0, svc.Budgets.ListBudgetSlots, &pb.ListBudgetSlotsRequest{})
 	return err
 }
 
 // readCertificates looks for agents that are away, and whose certificates end soon: those that are here renew theirs.
 func (s *fleetStatus) readCertificates(now time.Time) func(context.Context, *command.Services) error {
 	return func(ctx context.Context, svc *command.Services) error {
-		agents, err := command.Pages(0, func(size int32, token string) ([]*pb.Agent, string, error) {
-			r, err := svc.Admin.ListAgents(ctx,
-				&pb.ListAgentsRequest{Filter: "connected=false", PageSize: size, PageToken: token})
-			return r.GetAgents(), r.GetNextPageToken(), err
-		})
+		agents, err := command.All[*pb.Agent](ctx, 0, svc.Admin.ListAgents, &pb.ListAgentsRequest{Filter: "connected=false"})
 		for _, agent := range agents {
 			if end := certificateEnd(agent); !end.IsZero() && end.After(now) && end.Before(now.Add(certificateSoon)) {
 				s.certificates = append(s.certificates, agent)

@@ -113,10 +113,7 @@ func message(name string, get func(ctx context.Context) (proto.Message, error)) 
 }
 
 func siteNames(ctx context.Context, svc *command.Services) (out []string, err error) {
-	all, err := command.Pages(0, func(size int32, page string) ([]*pb.Site, string, error) {
-		r, err := svc.Admin.ListSites(ctx, &pb.ListSitesRequest{PageSize: size, PageToken: page})
-		return r.GetSites(), r.GetNextPageToken(), err
-	})
+	all, err := command.All[*pb.Site](ctx, 0, svc.Admin.ListSites, &pb.ListSitesRequest{})
 	for _, s := range all {
 		out = append(out, s.GetSite())
 	}
@@ -134,10 +131,7 @@ type bundledAgent struct {
 }
 
 func bundleAgents(ctx context.Context, svc *command.Services) (out []bundledAgent, err error) {
-	all, err := command.Pages(bundledAgents, func(size int32, page string) ([]*pb.Agent, string, error) {
-		r, err := svc.Admin.ListAgents(ctx, &pb.ListAgentsRequest{PageSize: size, PageToken: page})
-		return r.GetAgents(), r.GetNextPageToken(), err
-	})
+	all, err := command.All[*pb.Agent](ctx, bundledAgents, svc.Admin.ListAgents, &pb.ListAgentsRequest{})
 	for _, k := range all {
 		out = append(out, bundledAgent{k.GetAgentId(), k.GetRole().String(), k.GetMachineId(), k.GetSite(), k.GetVersion(),
 			k.GetConnected(), k.GetLastHeartbeatAt().AsTime()})

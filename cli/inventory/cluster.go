@@ -7,6 +7,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 func (a commands) clusterCmd() *cobra.Command {
@@ -49,10 +50,7 @@ no more.`,
 				return command.Usagef("kubeconfig %s: %v", file, err)
 			}
 			req.ClusterRef = args[0]
-			svc, err := a.app.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			c, err := svc.Clusters.SetCluster(cmd.Context(), req)
 			if err != nil {
 				return err
@@ -69,32 +67,12 @@ no more.`,
 }
 
 func (a commands) clusterListCmd() *cobra.Command {
-	var narrow command.Narrow
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List clusters",
-		Long:    `List the clusters that machines can be joined to.`,
-		Example: "  ingot cluster list",
-		Args:    cobra.NoArgs,
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			all, err := command.Pages(0, func(size int32, page string) ([]*pb.Cluster, string, error) {
-				r, err := svc.Clusters.ListClusters(
-					cmd.Context(),
-					&pb.ListClustersRequest{PageSize: size, PageToken: page, Filter: narrow.Filter, OrderBy: narrow.OrderBy},
-				)
-				return r.GetClusters(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(
-				&pb.ListClustersResponse{Clusters: all},
-				func() string { return a.app.Style().Clusters(all).String() },
-				command.Names(all, (*pb.Cluster).GetClusterRef)...)
-		}),
-	}
-	narrow.Register(cmd, "cluster_ref=prod-*", "updated_at desc")
-	return cmd
+	return command.ListOf(a.app.Services().Clusters.ListClusters, (*pb.Cluster).GetClusterRef, view.Style.Clusters).
+		Command(a.app, &cobra.Command{
+			Short:   "List clusters",
+			Long:    `List the clusters that machines can be joined to.`,
+			Example: "  ingot cluster list",
+		}, "cluster_ref=prod-*", "updated_at desc")
 }
 
 func (a commands) clusterGetCmd() *cobra.Command {
@@ -106,13 +84,12 @@ Credentials are never shown.`,
 		Example:           "  ingot cluster get prod-1",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.app.CompleteClusters()),
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			c, err := svc.Clusters.GetCluster(cmd.Context(), &pb.GetClusterRequest{ClusterRef: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(c, func() string { return a.app.Style().Cluster(c).String() }, c.GetClusterRef())
-		}),
+		RunE: command.Show(
+			a.app,
+			a.app.Services().Clusters.GetCluster,
+			(*pb.Cluster).GetClusterRef,
+			view.Style.Cluster,
+		),
 	}
 }
 
@@ -124,12 +101,6 @@ func (a commands) clusterDeleteCmd() *cobra.Command {
 		Example:           "  ingot cluster delete prod-1",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.app.CompleteClusters()),
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			c, err := svc.Clusters.DeleteCluster(cmd.Context(), &pb.DeleteClusterRequest{ClusterRef: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(c, func() string { return "Deleted " + c.GetClusterRef() + "\n" }, c.GetClusterRef())
-		}),
+		RunE:              command.Do(a.app, "Deleted", a.app.Services().Clusters.DeleteCluster, (*pb.Cluster).GetClusterRef),
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 func (a commands) imageCmd() *cobra.Command {
@@ -71,34 +72,20 @@ func (a commands) printImage(im *pb.Image) error {
 
 func (a commands) imageListCmd() *cobra.Command {
 	var kind, arch string
-	var narrow command.Narrow
-	cmd := &cobra.Command{
-		Use:     "list",
+	l := command.ListOf(a.app.Services().Admin.ListImages, (*pb.Image).GetImageRef, view.Style.Images)
+	l.Prepare = func([]string) error {
+		l.Request.Filter = command.JoinFilter("kind", kind, "arch", arch, "", l.Request.Filter)
+		return nil
+	}
+	cmd := l.Command(a.app, &cobra.Command{
 		Short:   "List images",
 		Long:    `List the images of the catalogue. -o wide adds digests and where they came from.`,
 		Example: "  ingot image list\n  ingot image list --kind os -o wide",
-		Args:    cobra.NoArgs,
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			images, err := command.Pages(0, func(size int32, page string) ([]*pb.Image, string, error) {
-				r, err := svc.Admin.ListImages(cmd.Context(), &pb.ListImagesRequest{
-					Filter:  command.JoinFilter("kind", kind, "arch", arch, "", narrow.Filter),
-					OrderBy: narrow.OrderBy, PageSize: size, PageToken: page,
-				})
-				return r.GetImages(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(&pb.ListImagesResponse{Images: images}, func() string {
-				return a.app.Style().Images(images, a.app.Wide(), a.app.Now()).String()
-			}, command.Names(images, (*pb.Image).GetImageRef)...)
-		}),
-	}
+	}, "image_ref=debian-*", "size_bytes desc")
 	cmd.Flags().StringVar(&kind, "kind", "", "only images of this kind")
 	cmd.Flags().StringVar(&arch, "arch", "", "only images for this architecture")
 	command.Fixed(cmd, "kind", "os", "installer-kernel", "installer-initrd", "installer-uki")
 	command.Fixed(cmd, "arch", "amd64", "arm64")
-	narrow.Register(cmd, "image_ref=debian-*", "size_bytes desc")
 	return cmd
 }
 
@@ -110,13 +97,7 @@ func (a commands) imageShowCmd() *cobra.Command {
 		Example:           "  ingot image show debian-12",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.app.CompleteImages("")),
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			im, err := svc.Admin.GetImage(cmd.Context(), &pb.GetImageRequest{ImageRef: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.printImage(im)
-		}),
+		RunE:              command.Show(a.app, a.app.Services().Admin.GetImage, (*pb.Image).GetImageRef, view.Style.Image),
 	}
 }
 
@@ -129,12 +110,6 @@ has it as its default. Machines that were made from it stay as they are.`,
 		Example:           "  ingot image remove debian-11",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.app.CompleteImages("")),
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			im, err := svc.Admin.RemoveImage(cmd.Context(), &pb.RemoveImageRequest{ImageRef: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(im, func() string { return "Removed " + im.GetImageRef() + "\n" }, im.GetImageRef())
-		}),
+		RunE:              command.Do(a.app, "Removed", a.app.Services().Admin.RemoveImage, (*pb.Image).GetImageRef),
 	}
 }

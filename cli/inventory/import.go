@@ -75,10 +75,7 @@ func (a commands) importFile(ctx context.Context, f *importFlags) error {
 	if err != nil {
 		return err
 	}
-	svc, err := a.app.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	known, err := knownMachines(ctx, svc)
 	if err != nil {
 		return err
@@ -140,10 +137,7 @@ func (f *importFlags) fill(machines []*pb.Machine) error {
 }
 
 func (a commands) importAll(ctx context.Context, machines []*pb.Machine) error {
-	svc, err := a.app.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	done := make([]*pb.Machine, 0, len(machines))
 	names := make([]string, 0, len(machines))
 	for _, m := range machines {

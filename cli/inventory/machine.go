@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/cli/client"
+	apiclient "github.com/ingot-metal/ingot/api/client"
 	"github.com/ingot-metal/ingot/cli/command"
 	"github.com/ingot-metal/ingot/cli/hardware"
 )
@@ -43,10 +43,7 @@ MACHINE.`,
 			if err := s.apply(cmd, m); err != nil {
 				return err
 			}
-			svc, err := a.app.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			got, err := svc.Machines.RegisterMachine(cmd.Context(), &pb.RegisterMachineRequest{Machine: m})
 			if err != nil {
 				return err
@@ -77,10 +74,7 @@ func (a commands) machineGetCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			svc, err := a.app.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			req := &pb.GetMachineRequest{MachineId: args[0], AsOf: at}
 			if external {
 				req = &pb.GetMachineRequest{ExternalId: args[0]}
@@ -93,7 +87,7 @@ func (a commands) machineGetCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.app.Print(m, func() string { return a.app.Style().Machine(m, a.app.Now()) + a.app.Style().Checks(checks) },
+			return a.app.Print(m, func() string { return a.app.Style().Machine(m) + a.app.Style().Checks(checks) },
 				m.GetMachineId())
 		},
 	}
@@ -132,7 +126,7 @@ moment, it is read again and the fields that are given are changed in what is th
 	a.app.ForEach(cmd, "%d machines are changed.", func(ctx context.Context, svc *command.Services, id string) error {
 		got, err := s.update(ctx, cmd, svc, id)
 		for range 2 {
-			if client.Reason(err) != pb.Reason_VERSION_CONFLICT {
+			if apiclient.Reason(err) != pb.Reason_VERSION_CONFLICT {
 				break
 			}
 			got, err = s.update(ctx, cmd, svc, id)

@@ -39,31 +39,19 @@ func nodeStates() []string {
 
 func (a commands) nodeListCmd() *cobra.Command {
 	var state, filter string
-	var limit int
-	cmd := &cobra.Command{
-		Use:     "list",
+	l := command.ListOf(a.app.Services().Nodes.ListNodes, (*pb.Node).GetNodeId, view.Style.Nodes)
+	l.Prepare = func([]string) error {
+		l.Request.Filter = command.JoinFilter("node_state", state, "", filter)
+		return nil
+	}
+	cmd := l.Command(a.app, &cobra.Command{
 		Short:   "List nodes",
 		Long:    "List nodes by id, with the state of their installation.",
 		Example: "  ingot node list --state pending\n  ingot node list --filter group=g1 -o json",
-		Args:    cobra.NoArgs,
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			terms := command.JoinFilter("node_state", state, "", filter)
-			all, err := command.Pages(limit, func(size int32, token string) ([]*pb.Node, string, error) {
-				r, err := svc.Nodes.ListNodes(cmd.Context(), &pb.ListNodesRequest{Filter: terms, PageSize: size, PageToken: token})
-				return r.GetNodes(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(
-				&pb.ListNodesResponse{Nodes: all},
-				func() string { return a.app.Style().Nodes(all, a.app.Now()).String() },
-				command.Names(all, (*pb.Node).GetNodeId)...)
-		}),
-	}
+	}, "", "")
 	cmd.Flags().StringVar(&state, "state", "", "only this state, such as install_failed")
 	cmd.Flags().StringVar(&filter, "filter", "", "further terms, as with ingot list")
-	cmd.Flags().IntVar(&limit, "limit", 0, "at most so many; 0 is all")
+	cmd.Flags().IntVar(&l.Limit, "limit", 0, "at most so many; 0 is all")
 	command.Fixed(cmd, "state", nodeStates()...)
 	return cmd
 }
@@ -77,19 +65,12 @@ func (a commands) nodeGetCmd() *cobra.Command {
 		Example:           "  ingot node get m-1",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines()),
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			a.app.Subject.Machine = args[0]
-			n, err := svc.Nodes.GetNode(cmd.Context(), &pb.GetNodeRequest{NodeId: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.printNode(n)
-		}),
+		RunE:              command.Show(a.app, a.app.Services().Nodes.GetNode, (*pb.Node).GetNodeId, view.Style.Node),
 	}
 }
 
 func (a commands) printNode(n *pb.Node) error {
-	return a.app.Print(n, func() string { return a.app.Style().Node(n, a.app.Now()) }, n.GetNodeId())
+	return a.app.Print(n, func() string { return a.app.Style().Node(n) }, n.GetNodeId())
 }
 
 func (a commands) nodeUpdateCmd() *cobra.Command {
@@ -193,10 +174,7 @@ A node whose installations have failed three times takes another plan (ingot nod
 // previewTransition says what a move would start.
 func (a commands) previewTransition(cmd *cobra.Command, r *pb.TransitionNodeRequest) error {
 	a.app.Subject.Machine, r.RequestId = r.GetNodeId(), ids.New("req")
-	svc, err := a.app.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	op, err := svc.Nodes.TransitionNode(cmd.Context(), r)
 	if err != nil {
 		return err
@@ -226,10 +204,7 @@ func (a commands) nodeHistoryCmd() *cobra.Command {
 		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.app.Subject.Machine, r.NodeId = args[0], args[0]
-			svc, err := a.app.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			h, err := svc.Nodes.GetNodeHistory(cmd.Context(), r)
 			if err != nil {
 				return err

@@ -1,12 +1,11 @@
 package inventory
 
 import (
-	"context"
-
 	"github.com/spf13/cobra"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 func (a commands) nodeApproveCmd() *cobra.Command {
@@ -76,11 +75,7 @@ active by itself. Without it a person does, by taking the machine out of mainten
 			if err != nil {
 				return err
 			}
-			return a.app.Print(
-				g,
-				func() string { return a.app.Style().NodeGroups([]*pb.NodeGroup{g}, a.app.Now()).String() },
-				g.GetGroup(),
-			)
+			return a.app.Print(g, func() string { return command.Table(a.app, view.Style.NodeGroups, g) }, g.GetGroup())
 		}),
 	}
 	cmd.Flags().BoolVar(&r.AutoPromote, "auto-promote", false, "installed nodes become active by themselves")
@@ -93,43 +88,15 @@ active by itself. Without it a person does, by taking the machine out of mainten
 }
 
 func (a commands) nodeGroupListCmd() *cobra.Command {
-	var narrow command.Narrow
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List groups",
-		Long:    "List the groups that were set or that a machine names.",
-		Example: "  ingot node group list",
-		Args:    cobra.NoArgs,
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			all, err := groups(cmd.Context(), svc, narrow)
-			if err != nil {
-				return err
-			}
-			return a.app.Print(
-				&pb.ListNodeGroupsResponse{Groups: all},
-				func() string { return a.app.Style().NodeGroups(all, a.app.Now()).String() },
-				command.Names(all, (*pb.NodeGroup).GetGroup)...)
-		}),
-	}
-	narrow.Register(cmd, "auto_promote=true", "nodes desc")
-	return cmd
-}
-
-func groups(ctx context.Context, svc *command.Services, narrow command.Narrow) ([]*pb.NodeGroup, error) {
-	return command.Pages(0, func(size int32, token string) ([]*pb.NodeGroup, string, error) {
-		r, err := svc.Nodes.ListNodeGroups(ctx, &pb.ListNodeGroupsRequest{PageSize: size, PageToken: token,
-			Filter: narrow.Filter, OrderBy: narrow.OrderBy})
-		return r.GetGroups(), r.GetNextPageToken(), err
-	})
+	return command.ListOf(a.app.Services().Nodes.ListNodeGroups, (*pb.NodeGroup).GetGroup, view.Style.NodeGroups).
+		Command(a.app, &cobra.Command{
+			Short:   "List groups",
+			Long:    "List the groups that were set or that a machine names.",
+			Example: "  ingot node group list",
+		}, "auto_promote=true", "nodes desc")
 }
 
 func (a commands) completeGroups() command.Completion {
-	return a.app.Remote(func(ctx context.Context, svc *command.Services) ([]string, error) {
-		all, err := groups(ctx, svc, command.Narrow{})
-		var out []string
-		for _, g := range all {
-			out = append(out, g.GetGroup())
-		}
-		return out, err
-	})
+	return command.CompleteList(a.app, a.app.Services().Nodes.ListNodeGroups, &pb.ListNodeGroupsRequest{},
+		(*pb.NodeGroup).GetGroup)
 }

@@ -5,6 +5,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
 
@@ -20,36 +21,12 @@ func (a commands) planCmd() *cobra.Command {
 }
 
 func (a commands) planListCmd() *cobra.Command {
-	var narrow command.Narrow
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List plans",
-		Long:    `List the built-in plans and your own.`,
-		Example: "  ingot plan list -o yaml",
-		Args:    cobra.NoArgs,
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			all, err := command.Pages(0, func(size int32, token string) ([]*pb.Plan, string, error) {
-				r, err := svc.Plans.ListPlans(
-					cmd.Context(),
-					&pb.ListPlansRequest{PageSize: size, PageToken: token, Filter: narrow.Filter, OrderBy: narrow.OrderBy},
-				)
-				return r.GetPlans(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			var names []string
-			for _, p := range all {
-				names = append(names, p.GetPlanId())
-			}
-			return a.app.Print(
-				&pb.ListPlansResponse{Plans: all},
-				func() string { return a.app.Style().Plans(all).String() },
-				names...)
-		}),
-	}
-	narrow.Register(cmd, "plan_id=re*", "plan_id desc")
-	return cmd
+	return command.ListOf(a.app.Services().Plans.ListPlans, (*pb.Plan).GetPlanId, view.Style.Plans).
+		Command(a.app, &cobra.Command{
+			Short:   "List plans",
+			Long:    `List the built-in plans and your own.`,
+			Example: "  ingot plan list -o yaml",
+		}, "plan_id=re*", "plan_id desc")
 }
 
 func (a commands) planGetCmd() *cobra.Command {
@@ -60,13 +37,7 @@ func (a commands) planGetCmd() *cobra.Command {
 		Example:           "  ingot plan get reboot",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.app.CompletePlans()),
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			p, err := svc.Plans.GetPlan(cmd.Context(), &pb.GetPlanRequest{PlanId: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(p, func() string { return a.app.Style().Plan(p) }, p.GetPlanId())
-		}),
+		RunE:              command.Show(a.app, a.app.Services().Plans.GetPlan, (*pb.Plan).GetPlanId, view.Style.Plan),
 	}
 }
 
@@ -79,13 +50,7 @@ read; so does one that a machine or an open rollout names.`,
 		Example:           "  ingot plan delete reboot-twice",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.app.CompletePlans()),
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			p, err := svc.Plans.DeletePlan(cmd.Context(), &pb.DeletePlanRequest{PlanId: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(p, func() string { return "deleted " + p.GetPlanId() + "\n" }, p.GetPlanId())
-		}),
+		RunE:              command.Do(a.app, "Deleted", a.app.Services().Plans.DeletePlan, (*pb.Plan).GetPlanId),
 	}
 }
 
@@ -114,10 +79,7 @@ is refused.`,
 			if plan.GetPlanId() == "" {
 				plan.PlanId = ids.New(ids.Plan) // made here, so that a repeated call stores one plan
 			}
-			svc, err := a.app.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			got, err := svc.Plans.CreatePlan(cmd.Context(), &pb.CreatePlanRequest{Plan: plan})
 			if err != nil {
 				return err

@@ -99,10 +99,7 @@ func (a commands) importRack(ctx context.Context, path string, f *rackFlags) err
 	if err != nil {
 		return err
 	}
-	svc, err := a.app.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	p, err := a.planRack(ctx, svc, file, f)
 	if err != nil {
 		return err
@@ -214,10 +211,7 @@ type known struct {
 }
 
 func knownMachines(ctx context.Context, svc *command.Services) (known, error) {
-	have, err := command.Pages(0, func(size int32, token string) ([]*pb.Machine, string, error) {
-		r, err := svc.Machines.ListMachines(ctx, &pb.ListMachinesRequest{PageSize: size, PageToken: token})
-		return r.GetMachines(), r.GetNextPageToken(), err
-	})
+	have, err := command.All[*pb.Machine](ctx, 0, svc.Machines.ListMachines, &pb.ListMachinesRequest{})
 	k := known{map[string]*pb.Machine{}, map[string]string{}}
 	for _, m := range have {
 		k.machines[m.GetMachineId()] = m

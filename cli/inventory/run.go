@@ -5,6 +5,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 func (a commands) runCmd() *cobra.Command {
@@ -52,17 +53,6 @@ func (a commands) runGetCmd() *cobra.Command {
 		Example:           "  ingot run get op-01k",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.app.CompleteOperations()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			a.app.Subject.Operation = args[0]
-			svc, err := a.app.Services()
-			if err != nil {
-				return err
-			}
-			run, err := svc.Runs.GetRun(cmd.Context(), &pb.GetRunRequest{RunId: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.app.PrintRun(run)
-		},
+		RunE:              command.Show(a.app, a.app.Services().Runs.GetRun, (*pb.Run).GetRunId, view.Style.Run),
 	}
 }

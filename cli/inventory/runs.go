@@ -15,27 +15,16 @@ import (
 
 func (a commands) runListCmd() *cobra.Command {
 	var f command.FilterFlags
-	cmd := &cobra.Command{
-		Use:     "list",
+	l := command.ListOf(a.app.Services().Runs.ListRuns, (*pb.Run).GetRunId, view.Style.Runs)
+	l.Prepare = func([]string) error {
+		l.Limit, l.Request.Filter = f.Limit, f.String()
+		return nil
+	}
+	cmd := l.Command(a.app, &cobra.Command{
 		Short:   "List runs, newest first",
 		Long:    `List runs, newest first.`,
 		Example: "  ingot run list --machine m-1",
-		Args:    cobra.NoArgs,
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			runs, err := command.Pages(f.Limit, func(size int32, token string) ([]*pb.Run, string, error) {
-				r, err := svc.Runs.ListRuns(cmd.Context(), &pb.ListRunsRequest{Filter: f.String(), PageSize: size,
-					PageToken: token})
-				return r.GetRuns(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(
-				&pb.ListRunsResponse{Runs: runs},
-				func() string { return a.app.Style().Runs(runs, a.app.Now()).String() },
-				command.Names(runs, (*pb.Run).GetRunId)...)
-		}),
-	}
+	}, "", "")
 	f.Register(a.app, cmd, 100)
 	return cmd
 }
@@ -48,18 +37,7 @@ func (a commands) runCancelCmd() *cobra.Command {
 		Example:           "  ingot run cancel op-01k",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.app.CompleteOperations()),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			a.app.Subject.Operation = args[0]
-			svc, err := a.app.Services()
-			if err != nil {
-				return err
-			}
-			run, err := svc.Runs.CancelRun(cmd.Context(), &pb.CancelRunRequest{RunId: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.app.PrintRun(run)
-		},
+		RunE:              command.Show(a.app, a.app.Services().Runs.CancelRun, (*pb.Run).GetRunId, view.Style.Run),
 	}
 }
 
@@ -90,15 +68,12 @@ func (a commands) watchRuns(ctx context.Context, subject string, beginning bool)
 	if one {
 		filter = command.JoinFilter("run_id", subject)
 	}
-	svc, err := a.app.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	if _, err := svc.Runs.ListRuns(ctx, &pb.ListRunsRequest{Filter: filter, PageSize: 1}); err != nil {
 		return err
 	}
 	var last *pb.Run
-	err = follow.Watch(ctx, follow.WatchConfig[*pb.RunEvent]{
+	err := follow.Watch(ctx, follow.WatchConfig[*pb.RunEvent]{
 		Source: follow.RunEvents(svc.Runs, filter, beginning),
 		Clock:  a.app.Config.Clock,
 		Lost:   func() { a.app.Note("! connection lost, retrying…") },
@@ -133,10 +108,7 @@ func (a commands) runLogsCmd() *cobra.Command {
 		ValidArgsFunction: command.CompleteAt(a.app.CompleteOperations()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.app.Subject.Operation = args[0]
-			svc, err := a.app.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			return a.app.PrintLog(cmd.Context(), raw, follow.LogConfig{
 				Open: follow.RunLog(svc.Runs, args[0], noFollow),
 				Complete: func(ctx context.Context) (bool, error) {

@@ -7,6 +7,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 func (a commands) scriptCmd() *cobra.Command {
@@ -51,10 +52,7 @@ a reimage.`,
 			if err != nil {
 				return err
 			}
-			svc, err := a.app.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			s.ScriptRef = args[0]
 			added, err := svc.Scripts.AddScript(cmd.Context(), &pb.AddScriptRequest{Script: s, Content: content})
 			if err != nil {
@@ -70,32 +68,12 @@ a reimage.`,
 }
 
 func (a commands) scriptListCmd() *cobra.Command {
-	var narrow command.Narrow
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List scripts",
-		Long:    `List the scripts of the catalogue.`,
-		Example: "  ingot script list",
-		Args:    cobra.NoArgs,
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			all, err := command.Pages(0, func(size int32, page string) ([]*pb.Script, string, error) {
-				r, err := svc.Scripts.ListScripts(
-					cmd.Context(),
-					&pb.ListScriptsRequest{PageSize: size, PageToken: page, Filter: narrow.Filter, OrderBy: narrow.OrderBy},
-				)
-				return r.GetScripts(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(
-				&pb.ListScriptsResponse{Scripts: all},
-				func() string { return a.app.Style().Scripts(all, a.app.Now()).String() },
-				command.Names(all, (*pb.Script).GetScriptRef)...)
-		}),
-	}
-	narrow.Register(cmd, "script_ref=fix-*", "created_at desc")
-	return cmd
+	return command.ListOf(a.app.Services().Scripts.ListScripts, (*pb.Script).GetScriptRef, view.Style.Scripts).
+		Command(a.app, &cobra.Command{
+			Short:   "List scripts",
+			Long:    `List the scripts of the catalogue.`,
+			Example: "  ingot script list",
+		}, "script_ref=fix-*", "created_at desc")
 }
 
 func (a commands) scriptShowCmd() *cobra.Command {
@@ -124,12 +102,6 @@ func (a commands) scriptRemoveCmd() *cobra.Command {
 		Example:           "  ingot script remove fix-raid-1",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.app.CompleteScripts()),
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			s, err := svc.Scripts.RemoveScript(cmd.Context(), &pb.RemoveScriptRequest{ScriptRef: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(s, func() string { return "Removed " + s.GetScriptRef() + "\n" }, s.GetScriptRef())
-		}),
+		RunE:              command.Do(a.app, "Removed", a.app.Services().Scripts.RemoveScript, (*pb.Script).GetScriptRef),
 	}
 }

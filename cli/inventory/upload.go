@@ -22,11 +22,9 @@ const uploadChunk = 256 << 10
 
 // addImage has the server fetch a URL, or sends it a file.
 func (a commands) addImage(ctx context.Context, im *pb.Image, from string) error {
-	svc, err := a.app.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	var added *pb.Image
+	var err error
 	if scheme, _, ok := strings.Cut(from, "://"); ok && slices.Contains([]string{"http", "https", "oci"}, scheme) {
 		im.Url = from
 		a.app.Note("The server fetches the image; this takes as long as it takes.")

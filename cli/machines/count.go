@@ -29,10 +29,7 @@ func (a commands) countCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			svc, err := a.app.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			r, err := svc.Machines.CountMachines(cmd.Context(), &pb.CountMachinesRequest{Filter: filter, GroupBy: by, AsOf: at})
 			if err != nil {
 				return err

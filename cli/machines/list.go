@@ -8,6 +8,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
 	"github.com/ingot-metal/ingot/cli/follow"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 // filterHelp is what the filters of machines have in common.
@@ -84,15 +85,12 @@ func (a commands) listMachines(cmd *cobra.Command, f listFlags) error {
 	if err != nil {
 		return err
 	}
-	svc, err := a.app.Services()
-	if err != nil {
-		return err
-	}
-	machines, err := command.Pages(f.limit, func(size int32, token string) ([]*pb.Machine, string, error) {
-		r, err := svc.Machines.ListMachines(cmd.Context(),
-			&pb.ListMachinesRequest{Filter: f.filter, OrderBy: f.order, PageSize: size, PageToken: token, AsOf: at})
-		return r.GetMachines(), r.GetNextPageToken(), err
-	})
+	machines, err := command.All[*pb.Machine](
+		cmd.Context(),
+		f.limit,
+		a.app.Services().Machines.ListMachines,
+		&pb.ListMachinesRequest{Filter: f.filter, OrderBy: f.order, AsOf: at},
+	)
 	if err != nil {
 		return err
 	}
@@ -104,7 +102,7 @@ func (a commands) listMachines(cmd *cobra.Command, f listFlags) error {
 		if len(f.columns) > 0 && !a.app.Wide() {
 			return a.app.Style().MachineColumns(machines, f.columns).String()
 		}
-		return a.app.Style().Machines(machines, a.app.Wide(), a.app.Now()).String()
+		return command.Table(a.app, view.Style.Machines, machines...)
 	}, command.Names(machines, (*pb.Machine).GetMachineId)...)
 }
 
@@ -113,12 +111,9 @@ func (a commands) watchMachines(cmd *cobra.Command, f listFlags) error {
 	if f.order != "" || f.limit != 0 {
 		return command.Usagef("--watch goes with neither --order-by nor --limit")
 	}
-	svc, err := a.app.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	// A wrong address, token or filter is found here, before the watch starts to be patient.
-	_, err = svc.Machines.ListMachines(cmd.Context(), &pb.ListMachinesRequest{Filter: f.filter, PageSize: 1})
+	_, err := svc.Machines.ListMachines(cmd.Context(), &pb.ListMachinesRequest{Filter: f.filter, PageSize: 1})
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 // viewFlags are the flags of `ingot view set`, each with the field that it sets.
@@ -30,31 +31,12 @@ is its owner's alone. A shared one is everybody's to see, and its owner's and ad
 }
 
 func (a commands) viewListCmd() *cobra.Command {
-	var narrow command.Narrow
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List the views that are shared, and your own",
-		Long:    `List the views that are shared, and your own, by name.`,
-		Example: "  ingot view list",
-		Args:    cobra.NoArgs,
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			all, err := command.Pages(0, func(size int32, token string) ([]*pb.View, string, error) {
-				r, err := svc.Views.ListViews(cmd.Context(), &pb.ListViewsRequest{
-					PageSize: size, PageToken: token, Filter: narrow.Filter, OrderBy: narrow.OrderBy,
-				})
-				return r.GetViews(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(
-				&pb.ListViewsResponse{Views: all},
-				func() string { return a.app.Style().Views(all).String() },
-				command.Names(all, (*pb.View).GetName)...)
-		}),
-	}
-	narrow.Register(cmd, "shared=true", "updated_at desc")
-	return cmd
+	return command.ListOf(a.app.Services().Views.ListViews, (*pb.View).GetName, view.Style.Views).
+		Command(a.app, &cobra.Command{
+			Short:   "List the views that are shared, and your own",
+			Long:    `List the views that are shared, and your own, by name.`,
+			Example: "  ingot view list",
+		}, "shared=true", "updated_at desc")
 }
 
 func (a commands) viewShowCmd() *cobra.Command {
@@ -65,13 +47,7 @@ func (a commands) viewShowCmd() *cobra.Command {
 		Example:           "  ingot view show gpu-racks",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.app.CompleteViews()),
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			v, err := svc.Views.GetView(cmd.Context(), &pb.GetViewRequest{Name: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(v, func() string { return a.app.Style().View(v) }, v.GetName())
-		}),
+		RunE:              command.Show(a.app, a.app.Services().Views.GetView, (*pb.View).GetName, view.Style.View),
 	}
 }
 
@@ -101,10 +77,7 @@ last_heartbeat_at, created_at, updated_at, labels, labels.KEY.` + filterHelp,
 				return command.Usagef("say what the view has: --filter, --order-by, --columns, --group-by, --title, …")
 			}
 			r.UpdateMask.Normalize()
-			svc, err := a.app.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			set, err := svc.Views.SetView(cmd.Context(), r)
 			if err != nil {
 				return err
@@ -134,13 +107,7 @@ func (a commands) viewDeleteCmd() *cobra.Command {
 		Example:           "  ingot view delete gpu-racks",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.app.CompleteViews()),
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			gone, err := svc.Views.DeleteView(cmd.Context(), &pb.DeleteViewRequest{Name: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(gone, func() string { return "Deleted view " + gone.GetName() + "\n" }, gone.GetName())
-		}),
+		RunE:              command.Do(a.app, "Deleted view", a.app.Services().Views.DeleteView, (*pb.View).GetName),
 	}
 }
 
@@ -150,10 +117,7 @@ func (a commands) applyView(cmd *cobra.Command, f *listFlags) error {
 	if f.view == "" {
 		return nil
 	}
-	svc, err := a.app.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	v, err := svc.Views.GetView(cmd.Context(), &pb.GetViewRequest{Name: f.view})
 	if err != nil {
 		return err

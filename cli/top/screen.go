@@ -279,9 +279,9 @@ func (s *screen) head() []string {
 // shown is the style of states: without colours while the picture is out of date.
 func (s *screen) shown() view.Style {
 	if s.failure != "" {
-		return view.Style{}
+		return view.Style{Now: s.now}
 	}
-	return s.style
+	return view.Style{Colour: s.style.Colour, Now: s.now}
 }
 
 func (s *screen) totals() string {
@@ -342,7 +342,7 @@ func (s *screen) machine() []string {
 	if w == nil {
 		return []string{"", s.query.open + ": reading …"}
 	}
-	lines := strings.Split(strings.TrimSuffix(s.shown().Explain(w, s.now), "\n"), "\n")
+	lines := strings.Split(strings.TrimSuffix(s.shown().Explain(w), "\n"), "\n")
 	if n := len(w.GetActions()); n > 0 { // the digits come before the commands, two lines each at the end
 		for i := range min(n, 9) {
 			at := len(lines) - 2*n + 2*i

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/cli/client"
+	apiclient "github.com/ingot-metal/ingot/api/client"
 	"github.com/ingot-metal/ingot/cli/command"
 )
 
@@ -54,10 +54,7 @@ When the controller does not answer, the picture says since when it is not curre
 }
 
 func run(ctx context.Context, app *command.App, q query, every time.Duration) error {
-	svc, err := app.Services()
-	if err != nil {
-		return err
-	}
+	svc := app.Services()
 	m := &model{app: app, svc: svc, every: every, ctx: ctx, s: screen{style: app.Style(), query: q, now: app.Now()}}
 	first, err := m.read(q)
 	if err != nil {
@@ -133,7 +130,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 func (m *model) answered(a answer) {
 	switch {
 	case a.query != m.asked:
-	case client.Reason(a.err) == pb.Reason_INVALID_FILTER:
+	case apiclient.Reason(a.err) == pb.Reason_INVALID_FILTER:
 		m.s.refused, m.s.query.filter = command.ErrorText(a.err), ""
 	case a.err != nil:
 		m.s.failure = command.ErrorText(a.err)
@@ -174,7 +171,7 @@ func (m *model) read(q query) (*picture, error) {
 	}
 	list, err := m.svc.Machines.ListMachines(ctx,
 		&pb.ListMachinesRequest{Filter: q.filter, OrderBy: orders[q.order], PageSize: mostMachines})
-	if client.Reason(err) == pb.Reason_SELECTION_TOO_NARROW { // whoever sees some machines has no order but one
+	if apiclient.Reason(err) == pb.Reason_SELECTION_TOO_NARROW { // whoever sees some machines has no order but one
 		list, err = m.svc.Machines.ListMachines(ctx, &pb.ListMachinesRequest{Filter: q.filter, PageSize: mostMachines})
 	}
 	if err != nil {
@@ -183,7 +180,7 @@ func (m *model) read(q query) (*picture, error) {
 	p.machines, p.total = list.GetMachines(), list.GetTotalSize()
 	p.counts, err = m.svc.Machines.CountMachines(ctx,
 		&pb.CountMachinesRequest{Filter: q.filter, GroupBy: []string{"effective_state"}})
-	if err != nil && client.Reason(err) != pb.Reason_SELECTION_TOO_NARROW {
+	if err != nil && apiclient.Reason(err) != pb.Reason_SELECTION_TOO_NARROW {
 		return nil, err
 	}
 	if q.open != "" {

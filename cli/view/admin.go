@@ -11,42 +11,35 @@ import (
 // Role names an agent's role without its prefix.
 func Role(r pb.AgentRole) string { return trimEnum(r.String(), "AGENT_ROLE_") }
 
-// Agents is the table of `ingot agent list`.
-func (s Style) Agents(agents []*pb.Agent, wide bool, now time.Time) *Table {
-	t := &Table{Header: []string{"AGENT_ID", "ROLE", "MACHINE_ID", "SITE", "CONNECTED", "HEARTBEAT", "VERSION", "LOCKED"}}
-	if wide {
-		t.Header = append(t.Header, "EPOCH", "CONTROLLER", "SIMULATED", "CAPABILITIES", "STATE_ID", "BOOT_ID")
-	}
-	for _, a := range agents {
-		row := []string{a.GetAgentId(), Role(a.GetRole()), a.GetMachineId(), a.GetSite(), Mark(a.GetConnected()),
-			Age(a.GetLastHeartbeatAt(), now), a.GetVersion(), Clean(a.GetLockedReason())}
-		if wide {
-			row = append(row, strconv.FormatInt(a.GetEpoch(), 10), a.GetControllerId(), Mark(a.GetSimulated()),
-				strings.Join(a.GetCapabilities(), ","), a.GetStateId(), a.GetBootId())
+// Agents are the columns of `ingot agent list`.
+func (s Style) Agents(a *pb.Agent) (cells, wide []Cell) {
+	return []Cell{
+			{"AGENT_ID", a.GetAgentId()}, {"ROLE", Role(a.GetRole())}, {"MACHINE_ID", a.GetMachineId()}, {"SITE", a.GetSite()},
+			{"CONNECTED", Mark(a.GetConnected())}, {"HEARTBEAT", Age(a.GetLastHeartbeatAt(), s.Now)},
+			{"VERSION", a.GetVersion()}, {"LOCKED", Clean(a.GetLockedReason())},
+		}, []Cell{
+			{"EPOCH", strconv.FormatInt(a.GetEpoch(), 10)}, {"CONTROLLER", a.GetControllerId()},
+			{"SIMULATED", Mark(a.GetSimulated())}, {"CAPABILITIES", strings.Join(a.GetCapabilities(), ",")},
+			{"STATE_ID", a.GetStateId()}, {"BOOT_ID", a.GetBootId()},
 		}
-		t.Add(row...)
-	}
-	return t
 }
 
-// Controllers is the table of `ingot controllers`.
-func (s Style) Controllers(all []*pb.Controller, now time.Time) *Table {
-	t := &Table{Header: []string{"CONTROLLER_ID", "HOSTNAME", "VERSION", "STATE", "SESSIONS", "LEADS", "ANSWERING",
-		"STARTED", "LEASE", "DRAINING"}}
-	for _, k := range all {
-		lease := "ended " + Age(k.GetLeaseUntil(), now) + " ago"
-		if left := k.GetLeaseUntil().AsTime().Sub(now); left > 0 {
-			lease = "holds for " + left.Round(time.Second).String()
-		}
-		t.Add(k.GetControllerId(), Clean(k.GetHostname()), k.GetVersion(), k.GetState().String(),
-			strconv.FormatInt(k.GetSessions(), 10), Mark(k.GetLeads()),
-			Mark(k.GetAnswering()), Age(k.GetStartedAt(), now), lease, Age(k.GetDrainingSince(), now))
+// Controllers are the columns of `ingot controllers`.
+func (s Style) Controllers(k *pb.Controller) (cells, wide []Cell) {
+	lease := "ended " + Age(k.GetLeaseUntil(), s.Now) + " ago"
+	if left := k.GetLeaseUntil().AsTime().Sub(s.Now); left > 0 {
+		lease = "holds for " + left.Round(time.Second).String()
 	}
-	return t
+	return []Cell{
+		{"CONTROLLER_ID", k.GetControllerId()}, {"HOSTNAME", Clean(k.GetHostname())}, {"VERSION", k.GetVersion()},
+		{"STATE", k.GetState().String()}, {"SESSIONS", strconv.FormatInt(k.GetSessions(), 10)},
+		{"LEADS", Mark(k.GetLeads())}, {"ANSWERING", Mark(k.GetAnswering())}, {"STARTED", Age(k.GetStartedAt(), s.Now)},
+		{"LEASE", lease}, {"DRAINING", Age(k.GetDrainingSince(), s.Now)},
+	}, nil
 }
 
 // Agent is the sheet of `ingot agent get`, certificates included.
-func (s Style) Agent(a *pb.Agent, now time.Time) string {
+func (s Style) Agent(a *pb.Agent) string {
 	f := &Fields{}
 	f.Add("Agent", a.GetAgentId())
 	f.Add("Role", Role(a.GetRole()))
@@ -58,7 +51,7 @@ func (s Style) Agent(a *pb.Agent, now time.Time) string {
 	f.Add("Controller", a.GetControllerId())
 	f.Add("Epoch", strconv.FormatInt(a.GetEpoch(), 10))
 	f.Add("SessionStarted", Time(a.GetSessionStartedAt()))
-	f.Add("LastHeartbeat", Age(a.GetLastHeartbeatAt(), now))
+	f.Add("LastHeartbeat", Age(a.GetLastHeartbeatAt(), s.Now))
 	f.Add("BootId", a.GetBootId())
 	f.Add("StateId", a.GetStateId())
 	f.Add("Capabilities", strings.Join(a.GetCapabilities(), ", "))
@@ -75,34 +68,30 @@ func (s Style) Agent(a *pb.Agent, now time.Time) string {
 	return f.String() + "\n" + t.String()
 }
 
-// Tokens is the table of `ingot token list`.
-func (s Style) Tokens(tokens []*pb.BootstrapToken, now time.Time) *Table {
-	t := &Table{Header: []string{"TOKEN_ID", "ROLE", "MACHINE_ID", "SITE", "STATE", "EXPIRES", "USED_BY"}}
-	for _, tok := range tokens {
-		t.Add(tok.GetTokenId(), Role(tok.GetRole()), tok.GetMachineId(), tok.GetSite(), tokenState(tok, now),
-			Time(tok.GetExpiresAt()), tok.GetUsedByAgentId())
-	}
-	return t
+// Tokens are the columns of `ingot token list`.
+func (s Style) Tokens(tok *pb.BootstrapToken) (cells, wide []Cell) {
+	return []Cell{
+		{"TOKEN_ID", tok.GetTokenId()}, {"ROLE", Role(tok.GetRole())}, {"MACHINE_ID", tok.GetMachineId()},
+		{"SITE", tok.GetSite()}, {"STATE", tokenState(tok, s.Now)}, {"EXPIRES", Time(tok.GetExpiresAt())},
+		{"USED_BY", tok.GetUsedByAgentId()},
+	}, nil
 }
 
-// APITokens is the table of `ingot token list`.
-func (s Style) APITokens(tokens []*pb.APIToken, now time.Time) *Table {
-	t := &Table{Header: []string{"TOKEN_ID", "NAME", "SCOPE", "SELECTION", "SOURCE", "STATE", "EXPIRES",
-		"LAST_USED", "CREATED_BY"}}
-	for _, tok := range tokens {
-		state := "in force"
-		switch {
-		case tok.GetExpiresAt() != nil && now.After(tok.GetExpiresAt().AsTime()):
-			state = "expired"
-		case tok.GetRevokedAt() != nil:
-			state = "revoked"
-		}
-		t.Add(tok.GetTokenId(), Clean(tok.GetName()), tok.GetScope(), Clean(tok.GetSelection()), tok.GetSource(), state,
-			Time(tok.GetExpiresAt()),
-			Time(tok.GetLastUsedAt()),
-			Clean(tok.GetCreatedBy()))
+// APITokens are the columns of `ingot token list`.
+func (s Style) APITokens(tok *pb.APIToken) (cells, wide []Cell) {
+	state := "in force"
+	switch {
+	case tok.GetExpiresAt() != nil && s.Now.After(tok.GetExpiresAt().AsTime()):
+		state = "expired"
+	case tok.GetRevokedAt() != nil:
+		state = "revoked"
 	}
-	return t
+	return []Cell{
+		{"TOKEN_ID", tok.GetTokenId()}, {"NAME", Clean(tok.GetName())}, {"SCOPE", tok.GetScope()},
+		{"SELECTION", Clean(tok.GetSelection())}, {"SOURCE", tok.GetSource()}, {"STATE", state},
+		{"EXPIRES", Time(tok.GetExpiresAt())}, {"LAST_USED", Time(tok.GetLastUsedAt())},
+		{"CREATED_BY", Clean(tok.GetCreatedBy())},
+	}, nil
 }
 
 func tokenState(t *pb.BootstrapToken, now time.Time) string {
@@ -117,39 +106,27 @@ func tokenState(t *pb.BootstrapToken, now time.Time) string {
 	return "open"
 }
 
-// Commands is the table of `ingot commands`.
-func (s Style) Commands(commands []*pb.Command, wide bool) *Table {
-	t := &Table{Header: []string{"COMMAND_ID", "STEP", "ATTEMPT", "KIND", "STATE", "OUTCOME", "EXECUTOR", "GRANTED",
-		"FINISHED", "MESSAGE"}}
-	if wide {
-		t.Header = append(t.Header, "MACHINE_ID", "OPERATION_ID", "DEADLINE", "SETTLED_BY", "EVIDENCE")
-	}
-	for _, c := range commands {
-		row := []string{c.GetCommandId(), c.GetStep(), strconv.Itoa(int(c.GetAttempt())), c.GetKind(), c.GetState(),
-			c.GetOutcome(), c.GetExecutorAgentId(), Time(c.GetGrantedAt()), Time(c.GetFinishedAt()), Clean(c.GetMessage())}
-		if wide {
-			row = append(row, c.GetMachineId(), c.GetOperationId(), Time(c.GetDeadline()), c.GetSettledBy(),
-				Pairs(c.GetEvidence()))
+// Commands are the columns of `ingot commands`.
+func (s Style) Commands(c *pb.Command) (cells, wide []Cell) {
+	return []Cell{
+			{"COMMAND_ID", c.GetCommandId()}, {"STEP", c.GetStep()}, {"ATTEMPT", strconv.Itoa(int(c.GetAttempt()))},
+			{"KIND", c.GetKind()}, {"STATE", c.GetState()}, {"OUTCOME", c.GetOutcome()}, {"EXECUTOR", c.GetExecutorAgentId()},
+			{"GRANTED", Time(c.GetGrantedAt())}, {"FINISHED", Time(c.GetFinishedAt())}, {"MESSAGE", Clean(c.GetMessage())},
+		}, []Cell{
+			{"MACHINE_ID", c.GetMachineId()}, {"OPERATION_ID", c.GetOperationId()}, {"DEADLINE", Time(c.GetDeadline())},
+			{"SETTLED_BY", c.GetSettledBy()}, {"EVIDENCE", Pairs(c.GetEvidence())},
 		}
-		t.Add(row...)
-	}
-	return t
 }
 
-// Audit is the table of `ingot audit`.
-func (s Style) Audit(entries []*pb.AuditEntry, wide bool) *Table {
-	t := &Table{Header: []string{"TIME", "ACTOR", "VERB", "TARGET", "OPERATION_ID"}}
-	if wide {
-		t.Header = append(t.Header, "AUDIT_ID", "REQUEST_ID", "DATA")
-	}
-	for _, e := range entries {
-		row := []string{Time(e.GetTs()), Clean(e.GetActor()), e.GetVerb(), e.GetTargetId(), e.GetOperationId()}
-		if wide {
-			row = append(row, strconv.FormatInt(e.GetAuditId(), 10), Clean(e.GetRequestId()), Clean(string(e.GetEventData())))
+// Audit are the columns of `ingot audit`.
+func (s Style) Audit(e *pb.AuditEntry) (cells, wide []Cell) {
+	return []Cell{
+			{"TIME", Time(e.GetTs())}, {"ACTOR", Clean(e.GetActor())}, {"VERB", e.GetVerb()}, {"TARGET", e.GetTargetId()},
+			{"OPERATION_ID", e.GetOperationId()},
+		}, []Cell{
+			{"AUDIT_ID", strconv.FormatInt(e.GetAuditId(), 10)}, {"REQUEST_ID", Clean(e.GetRequestId())},
+			{"DATA", Clean(string(e.GetEventData()))},
 		}
-		t.Add(row...)
-	}
-	return t
 }
 
 // Server is the sheet of `ingot server info`.
@@ -171,12 +148,12 @@ func (s Style) Server(i *pb.ServerInfo) string {
 }
 
 // Authority is the sheet of `ingot ca status`.
-func (s Style) Authority(a *pb.Authority, now time.Time) string {
+func (s Style) Authority(a *pb.Authority) string {
 	t := &Table{Header: []string{"GENERATION", "STATE", "ROOT_HASH", "MADE", "ENDS", "VOUCHED_UNTIL"}}
 	for _, g := range a.GetGenerations() {
 		state := "in force"
 		if g.GetWithdrawnAt() != nil {
-			state = "withdrawn " + Age(g.GetWithdrawnAt(), now) + " ago"
+			state = "withdrawn " + Age(g.GetWithdrawnAt(), s.Now) + " ago"
 		}
 		t.Add(strconv.Itoa(int(g.GetGeneration())), state, g.GetRootHash(), Time(g.GetCreatedAt()), Time(g.GetEndsAt()),
 			Time(g.GetVouchedUntil()))
@@ -246,33 +223,31 @@ func memberOf(b *pb.RoleBinding) string {
 	return "group " + Clean(b.GetGroup())
 }
 
-// RoleBindings is the table of `ingot role list`.
-func (s Style) RoleBindings(all []*pb.RoleBinding, now time.Time) *Table {
-	t := &Table{Header: []string{"BINDING_ID", "ROLE", "MEMBER", "MACHINES", "EXPIRES", "AGE", "CREATED_BY"}}
-	for _, b := range all {
-		expires := Time(b.GetExpiresAt())
-		if b.GetExpiresAt() != nil && !now.Before(b.GetExpiresAt().AsTime()) {
-			expires = s.Warn("ended " + expires)
-		}
-		t.Add(b.GetBindingId(), b.GetRole(), memberOf(b), machinesOf(b.GetSelection()), expires, Age(b.GetCreatedAt(), now),
-			Clean(b.GetCreatedBy()))
+// RoleBindings are the columns of `ingot role list`.
+func (s Style) RoleBindings(b *pb.RoleBinding) (cells, wide []Cell) {
+	expires := Time(b.GetExpiresAt())
+	if b.GetExpiresAt() != nil && !s.Now.Before(b.GetExpiresAt().AsTime()) {
+		expires = s.Warn("ended " + expires)
 	}
-	return t
+	return []Cell{
+		{"BINDING_ID", b.GetBindingId()}, {"ROLE", b.GetRole()}, {"MEMBER", memberOf(b)},
+		{"MACHINES", machinesOf(b.GetSelection())}, {"EXPIRES", expires}, {"AGE", Age(b.GetCreatedAt(), s.Now)},
+		{"CREATED_BY", Clean(b.GetCreatedBy())},
+	}, nil
 }
 
-// Sessions is the table of `ingot session list`.
-func (s Style) Sessions(all []*pb.Session, now time.Time) *Table {
-	t := &Table{Header: []string{"SESSION_ID", "NAME", "SUBJECT", "STATE", "AGE", "LAST_SEEN", "EXPIRES"}}
-	for _, one := range all {
-		state := "in force"
-		switch {
-		case one.GetRevokedAt() != nil:
-			state = s.Warn("revoked")
-		case !now.Before(one.GetExpiresAt().AsTime()):
-			state = "ended"
-		}
-		t.Add(one.GetSessionId(), Clean(one.GetName()), Clean(one.GetSubject()), state, Age(one.GetCreatedAt(), now),
-			Age(one.GetLastSeenAt(), now), Time(one.GetExpiresAt()))
+// Sessions are the columns of `ingot session list`.
+func (s Style) Sessions(one *pb.Session) (cells, wide []Cell) {
+	state := "in force"
+	switch {
+	case one.GetRevokedAt() != nil:
+		state = s.Warn("revoked")
+	case !s.Now.Before(one.GetExpiresAt().AsTime()):
+		state = "ended"
 	}
-	return t
+	return []Cell{
+		{"SESSION_ID", one.GetSessionId()}, {"NAME", Clean(one.GetName())}, {"SUBJECT", Clean(one.GetSubject())},
+		{"STATE", state}, {"AGE", Age(one.GetCreatedAt(), s.Now)}, {"LAST_SEEN", Age(one.GetLastSeenAt(), s.Now)},
+		{"EXPIRES", Time(one.GetExpiresAt())},
+	}, nil
 }

@@ -3,34 +3,24 @@ package view
 import (
 	"fmt"
 	"strconv"
-	"time"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// Budgets is the list of budgets.
-func (s Style) Budgets(list []*pb.Budget) *Table {
-	t := &Table{Header: []string{"NAME", "HARM", "DOMAIN", "VALUE", "AT_ONCE", "PERCENT", "PER_HOUR", "PER_DAY"}}
-	for _, b := range list {
-		value := Clean(b.GetValue())
-		if value == "" {
-			value = "each"
-		}
-		if b.GetDomain() == "fleet" {
-			value = "-"
-		}
-		t.Add(
-			b.GetName(),
-			harmText(b.GetHarm()),
-			Clean(b.GetDomain()),
-			value,
-			limit(b.GetAtOnce()),
-			limit(b.GetPercent()),
-			limit(b.GetPerHour()),
-			limit(b.GetPerDay()),
-		)
+// Budgets are the columns of budgets.
+func (s Style) Budgets(b *pb.Budget) (cells, wide []Cell) {
+	value := Clean(b.GetValue())
+	if value == "" {
+		value = "each"
 	}
-	return t
+	if b.GetDomain() == "fleet" {
+		value = "-"
+	}
+	return []Cell{
+		{"NAME", b.GetName()}, {"HARM", harmText(b.GetHarm())}, {"DOMAIN", Clean(b.GetDomain())}, {"VALUE", value},
+		{"AT_ONCE", limit(b.GetAtOnce())}, {"PERCENT", limit(b.GetPercent())}, {"PER_HOUR", limit(b.GetPerHour())},
+		{"PER_DAY", limit(b.GetPerDay())},
+	}, nil
 }
 
 // harmText returns the harm as flags take it.
@@ -48,30 +38,28 @@ func limit(n int32) string {
 	return strconv.Itoa(int(n))
 }
 
-// BudgetSlots is the list of held slots. Those that wait for a person are marked.
-func (s Style) BudgetSlots(list []*pb.BudgetSlot, now time.Time) *Table {
-	t := &Table{Header: []string{"MACHINE_ID", "OPERATION_ID", "OPERATION", "HARM", "HELD_FOR"}}
-	for _, b := range list {
-		phase := b.GetOperationPhase()
-		if phase == "FAILED" || phase == "CANCELED" {
-			phase = s.Warn(phase)
-		}
-		t.Add(b.GetMachineId(), b.GetOperationId(), phase, harmText(b.GetHarm()), Age(b.GetTakenAt(), now))
+// BudgetSlots are the columns of held slots. Those that wait for a person are marked.
+func (s Style) BudgetSlots(b *pb.BudgetSlot) (cells, wide []Cell) {
+	phase := b.GetOperationPhase()
+	if phase == "FAILED" || phase == "CANCELED" {
+		phase = s.Warn(phase)
 	}
-	return t
+	return []Cell{
+		{"MACHINE_ID", b.GetMachineId()}, {"OPERATION_ID", b.GetOperationId()}, {"OPERATION", phase},
+		{"HARM", harmText(b.GetHarm())}, {"HELD_FOR", Age(b.GetTakenAt(), s.Now)},
+	}, nil
 }
 
-// ApprovalPolicies is the list of approval policies.
-func (s Style) ApprovalPolicies(list []*pb.ApprovalPolicy) *Table {
-	t := &Table{Header: []string{"NAME", "HARM", "MACHINES", "SELECTION", "SET_BY"}}
-	for _, p := range list {
-		selection := Clean(p.GetSelection())
-		if selection == "" {
-			selection = "all"
-		}
-		t.Add(p.GetName(), p.GetHarm().String(), strconv.Itoa(int(p.GetMachines())), selection, Clean(p.GetSetBy()))
+// ApprovalPolicies are the columns of approval policies.
+func (s Style) ApprovalPolicies(p *pb.ApprovalPolicy) (cells, wide []Cell) {
+	selection := Clean(p.GetSelection())
+	if selection == "" {
+		selection = "all"
 	}
-	return t
+	return []Cell{
+		{"NAME", p.GetName()}, {"HARM", p.GetHarm().String()}, {"MACHINES", strconv.Itoa(int(p.GetMachines()))},
+		{"SELECTION", selection}, {"SET_BY", Clean(p.GetSetBy())},
+	}, nil
 }
 
 // approvals returns the sentence that names the policies which demand approval of a rollout.

@@ -6,14 +6,12 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// Clusters is the list of clusters.
-func (s Style) Clusters(list []*pb.Cluster) *Table {
-	t := &Table{Header: []string{"CLUSTER_REF", "SERVER", "CREDENTIALS", "VERSION", "UPDATED"}}
-	for _, c := range list {
-		t.Add(c.GetClusterRef(), Clean(c.GetServer()), s.clusterCredentials(c), strconv.FormatInt(c.GetVersion(), 10),
-			Time(c.GetUpdatedAt()))
-	}
-	return t
+// Clusters are the columns of clusters.
+func (s Style) Clusters(c *pb.Cluster) (cells, wide []Cell) {
+	return []Cell{
+		{"CLUSTER_REF", c.GetClusterRef()}, {"SERVER", Clean(c.GetServer())}, {"CREDENTIALS", s.clusterCredentials(c)},
+		{"VERSION", strconv.FormatInt(c.GetVersion(), 10)}, {"UPDATED", Time(c.GetUpdatedAt())},
+	}, nil
 }
 
 func (s Style) clusterCredentials(c *pb.Cluster) string {
@@ -24,7 +22,7 @@ func (s Style) clusterCredentials(c *pb.Cluster) string {
 }
 
 // Cluster is one cluster.
-func (s Style) Cluster(c *pb.Cluster) *Fields {
+func (s Style) Cluster(c *pb.Cluster) string {
 	f := &Fields{}
 	f.Add("Cluster", c.GetClusterRef())
 	f.Add("Server", Clean(c.GetServer()))
@@ -34,5 +32,5 @@ func (s Style) Cluster(c *pb.Cluster) *Fields {
 	for _, h := range c.GetCaHashes() {
 		f.Add("CA key", h)
 	}
-	return f
+	return f.String()
 }

@@ -81,7 +81,7 @@ func TestDegradedIsABanner(t *testing.T) {
 	} {
 		degraded := c.GetStatus() && c.GetType() != "Drained"
 		m.Status.Conditions = []*pb.Condition{c}
-		table, sheet := Style{}.Machines([]*pb.Machine{m}, false, time.Now()).String(), Style{}.Machine(m, time.Now())
+		table, sheet := TableOf(Style{}, false, Style.Machines, m).String(), Style{}.Machine(m)
 		for where, text := range map[string]string{"list": table, "sheet": sheet} {
 			if strings.Contains(text, "IDLE ⚠DEGRADED") != degraded || !strings.Contains(text, "IDLE") {
 				t.Errorf("with %v the %s shows:\n%s", c, where, text)

@@ -36,24 +36,15 @@ func Transfer(what string, done, total int64, took time.Duration) string {
 	return line
 }
 
-// Images is the table of `ingot image list`.
-func (s Style) Images(images []*pb.Image, wide bool, now time.Time) *Table {
-	t := &Table{Header: []string{"IMAGE_REF", "KIND", "ARCH", "FORMAT", "SIZE", "FILE", "AGE"}}
-	if wide {
-		t.Header = append(t.Header, "FIRMWARE", "MINIMUM_DISK", "SHA256_FILE", "SHA256_RAW", "URL")
-	}
-	for _, im := range images {
-		row := []string{
-			im.GetImageRef(), im.GetKind(), im.GetArch(), im.GetFormat(), Bytes(im.GetSizeBytes()), Bytes(im.GetFileSizeBytes()),
-			Age(im.GetCreatedAt(), now),
+// Images are the columns of `ingot image list`.
+func (s Style) Images(im *pb.Image) (cells, wide []Cell) {
+	return []Cell{
+			{"IMAGE_REF", im.GetImageRef()}, {"KIND", im.GetKind()}, {"ARCH", im.GetArch()}, {"FORMAT", im.GetFormat()},
+			{"SIZE", Bytes(im.GetSizeBytes())}, {"FILE", Bytes(im.GetFileSizeBytes())}, {"AGE", Age(im.GetCreatedAt(), s.Now)},
+		}, []Cell{
+			{"FIRMWARE", strings.Join(im.GetFirmware(), ",")}, {"MINIMUM_DISK", Bytes(im.GetMinimumDiskBytes())},
+			{"SHA256_FILE", im.GetSha256File()}, {"SHA256_RAW", im.GetSha256Raw()}, {"URL", Clean(im.GetUrl())},
 		}
-		if wide {
-			row = append(row, strings.Join(im.GetFirmware(), ","), Bytes(im.GetMinimumDiskBytes()), im.GetSha256File(),
-				im.GetSha256Raw(), Clean(im.GetUrl()))
-		}
-		t.Add(row...)
-	}
-	return t
 }
 
 // Image is the sheet of `ingot image show`.

@@ -6,20 +6,18 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// MAASRegions is the list of MAAS regions.
-func (s Style) MAASRegions(list []*pb.MAASRegion) *Table {
-	t := &Table{Header: []string{"REGION_REF", "ENDPOINT", "KEY", "VERSION", "UPDATED", "RETAINS"}}
-	for _, m := range list {
-		key := Clean(m.GetConsumerKey())
-		if key == "" {
-			key = s.Warn("sealed with a lost key: set it again")
-		}
-		retains := "no"
-		if m.GetRetainMachines() {
-			retains = "yes"
-		}
-		t.Add(m.GetRegionRef(), Clean(m.GetEndpoint()), key, strconv.FormatInt(m.GetVersion(), 10), Time(m.GetUpdatedAt()),
-			retains)
+// MAASRegions are the columns of MAAS regions.
+func (s Style) MAASRegions(m *pb.MAASRegion) (cells, wide []Cell) {
+	key := Clean(m.GetConsumerKey())
+	if key == "" {
+		key = s.Warn("sealed with a lost key: set it again")
 	}
-	return t
+	retains := "no"
+	if m.GetRetainMachines() {
+		retains = "yes"
+	}
+	return []Cell{
+		{"REGION_REF", m.GetRegionRef()}, {"ENDPOINT", Clean(m.GetEndpoint())}, {"KEY", key},
+		{"VERSION", strconv.FormatInt(m.GetVersion(), 10)}, {"UPDATED", Time(m.GetUpdatedAt())}, {"RETAINS", retains},
+	}, nil
 }

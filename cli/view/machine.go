@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/times"
@@ -88,26 +87,19 @@ func conditionMark(m *pb.Machine, condition string) string {
 	return Mark(Holds(m, condition))
 }
 
-// Machines is the table of `ingot list`. The effective state comes first: it answers whether the machine may be used,
+// Machines are the columns of `ingot list`. The effective state comes first: it tells if the machine may be used,
 // and ATTENTION the reason why not. wide adds what does not fit on 100 columns.
-func (s Style) Machines(machines []*pb.Machine, wide bool, now time.Time) *Table {
-	t := &Table{Header: []string{"MACHINE_ID", "EFFECTIVE", "PHASE", "REACHABLE", "PROVISIONED", "ACTIVE_OP", "ATTENTION"}}
-	if wide {
-		t.Header = append(t.Header, "NODE_STATE", "PROVIDER", "SITE", "CONDITIONS", "SIMULATED", "LABELS", "AGE")
-	}
-	for _, m := range machines {
-		st := m.GetStatus()
-		row := []string{
-			m.GetMachineId(), s.Effective(m), Phase(st.GetPhase()),
-			conditionMark(m, "Reachable"), Mark(Holds(m, "Provisioned")), st.GetActiveOperationId(), st.GetAttentionReason(),
+func (s Style) Machines(m *pb.Machine) (cells, wide []Cell) {
+	st := m.GetStatus()
+	return []Cell{
+			{"MACHINE_ID", m.GetMachineId()}, {"EFFECTIVE", s.Effective(m)}, {"PHASE", Phase(st.GetPhase())},
+			{"REACHABLE", conditionMark(m, "Reachable")}, {"PROVISIONED", Mark(Holds(m, "Provisioned"))},
+			{"ACTIVE_OP", st.GetActiveOperationId()}, {"ATTENTION", st.GetAttentionReason()},
+		}, []Cell{
+			{"NODE_STATE", NodeState(st.GetNodeState())}, {"PROVIDER", m.GetSpec().GetProvider()},
+			{"SITE", m.GetSpec().GetSite()}, {"CONDITIONS", Conditions(m)}, {"SIMULATED", Mark(st.GetSimulated())},
+			{"LABELS", Pairs(m.GetLabels())}, {"AGE", Age(m.GetCreatedAt(), s.Now)},
 		}
-		if wide {
-			row = append(row, NodeState(st.GetNodeState()), m.GetSpec().GetProvider(), m.GetSpec().GetSite(),
-				Conditions(m), Mark(st.GetSimulated()), Pairs(m.GetLabels()), Age(m.GetCreatedAt(), now))
-		}
-		t.Add(row...)
-	}
-	return t
 }
 
 // MachineLine is a line of `ingot list --watch`.
@@ -173,7 +165,7 @@ func Conditions(m *pb.Machine) string {
 }
 
 // Machine is the sheet of `ingot machine get`.
-func (s Style) Machine(m *pb.Machine, now time.Time) string {
+func (s Style) Machine(m *pb.Machine) string {
 	f, st, sp := &Fields{}, m.GetStatus(), m.GetSpec()
 	f.Add("Machine", m.GetMachineId())
 	f.Add("EffectiveState", s.effective(st.GetEffectiveState())+s.banner(m))
@@ -195,11 +187,11 @@ func (s Style) Machine(m *pb.Machine, now time.Time) string {
 	f.Add("Identity", identity(st))
 	f.Add("TPM", st.GetTpm().GetEndorsementKey())
 	f.Add("FirstProvisioned", Time(st.GetFirstProvisionedAt()))
-	f.Add("LastHeartbeat", Age(st.GetLastHeartbeatAt(), now))
+	f.Add("LastHeartbeat", Age(st.GetLastHeartbeatAt(), s.Now))
 	f.Add("LastInstallError", Clean(st.GetLastInstallError()))
 	f.Add("Created", Time(m.GetCreatedAt()))
 	f.Add("Updated", Time(m.GetUpdatedAt()))
-	return f.String() + s.conditionTable(m, now)
+	return f.String() + s.conditionTable(m)
 }
 
 // agentOf is the machine's own agent, or how it does without one.
@@ -230,7 +222,7 @@ func addSpec(f *Fields, sp *pb.MachineSpec) {
 	f.Add("DefaultImage", sp.GetDefaultImageRef())
 }
 
-func (s Style) conditionTable(m *pb.Machine, now time.Time) string {
+func (s Style) conditionTable(m *pb.Machine) string {
 	if len(m.GetStatus().GetConditions()) == 0 {
 		return ""
 	}
@@ -238,9 +230,9 @@ func (s Style) conditionTable(m *pb.Machine, now time.Time) string {
 	for _, c := range m.GetStatus().GetConditions() {
 		mark, message := conditionMark(m, c.GetType()), Clean(c.GetMessage())
 		if !c.GetKnown() && c.GetObservedAt() != nil {
-			message = strings.TrimPrefix(message+"; ", "; ") + "observed last " + timeAgo(c.GetObservedAt(), now)
+			message = strings.TrimPrefix(message+"; ", "; ") + "observed last " + timeAgo(c.GetObservedAt(), s.Now)
 		}
-		t.Add(c.GetType(), mark, Age(c.GetLastTransition(), now), c.GetReason(), message)
+		t.Add(c.GetType(), mark, Age(c.GetLastTransition(), s.Now), c.GetReason(), message)
 	}
 	return "\n" + t.String()
 }

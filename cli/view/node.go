@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
@@ -12,23 +11,21 @@ import (
 // lowerState names a node state as it is typed.
 func lowerState(n pb.NodeState) string { return strings.ToLower(NodeState(n)) }
 
-// Nodes is the table of `ingot node list`.
-func (s Style) Nodes(nodes []*pb.Node, now time.Time) *Table {
-	t := &Table{Header: []string{"MACHINE_ID", "STATE", "SINCE", "ATTEMPTS", "PLAN_ID", "GROUP", "LAST_ERROR"}}
-	for _, n := range nodes {
-		t.Add(n.GetNodeId(), lowerState(n.GetState()), Age(n.GetStateChangedAt(), now),
-			strconv.Itoa(int(n.GetInstallAttempts())),
-			n.GetPlanId(), n.GetGroup(), Clean(n.GetLastInstallError()))
-	}
-	return t
+// Nodes are the columns of `ingot node list`.
+func (s Style) Nodes(n *pb.Node) (cells, wide []Cell) {
+	return []Cell{
+		{"MACHINE_ID", n.GetNodeId()}, {"STATE", lowerState(n.GetState())}, {"SINCE", Age(n.GetStateChangedAt(), s.Now)},
+		{"ATTEMPTS", strconv.Itoa(int(n.GetInstallAttempts()))}, {"PLAN_ID", n.GetPlanId()}, {"GROUP", n.GetGroup()},
+		{"LAST_ERROR", Clean(n.GetLastInstallError())},
+	}, nil
 }
 
 // Node is the sheet of `ingot node get`.
-func (s Style) Node(n *pb.Node, now time.Time) string {
+func (s Style) Node(n *pb.Node) string {
 	f := &Fields{}
 	f.Add("Machine", n.GetNodeId())
 	f.Add("State", lowerState(n.GetState()))
-	f.Add("Since", Age(n.GetStateChangedAt(), now))
+	f.Add("Since", Age(n.GetStateChangedAt(), s.Now))
 	f.Add("Plan", n.GetPlanId())
 	f.Add("Group", n.GetGroup())
 	f.Add("Attempts", strconv.Itoa(int(n.GetInstallAttempts())))
@@ -37,7 +34,7 @@ func (s Style) Node(n *pb.Node, now time.Time) string {
 	}
 	if r := n.GetLastReport(); r != nil {
 		f.Add("LastReport", fmt.Sprintf("%s %d%%, %s ago", Clean(r.GetInstallationStatus()), r.GetInstallationProgress(),
-			Age(r.GetReportedAt(), now)))
+			Age(r.GetReportedAt(), s.Now)))
 	}
 	for _, c := range n.GetChecks() {
 		f.Add("Check", s.check(c))
@@ -82,12 +79,10 @@ func (s Style) NodeHistory(h *pb.GetNodeHistoryResponse) *Table {
 	return t
 }
 
-// NodeGroups is the table of `ingot node group list`.
-func (s Style) NodeGroups(groups []*pb.NodeGroup, now time.Time) *Table {
-	t := &Table{Header: []string{"GROUP", "AUTO_PROMOTE", "NODES", "SET"}}
-	for _, g := range groups {
-		t.Add(g.GetGroup(), strconv.FormatBool(g.GetAutoPromote()), strconv.Itoa(int(g.GetNodes())),
-			Age(g.GetUpdatedAt(), now))
-	}
-	return t
+// NodeGroups are the columns of `ingot node group list`.
+func (s Style) NodeGroups(g *pb.NodeGroup) (cells, wide []Cell) {
+	return []Cell{
+		{"GROUP", g.GetGroup()}, {"AUTO_PROMOTE", strconv.FormatBool(g.GetAutoPromote())},
+		{"NODES", strconv.Itoa(int(g.GetNodes()))}, {"SET", Age(g.GetUpdatedAt(), s.Now)},
+	}, nil
 }

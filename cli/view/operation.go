@@ -33,24 +33,16 @@ func (s Style) opPhase(p pb.Operation_Phase) string {
 
 func opType(t pb.Operation_OperationType) string { return trimEnum(t.String(), "OPERATION_TYPE_") }
 
-// Operations is the table of `ingot ops`.
-func (s Style) Operations(ops []*pb.Operation, wide bool, now time.Time) *Table {
-	t := &Table{Header: []string{"OPERATION_ID", "MACHINE_ID", "TYPE", "PHASE", "STAGE", "AGE", "DURATION"}}
-	if wide {
-		t.Header = append(t.Header, "WAIT_REASON", "REQUEST_ID", "PLAN", "PARAMS", "ERROR")
-	}
-	for _, op := range ops {
-		row := []string{
-			op.GetOperationId(), op.GetMachineId(), opType(op.GetType()), s.opPhase(op.GetPhase()),
-			op.GetCurrentStage(), Age(op.GetCreatedAt(), now), took(op, now),
+// Operations are the columns of `ingot ops`.
+func (s Style) Operations(op *pb.Operation) (cells, wide []Cell) {
+	return []Cell{
+			{"OPERATION_ID", op.GetOperationId()}, {"MACHINE_ID", op.GetMachineId()}, {"TYPE", opType(op.GetType())},
+			{"PHASE", s.opPhase(op.GetPhase())}, {"STAGE", op.GetCurrentStage()}, {"AGE", Age(op.GetCreatedAt(), s.Now)},
+			{"DURATION", took(op, s.Now)},
+		}, []Cell{
+			{"WAIT_REASON", op.GetWaitReason()}, {"REQUEST_ID", op.GetRequestId()}, {"PLAN", op.GetPlanId()},
+			{"PARAMS", Pairs(op.GetParams())}, {"ERROR", op.GetError().GetCode()},
 		}
-		if wide {
-			row = append(row, op.GetWaitReason(), op.GetRequestId(), op.GetPlanId(), Pairs(op.GetParams()),
-				op.GetError().GetCode())
-		}
-		t.Add(row...)
-	}
-	return t
 }
 
 // took is how long the operation ran, or has been running.
@@ -70,7 +62,7 @@ func (s Style) OperationLine(op *pb.Operation) string {
 }
 
 // Operation is the sheet of `ingot ops get`.
-func (s Style) Operation(op *pb.Operation, now time.Time) string {
+func (s Style) Operation(op *pb.Operation) string {
 	f := &Fields{}
 	f.Add("Operation", op.GetOperationId())
 	f.Add("Machine", op.GetMachineId())
@@ -85,7 +77,7 @@ func (s Style) Operation(op *pb.Operation, now time.Time) string {
 	f.Add("Created", Time(op.GetCreatedAt()))
 	f.Add("Started", Time(op.GetStartedAt()))
 	f.Add("Finished", Time(op.GetFinishedAt()))
-	f.Add("Duration", took(op, now))
+	f.Add("Duration", took(op, s.Now))
 	f.Add("Evidence", Pairs(op.GetEvidence()))
 	if e := op.GetError(); e != nil {
 		f.Add("Error", s.Bad(Clean(e.GetMessage())+" ("+e.GetCode()+")"))

@@ -3,23 +3,21 @@ package view
 import (
 	"strconv"
 	"strings"
-	"time"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/times"
 )
 
-// Plans is the table of `ingot plan list`.
-func (s Style) Plans(plans []*pb.Plan) *Table {
-	t := &Table{Header: []string{"PLAN_ID", "NAME", "STEPS", "BUILT_IN", "USED"}}
-	for _, p := range plans {
-		names := make([]string, 0, len(p.GetSteps()))
-		for _, st := range p.GetSteps() {
-			names = append(names, st.GetName())
-		}
-		t.Add(p.GetPlanId(), Clean(p.GetDisplayName()), strings.Join(names, " → "), Mark(p.GetBuiltIn()), Mark(p.GetUsed()))
+// Plans are the columns of `ingot plan list`.
+func (s Style) Plans(p *pb.Plan) (cells, wide []Cell) {
+	names := make([]string, 0, len(p.GetSteps()))
+	for _, st := range p.GetSteps() {
+		names = append(names, st.GetName())
 	}
-	return t
+	return []Cell{
+		{"PLAN_ID", p.GetPlanId()}, {"NAME", Clean(p.GetDisplayName())}, {"STEPS", strings.Join(names, " → ")},
+		{"BUILT_IN", Mark(p.GetBuiltIn())}, {"USED", Mark(p.GetUsed())},
+	}, nil
 }
 
 // Plan is the sheet of `ingot plan get`.
@@ -68,14 +66,12 @@ func RunFinished(r *pb.Run) bool {
 
 func (s Style) runPhase(p pb.Run_Phase) string { return s.opPhase(pb.Operation_Phase(p)) }
 
-// Runs is the table of `ingot run list`.
-func (s Style) Runs(runs []*pb.Run, now time.Time) *Table {
-	t := &Table{Header: []string{"RUN_ID", "MACHINE_ID", "TYPE", "PLAN", "PHASE", "STEP", "AGE"}}
-	for _, r := range runs {
-		t.Add(r.GetRunId(), r.GetMachineId(), r.GetType(), r.GetPlanId(), s.runPhase(r.GetPhase()), r.GetCurrentStep(),
-			Age(r.GetCreatedAt(), now))
-	}
-	return t
+// Runs are the columns of `ingot run list`.
+func (s Style) Runs(r *pb.Run) (cells, wide []Cell) {
+	return []Cell{
+		{"RUN_ID", r.GetRunId()}, {"MACHINE_ID", r.GetMachineId()}, {"TYPE", r.GetType()}, {"PLAN", r.GetPlanId()},
+		{"PHASE", s.runPhase(r.GetPhase())}, {"STEP", r.GetCurrentStep()}, {"AGE", Age(r.GetCreatedAt(), s.Now)},
+	}, nil
 }
 
 // Run is the sheet of `ingot run get`, steps included.
@@ -111,30 +107,27 @@ func (s Style) RunLine(ev *pb.RunEvent) string {
 	return trimRight(line) + "\n"
 }
 
-// Scripts is the list of scripts.
-func (s Style) Scripts(list []*pb.Script, now time.Time) *Table {
-	t := &Table{Header: []string{"SCRIPT_REF", "SIZE", "INTERPRETER", "DESTRUCTIVE", "AGE", "SHA256"}}
-	for _, sc := range list {
-		destructive := "no"
-		if sc.GetDestructive() {
-			destructive = s.Warn("yes")
-		}
-		t.Add(sc.GetScriptRef(), strconv.FormatInt(sc.GetSizeBytes(), 10), Clean(sc.GetInterpreter()), destructive,
-			Age(sc.GetCreatedAt(), now), sc.GetSha256())
+// Scripts are the columns of scripts.
+func (s Style) Scripts(sc *pb.Script) (cells, wide []Cell) {
+	destructive := "no"
+	if sc.GetDestructive() {
+		destructive = s.Warn("yes")
 	}
-	return t
+	return []Cell{
+		{"SCRIPT_REF", sc.GetScriptRef()}, {"SIZE", strconv.FormatInt(sc.GetSizeBytes(), 10)},
+		{"INTERPRETER", Clean(sc.GetInterpreter())}, {"DESTRUCTIVE", destructive}, {"AGE", Age(sc.GetCreatedAt(), s.Now)},
+		{"SHA256", sc.GetSha256()},
+	}, nil
 }
 
-// SSHCredentials is the list of SSH credentials.
-func (s Style) SSHCredentials(list []*pb.SSHCredentials) *Table {
-	t := &Table{Header: []string{"CREDENTIALS_REF", "USERNAME", "VERSION", "UPDATED", "PUBLIC_KEY"}}
-	for _, c := range list {
-		name := Clean(c.GetUsername())
-		if name == "" {
-			name = s.Warn("sealed with a lost key: set them again")
-		}
-		t.Add(c.GetCredentialsRef(), name, strconv.FormatInt(c.GetVersion(), 10), Time(c.GetUpdatedAt()),
-			Clean(c.GetPublicKey()))
+// SSHCredentials are the columns of SSH credentials.
+func (s Style) SSHCredentials(c *pb.SSHCredentials) (cells, wide []Cell) {
+	name := Clean(c.GetUsername())
+	if name == "" {
+		name = s.Warn("sealed with a lost key: set them again")
 	}
-	return t
+	return []Cell{
+		{"CREDENTIALS_REF", c.GetCredentialsRef()}, {"USERNAME", name}, {"VERSION", strconv.FormatInt(c.GetVersion(), 10)},
+		{"UPDATED", Time(c.GetUpdatedAt())}, {"PUBLIC_KEY", Clean(c.GetPublicKey())},
+	}, nil
 }

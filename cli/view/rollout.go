@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
@@ -38,25 +37,22 @@ func rolloutWork(spec *pb.RolloutSpec) string {
 	return strings.TrimSpace(spec.GetType() + " " + spec.GetPlanId())
 }
 
-// Rollouts is the list of rollouts.
-func (s Style) Rollouts(list []*pb.Rollout, now time.Time) *Table {
-	t := &Table{Header: []string{"ROLLOUT_ID", "STATE", "WAITS_FOR", "WORK", "WAVE", "DONE", "FAILED", "LEFT", "MACHINES",
-		"AGE",
-		"TITLE"}}
-	for _, r := range list {
-		y := r.GetTally()
-		t.Add(r.GetRolloutId(), s.rolloutState(r), r.GetWaitReason(), Clean(rolloutWork(r.GetSpec())),
-			fmt.Sprintf("%d/%d", r.GetWave(), len(r.GetWaves())), number(y.GetDone()), number(y.GetFailed()),
-			number(y.GetLeft()), number(y.GetMachines()),
-			Age(r.GetCreatedAt(), now), Clean(r.GetSpec().GetTitle()))
-	}
-	return t
+// Rollouts are the columns of rollouts.
+func (s Style) Rollouts(r *pb.Rollout) (cells, wide []Cell) {
+	y := r.GetTally()
+	return []Cell{
+		{"ROLLOUT_ID", r.GetRolloutId()}, {"STATE", s.rolloutState(r)}, {"WAITS_FOR", r.GetWaitReason()},
+		{"WORK", Clean(rolloutWork(r.GetSpec()))}, {"WAVE", fmt.Sprintf("%d/%d", r.GetWave(), len(r.GetWaves()))},
+		{"DONE", number(y.GetDone())}, {"FAILED", number(y.GetFailed())}, {"LEFT", number(y.GetLeft())},
+		{"MACHINES", number(y.GetMachines())}, {"AGE", Age(r.GetCreatedAt(), s.Now)},
+		{"TITLE", Clean(r.GetSpec().GetTitle())},
+	}, nil
 }
 
 func number(n int32) string { return strconv.Itoa(int(n)) }
 
 // Rollout is one rollout on a page.
-func (s Style) Rollout(r *pb.Rollout, now time.Time) string {
+func (s Style) Rollout(r *pb.Rollout) string {
 	f := &Fields{}
 	f.Add("Rollout", r.GetRolloutId())
 	f.Add("Title", Clean(r.GetSpec().GetTitle()))
@@ -68,9 +64,9 @@ func (s Style) Rollout(r *pb.Rollout, now time.Time) string {
 	}
 	f.Add("State", state)
 	f.Add("Message", Clean(r.GetMessage()))
-	f.Add("Created", Age(r.GetCreatedAt(), now)+" ago by "+Clean(r.GetCreatedBy()))
+	f.Add("Created", Age(r.GetCreatedAt(), s.Now)+" ago by "+Clean(r.GetCreatedBy()))
 	if r.GetApprovedBy() != "" {
-		f.Add("Approved", Age(r.GetApprovedAt(), now)+" ago by "+Clean(r.GetApprovedBy()))
+		f.Add("Approved", Age(r.GetApprovedAt(), s.Now)+" ago by "+Clean(r.GetApprovedBy()))
 	}
 	f.Add("Digest", r.GetDigest())
 	if r.GetDestructive() {
@@ -129,23 +125,22 @@ func waveBar(t *pb.RolloutTally) string {
 }
 
 // RolloutMachines are the machines of a rollout.
-func (s Style) RolloutMachines(list []*pb.RolloutMachine) *Table {
-	t := &Table{Header: []string{"MACHINE_ID", "WAVE", "DOMAIN", "STATE", "OPERATION_ID", "REASON"}}
-	for _, m := range list {
-		state := m.GetState().String()
-		switch m.GetState() {
-		case pb.RolloutMachine_SUCCEEDED:
-			state = s.Good(state)
-		case pb.RolloutMachine_FAILED:
-			state = s.Bad(state)
-		case pb.RolloutMachine_SKIPPED, pb.RolloutMachine_CANCELED:
-			state = s.Warn(state)
-		}
-		wave := ""
-		if m.GetWave() > 0 {
-			wave = number(m.GetWave())
-		}
-		t.Add(m.GetMachineId(), wave, Clean(m.GetDomain()), state, m.GetOperationId(), m.GetReason())
+func (s Style) RolloutMachines(m *pb.RolloutMachine) (cells, wide []Cell) {
+	state := m.GetState().String()
+	switch m.GetState() {
+	case pb.RolloutMachine_SUCCEEDED:
+		state = s.Good(state)
+	case pb.RolloutMachine_FAILED:
+		state = s.Bad(state)
+	case pb.RolloutMachine_SKIPPED, pb.RolloutMachine_CANCELED:
+		state = s.Warn(state)
 	}
-	return t
+	wave := ""
+	if m.GetWave() > 0 {
+		wave = number(m.GetWave())
+	}
+	return []Cell{
+		{"MACHINE_ID", m.GetMachineId()}, {"WAVE", wave}, {"DOMAIN", Clean(m.GetDomain())}, {"STATE", state},
+		{"OPERATION_ID", m.GetOperationId()}, {"REASON", m.GetReason()},
+	}, nil
 }

@@ -7,17 +7,16 @@ import (
 	"github.com/ingot-metal/ingot/internal/label"
 )
 
-// Views is the table of `ingot view list`.
-func (s Style) Views(all []*pb.View) *Table {
-	t := &Table{Header: []string{"NAME", "TITLE", "OWNER", "SHARED", "FILTER", "ORDER_BY"}}
-	for _, v := range all {
-		owner := Clean(v.GetCreatedBy())
-		if v.GetOwn() {
-			owner = "you"
-		}
-		t.Add(v.GetName(), Clean(v.GetTitle()), owner, yesNo(v.GetShared()), Clean(v.GetFilter()), v.GetOrderBy())
+// Views are the columns of `ingot view list`.
+func (s Style) Views(v *pb.View) (cells, wide []Cell) {
+	owner := Clean(v.GetCreatedBy())
+	if v.GetOwn() {
+		owner = "you"
 	}
-	return t
+	return []Cell{
+		{"NAME", v.GetName()}, {"TITLE", Clean(v.GetTitle())}, {"OWNER", owner}, {"SHARED", yesNo(v.GetShared())},
+		{"FILTER", Clean(v.GetFilter())}, {"ORDER_BY", v.GetOrderBy()},
+	}, nil
 }
 
 // View is what one saved view is.

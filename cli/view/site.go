@@ -4,27 +4,25 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// Sites is the table of `ingot site list`.
-func (s Style) Sites(sites []*pb.Site, now time.Time) *Table {
-	t := &Table{Header: []string{"SITE", "SEGMENTS", "AGENT_ID", "REVISION", "APPLIED", "APPLIED_AGE"}}
-	for _, site := range sites {
-		names := make([]string, 0, len(site.GetSegments()))
-		for _, g := range site.GetSegments() {
-			names = append(names, g.GetName())
-		}
-		t.Add(site.GetSite(), strings.Join(names, ","), site.GetAgentId(), strconv.FormatInt(site.GetRevision(), 10),
-			strconv.FormatInt(site.GetAppliedRevision(), 10), Age(site.GetAppliedAt(), now))
+// Sites are the columns of `ingot site list`.
+func (s Style) Sites(site *pb.Site) (cells, wide []Cell) {
+	names := make([]string, 0, len(site.GetSegments()))
+	for _, g := range site.GetSegments() {
+		names = append(names, g.GetName())
 	}
-	return t
+	return []Cell{
+		{"SITE", site.GetSite()}, {"SEGMENTS", strings.Join(names, ",")}, {"AGENT_ID", site.GetAgentId()},
+		{"REVISION", strconv.FormatInt(site.GetRevision(), 10)},
+		{"APPLIED", strconv.FormatInt(site.GetAppliedRevision(), 10)}, {"APPLIED_AGE", Age(site.GetAppliedAt(), s.Now)},
+	}, nil
 }
 
 // Site is the sheet of `ingot site get`.
-func (s Style) Site(site *pb.Site, now time.Time) string {
+func (s Style) Site(site *pb.Site) string {
 	f := &Fields{}
 	f.Add("Site", site.GetSite())
 	f.Add("Agent", site.GetAgentId())
@@ -34,9 +32,9 @@ func (s Style) Site(site *pb.Site, now time.Time) string {
 		applied = s.Warn(applied + ", not the newest")
 	}
 	f.Add("Applied", applied)
-	f.Add("AppliedAge", Age(site.GetAppliedAt(), now))
+	f.Add("AppliedAge", Age(site.GetAppliedAt(), s.Now))
 	if site.GetSilentSince() != nil {
-		f.Add("Silent", s.Bad("yes, heard last "+timeAgo(site.GetSilentSince(), now)))
+		f.Add("Silent", s.Bad("yes, heard last "+timeAgo(site.GetSilentSince(), s.Now)))
 	}
 	if len(site.GetSegments()) == 0 {
 		return f.String()
@@ -57,42 +55,38 @@ func (s Style) Site(site *pb.Site, now time.Time) string {
 	return f.String() + "\n" + t.String()
 }
 
-// Leases is the table of `ingot site leases`.
-func (s Style) Leases(leases []*pb.SiteLease, now time.Time) *Table {
-	t := &Table{Header: []string{"SEGMENT", "ADDRESS", "MAC_ADDRESS", "MACHINE_ID", "HOSTNAME", "EXPIRES"}}
-	for _, l := range leases {
-		expires := Time(l.GetExpiresAt())
-		if l.GetExpiresAt() != nil && now.After(l.GetExpiresAt().AsTime()) {
-			expires = "expired"
-		}
-		t.Add(l.GetSegment(), l.GetAddress(), l.GetMacAddress(), l.GetMachineId(), Clean(l.GetHostname()), expires)
+// Leases are the columns of `ingot site leases`.
+func (s Style) Leases(l *pb.SiteLease) (cells, wide []Cell) {
+	expires := Time(l.GetExpiresAt())
+	if l.GetExpiresAt() != nil && s.Now.After(l.GetExpiresAt().AsTime()) {
+		expires = "expired"
 	}
-	return t
+	return []Cell{
+		{"SEGMENT", l.GetSegment()}, {"ADDRESS", l.GetAddress()}, {"MAC_ADDRESS", l.GetMacAddress()},
+		{"MACHINE_ID", l.GetMachineId()}, {"HOSTNAME", Clean(l.GetHostname())}, {"EXPIRES", expires},
+	}, nil
 }
 
-// Discovered is the table of `ingot site discovered`.
-func (s Style) Discovered(machines []*pb.DiscoveredMachine, now time.Time) *Table {
-	t := &Table{Header: []string{"SITE", "SEGMENT", "MAC_ADDRESS", "ADDRESS", "ARCH", "VENDOR", "FIRST_SEEN", "LAST_SEEN"}}
-	for _, m := range machines {
-		t.Add(m.GetSite(), m.GetSegment(), m.GetMacAddress(), m.GetAddress(), Clean(m.GetArch()), Clean(m.GetVendor()),
-			Time(m.GetFirstSeenAt()), Age(m.GetLastSeenAt(), now))
-	}
-	return t
+// Discovered are the columns of `ingot site discovered`.
+func (s Style) Discovered(m *pb.DiscoveredMachine) (cells, wide []Cell) {
+	return []Cell{
+		{"SITE", m.GetSite()}, {"SEGMENT", m.GetSegment()}, {"MAC_ADDRESS", m.GetMacAddress()},
+		{"ADDRESS", m.GetAddress()}, {"ARCH", Clean(m.GetArch())}, {"VENDOR", Clean(m.GetVendor())},
+		{"FIRST_SEEN", Time(m.GetFirstSeenAt())}, {"LAST_SEEN", Age(m.GetLastSeenAt(), s.Now)},
+	}, nil
 }
 
-// Credentials is the table of `ingot bmc credentials list`.
-func (s Style) Credentials(list []*pb.BMCCredentials) *Table {
-	t := &Table{Header: []string{"CREDENTIALS_REF", "USERNAME", "VERSION", "UPDATED", "ALLOWED", "NOTES"}}
-	for _, c := range list {
-		name := Clean(c.GetUsername())
-		if name == "" {
-			name = s.Warn("sealed with a lost key: set them again")
-		}
-		t.Add(c.GetCredentialsRef(), name, strconv.FormatInt(c.GetVersion(), 10), Time(c.GetUpdatedAt()),
-			Clean(shortList(c.GetAllowedEndpoints())),
-			strings.Join(append(CredentialNotes(c), passwordNotes(c)...), ", "))
+// Credentials are the columns of `ingot bmc credentials list`.
+func (s Style) Credentials(c *pb.BMCCredentials) (cells, wide []Cell) {
+	name := Clean(c.GetUsername())
+	if name == "" {
+		name = s.Warn("sealed with a lost key: set them again")
 	}
-	return t
+	return []Cell{
+		{"CREDENTIALS_REF", c.GetCredentialsRef()}, {"USERNAME", name}, {"VERSION", strconv.FormatInt(c.GetVersion(), 10)},
+		{"UPDATED", Time(c.GetUpdatedAt())}, {"ALLOWED", Clean(shortList(c.GetAllowedEndpoints()))},
+		{"NOTES", strings.Join(append(CredentialNotes(c), passwordNotes(c)...), ", ")},
+	}, nil
 }
 
 // passwordNotes say where the password is another one.
@@ -131,32 +125,27 @@ func CredentialNotes(c *pb.BMCCredentials) []string {
 	return notes
 }
 
-// BMCCertificates is the table of `ingot bmc certificates`.
-func (s Style) BMCCertificates(list []*pb.BMCCertificate) *Table {
-	t := &Table{Header: []string{"SITE", "ENDPOINT", "MACHINES", "TRUSTED_SHA256", "OFFERED_SHA256", "OFFERED"}}
-	for _, c := range list {
-		t.Add(c.GetSite(), Clean(c.GetEndpoint()), shortList(c.GetMachineIds()), c.GetSha256(), c.GetOfferedSha256(),
-			Time(c.GetOfferedAt()))
-	}
-	return t
+// BMCCertificates are the columns of `ingot bmc certificates`.
+func (s Style) BMCCertificates(c *pb.BMCCertificate) (cells, wide []Cell) {
+	return []Cell{
+		{"SITE", c.GetSite()}, {"ENDPOINT", Clean(c.GetEndpoint())}, {"MACHINES", shortList(c.GetMachineIds())},
+		{"TRUSTED_SHA256", c.GetSha256()}, {"OFFERED_SHA256", c.GetOfferedSha256()}, {"OFFERED", Time(c.GetOfferedAt())},
+	}, nil
 }
 
-// DiscoveredBMCs is the table of `ingot discover`.
-func (s Style) DiscoveredBMCs(list []*pb.DiscoveredBMC) *Table {
-	t := &Table{
-		Header: []string{"ADDRESS", "PROTOCOL", "VENDOR", "MODEL", "SERIAL", "MAC_ADDRESSES", "MACHINE", "PROBLEM"},
+// DiscoveredBMCs are the columns of `ingot discover`.
+func (s Style) DiscoveredBMCs(b *pb.DiscoveredBMC) (cells, wide []Cell) {
+	_, address, ok := strings.Cut(b.GetEndpoint(), "://")
+	if !ok {
+		address = b.GetEndpoint()
 	}
-	for _, b := range list {
-		_, address, ok := strings.Cut(b.GetEndpoint(), "://")
-		if !ok {
-			address = b.GetEndpoint()
-		}
-		problem := Clean(b.GetProblem())
-		if problem != "" {
-			problem = s.Warn(problem)
-		}
-		t.Add(Clean(address), Clean(b.GetProtocol()), Clean(b.GetVendor()), Clean(b.GetModel()), Clean(b.GetSerialNumber()),
-			Clean(shortList(b.GetMacAddresses())), b.GetMachineId(), problem)
+	problem := Clean(b.GetProblem())
+	if problem != "" {
+		problem = s.Warn(problem)
 	}
-	return t
+	return []Cell{
+		{"ADDRESS", Clean(address)}, {"PROTOCOL", Clean(b.GetProtocol())}, {"VENDOR", Clean(b.GetVendor())},
+		{"MODEL", Clean(b.GetModel())}, {"SERIAL", Clean(b.GetSerialNumber())},
+		{"MAC_ADDRESSES", Clean(shortList(b.GetMacAddresses()))}, {"MACHINE", b.GetMachineId()}, {"PROBLEM", problem},
+	}, nil
 }

@@ -2,13 +2,17 @@ package view
 
 import (
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/ingot-metal/ingot/internal/safetext"
 )
 
-// Style says whether text may carry colours. The zero value does not.
-type Style struct{ Colour bool }
+// Style is how text looks: with colours or, as the zero value, without, and with ages that are counted until Now.
+type Style struct {
+	Colour bool
+	Now    time.Time
+}
 
 // SGR parameters of ECMA-48, the eight colours that every terminal has.
 const (

@@ -8,6 +8,33 @@ type Table struct {
 	Rows   [][]string
 }
 
+// Cell is a column's heading, and the text of a row in that column.
+type Cell struct{ Heading, Text string }
+
+// Columns describes a table: the cells of a row, and further ones that only a wide table has. An empty row returns the
+// headings.
+type Columns[T any] func(s Style, row T) (cells, wide []Cell)
+
+// TableOf returns the table of rows.
+func TableOf[T any](s Style, wide bool, columns Columns[T], rows ...T) *Table {
+	line := func(row T, part func(Cell) string) (parts []string) {
+		cells, more := columns(s, row)
+		if wide {
+			cells = append(cells, more...)
+		}
+		for _, c := range cells {
+			parts = append(parts, part(c))
+		}
+		return parts
+	}
+	var none T
+	t := &Table{Header: line(none, func(c Cell) string { return c.Heading })}
+	for _, row := range rows {
+		t.Add(line(row, func(c Cell) string { return c.Text })...)
+	}
+	return t
+}
+
 // Add appends a row. A cell is one line, whatever a machine reported.
 func (t *Table) Add(cells ...string) {
 	for i := range cells {

@@ -16,14 +16,12 @@ import (
 	"github.com/ingot-metal/ingot/internal/erasure"
 )
 
-// Timeline is the table of `ingot timeline`.
-func (s Style) Timeline(entries []*pb.TimelineEntry) *Table {
-	t := &Table{Header: []string{"SEQ", "TIME", "KIND", "ACTOR", "OPERATION_ID", "SUMMARY"}}
-	for _, e := range entries {
-		t.Add(strconv.FormatInt(e.GetSeq(), 10), Time(e.GetTs()), e.GetKind(), Clean(e.GetActor()), e.GetOperationId(),
-			Clean(e.GetSummary()))
-	}
-	return t
+// Timeline are the columns of `ingot timeline`.
+func (s Style) Timeline(e *pb.TimelineEntry) (cells, wide []Cell) {
+	return []Cell{
+		{"SEQ", strconv.FormatInt(e.GetSeq(), 10)}, {"TIME", Time(e.GetTs())}, {"KIND", e.GetKind()},
+		{"ACTOR", Clean(e.GetActor())}, {"OPERATION_ID", e.GetOperationId()}, {"SUMMARY", Clean(e.GetSummary())},
+	}, nil
 }
 
 // StateThen is the sheet of a machine as it was at a time.

@@ -15,13 +15,13 @@ func moment(second int) *timestamppb.Timestamp {
 
 // One transaction is several lines with one number.
 func TestTimelineOfAWorkflow(t *testing.T) {
-	got := Style{}.Timeline([]*pb.TimelineEntry{
+	got := TableOf(Style{}, false, Style.Timeline, []*pb.TimelineEntry{
 		{Seq: 7, Change: 1, Ts: moment(2), Kind: "workflow", Actor: "system", OperationId: "op-1",
 			Summary: "DECOMMISSION (SOFT_RESET) RUNNING at stage drain_node"},
 		{Seq: 7, Change: 0, Ts: moment(2), Kind: "step", Actor: "system", OperationId: "op-1",
 			Summary: "step disable-node SUCCEEDED: the phase is MAINTENANCE"},
 		{Seq: 6, Ts: moment(1), Kind: "audit", Actor: "team", OperationId: "op-1", Summary: "DECOMMISSION"},
-	}).String()
+	}...).String()
 	want := `SEQ  TIME                  KIND      ACTOR   OPERATION_ID  SUMMARY
 7    2026-03-01T12:00:02Z  workflow  system  op-1          DECOMMISSION (SOFT_RESET) RUNNING at stage drain_node
 7    2026-03-01T12:00:02Z  step      system  op-1          step disable-node SUCCEEDED: the phase is MAINTENANCE

@@ -8,24 +8,16 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// Webhooks is the table of `ingot webhook list`.
-func (s Style) Webhooks(list []*pb.Webhook, wide bool, now time.Time) *Table {
-	t := &Table{Header: []string{"WEBHOOK_ID", "URL", "EVENTS", "FILTER", "STATE", "PENDING", "DEAD"}}
-	if wide {
-		t.Header = append(t.Header, "CONCURRENCY", "FAILING_FOR", "FAILED_EVENTS", "AGE")
-	}
-	for _, w := range list {
-		cells := []string{
-			w.GetWebhookId(), Clean(w.GetUrl()), eventTypes(w), Clean(w.GetFilter()), s.webhookState(w),
-			count(w.GetPendingDeliveries()), s.dead(w.GetDeadDeliveries()),
+// Webhooks are the columns of `ingot webhook list`.
+func (s Style) Webhooks(w *pb.Webhook) (cells, wide []Cell) {
+	return []Cell{
+			{"WEBHOOK_ID", w.GetWebhookId()}, {"URL", Clean(w.GetUrl())}, {"EVENTS", eventTypes(w)},
+			{"FILTER", Clean(w.GetFilter())}, {"STATE", s.webhookState(w)}, {"PENDING", count(w.GetPendingDeliveries())},
+			{"DEAD", s.dead(w.GetDeadDeliveries())},
+		}, []Cell{
+			{"CONCURRENCY", strconv.Itoa(int(w.GetMaxConcurrency()))}, {"FAILING_FOR", Age(w.GetFailingSince(), s.Now)},
+			{"FAILED_EVENTS", count(int64(w.GetFailedEvents()))}, {"AGE", Age(w.GetCreatedAt(), s.Now)},
 		}
-		if wide {
-			cells = append(cells, strconv.Itoa(int(w.GetMaxConcurrency())), Age(w.GetFailingSince(), now),
-				count(int64(w.GetFailedEvents())), Age(w.GetCreatedAt(), now))
-		}
-		t.Add(cells...)
-	}
-	return t
 }
 
 func eventTypes(w *pb.Webhook) string {
@@ -53,7 +45,7 @@ func (s Style) dead(n int64) string {
 }
 
 // Webhook is the sheet of `ingot webhook get`.
-func (s Style) Webhook(w *pb.Webhook, now time.Time) string {
+func (s Style) Webhook(w *pb.Webhook) string {
 	f := &Fields{}
 	f.Add("Webhook", w.GetWebhookId())
 	f.Add("URL", Clean(w.GetUrl()))
@@ -65,7 +57,7 @@ func (s Style) Webhook(w *pb.Webhook, now time.Time) string {
 	f.Add("Pending", count(w.GetPendingDeliveries()))
 	f.Add("Dead", s.dead(w.GetDeadDeliveries()))
 	if w.GetFailingSince() != nil {
-		f.Add("Failing", s.Warn("for "+Age(w.GetFailingSince(), now)+", "+count(int64(w.GetFailedEvents()))+
+		f.Add("Failing", s.Warn("for "+Age(w.GetFailingSince(), s.Now)+", "+count(int64(w.GetFailedEvents()))+
 			" events given up in a row"))
 	}
 	f.Add("HeldUntil", Time(w.GetHoldUntil()))
@@ -81,28 +73,21 @@ func (s Style) Webhook(w *pb.Webhook, now time.Time) string {
 	return f.String()
 }
 
-// WebhookDeliveries is the table of `ingot webhook deliveries`.
-func (s Style) WebhookDeliveries(list []*pb.WebhookDelivery, wide bool, now time.Time) *Table {
-	t := &Table{Header: []string{"DELIVERY_ID", "WEBHOOK_ID", "EVENT", "SUBJECT", "STATE", "TRIES", "STATUS", "AGE",
-		"NEXT", "ERROR"}}
-	if wide {
-		t.Header = append(t.Header, "EVENT_ID", "MACHINE_ID", "LAST_TRY", "FINISHED")
+// WebhookDeliveries are the columns of `ingot webhook deliveries`.
+func (s Style) WebhookDeliveries(d *pb.WebhookDelivery) (cells, wide []Cell) {
+	status := ""
+	if d.GetLastStatus() != 0 {
+		status = strconv.Itoa(int(d.GetLastStatus()))
 	}
-	for _, d := range list {
-		status := ""
-		if d.GetLastStatus() != 0 {
-			status = strconv.Itoa(int(d.GetLastStatus()))
+	return []Cell{
+			{"DELIVERY_ID", d.GetDeliveryId()}, {"WEBHOOK_ID", d.GetWebhookId()}, {"EVENT", d.GetEventType()},
+			{"SUBJECT", d.GetSubject()}, {"STATE", s.deliveryState(d.GetState())},
+			{"TRIES", strconv.Itoa(int(d.GetAttempts()))}, {"STATUS", status}, {"AGE", Age(d.GetCreatedAt(), s.Now)},
+			{"NEXT", until(d, s.Now)}, {"ERROR", Clean(d.GetLastError())},
+		}, []Cell{
+			{"EVENT_ID", d.GetEventId()}, {"MACHINE_ID", d.GetMachineId()}, {"LAST_TRY", Time(d.GetLastAttemptAt())},
+			{"FINISHED", Time(d.GetFinishedAt())},
 		}
-		cells := []string{
-			d.GetDeliveryId(), d.GetWebhookId(), d.GetEventType(), d.GetSubject(), s.deliveryState(d.GetState()),
-			strconv.Itoa(int(d.GetAttempts())), status, Age(d.GetCreatedAt(), now), until(d, now), Clean(d.GetLastError()),
-		}
-		if wide {
-			cells = append(cells, d.GetEventId(), d.GetMachineId(), Time(d.GetLastAttemptAt()), Time(d.GetFinishedAt()))
-		}
-		t.Add(cells...)
-	}
-	return t
 }
 
 func (s Style) deliveryState(state string) string {

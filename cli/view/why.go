@@ -11,14 +11,14 @@ import (
 )
 
 // Explain is the sheet of `ingot why`: the answer, then what it is made of, then what may be done.
-func (s Style) Explain(e *pb.ExplainMachineResponse, now time.Time) string {
+func (s Style) Explain(e *pb.ExplainMachineResponse) string {
 	var b strings.Builder
 	b.WriteString(s.Bold(Clean(e.GetSummary())) + "\n")
 	if e.GetStuck() {
 		b.WriteString(s.Warn("stuck: it runs far longer than such a step does, and nothing automatic will end it soon") +
 			"\n")
 	}
-	b.WriteString("\n" + s.explainFields(e, now).String())
+	b.WriteString("\n" + s.explainFields(e).String())
 	if len(e.GetFacts()) > 0 {
 		b.WriteString("\nWhat this is read from:\n")
 		for _, fact := range e.GetFacts() {
@@ -30,7 +30,7 @@ func (s Style) Explain(e *pb.ExplainMachineResponse, now time.Time) string {
 }
 
 // Explained is the list of `ingot why --filter`: of each machine the answer, who can cure it, and what may be done.
-func (s Style) Explained(all []*pb.ExplainedMachine, now time.Time) string {
+func (s Style) Explained(all []*pb.ExplainedMachine) string {
 	var b strings.Builder
 	for i, m := range all {
 		if i > 0 {
@@ -42,7 +42,7 @@ func (s Style) Explained(all []*pb.ExplainedMachine, now time.Time) string {
 		f := &Fields{}
 		f.Add("  Reason", e.GetReason())
 		f.Add("  WaitsOn", waitsLine(e))
-		f.Add("  Since", timeAgo(e.GetSince(), now))
+		f.Add("  Since", timeAgo(e.GetSince(), s.Now))
 		b.WriteString(f.String())
 		for _, a := range e.GetActions() {
 			mark := " "
@@ -55,17 +55,17 @@ func (s Style) Explained(all []*pb.ExplainedMachine, now time.Time) string {
 	return b.String()
 }
 
-func (s Style) explainFields(e *pb.ExplainMachineResponse, now time.Time) *Fields {
+func (s Style) explainFields(e *pb.ExplainMachineResponse) *Fields {
 	f := &Fields{}
 	f.Add("Machine", e.GetMachineId())
 	f.Add("Operation", e.GetOperationId())
 	f.Add("Step", stepLine(e))
 	f.Add("Reason", e.GetReason())
 	f.Add("WaitsOn", waitsLine(e))
-	f.Add("Since", timeAgo(e.GetSince(), now))
-	f.Add("Normal", normalLine(e, now))
-	f.Add("Next", nextLine(e, now))
-	f.Add("LastEvidence", evidenceLine(e, now))
+	f.Add("Since", timeAgo(e.GetSince(), s.Now))
+	f.Add("Normal", normalLine(e, s.Now))
+	f.Add("Next", nextLine(e, s.Now))
+	f.Add("LastEvidence", evidenceLine(e, s.Now))
 	return f
 }
 

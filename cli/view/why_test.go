@@ -13,7 +13,7 @@ import (
 func TestExplainSheet(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 1, 38, 0, time.UTC)
 	at := func(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(now.Add(d)) }
-	got := Style{}.Explain(&pb.ExplainMachineResponse{
+	got := Style{Now: now}.Explain(&pb.ExplainMachineResponse{
 		MachineId: "m-1", OperationId: "op-1", Step: "repave-os", StepKind: "repave", WaitsOn: "dhcp",
 		WaitsFor: "a DHCP request from 52:54:00:12:34:56",
 		Summary:  "REIMAGE, step repave-os, waits for the installer\x1b[2J", Reason: "INSTALLER_SILENT",
@@ -27,7 +27,7 @@ func TestExplainSheet(t *testing.T) {
 			{Command: "ingot logs op-1", Consequence: "shows the log"},
 			{Command: "ingot cancel op-1", Consequence: "the disk may not boot", Destructive: true},
 		},
-	}, now)
+	})
 	want := `REIMAGE, step repave-os, waits for the installer[2J
 stuck: it runs far longer than such a step does, and nothing automatic will end it soon
 
@@ -56,8 +56,7 @@ You can:
 }
 
 func TestExplainSheetOfAQuietMachine(t *testing.T) {
-	got := Style{}.Explain(&pb.ExplainMachineResponse{MachineId: "m-1", Summary: "in service", WaitsOn: "nobody"},
-		time.Unix(0, 0))
+	got := Style{}.Explain(&pb.ExplainMachineResponse{MachineId: "m-1", Summary: "in service", WaitsOn: "nobody"})
 	if got != "in service\n\nMachine:  m-1\nWaitsOn:  nobody\n" || strings.Contains(got, "You can") {
 		t.Errorf("%q", got)
 	}

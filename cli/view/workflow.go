@@ -3,7 +3,6 @@ package view
 import (
 	"strconv"
 	"strings"
-	"time"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
@@ -31,23 +30,16 @@ func (s Style) workflowState(state pb.Workflow_State) string {
 	return name
 }
 
-// Workflows is the table of `ingot workflow list`.
-func (s Style) Workflows(all []*pb.Workflow, wide bool, now time.Time) *Table {
-	t := &Table{Header: []string{"WORKFLOW_ID", "MACHINE_ID", "MODE", "STATE", "STAGE", "ATTEMPTS", "AGE"}}
-	if wide {
-		t.Header = append(t.Header, "FAILURE_CLASS", "REASON", "OPERATION_ID", "NEXT")
-	}
-	for _, w := range all {
-		row := []string{
-			w.GetWorkflowId(), w.GetMachineId(), WorkflowKind(w), s.workflowState(w.GetState()), w.GetCurrentStage(),
-			strconv.Itoa(int(w.GetAttemptCount())), Age(w.GetCreatedAt(), now),
+// Workflows are the columns of `ingot workflow list`.
+func (s Style) Workflows(w *pb.Workflow) (cells, wide []Cell) {
+	return []Cell{
+			{"WORKFLOW_ID", w.GetWorkflowId()}, {"MACHINE_ID", w.GetMachineId()}, {"MODE", WorkflowKind(w)},
+			{"STATE", s.workflowState(w.GetState())}, {"STAGE", w.GetCurrentStage()},
+			{"ATTEMPTS", strconv.Itoa(int(w.GetAttemptCount()))}, {"AGE", Age(w.GetCreatedAt(), s.Now)},
+		}, []Cell{
+			{"FAILURE_CLASS", w.GetFailureClass()}, {"REASON", w.GetReason()}, {"OPERATION_ID", w.GetOperationId()},
+			{"NEXT", Clean(w.GetRecommendedAction())},
 		}
-		if wide {
-			row = append(row, w.GetFailureClass(), w.GetReason(), w.GetOperationId(), Clean(w.GetRecommendedAction()))
-		}
-		t.Add(row...)
-	}
-	return t
 }
 
 // ActionName is an action as the command line takes it.
@@ -56,7 +48,7 @@ func ActionName(a pb.WorkflowAction) string {
 }
 
 // Workflow is the sheet of `ingot workflow get`.
-func (s Style) Workflow(w *pb.Workflow, now time.Time) string {
+func (s Style) Workflow(w *pb.Workflow) string {
 	f := &Fields{}
 	f.Add("Workflow", w.GetWorkflowId())
 	f.Add("Machine", w.GetMachineId())
@@ -76,7 +68,7 @@ func (s Style) Workflow(w *pb.Workflow, now time.Time) string {
 		names = append(names, ActionName(a))
 	}
 	f.Add("Actions", strings.Join(names, ", "))
-	f.Add("Age", Age(w.GetCreatedAt(), now))
+	f.Add("Age", Age(w.GetCreatedAt(), s.Now))
 	return f.String()
 }
 

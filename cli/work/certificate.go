@@ -57,11 +57,9 @@ func (a commands) certificate(ctx context.Context, machine, operation, out strin
 	if asPDF && out == "" && a.app.Config.OutTerminal {
 		return command.Usagef("a PDF is nothing for a terminal: --out FILE.pdf")
 	}
-	svc, err := a.app.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	if operation == "" {
+		var err error
 		if operation, err = lastErasure(ctx, svc, machine); err != nil {
 			return err
 		}

@@ -192,10 +192,7 @@ func (a commands) runLife(cmd *cobra.Command, args []string, l *lifeFlags) error
 
 func (a commands) foretell(cmd *cobra.Command, args []string, l *lifeFlags, r *pb.StartWorkflowRequest) error {
 	a.app.Subject.Machine = r.GetMachineId()
-	svc, err := a.app.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	r.RequestId = a.app.Request(&l.work)
 	op, err := svc.Workflows.StartWorkflow(cmd.Context(), r)
 	if err != nil {

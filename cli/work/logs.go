@@ -28,10 +28,7 @@ machine.`,
 		ValidArgsFunction: command.CompleteAt(a.app.CompleteOperations()),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.app.Subject.Operation = args[0]
-			svc, err := a.app.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			return a.app.PrintLog(cmd.Context(), raw, follow.LogConfig{
 				Open: follow.OperationLog(svc.Operations, args[0], noFollow),
 				Complete: func(ctx context.Context) (bool, error) {

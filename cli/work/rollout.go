@@ -110,10 +110,7 @@ refused and why, and the budgets that would hold it up. The digest at the end st
 
 // previewRollout shows what a rollout would do.
 func (a commands) previewRollout(cmd *cobra.Command, spec *pb.RolloutSpec, all bool) error {
-	svc, err := a.app.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	p, err := svc.Rollouts.PreviewRollout(cmd.Context(), &pb.PreviewRolloutRequest{Spec: spec})
 	if err != nil {
 		return err
@@ -146,10 +143,7 @@ plan or flags are others than they were, nothing is begun. Repeat the command wi
 			if dry {
 				return a.previewRollout(cmd, req.GetSpec(), false)
 			}
-			svc, err := a.app.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			w := command.WorkFlags{RequestID: req.RequestId}
 			req.RequestId = a.app.Request(&w)
 			ro, err := svc.Rollouts.CreateRollout(cmd.Context(), req)
@@ -174,7 +168,7 @@ plan or flags are others than they were, nothing is begun. Repeat the command wi
 }
 
 func (a commands) printRollout(r *pb.Rollout) error {
-	return a.app.Print(r, func() string { return a.app.Style().Rollout(r, a.app.Now()) }, r.GetRolloutId())
+	return a.app.Print(r, func() string { return a.app.Style().Rollout(r) }, r.GetRolloutId())
 }
 
 // rolloutAct is a command that does one thing to a rollout.
@@ -259,38 +253,26 @@ go to their end, unless --operations asks them to stop as well.`, "  ingot rollo
 }
 
 func (a commands) rolloutListCmd() *cobra.Command {
-	var filter string
-	var limit int
-	cmd := &cobra.Command{
-		Use:   "list",
+	l := command.ListOf(a.app.Services().Rollouts.ListRollouts, (*pb.Rollout).GetRolloutId, view.Style.Rollouts)
+	cmd := l.Command(a.app, &cobra.Command{
 		Short: "List rollouts",
 		Long:  `List rollouts, newest first.`,
 		Example: `  ingot rollout list
   ingot rollout list --filter state=PAUSED`,
-		Args: cobra.NoArgs,
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, _ []string) error {
-			all, err := command.Pages(limit, func(size int32, page string) ([]*pb.Rollout, string, error) {
-				r, err := svc.Rollouts.ListRollouts(cmd.Context(),
-					&pb.ListRolloutsRequest{Filter: filter, PageSize: size, PageToken: page})
-				return r.GetRollouts(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(
-				&pb.ListRolloutsResponse{Rollouts: all},
-				func() string { return a.app.Style().Rollouts(all, a.app.Now()).String() },
-				command.Names(all, (*pb.Rollout).GetRolloutId)...)
-		}),
-	}
-	cmd.Flags().StringVar(&filter, "filter", "", "state=RUNNING, PAUSED, …, request_id=…")
-	cmd.Flags().IntVar(&limit, "limit", 50, "at most so many; 0 lists all")
+	}, "", "")
+	cmd.Flags().StringVar(&l.Request.Filter, "filter", "", "state=RUNNING, PAUSED, …, request_id=…")
+	cmd.Flags().IntVar(&l.Limit, "limit", 50, "at most so many; 0 lists all")
 	return cmd
 }
 
 func (a commands) rolloutMachinesCmd() *cobra.Command {
-	var filter string
-	cmd := &cobra.Command{
+	l := command.ListOf(a.app.Services().Rollouts.ListRolloutMachines,
+		(*pb.RolloutMachine).GetMachineId, view.Style.RolloutMachines)
+	l.Prepare = func(args []string) error {
+		l.Request.RolloutId = args[0]
+		return nil
+	}
+	cmd := l.Command(a.app, &cobra.Command{
 		Use:   "machines ROLLOUT",
 		Short: "List the machines of a rollout",
 		Long:  `List the machines of a rollout in the order in which they begin, those that were refused last.`,
@@ -298,31 +280,14 @@ func (a commands) rolloutMachinesCmd() *cobra.Command {
   ingot rollout machines ro-01k --filter state=FAILED`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.completeRollouts()),
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			all, err := command.Pages(0, func(size int32, page string) ([]*pb.RolloutMachine, string, error) {
-				r, err := svc.Rollouts.ListRolloutMachines(cmd.Context(), &pb.ListRolloutMachinesRequest{
-					RolloutId: args[0], Filter: filter, PageSize: size, PageToken: page,
-				})
-				return r.GetMachines(), r.GetNextPageToken(), err
-			})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(
-				&pb.ListRolloutMachinesResponse{Machines: all},
-				func() string { return a.app.Style().RolloutMachines(all).String() },
-				command.Names(all, (*pb.RolloutMachine).GetMachineId)...)
-		}),
-	}
-	cmd.Flags().StringVar(&filter, "filter", "", "terms such as state=FAILED,wave=2")
+	}, "", "")
+	cmd.Flags().StringVar(&l.Request.Filter, "filter", "", "terms such as state=FAILED,wave=2")
 	return cmd
 }
 
 func (a commands) completeRollouts() command.Completion {
-	return a.app.Remote(listRolloutNames)
-}
-
-// firstLine is what a completion shows beside an id.
-func firstLine(r *pb.Rollout) string {
-	return strings.TrimSpace(r.GetState().String() + " " + view.Clean(r.GetSpec().GetTitle()))
+	return command.CompleteList(a.app, a.app.Services().Rollouts.ListRollouts, &pb.ListRolloutsRequest{},
+		func(r *pb.Rollout) string {
+			return strings.TrimSpace(r.GetRolloutId() + "\t" + r.GetState().String() + " " + view.Clean(r.GetSpec().GetTitle()))
+		})
 }

@@ -1,7 +1,6 @@
 package work
 
 import (
-	"context"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,15 +58,6 @@ func overlay(to, from *pb.RolloutSpec) {
 		}
 		to.Params[k] = v
 	}
-}
-
-func listRolloutNames(ctx context.Context, svc *command.Services) ([]string, error) {
-	resp, err := svc.Rollouts.ListRollouts(ctx, &pb.ListRolloutsRequest{})
-	var out []string
-	for _, r := range resp.GetRollouts() {
-		out = append(out, r.GetRolloutId()+"\t"+firstLine(r))
-	}
-	return out, err
 }
 
 func (a commands) rolloutWatchCmd() *cobra.Command {

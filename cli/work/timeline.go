@@ -5,6 +5,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 type timelineFlags struct {
@@ -51,10 +52,7 @@ func (a commands) timeline(cmd *cobra.Command, machine string, f timelineFlags) 
 	if err != nil {
 		return err
 	}
-	svc, err := a.app.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	all := &pb.GetMachineTimelineResponse{}
 	all.Entries, err = command.Pages(f.limit, func(size int32, token string) ([]*pb.TimelineEntry, string, error) {
 		r, err := svc.Machines.GetMachineTimeline(cmd.Context(), &pb.GetMachineTimelineRequest{
@@ -69,7 +67,7 @@ func (a commands) timeline(cmd *cobra.Command, machine string, f timelineFlags) 
 		return err
 	}
 	return a.app.Print(all, func() string {
-		entries := a.app.Style().Timeline(all.GetEntries()).String()
+		entries := command.Table(a.app, view.Style.Timeline, all.GetEntries()...)
 		if at == nil {
 			return entries
 		}

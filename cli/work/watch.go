@@ -43,10 +43,7 @@ connection is made again and nothing is missed.`,
 // attach shows an operation that somebody has started before.
 func (a commands) attach(cmd *cobra.Command, id string) error {
 	a.app.Subject.Operation = id
-	svc, err := a.app.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	op, err := svc.Operations.GetOperation(cmd.Context(), &pb.GetOperationRequest{OperationId: id})
 	if err != nil {
 		return err
@@ -60,12 +57,9 @@ func (a commands) attach(cmd *cobra.Command, id string) error {
 }
 
 func (a commands) watchFleet(cmd *cobra.Command, filter string, beginning bool) error {
-	svc, err := a.app.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	// A wrong address, token or filter is found here, before the watch starts to be patient.
-	_, err = svc.Operations.ListOperations(cmd.Context(), &pb.ListOperationsRequest{Filter: filter, PageSize: 1})
+	_, err := svc.Operations.ListOperations(cmd.Context(), &pb.ListOperationsRequest{Filter: filter, PageSize: 1})
 	if err != nil {
 		return err
 	}
@@ -97,10 +91,7 @@ until it has ended: exit code 0 when it was canceled, 4 when it succeeded before
 
 func (a commands) cancelOp(cmd *cobra.Command, id string, wait bool) error {
 	a.app.Subject.Operation = id
-	svc, err := a.app.Services()
-	if err != nil {
-		return err
-	}
+	svc := a.app.Services()
 	op, err := svc.Machines.CancelOperation(cmd.Context(), &pb.CancelOperationRequest{OperationId: id})
 	if err != nil {
 		return err

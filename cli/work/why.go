@@ -3,7 +3,6 @@ package work
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -40,10 +39,7 @@ waited for because something is wrong, or the step is stuck.`,
 			if (len(args) == 1) == (filter != "") {
 				return command.Usagef("name a machine or an operation, or give --filter\nsee: ingot why --help")
 			}
-			svc, err := a.app.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			if filter != "" {
 				return a.whyMany(cmd, svc, filter, check)
 			}
@@ -51,11 +47,7 @@ waited for because something is wrong, or the step is stuck.`,
 			if err != nil {
 				return err
 			}
-			if err := a.app.Print(
-				e,
-				func() string { return a.app.Style().Explain(e, a.app.Now()) },
-				e.GetMachineId(),
-			); err != nil {
+			if err := a.app.Print(e, func() string { return a.app.Style().Explain(e) }, e.GetMachineId()); err != nil {
 				return err
 			}
 			if check && mustAct(e) {
@@ -86,9 +78,7 @@ func (a commands) whyMany(cmd *cobra.Command, svc *command.Services, filter stri
 		names[i] = m.GetExplanation().GetMachineId()
 	}
 	if err := a.app.Print(&pb.ExplainMachinesResponse{Machines: all, SharedCauses: shared},
-		func() string {
-			return sharedCauses(a.app.Style(), shared, a.app.Now()) + a.app.Style().Explained(all, a.app.Now())
-		},
+		func() string { return sharedCauses(a.app.Style(), shared) + a.app.Style().Explained(all) },
 		names...); err != nil {
 		return err
 	}
@@ -102,14 +92,14 @@ func (a commands) whyMany(cmd *cobra.Command, svc *command.Services, filter stri
 }
 
 // sharedCauses lists the causes that many machines share, an entry for each.
-func sharedCauses(style view.Style, all []*pb.SharedCause, now time.Time) string {
+func sharedCauses(style view.Style, all []*pb.SharedCause) string {
 	var b strings.Builder
 	for _, c := range all {
 		b.WriteString(style.Bad(view.Clean(c.GetText())) + "\n")
 		f := &view.Fields{}
 		f.Add("  Reason", c.GetReason())
 		f.Add("  WaitsOn", view.Clean(c.GetWaitsFor()))
-		f.Add("  Since", view.Age(c.GetSince(), now))
+		f.Add("  Since", view.Age(c.GetSince(), style.Now))
 		b.WriteString(f.String())
 		for _, a := range c.GetActions() {
 			b.WriteString("    " + style.Bold(view.Clean(a.GetCommand())) + "\n")

@@ -27,54 +27,31 @@ does it.`,
 func (a commands) workflowListCmd() *cobra.Command {
 	var machine, state, mode, filter string
 	var open bool
-	var limit int
-	cmd := &cobra.Command{
-		Use:     "list",
+	l := command.ListOf(a.app.Services().Workflows.ListWorkflows, (*pb.Workflow).GetWorkflowId, view.Style.Workflows)
+	l.Prepare = func([]string) error {
+		only := ""
+		if open {
+			only = "true"
+		}
+		l.Request.Filter = command.JoinFilter("machine_id", machine, "state", command.EnumName(state), "mode",
+			command.EnumName(mode), "open", only, "", filter)
+		return nil
+	}
+	cmd := l.Command(a.app, &cobra.Command{
 		Short:   "List workflows, newest first",
 		Long:    "List workflows, newest first. -o wide adds why they failed and what to do next.",
 		Example: "  ingot workflow list --machine m-1\n  ingot workflow list --state failed_retryable -o wide",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			only := ""
-			if open {
-				only = "true"
-			}
-			return a.listWorkflows(
-				cmd,
-				limit,
-				command.JoinFilter("machine_id", machine, "state", command.EnumName(state), "mode",
-					command.EnumName(mode), "open", only, "", filter),
-			)
-		},
-	}
+	}, "", "")
 	f := cmd.Flags()
 	f.StringVar(&machine, "machine", "", "only this machine")
 	f.StringVar(&state, "state", "", "only this state, such as failed_retryable")
 	f.StringVar(&mode, "mode", "", "only this mode, such as full-decommission")
 	f.BoolVar(&open, "open", false, "only those that have not ended")
 	f.StringVar(&filter, "filter", "", "further terms, such as failure_class=pxe_not_fixable")
-	f.IntVar(&limit, "limit", 100, "at most so many, newest first; 0 is all")
+	f.IntVar(&l.Limit, "limit", 100, "at most so many, newest first; 0 is all")
 	a.app.Must(cmd.RegisterFlagCompletionFunc("machine", a.app.CompleteMachines()))
 	command.Fixed(cmd, "mode", modeNames...)
 	return cmd
-}
-
-func (a commands) listWorkflows(cmd *cobra.Command, limit int, filter string) error {
-	svc, err := a.app.Services()
-	if err != nil {
-		return err
-	}
-	all, err := command.Pages(limit, func(size int32, token string) ([]*pb.Workflow, string, error) {
-		r, err := svc.Workflows.ListWorkflows(cmd.Context(),
-			&pb.ListWorkflowsRequest{Filter: filter, PageSize: size, PageToken: token})
-		return r.GetWorkflows(), r.GetNextPageToken(), err
-	})
-	if err != nil {
-		return err
-	}
-	return a.app.Print(&pb.ListWorkflowsResponse{Workflows: all}, func() string {
-		return a.app.Style().Workflows(all, a.app.Wide(), a.app.Now()).String()
-	}, command.Names(all, (*pb.Workflow).GetWorkflowId)...)
 }
 
 func (a commands) workflowGetCmd() *cobra.Command {
@@ -86,13 +63,12 @@ func (a commands) workflowGetCmd() *cobra.Command {
 		Example:           "  ingot workflow get wf-01k",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.app.CompleteWorkflows()),
-		RunE: a.app.Run(func(cmd *cobra.Command, svc *command.Services, args []string) error {
-			w, err := svc.Workflows.GetWorkflow(cmd.Context(), &pb.GetWorkflowRequest{WorkflowId: args[0]})
-			if err != nil {
-				return err
-			}
-			return a.app.Print(w, func() string { return a.app.Style().Workflow(w, a.app.Now()) }, w.GetWorkflowId())
-		}),
+		RunE: command.Show(
+			a.app,
+			a.app.Services().Workflows.GetWorkflow,
+			(*pb.Workflow).GetWorkflowId,
+			view.Style.Workflow,
+		),
 	}
 }
 
@@ -138,10 +114,7 @@ Each is safe to repeat: what is under way is not started twice. --dry-run says w
 					return err
 				}
 			}
-			svc, err := a.app.Services()
-			if err != nil {
-				return err
-			}
+			svc := a.app.Services()
 			op, err := svc.Workflows.ActOnWorkflow(cmd.Context(), &pb.ActOnWorkflowRequest{
 				WorkflowId: args[0], RequestId: a.app.Request(&w), Action: action, Comment: comment, DryRun: dry,
 			})

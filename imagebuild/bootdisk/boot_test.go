@@ -53,7 +53,8 @@ func TestMain(m *testing.M) {
 
 func build() (b built, err error) {
 	b.guest = filepath.Join(sharedDir, "guest")
-	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", b.guest, "../../lab/vm/testdata/image")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", b.guest,
+		"../../lab/vm/testdata/image")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return b, fmt.Errorf("build guest: %w: %s", err, out)

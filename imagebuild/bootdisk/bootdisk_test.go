@@ -138,7 +138,10 @@ func TestInspectRefuses(t *testing.T) {
 		backing).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	damaged := blank(nil, gpt.GUID{1})
+	damaged, _, err := table(nil, "damaged", nil, gpt.HeadSize+gpt.TailSize)
+	if err != nil {
+		t.Fatal(err)
+	}
 	damaged[sector+40]++
 	files := map[string][]byte{
 		"cut zstd":     {0x28, 0xb5, 0x2f, 0xfd, 0x04},

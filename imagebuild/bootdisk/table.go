@@ -1,11 +1,8 @@
 package bootdisk
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"os"
 
@@ -17,9 +14,6 @@ const (
 	mib    = 1 << 20
 
 	bootCodeLen = 440 // of the MBR; what follows is the disk signature and the partition entries
-	headerLen   = 92
-	entryLen    = 128
-	entryCount  = 128
 
 	// legacyBootable is bit 2 of the attributes: "legacy BIOS bootable" (UEFI 2.10, table 5.8).
 	legacyBootable = 1 << 2
@@ -60,11 +54,9 @@ func table(bootCode []byte, seed string, parts []part, size int64) (head, tail [
 	if len(bootCode) > bootCodeLen {
 		return nil, nil, fmt.Errorf("boot code has %d bytes, room for %d", len(bootCode), bootCodeLen)
 	}
-	head = blank(bootCode, guid(seed, "disk"))
-	t, err := gpt.Parse(head, sector)
-	if err != nil {
-		return nil, nil, err
-	}
+	head = make([]byte, gpt.HeadSize)
+	copy(head, bootCode)
+	t := gpt.New(head, sector, guid(seed, "disk"))
 	at := int64(gpt.HeadSize)
 	for _, p := range parts {
 		if p.size%mib != 0 {
@@ -82,37 +74,8 @@ func table(bootCode []byte, seed string, parts []part, size int64) (head, tail [
 	return head, tail, err
 }
 
-// blank is the first MiB of a disk with an empty table; its places fit no disk yet.
-func blank(bootCode []byte, id gpt.GUID) []byte {
-	le := binary.LittleEndian
-	head := make([]byte, gpt.HeadSize)
-	copy(head, bootCode)
-	// The protective entry: from block 1 on, type 0xee, in CHS 0/0/2 to 255/255/255 (UEFI 2.10, 5.2.3).
-	copy(head[446:], []byte{0, 0, 2, 0, 0xee, 0xff, 0xff, 0xff, 1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff})
-	le.PutUint16(head[510:], 0xaa55)
-	h := head[sector : sector+headerLen]
-	copy(h, "EFI PART")
-	le.PutUint32(h[8:], 0x00010000)
-	le.PutUint32(h[12:], headerLen)
-	le.PutUint64(h[24:], 1)
-	le.PutUint64(h[40:], 2+entryCount*entryLen/sector)
-	copy(h[56:], id[:])
-	le.PutUint64(h[72:], 2)
-	le.PutUint32(h[80:], entryCount)
-	le.PutUint32(h[84:], entryLen)
-	le.PutUint32(h[88:], crc32.ChecksumIEEE(make([]byte, entryCount*entryLen)))
-	le.PutUint32(h[16:], crc32.ChecksumIEEE(h))
-	return head
-}
-
-// guid is of version 8, custom (RFC 9562), in the byte order of the disk.
-func guid(seed, name string) gpt.GUID {
-	sum := sha256.Sum256([]byte(seed + "\x00" + name))
-	id := gpt.GUID(sum[:16])
-	id[7] = id[7]&0x0f | 0x80
-	id[8] = id[8]&0x3f | 0x80
-	return id
-}
+// guid returns the identity that belongs to a name of the image, always the same.
+func guid(seed, name string) gpt.GUID { return gpt.GUIDOf(seed, name) }
 
 // joined reads files one after the other.
 type joined struct {

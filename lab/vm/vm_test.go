@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 
 func buildParts() (parts, error) {
 	guest := filepath.Join(sharedDir, "guest")
-	cmd := exec.Command("go", "build", "-o", guest, "./testdata/guest")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", guest, "./testdata/guest")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return parts{}, fmt.Errorf("build guest: %w: %s", err, out)

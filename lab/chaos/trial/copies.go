@@ -14,6 +14,7 @@ import (
 	"github.com/ingot-metal/ingot/lab/chaos/plan"
 	"github.com/ingot-metal/ingot/lab/chaos/program"
 	"github.com/ingot-metal/ingot/lab/process"
+	"github.com/ingot-metal/ingot/lab/relay"
 )
 
 // saved is a copy of an agent's whole state directory: identity, certificates and memory, as a backup or an image of
@@ -76,8 +77,19 @@ func (a *agentProgram) restore(ctx context.Context, s plan.Strike) error {
 		}
 		a.backup = old
 	}
+	if s.AtWork && s.Stays { // what the agent reports of the work that the copy lacks is lost on its way
+		for _, w := range a.ways() {
+			w.FreezeWay(relay.Up)
+		}
+	}
 	a.outdate(ctx, s)
-	return a.comeBack(ctx, s, func() error { return old.put(a.dir) })
+	return a.comeBack(ctx, s, func() error {
+		for _, w := range a.ways() {
+			w.Cut()
+			w.Heal()
+		}
+		return old.put(a.dir)
+	})
 }
 
 // comeBack puts a copy in the place of an agent's memory and starts the agent, in half of the strikes over a slow
@@ -100,7 +112,8 @@ func (a *agentProgram) comeBack(ctx context.Context, s plan.Strike, put func() e
 	return nil
 }
 
-// outdate waits until a copy of the memory is old: for a while, or until something was begun that the copy lacks.
+// outdate waits until a copy of the memory is old: for a while, or until something was begun that the copy lacks; with
+// Stays until that was done.
 func (a *agentProgram) outdate(ctx context.Context, s plan.Strike) {
 	if !s.AtWork {
 		program.Rest(ctx, s.Length)
@@ -110,7 +123,10 @@ func (a *agentProgram) outdate(ctx context.Context, s plan.Strike) {
 	_ = program.Until(ctx, workLimit, "an effect", func() bool { // it becomes old in any case
 		now, nerr := a.c.readEffects(a.c.effects)
 		return err != nil || nerr == nil && len(now) > len(before) && slices.ContainsFunc(now[len(before):],
-			func(e sim.EffectRecord) bool { return a.c.o.Wide || e.MachineID == a.machine })
+			func(e sim.EffectRecord) bool {
+				done := e.Kind != sim.KindRepave || e.Stage == sim.StageVerified
+				return (a.c.o.Wide || e.MachineID == a.machine) && (done || !s.Stays)
+			})
 	})
 	program.Rest(ctx, s.Length/8)
 }
