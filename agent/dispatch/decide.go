@@ -48,8 +48,8 @@ func parse(c *fleetv1.Command) (*fleetv1.CommandSpec, error) {
 
 // needsGrant reports whether a command must not start without a grant: it asks for one, or its action is not declared
 // harmless.
-func (d *Dispatcher) needsGrant(spec *fleetv1.CommandSpec) bool {
-	return spec.GetNeedsGrant() || d.cfg.Harm == nil || d.cfg.Harm(spec).NeedsGrant()
+func (c Config) needsGrant(spec *fleetv1.CommandSpec) bool {
+	return spec.GetNeedsGrant() || c.Harm == nil || c.Harm(spec).NeedsGrant()
 }
 
 // circumstances are what speaks for or against the start of a command.

@@ -40,7 +40,7 @@ func (d *Dispatcher) acquireGrant(ctx context.Context, j *job) (ask, *executor.R
 		if r, err := d.admission(ctx, j); r != nil || err != nil {
 			return ask{}, r, err
 		}
-		free := !d.needsGrant(j.spec)
+		free := !d.cfg.needsGrant(j.spec)
 		if free && d.heardTime() {
 			return ask{asked: d.cfg.Boottime()}, nil, nil
 		}
@@ -98,7 +98,7 @@ func (d *Dispatcher) admission(ctx context.Context, j *job) (*executor.Result, e
 		return nil, err
 	}
 	return admit(j.spec, circumstances{now: now, locked: meta.LockedReason, canceled: j.isCanceled(),
-		needsGrant: d.needsGrant(j.spec)}), nil
+		needsGrant: d.cfg.needsGrant(j.spec)}), nil
 }
 
 // awaitLink waits for a session. A command that expires meanwhile is refused.

@@ -156,7 +156,7 @@ func Identifiable(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, step
 
 // getsSecrets reports whether the step is done by an installer that is given more than an inventory to take.
 func getsSecrets(s plan.Filled) bool {
-	return kind.Of(kind.Kind(s.Kind)).NeedsInstaller
+	return kind.Of(s.Kind).NeedsInstaller
 }
 
 // mediaAsked reports whether the operation brings its machine into the installer by virtual media.

@@ -92,10 +92,10 @@ var Edits = []Edit{
 	at, since := d.controllerTime, d.controllerAt
 `},
 	{"agent/dispatch/grant.go",
-		`		free := !d.needsGrant(j.spec)
+		`		free := !d.cfg.needsGrant(j.spec)
 		if free && d.heardTime() {
 `,
-		`		free := !d.needsGrant(j.spec) || planted.Grant
+		`		free := !d.cfg.needsGrant(j.spec) || planted.Grant
 		if free && (d.heardTime() || planted.Grant) {
 `},
 	{"agent/state/commands.go",

@@ -75,13 +75,13 @@ func (a *agentProgram) restore(ctx context.Context, s plan.Strike) error {
 		}
 		a.backup = old
 	}
-	a.each((*relay.Relay).Heal)
+	each(a.ways(), (*relay.Relay).Heal)
 	if s.AtWork && s.Stays { // what the agent reports of the work that the copy lacks is lost on its way
-		a.each(func(w *relay.Relay) { w.FreezeWay(relay.Up) })
+		each(a.ways(), func(w *relay.Relay) { w.FreezeWay(relay.Up) })
 	}
 	a.outdate(ctx, s)
 	return a.comeBack(ctx, s, func() error {
-		a.each(func(w *relay.Relay) { w.Cut(); w.Thaw() })
+		each(a.ways(), func(w *relay.Relay) { w.Cut(); w.Thaw() })
 		return old.put(a.dir)
 	})
 }
@@ -92,13 +92,13 @@ func (a *agentProgram) restore(ctx context.Context, s plan.Strike) error {
 func (a *agentProgram) comeBack(ctx context.Context, s plan.Strike, put func() error) error {
 	slow := s.Target%2 == 0
 	if slow {
-		a.each(func(w *relay.Relay) { w.Delay(latency) })
+		each(a.ways(), func(w *relay.Relay) { w.Delay(latency) })
 	}
 	if err := a.down(put, ""); err != nil || !slow {
 		return err
 	}
 	program.Rest(ctx, cloneStart)
-	a.each((*relay.Relay).Heal)
+	each(a.ways(), (*relay.Relay).Heal)
 	return nil
 }
 
@@ -130,7 +130,7 @@ func (a *agentProgram) savedNow() (saved, error) {
 // awaitAsk waits until the grant that the agent has asked for is on its way, if a command comes: a copy of this moment
 // holds a command that was received, and is begun after it.
 func (a *agentProgram) awaitAsk(ctx context.Context) {
-	a.each(func(w *relay.Relay) { w.Delay(latency) })
+	each(a.ways(), func(w *relay.Relay) { w.Delay(latency) })
 	_ = program.Until(ctx, workLimit, "a grant on its way", func() bool { // a copy is taken in any case
 		c, err := a.command(ctx)
 		return err == nil && (c.GetState() == "ACKED" || c.GetState() == "GRANTED" &&

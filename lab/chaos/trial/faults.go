@@ -213,8 +213,8 @@ func (a *agentProgram) ways() []*relay.Relay {
 }
 
 // each does something to all of them.
-func (a *agentProgram) each(do func(*relay.Relay)) {
-	for _, w := range a.ways() {
+func each(ways []*relay.Relay, do func(*relay.Relay)) {
+	for _, w := range ways {
 		do(w)
 	}
 }

@@ -15,7 +15,7 @@ import (
 func (a *agentProgram) holdAnswers(ctx context.Context) {
 	for ctx.Err() == nil {
 		if c, err := a.command(ctx); err == nil && c.GetState() == "ACKED" {
-			a.each(func(w *relay.Relay) { w.FreezeWay(relay.Down) })
+			each(a.ways(), func(w *relay.Relay) { w.FreezeWay(relay.Down) })
 			return
 		}
 		program.Rest(ctx, pollEvery)
@@ -42,7 +42,7 @@ func (a *agentProgram) suspend(ctx context.Context, s plan.Strike) (out sleep, e
 		a.holdAnswers(limited)
 		defer func() {
 			program.Rest(ctx, heldOn)
-			a.each((*relay.Relay).Heal)
+			each(a.ways(), (*relay.Relay).Heal)
 		}()
 	}
 	granted := func() bool {

@@ -148,7 +148,8 @@ func (d *decider) evaluateLeaving() bool {
 func NoBootPath(w operation.World, way string) *fleet.Refusal {
 	host := fleet.Host(w.Candidates)
 	byHost := host != nil && (!host.Live ||
-		way != kind.PathBootNext && host.CanDo("kexec") || way != kind.PathKexec && host.CanDo("netboot") && host.CanDo("reboot"))
+		way != kind.PathBootNext && host.CanDo("kexec") ||
+		way != kind.PathKexec && host.CanDo("netboot") && host.CanDo("reboot"))
 	byBMC := false
 	for _, c := range w.Candidates {
 		live := c
