@@ -68,26 +68,20 @@ func (a *agentProgram) restore(ctx context.Context, s plan.Strike) error {
 	if old == nil || s.Stays {
 		var err error
 		if s.AtWork {
-			old, err = a.savedAsking(ctx)
-		} else {
-			old, err = a.savedNow()
+			a.awaitAsk(ctx)
 		}
-		if err != nil {
+		if old, err = a.savedNow(); err != nil {
 			return err
 		}
 		a.backup = old
 	}
+	a.each((*relay.Relay).Heal)
 	if s.AtWork && s.Stays { // what the agent reports of the work that the copy lacks is lost on its way
-		for _, w := range a.ways() {
-			w.FreezeWay(relay.Up)
-		}
+		a.each(func(w *relay.Relay) { w.FreezeWay(relay.Up) })
 	}
 	a.outdate(ctx, s)
 	return a.comeBack(ctx, s, func() error {
-		for _, w := range a.ways() {
-			w.Cut()
-			w.Heal()
-		}
+		a.each(func(w *relay.Relay) { w.Cut(); w.Thaw() })
 		return old.put(a.dir)
 	})
 }
@@ -97,18 +91,14 @@ func (a *agentProgram) restore(ctx context.Context, s plan.Strike) error {
 // memory.
 func (a *agentProgram) comeBack(ctx context.Context, s plan.Strike, put func() error) error {
 	slow := s.Target%2 == 0
-	for _, w := range a.ways() {
-		if slow {
-			w.Delay(latency)
-		}
+	if slow {
+		a.each(func(w *relay.Relay) { w.Delay(latency) })
 	}
 	if err := a.down(put, ""); err != nil || !slow {
 		return err
 	}
 	program.Rest(ctx, cloneStart)
-	for _, w := range a.ways() {
-		w.Heal()
-	}
+	a.each((*relay.Relay).Heal)
 	return nil
 }
 
@@ -137,23 +127,15 @@ func (a *agentProgram) savedNow() (saved, error) {
 	return a.save()
 }
 
-// savedAsking copies the directory while the grant that the agent has asked for is on its way, if a command comes: the
-// copy holds a command that was received, and is begun after it.
-func (a *agentProgram) savedAsking(ctx context.Context) (saved, error) {
-	for _, w := range a.ways() {
-		w.Delay(latency)
-	}
-	defer func() {
-		for _, w := range a.ways() {
-			w.Heal()
-		}
-	}()
+// awaitAsk waits until the grant that the agent has asked for is on its way, if a command comes: a copy of this moment
+// holds a command that was received, and is begun after it.
+func (a *agentProgram) awaitAsk(ctx context.Context) {
+	a.each(func(w *relay.Relay) { w.Delay(latency) })
 	_ = program.Until(ctx, workLimit, "a grant on its way", func() bool { // a copy is taken in any case
 		c, err := a.command(ctx)
 		return err == nil && (c.GetState() == "ACKED" || c.GetState() == "GRANTED" &&
 			time.Since(c.GetGrantedAt().AsTime()) < latency)
 	})
-	return a.savedNow()
 }
 
 // clone is a second process with a copy of an agent's state directory. Nobody starts it again when it ends.

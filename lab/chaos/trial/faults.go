@@ -212,6 +212,13 @@ func (a *agentProgram) ways() []*relay.Relay {
 	return out
 }
 
+// each does something to all of them.
+func (a *agentProgram) each(do func(*relay.Relay)) {
+	for _, w := range a.ways() {
+		do(w)
+	}
+}
+
 func (c *Trial) breakPostgres(ctx context.Context, what string, length time.Duration) (took bool, err error) {
 	c.db.Busy.Lock()
 	defer c.db.Busy.Unlock()

@@ -15,9 +15,7 @@ import (
 func (a *agentProgram) holdAnswers(ctx context.Context) {
 	for ctx.Err() == nil {
 		if c, err := a.command(ctx); err == nil && c.GetState() == "ACKED" {
-			for _, w := range a.ways() {
-				w.FreezeWay(relay.Down)
-			}
+			a.each(func(w *relay.Relay) { w.FreezeWay(relay.Down) })
 			return
 		}
 		program.Rest(ctx, pollEvery)
@@ -44,9 +42,7 @@ func (a *agentProgram) suspend(ctx context.Context, s plan.Strike) (out sleep, e
 		a.holdAnswers(limited)
 		defer func() {
 			program.Rest(ctx, heldOn)
-			for _, w := range a.ways() {
-				w.Heal()
-			}
+			a.each((*relay.Relay).Heal)
 		}()
 	}
 	granted := func() bool {
