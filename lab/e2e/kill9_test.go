@@ -1,12 +1,15 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
@@ -82,12 +85,31 @@ func TestKill9OfControllers(t *testing.T) {
 		worst.Round(time.Millisecond))
 }
 
+// waitForJobs waits until no job of an operation is left: the next controller would work it, and die of that before the
+// agent has a session.
+func waitForJobs(t *testing.T, url string) {
+	t.Helper()
+	db, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close(context.Background()) //nolint:errcheck // nothing was written
+	testkit.Eventually(t, time.Minute, func() bool {
+		var left int
+		err := db.QueryRow(t.Context(),
+			"SELECT count(*) FROM river_job WHERE kind = 'operation' AND finalized_at IS NULL").Scan(&left)
+		return err == nil && left == 0
+	}, "a job of a finished operation is left")
+}
+
 func killController(t *testing.T, k kind, point string, nth int) time.Duration {
-	c := harness.NewControllerProcess(t)
+	url := testkit.Database(t)
+	c := harness.NewControllerProcessOn(t, url)
 	c.Start("")
 	m := c.NewMachine(t, harness.MachineOptions{Site: nth == 3, Delay: 50 * time.Millisecond})
 	m.WaitConnected()
 	rig.Maintenance(t, c.Client, m.ID)
+	waitForJobs(t, url)
 	c.Process.Terminate()
 	c.Start(fmt.Sprintf("%s=kill@%d", point, nth))
 	m.WaitConnected()
