@@ -136,7 +136,7 @@ func (l *life) simulated() bool {
 	return l.ident.Simulated || l.isSite() && l.providers.Simulated()
 }
 
-// enrolled gives the identity, with the help of the token if there is none yet.
+// enrolled returns the identity, with the help of the token if there is none yet.
 func (l *life) enrolled(ctx context.Context) (state.Identity, error) {
 	dir := state.Dir(l.a.cfg.StateDir)
 	who, err := dir.Identity()

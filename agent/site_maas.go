@@ -60,7 +60,7 @@ func (ctl controllerClient) maasRegion(ctx context.Context, machineID, ref strin
 	return r, nil
 }
 
-// open gives the client of a target's region. It is asked for again when the region has changed.
+// open returns the client of a target's region. It is asked for again when the region has changed.
 func (r *regions) open(ctx context.Context, t maas.Target) (*maas.Client, error) {
 	r.mu.Lock()
 	known, ok := r.known[t.RegionRef]

@@ -50,7 +50,7 @@ func chunk(seq int64, step, text string) *pb.LogChunk {
 	return &pb.LogChunk{OperationId: "op-1", RunId: "op-1", Seq: seq, Step: step, Stream: "stdout", Data: []byte(text)}
 }
 
-// inOrder says whether the parts appear in text one after the other.
+// inOrder reports whether the parts appear in text one after the other.
 func inOrder(text string, parts ...string) bool {
 	for _, p := range parts {
 		_, after, ok := strings.Cut(text, p)

@@ -9,8 +9,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// OpenDatabase gives the URL of the configured database. With Dev it starts a private one first, or finds the one that
-// outlived a killed controller; stop ends it.
+// OpenDatabase returns the URL of the configured database. With Dev it starts a private one first, or finds the one
+// that outlived a killed controller; stop ends it.
 func OpenDatabase(ctx context.Context, c config.Config, log *slog.Logger) (url string, stop func(), err error) {
 	if !c.Dev {
 		return c.Database.URL, func() {}, nil

@@ -53,7 +53,7 @@ func Build(cfg Config) error {
 	return replaceFile(cfg.Out, data, 0o644)
 }
 
-// Initramfs gives the content of the initramfs described by cfg. Out is not used.
+// Initramfs returns the content of the initramfs described by cfg. Out is not used.
 func Initramfs(cfg Config) ([]byte, error) {
 	entries, err := contents(cfg)
 	if err != nil {

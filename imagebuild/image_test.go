@@ -127,7 +127,7 @@ func TestFilesComeWithTheirDirectories(t *testing.T) {
 	}
 }
 
-// listed gives the content of a list in the image.
+// listed returns the content of a list in the image.
 func listed(t *testing.T, archive []byte, path string) string {
 	t.Helper()
 	for _, f := range unpack(t, archive) {

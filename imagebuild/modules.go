@@ -71,7 +71,7 @@ func indexModules(dir string) (index, error) {
 	return idx, err
 }
 
-// moduleName gives the name that depends= uses: the file name without suffix, and with underscores.
+// moduleName returns the name that depends= uses: the file name without suffix, and with underscores.
 func moduleName(path string) string {
 	name, _, _ := strings.Cut(filepath.Base(path), ".ko")
 	return strings.ReplaceAll(name, "-", "_")

@@ -59,7 +59,7 @@ func holdNothingPersonal(t *testing.T, columns []column) {
 	}
 }
 
-// personalWord gives the marked word in a column's name, or "".
+// personalWord returns the marked word in a column's name, or "".
 func personalWord(name string) string {
 	padded := "_" + strings.ToLower(name) + "_"
 	for _, word := range personalWords {

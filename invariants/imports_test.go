@@ -227,7 +227,7 @@ func matching(patterns, imports []string, suffix string) []string {
 	return bad
 }
 
-// strangers gives the imports of this module that no pattern allows.
+// strangers returns the imports of this module that no pattern allows.
 func strangers(patterns, imports []string) []string {
 	var bad []string
 	for _, path := range imports {

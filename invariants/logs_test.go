@@ -118,7 +118,7 @@ func dial(t *testing.T, ctl *controller.Controller) *grpc.ClientConn {
 	return conn
 }
 
-// frontpageMethods gives every method of baremetal.v1 with its descriptor.
+// frontpageMethods returns every method of baremetal.v1 with its descriptor.
 func frontpageMethods(t *testing.T) map[string]protoreflect.MethodDescriptor {
 	t.Helper()
 	out := map[string]protoreflect.MethodDescriptor{}

@@ -33,7 +33,8 @@ func TestTreeNamesNoMachine(t *testing.T) {
 	}
 }
 
-// machineMarks gives what of this machine would be no coincidence in a file. A path of one part, such as /ingot, would.
+// machineMarks returns what of this machine would be no coincidence in a file. A path of one part, such as /ingot,
+// would.
 func machineMarks(t *testing.T) map[string]*regexp.Regexp {
 	t.Helper()
 	top, err := filepath.Abs(root)
@@ -60,7 +61,7 @@ func pathMark(dir string) *regexp.Regexp {
 	return regexp.MustCompile(`(?m)(^|[^\w./-])` + regexp.QuoteMeta(dir) + `/`)
 }
 
-// privateHosts gives the hosts in a variable of the go tool that are not the public ones.
+// privateHosts returns the hosts in a variable of the go tool that are not the public ones.
 func privateHosts(t *testing.T, variable string) []string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "env", variable).Output()

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// published gives the lines of published.txt of one kind, as name and items.
+// published returns the lines of published.txt of one kind, as name and items.
 func published(t *testing.T, kind string) [][2]string {
 	t.Helper()
 	var out [][2]string

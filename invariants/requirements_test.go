@@ -77,7 +77,7 @@ func standingOf(cell string) string {
 	return standings[0]
 }
 
-// testsOfTree gives every test function as "directory.Name".
+// testsOfTree returns every test function as "directory.Name".
 func testsOfTree(t *testing.T) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}

@@ -17,7 +17,7 @@ import (
 // frontpage is the package whose calls start work on machines.
 const frontpage = protoreflect.FullName("baremetal.v1")
 
-// methodsOf gives the methods of all services of a proto package, by "service/Method".
+// methodsOf returns the methods of all services of a proto package, by "service/Method".
 func methodsOf(t *testing.T, pkg protoreflect.FullName) map[string]protoreflect.MethodDescriptor {
 	t.Helper()
 	methods := map[string]protoreflect.MethodDescriptor{}
@@ -83,7 +83,7 @@ func readsOrCancels(name protoreflect.Name) bool {
 	return slices.Contains([]protoreflect.Name{"GetOperation", "CancelOperation", "GetRun", "CancelRun"}, name)
 }
 
-// gatewaySelectors gives the calls that api/gateway.yaml maps, by "service/Method".
+// gatewaySelectors returns the calls that api/gateway.yaml maps, by "service/Method".
 func gatewaySelectors(t *testing.T) []string {
 	t.Helper()
 	var doc struct {

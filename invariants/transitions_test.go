@@ -113,7 +113,7 @@ func TestDiagramsShowTheTables(t *testing.T) {
 	}
 }
 
-// diagramWith gives the state diagram of the document that starts where the table does.
+// diagramWith returns the state diagram of the document that starts where the table does.
 func diagramWith(t *testing.T, table table) string {
 	t.Helper()
 	for _, block := range strings.Split(readFile(t, table.diagram), "```") {
@@ -125,7 +125,7 @@ func diagramWith(t *testing.T, table table) string {
 	return ""
 }
 
-// constantsOf gives the values of the string constants of a type, sorted.
+// constantsOf returns the values of the string constants of a type, sorted.
 func constantsOf(t *testing.T, dir, typeName string) []string {
 	t.Helper()
 	var values []string

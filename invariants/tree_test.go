@@ -33,7 +33,7 @@ var parsed = sync.OnceValues(parseTree)
 
 var fset = token.NewFileSet()
 
-// goFiles gives every Go file of the module, generated ones and tests included.
+// goFiles returns every Go file of the module, generated ones and tests included.
 func goFiles(t *testing.T) []sourceFile {
 	t.Helper()
 	files, err := parsed()
@@ -46,7 +46,7 @@ func goFiles(t *testing.T) []sourceFile {
 	return files
 }
 
-// handWritten gives the files that people maintain and that are no tests.
+// handWritten returns the files that people maintain and that are no tests.
 func handWritten(t *testing.T) []sourceFile {
 	t.Helper()
 	var files []sourceFile

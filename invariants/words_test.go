@@ -3,6 +3,7 @@ package invariants
 import (
 	"go/ast"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -147,4 +148,41 @@ func receiverName(e ast.Expr) string {
 		return e.Name
 	}
 	return ""
+}
+
+// commentRules bound how often words stand in 10,000 words of comments. A technical verb, or the noun, is meant instead
+// of those that have a most; doc comments of functions have the verbs that have a least. The goals are 3, 2, 1, 2 and 30.
+// A most may only fall.
+var commentRules = []struct {
+	words       *regexp.Regexp
+	most, least float64
+}{
+	{words: regexp.MustCompile(`\bsays\b`), most: 43},
+	{words: regexp.MustCompile(`\bgives\b`), most: 20},
+	{words: regexp.MustCompile(`\b(?:nobody|somebody|whoever)\b`), most: 26},
+	{words: regexp.MustCompile(`\bwhat (?:is|has)\b`), most: 24},
+	{words: regexp.MustCompile(`\b(?:returns|reports whether)\b`), most: 10_000, least: 30},
+}
+
+// TestCommentsAreInPlainEnglish counts the words of all comments but those of generated files.
+func TestCommentsAreInPlainEnglish(t *testing.T) {
+	words, counts := 0, make([]int, len(commentRules))
+	for _, f := range goFiles(t) {
+		if f.generated {
+			continue
+		}
+		for _, group := range f.syntax.Comments {
+			text := strings.ToLower(group.Text())
+			words += len(strings.Fields(text))
+			for i, r := range commentRules {
+				counts[i] += len(r.words.FindAllString(text, -1))
+			}
+		}
+	}
+	for i, r := range commentRules {
+		share := float64(counts[i]) * 10_000 / float64(words)
+		if share > r.most || share < r.least {
+			t.Errorf("%s: %.1f in 10,000 words of comments, allowed are %g to %g", r.words, share, r.least, r.most)
+		}
+	}
 }

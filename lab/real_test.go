@@ -179,7 +179,7 @@ func (r *rig) holdsPolicy() {
 // silence is well above the time in which an emulated machine answers.
 const silence = 2 * time.Second
 
-// answers says whether the guest refuses a connection to the port, on which nobody listens. A packet that is dropped
+// answers reports whether the guest refuses a connection to the port, on which nobody listens. A packet that is dropped
 // gets no answer.
 func (r *rig) answers(port int) bool {
 	r.Helper()

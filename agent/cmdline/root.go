@@ -101,7 +101,7 @@ func (o *options) bindToken(cmd *cobra.Command) {
 	f.StringVar(&o.tokenFile, "token-file", "", "file with the bootstrap token; - is standard input")
 }
 
-// load gives the configuration: defaults, then the file, then the flags that were given.
+// load returns the configuration: defaults, then the file, then the flags that were given.
 func (o *options) load() (config.Config, error) {
 	c := config.Default()
 	if o.config != "" {
@@ -157,7 +157,7 @@ func complete(c config.Config) (config.Config, error) {
 // maxTokenBytes is more than a bootstrap token has.
 const maxTokenBytes = 64 << 10
 
-// bundle gives the bootstrap token, or "" when there is none.
+// bundle returns the bootstrap token, or "" when there is none.
 func (o *options) bundle(c config.Config) (string, error) {
 	if c.TokenFile == "" {
 		return "", nil

@@ -6,9 +6,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/disk"
 )
 
-// byID gives the names that udev makes below /dev/disk/by-id, for systems without udev: an installer is one. The rules
-// are those of systemd's rules.d/60-persistent-storage.rules; ata_id.c has those for ATA drives. Names that need more
-// than sysfs has are left out.
+// byID returns the names that udev makes below /dev/disk/by-id, for systems without udev: an installer is one. The
+// rules are those of systemd's rules.d/60-persistent-storage.rules; ata_id.c has those for ATA drives. Names that need
+// more than sysfs has are left out.
 func (s scanner) byID(d disk.Device) []string {
 	var names []string
 	add := func(name string) { names = append(names, "/dev/disk/by-id/"+name) }

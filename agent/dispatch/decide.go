@@ -102,7 +102,7 @@ func (a ask) verify(g *fleetv1.Grant, keys []ed25519.PublicKey) error {
 	return err
 }
 
-// fresh says whether an answer to the ask may still be acted on.
+// fresh reports whether an answer to the ask may still be acted on.
 func (a ask) fresh(boottime time.Duration) bool {
 	return boottime-a.asked <= GrantWindow
 }

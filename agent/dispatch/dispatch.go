@@ -248,7 +248,7 @@ func (d *Dispatcher) send(m *fleetv1.AgentMessage) {
 	}
 }
 
-// linkState gives what waits for a change of the session need.
+// linkState returns what waits for a change of the session need.
 func (d *Dispatcher) linkState() (attached, detached <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -81,7 +81,7 @@ func (d *Dispatcher) stopped(ctx context.Context, err error) error {
 	return err
 }
 
-// settle gives the result of the command. An error means that there is none yet.
+// settle returns the result of the command. An error means that there is none yet.
 func (d *Dispatcher) settle(ctx context.Context, j *job) (executor.Result, error) {
 	select {
 	case <-j.turn:

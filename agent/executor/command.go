@@ -182,7 +182,7 @@ func Settle(r Result) Verdict { return Verdict{Settled: &r} }
 // dispatcher asks for leave again before it executes.
 func GoOn() Verdict { return Verdict{GoOn: true} }
 
-// Interrupted says whether ctx ended because the agent stops.
+// Interrupted reports whether ctx ended because the agent stops.
 func Interrupted(ctx context.Context) bool {
 	cause := context.Cause(ctx)
 	return cause != nil && !errors.Is(cause, ErrCanceled) && !errors.Is(cause, ErrTimeout)

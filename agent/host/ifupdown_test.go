@@ -66,7 +66,7 @@ func ifupdownSystem(t *testing.T) {
 	})
 }
 
-// unpacked gives the directory with the files of Debian's packages.
+// unpacked returns the directory with the files of Debian's packages.
 func unpacked(t *testing.T, names ...string) string {
 	t.Helper()
 	cache, err := debian.DefaultCacheDir()

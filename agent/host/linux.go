@@ -250,7 +250,7 @@ func repaveElsewhere() error {
 	)
 }
 
-// ChangesAtOnce says that a change that a dead process asked for is there by now, or never comes: the host name and our
-// table are set by system calls that end before they return, and what networkd may still do it does by files that a
-// rollback takes away.
+// ChangesAtOnce reports whether a change that a dead process asked for is there by now, or never comes: the host name
+// and our table are set by system calls that end before they return, and what networkd may still do it does by files
+// that a rollback takes away.
 func (*Linux) ChangesAtOnce() bool { return true }

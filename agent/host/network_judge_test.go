@@ -120,7 +120,7 @@ func (r *run) notAsOrdered(now string) []string {
 	return wrong
 }
 
-// onlyAdds says whether a diff does nothing but add lines that have one of the texts.
+// onlyAdds reports whether a diff does nothing but add lines that have one of the texts.
 func onlyAdds(diff string, texts []string) bool {
 	for _, line := range strings.Split(diff, "\n") {
 		if strings.HasPrefix(line, "---") || strings.HasPrefix(line, "+++") {

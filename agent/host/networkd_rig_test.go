@@ -76,7 +76,7 @@ func ownSystem(t *testing.T) {
 	testkit.Eventually(t, rigTime, func() bool { return networkdRuns(t.Context(), h) }, "networkd is not on the bus")
 }
 
-// networkdRuns says whether the test's own networkd is on the bus.
+// networkdRuns reports whether the test's own networkd is on the bus.
 func networkdRuns(ctx context.Context, h *Linux) bool {
 	return networkd.Manager{System: h.System}.Runs(ctx)
 }

@@ -247,7 +247,7 @@ func (c collector) cpuinfo() map[string]string {
 	return values
 }
 
-// numbered says whether name is prefix and digits.
+// numbered reports whether name is prefix and digits.
 func numbered(name, prefix string) bool {
 	digits, ok := strings.CutPrefix(name, prefix)
 	if !ok {

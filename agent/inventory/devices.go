@@ -122,7 +122,7 @@ func zero(mac net.HardwareAddr) bool {
 	return !slices.ContainsFunc(mac, func(b byte) bool { return b != 0 })
 }
 
-// live says that the root is this machine's own, so that its kernel may be asked too.
+// live reports whether the root is this machine's own, so that its kernel may be asked too.
 func (c collector) live() bool { return c.root == "/" }
 
 func (c collector) nicFirmware(name string) string {

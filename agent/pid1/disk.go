@@ -44,7 +44,7 @@ func mountState(ctx context.Context, log *slog.Logger, dir string) (string, erro
 	return device, nil
 }
 
-// findLabel gives the devices whose ext2/3/4 file system has the label, the one that was written last before the
+// findLabel returns the devices whose ext2/3/4 file system has the label, the one that was written last before the
 // others.
 func findLabel(sysDir, devDir, label string) []string {
 	devices, err := os.ReadDir(sysDir)

@@ -29,7 +29,7 @@ type guard struct {
 	Deadline time.Duration `json:"deadline_boottime_ns"`
 }
 
-// due says whether the time of a pending configuration is up: on this boot, or because of another.
+// due reports whether the time of a pending configuration is up: on this boot, or because of another.
 func (g guard) due(bootID string, sinceBoot time.Duration) bool {
 	return g.State == "pending" && (g.BootID != bootID || sinceBoot >= g.Deadline+guardGrace)
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/mediaproof"
 )
 
-// readMedia gives what stands in the image that the machine was started from; nil where it was not. Nobody else is to
+// readMedia returns what stands in the image that the machine was started from; nil where it was not. Nobody else is to
 // read it, and the file goes.
 func readMedia(root string) (*mediaproof.File, error) {
 	path := filepath.Join(root, mediaproof.FileName)

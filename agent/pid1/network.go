@@ -202,7 +202,7 @@ func waitForLink(ctx context.Context, mac string) (netlink.Link, error) {
 	return link, nil
 }
 
-// pickLink gives the Ethernet device with the MAC, or the one with the lowest index when mac is empty.
+// pickLink returns the Ethernet device with the MAC, or the one with the lowest index when mac is empty.
 func pickLink(links []netlink.Link, mac string) netlink.Link {
 	links = ethernet(links, mac)
 	if len(links) == 0 {
@@ -211,7 +211,7 @@ func pickLink(links []netlink.Link, mac string) netlink.Link {
 	return slices.MinFunc(links, func(a, b netlink.Link) int { return a.Attrs().Index - b.Attrs().Index })
 }
 
-// ethernet gives the Ethernet devices, or only the one with the MAC.
+// ethernet returns the Ethernet devices, or only the one with the MAC.
 func ethernet(links []netlink.Link, mac string) []netlink.Link {
 	return slices.DeleteFunc(slices.Clone(links), func(l netlink.Link) bool {
 		a := l.Attrs()

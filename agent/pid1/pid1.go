@@ -36,7 +36,7 @@ type System struct {
 	installer *Installer
 }
 
-// IsInit says whether this process is process 1 of an image made for this package, or the child that does its
+// IsInit reports whether this process is process 1 of an image made for this package, or the child that does its
 // work. It is false for process 1 of a container.
 func IsInit() bool {
 	if os.Getpid() == 1 {

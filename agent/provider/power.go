@@ -46,7 +46,7 @@ type BootChoice struct {
 	Proof BootProof
 }
 
-// Once says whether the next boot, and only that, is from d.
+// Once reports whether the next boot, and only that, is from d.
 func (c BootChoice) Once(d BootDevice) bool { return c.Device == d && !c.Stays }
 
 // Switch is one thing that can be done to the power of a machine. There is no cycle and no reset: those cannot be
@@ -129,7 +129,7 @@ type Machine struct {
 	Blind bool
 }
 
-// MachineOf gives the machine that h stands for, if h is one behind a provider that can switch it.
+// MachineOf returns the machine that h stands for, if h is one behind a provider that can switch it.
 func MachineOf(h host.Host) (Machine, bool) {
 	r, ok := h.(hostAdapter)
 	if !ok {

@@ -30,7 +30,7 @@ func (r *Runner) predial(ctx context.Context, address string, now time.Time) (*r
 	return &reached{conn: conn}, nil
 }
 
-// dialer gives the connection first, and others after that.
+// dialer returns the connection first, and others after that.
 func (p *reached) dialer(next transport.Dialer) transport.Dialer {
 	if p == nil {
 		return next

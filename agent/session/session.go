@@ -93,7 +93,7 @@ func New(cfg Config) *Runner {
 	return &Runner{cfg: cfg, tryNext: true, turn: rand.IntN(1 << 16)}
 }
 
-// Connected says whether a session is open now.
+// Connected reports whether a session is open now.
 func (r *Runner) Connected() bool { return r.connected.Load() }
 
 // Run returns nil when ctx ends, and otherwise only with ErrSuperseded, state.ErrRolledBack or an error of
@@ -146,7 +146,7 @@ func (r *Runner) wait(ctx context.Context, attempt int, err error) error {
 	}
 }
 
-// meant says that the session was ended to begin another one.
+// meant reports whether the session was ended to begin another one.
 func meant(err error) bool {
 	return errors.Is(err, errDrained) || errors.Is(err, errRotated) || errors.Is(err, errMoved)
 }
@@ -199,7 +199,7 @@ func (r *Runner) attempt(ctx context.Context) (welcomed bool, err error) {
 	return s.welcome != nil, err
 }
 
-// paced says that the controller takes agents one after the other, and has told this one when to come again.
+// paced reports whether the controller takes agents one after the other, and has told this one when to come again.
 func paced(err error) bool {
 	return err != nil && failure.ReasonOf(err) == baremetalv1.Reason_ADMISSION_PACED.String()
 }

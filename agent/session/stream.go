@@ -253,7 +253,8 @@ func (s *session) handle(ctx context.Context, list []*fleetv1.ControllerMessage)
 	return nil
 }
 
-// replaced says that the controller ended a stream because of a newer session, which can only be another process's.
+// replaced reports whether the controller ended a stream because of a newer session, which can only be another
+// process's.
 func replaced(err error) bool {
 	return failure.ReasonOf(err) == baremetalv1.Reason_SESSION_SUPERSEDED.String()
 }

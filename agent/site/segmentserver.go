@@ -138,7 +138,7 @@ func (r *segmentServer) services() map[string]service {
 	return map[string]service{"http": r.serveHTTP, "dhcp": r.serveDHCP, "tftp": r.serveTFTP, "ra": r.advertise}
 }
 
-// fits says whether a plan can be served without a restart.
+// fits reports whether a plan can be served without a restart.
 func (r *segmentServer) fits(sp segmentPlan) bool { return reflect.DeepEqual(r.segment, sp.segment) }
 
 // set makes the services answer by another plan. When it returns none answers by the one before.

@@ -216,7 +216,7 @@ func (s *Service) replace(ctx context.Context, p plan) error {
 	return nil
 }
 
-// list gives the running segments.
+// list returns the running segments.
 func (s *Service) list() []*segmentServer {
 	s.mu.Lock()
 	defer s.mu.Unlock()

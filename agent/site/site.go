@@ -47,7 +47,7 @@ func (p Providers) Capabilities() []string {
 	return slices.Compact(out)
 }
 
-// Simulated says whether any provider's machines are made up.
+// Simulated reports whether any provider's machines are made up.
 func (p Providers) Simulated() bool {
 	for _, adapter := range p {
 		if adapter.Simulated() {

@@ -54,7 +54,7 @@ type Credentials struct {
 // Leaf is the agent's own certificate.
 func (c Credentials) Leaf() *x509.Certificate { return c.Chain[0] }
 
-// TLS gives them in the form that crypto/tls takes.
+// TLS returns them in the form that crypto/tls takes.
 func (c Credentials) TLS() tls.Certificate {
 	out := tls.Certificate{PrivateKey: c.Key, Leaf: c.Chain[0]}
 	for _, cert := range c.Chain {
@@ -67,7 +67,7 @@ func (c Credentials) TLS() tls.Certificate {
 // two leaves an identity that works.
 type Dir string
 
-// Enrolled says whether the directory holds a complete identity.
+// Enrolled reports whether the directory holds a complete identity.
 func (d Dir) Enrolled() (bool, error) {
 	_, err := d.Identity()
 	if errors.Is(err, ErrNotEnrolled) {
@@ -160,7 +160,7 @@ func (d Dir) SaveTrust(pemBytes []byte) error {
 	return pki.StoreCerts(d.path(fileTrust), certs...)
 }
 
-// NextKey gives the key of a rotation that is under way, or begins one.
+// NextKey returns the key of a rotation that is under way, or begins one.
 func (d Dir) NextKey() (*ecdsa.PrivateKey, error) {
 	if err := os.MkdirAll(d.path(dirNext), 0o700); err != nil {
 		return nil, fmt.Errorf("make directory of next certificate: %w", err)

@@ -180,7 +180,7 @@ func (l listening) Read(b []byte) (int, error) {
 // unknownCA is how crypto/tls says alert 48 (RFC 8446, 6.2); its type is not exported.
 const unknownCA = "tls: unknown certificate authority"
 
-// AuthorityUnknown says that the other end has refused our certificate because it does not know its CA.
+// AuthorityUnknown reports whether the other end has refused our certificate because it does not know its CA.
 func (c *Conn) AuthorityUnknown() bool {
 	c.creds.mu.Lock()
 	defer c.creds.mu.Unlock()

@@ -55,7 +55,7 @@ var passing = map[baremetalv1.Reason]bool{
 	baremetalv1.Reason_ROLES_CHANGED: true,
 }
 
-// Transient says whether an error speaks of the connection or the moment rather than of the request.
+// Transient reports whether an error speaks of the connection or the moment rather than of the request.
 func Transient(err error) bool {
 	if errors.Is(err, io.EOF) {
 		return true
@@ -81,7 +81,7 @@ func Transient(err error) bool {
 	return false
 }
 
-// brokenOff says whether a handshake failed as its connection ended, which gRPC tells in words alone.
+// brokenOff reports whether a handshake failed as its connection ended, which gRPC tells in words alone.
 func brokenOff(message string) bool {
 	for _, end := range []string{"EOF", "connection reset", "broken pipe", "i/o timeout", "deadline exceeded"} {
 		if strings.Contains(message, end) {
@@ -100,5 +100,5 @@ func (e *OperationError) Error() string {
 		o.GetError().GetCode(), o.GetError().GetMessage())
 }
 
-// Retryable says whether a new operation, under another request id, may succeed as things are.
+// Retryable reports whether a new operation, under another request id, may succeed as things are.
 func (e *OperationError) Retryable() bool { return e.Operation.GetError().GetRetryable() }

@@ -29,8 +29,8 @@ var once = map[string]bool{
 	baremetalv1.RolloutService_ResumeRollout_FullMethodName: true,
 }
 
-// Repeatable says whether a call of the method, such as baremetalv1.MachineService_RebootMachine_FullMethodName, may be
-// sent again when its answer was lost.
+// Repeatable reports whether a call of the method, such as baremetalv1.MachineService_RebootMachine_FullMethodName, may
+// be sent again when its answer was lost.
 func Repeatable(method string) bool { return !once[method] }
 
 // Backoff grows from a quarter of a second to five, with jitter. The zero value is ready.

@@ -10,7 +10,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// Ended says whether an operation has ended. It never changes afterwards.
+// Ended reports whether an operation has ended. It never changes afterwards.
 func Ended(o *baremetalv1.Operation) bool {
 	switch o.GetPhase() {
 	case baremetalv1.Operation_SUCCEEDED, baremetalv1.Operation_FAILED, baremetalv1.Operation_CANCELED:

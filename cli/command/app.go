@@ -153,7 +153,7 @@ func (a *App) ConnectionArgs() []string {
 	return out
 }
 
-// connect gives the one connection of this run.
+// connect returns the one connection of this run.
 func (a *App) connect() (*grpc.ClientConn, error) {
 	if a.conn != nil {
 		return a.conn, nil
@@ -206,7 +206,7 @@ func (a *App) colour(terminal bool) bool {
 // Wide reports whether a table has all its columns.
 func (a *App) Wide() bool { return a.Flags.Output == "wide" }
 
-// Document says that Out takes a document for a program, so that everything for people goes to Err.
+// Document reports whether Out takes a document for a program, so that everything for people goes to Err.
 func (a *App) Document() bool {
 	return a.Flags.Output == "json" || a.Flags.Output == "yaml" || a.Flags.Output == "name"
 }

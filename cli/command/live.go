@@ -35,7 +35,7 @@ func (s *Screen) Put(text, status string) {
 	}
 }
 
-// People gives the screen for what people read while a command runs: Out, or Err when Out takes a document.
+// People returns the screen for what people read while a command runs: Out, or Err when Out takes a document.
 func (a *App) People() (*Screen, view.LiveConfig) {
 	out, terminal := a.Config.Out, a.Config.OutTerminal
 	if a.Document() {

@@ -52,7 +52,7 @@ func nameError(pattern string, at int, what string) error {
 	return Usagef("%q, position %d: %s; a range is written [01-16] or [1,3,7-9]", pattern, at+1, what)
 }
 
-// numbersOf gives the numbers of one part between brackets.
+// numbersOf returns the numbers of one part between brackets.
 func numbersOf(part string) ([]string, error) {
 	from, to, isRange := strings.Cut(part, "-")
 	if !isRange {

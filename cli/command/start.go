@@ -52,7 +52,7 @@ func (w *WorkFlags) StepSeconds() (int32, error) {
 	return int32(w.stepTimeout / time.Second), nil
 }
 
-// Request gives the request id, and tells it before anything is sent: whatever happens after, the caller can
+// Request returns the request id, and tells it before anything is sent: whatever happens after, the caller can
 // repeat the same request.
 func (a *App) Request(w *WorkFlags) string {
 	if w.RequestID == "" {

@@ -93,7 +93,7 @@ func replaceBytes(tree any, field string) any {
 	return tree
 }
 
-// plain gives the JSON value that the base64 text holds, or its text when it isn't JSON.
+// plain returns the JSON value that the base64 text holds, or its text when it isn't JSON.
 func plain(text string) any {
 	raw, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {

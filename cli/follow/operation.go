@@ -110,7 +110,7 @@ func (f *follower) collect(ctx context.Context, sink func(Item)) *pb.Operation {
 	return op
 }
 
-// repeatsState says that an item tells of an outage, or of its end, for a second time.
+// repeatsState reports whether an item tells of an outage, or of its end, for a second time.
 func repeatsState(it Item, lost *bool) bool {
 	switch {
 	case it.Lost:
@@ -147,7 +147,7 @@ func (f *follower) finish(op *pb.Operation) {
 	close(f.ended)
 }
 
-// again says whether a stream that ended with err is opened once more: not when the reader has left, and not
+// again reports whether a stream that ended with err is opened once more: not when the reader has left, and not
 // when the error speaks of the request.
 func again(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {

@@ -107,7 +107,7 @@ func (t *tail[E]) read(ctx context.Context, each func(E) (stop bool, err error))
 	}
 }
 
-// take says whether the event is new. Events without a number always are.
+// take reports whether the event is new. Events without a number always are.
 func (t *tail[E]) take(ev E) bool {
 	if c := ev.GetCursor(); c != "" {
 		t.cursor = c

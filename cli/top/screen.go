@@ -208,7 +208,7 @@ func words(command string) ([]string, error) {
 	return args[1:], nil
 }
 
-// isBlank says whether a word stands for something that a person knows, such as NAME or ID.
+// isBlank reports whether a word stands for something that a person knows, such as NAME or ID.
 func isBlank(w string) bool {
 	return len(w) > 1 && strings.ToUpper(w) == w && strings.ToLower(w) != w && !strings.ContainsAny(w, "0123456789")
 }

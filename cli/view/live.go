@@ -62,7 +62,7 @@ func during(op *pb.Operation, before *pb.Machine) pb.MachineStatus_EffectiveStat
 	return pb.MachineStatus_BUSY
 }
 
-// Event gives the line for an event; none for events that the header or the result already show.
+// Event returns the line for an event; none for events that the header or the result already show.
 func (l *Live) Event(ev *pb.OperationEvent) string {
 	l.note(ev.GetSnapshot())
 	s, text := l.cfg.Style, l.text(ev)
@@ -143,7 +143,7 @@ func (l *Live) Poll(op *pb.Operation) { l.note(op) }
 
 var progressLine = regexp.MustCompile(`(?i)^\s*(?:\[[^\]]*\]\s*)?progress:?\s*(\d{1,3})\s*%`)
 
-// Log gives the lines of a chunk, each behind its tag. A chunk ends where a line ends: agents send whole
+// Log returns the lines of a chunk, each behind its tag. A chunk ends where a line ends: agents send whole
 // lines. Where a status line is drawn, progress reports move its bar instead of filling the screen.
 func (l *Live) Log(chunk *pb.LogChunk) string {
 	var b strings.Builder

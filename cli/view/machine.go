@@ -63,7 +63,7 @@ func (s Style) banner(m *pb.Machine) string {
 	return ""
 }
 
-// Holds says whether the machine has the condition and it is true.
+// Holds reports whether the machine has the condition and it is true.
 func Holds(m *pb.Machine, condition string) bool {
 	return slices.ContainsFunc(m.GetStatus().GetConditions(), func(c *pb.Condition) bool {
 		return c.GetType() == condition && c.GetStatus()

@@ -7,7 +7,7 @@ import (
 	"github.com/ingot-metal/ingot/cli/times"
 )
 
-// Finished says whether an operation has reached its end.
+// Finished reports whether an operation has reached its end.
 func Finished(op *pb.Operation) bool {
 	switch op.GetPhase() {
 	case pb.Operation_SUCCEEDED, pb.Operation_FAILED, pb.Operation_CANCELED:

@@ -55,7 +55,7 @@ func orDefault(n int32, unit string) string {
 	return strconv.Itoa(int(n)) + unit
 }
 
-// RunFinished says whether a run has reached its end.
+// RunFinished reports whether a run has reached its end.
 func RunFinished(r *pb.Run) bool {
 	switch r.GetPhase() {
 	case pb.Run_SUCCEEDED, pb.Run_FAILED, pb.Run_CANCELED:

@@ -8,7 +8,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// RolloutEnded says that nothing happens to the rollout any more.
+// RolloutEnded reports whether nothing happens to the rollout any more.
 func RolloutEnded(r *pb.Rollout) bool {
 	switch r.GetState() {
 	case pb.Rollout_SUCCEEDED, pb.Rollout_COMPLETED_WITH_FAILURES, pb.Rollout_FAILED, pb.Rollout_CANCELED:

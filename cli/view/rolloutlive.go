@@ -113,7 +113,7 @@ func parts(t *pb.RolloutTally) []string {
 	return out
 }
 
-// Change gives the lines for a rollout that has changed. Where no status line is drawn, every change is a line.
+// Change returns the lines for a rollout that has changed. Where no status line is drawn, every change is a line.
 func (l *RolloutLive) Change(r *pb.Rollout) string {
 	s := l.cfg.Style
 	out := ""

@@ -141,7 +141,7 @@ func (l *lifeFlags) modeValue() (pb.Workflow_Mode, error) {
 // begunNothing reports whether the command only asks.
 func (l *lifeFlags) begunNothing() bool { return l.dry || l.bulk.ValidateOnly }
 
-// losesData says that the machine's disks are written.
+// losesData reports whether the machine's disks are written.
 func (l *lifeFlags) losesData() bool {
 	return !l.begunNothing() && l.path != "adopt" && command.EnumName(l.mode) != "SOFT_RESET"
 }

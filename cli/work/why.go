@@ -119,7 +119,7 @@ func (a commands) explainRequest(subject string) *pb.ExplainMachineRequest {
 	return &pb.ExplainMachineRequest{MachineId: subject}
 }
 
-// mustAct says that nothing goes on without a person.
+// mustAct reports whether nothing goes on without a person.
 func mustAct(e *pb.ExplainMachineResponse) bool {
 	return e.GetStuck() || e.GetWaitsOn() == "operator" && e.GetReason() != ""
 }

@@ -52,7 +52,7 @@ func (p Person) Identity() string { return personPrefix + p.Issuer + " " + p.Sub
 // personPrefix begins the identity of a person, and of no token.
 const personPrefix = "person "
 
-// IdentityFrom gives the identity of a call's caller; empty where there is none.
+// IdentityFrom returns the identity of a call's caller; empty where there is none.
 func IdentityFrom(ctx context.Context) string {
 	if c, ok := CallerFrom(ctx); ok {
 		return c.Identity()
@@ -69,7 +69,7 @@ type Agent struct {
 	Address string
 }
 
-// AddressFrom gives the address that the call of a client or an agent came from; empty where there is none.
+// AddressFrom returns the address that the call of a client or an agent came from; empty where there is none.
 func AddressFrom(ctx context.Context) string {
 	if c, ok := CallerFrom(ctx); ok {
 		return c.Address
@@ -83,7 +83,7 @@ type (
 	agentKey  struct{}
 )
 
-// CallerFrom gives the caller that the guard of the frontpage has let in.
+// CallerFrom returns the caller that the guard of the frontpage has let in.
 func CallerFrom(ctx context.Context) (Caller, bool) {
 	c, ok := ctx.Value(callerKey{}).(Caller)
 	return c, ok
@@ -94,7 +94,7 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// AgentFrom gives the agent that the guard of the fleet listener has let in.
+// AgentFrom returns the agent that the guard of the fleet listener has let in.
 func AgentFrom(ctx context.Context) (Agent, bool) {
 	a, ok := ctx.Value(agentKey{}).(Agent)
 	return a, ok

@@ -187,7 +187,7 @@ func (g *Guard) identify(ctx context.Context, need Need) (identity, error) {
 	return identity{}, failure.Denied(ReasonScopeTooSmall, "no scope opens this")
 }
 
-// enter gives the context for the handler: without the authorization metadata, with the agent.
+// enter returns the context for the handler: without the authorization metadata, with the agent.
 func (i identity) enter(ctx context.Context) context.Context {
 	if len(metadata.ValueFromIncomingContext(ctx, authorization)) > 0 { // an agent has none, and its context lives long
 		md, _ := metadata.FromIncomingContext(ctx) // a copy
@@ -243,7 +243,7 @@ func (g *Guard) agent(ctx context.Context) (*Agent, error) {
 	return &Agent{ID: id, Cert: cert}, nil
 }
 
-// clientCert gives the leaf of a chain that the handshake has verified, and nothing else.
+// clientCert returns the leaf of a chain that the handshake has verified, and nothing else.
 func clientCert(ctx context.Context) *x509.Certificate {
 	p, ok := peer.FromContext(ctx)
 	if !ok {

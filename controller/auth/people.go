@@ -121,7 +121,7 @@ func (p *people) forget(now time.Time) {
 	maps.DeleteFunc(p.recorded, func(_ string, end time.Time) bool { return !now.Before(end) })
 }
 
-// find gives the caller whose token it is; found is false where it is no person's.
+// find returns the caller whose token it is; found is false where it is no person's.
 func (p *people) find(h tokenHash, need Scope, now time.Time) (c Caller, found bool, err error) {
 	who, found := p.known[h]
 	if !found {

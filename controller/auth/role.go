@@ -65,7 +65,7 @@ func both(a, b string) string {
 	return a + ", " + b
 }
 
-// Covers says that the role opens what needs the scope.
+// Covers reports whether the role opens what needs the scope.
 func (r Role) Covers(need Scope) bool {
 	return need == ScopeApprove && r == Approver || r.Scope().Covers(need)
 }
@@ -100,7 +100,7 @@ type Person struct {
 	Lasting bool
 }
 
-// grantsOf gives the roles that a person has now, in the order of the bindings.
+// grantsOf returns the roles that a person has now, in the order of the bindings.
 func grantsOf(p Person, bindings []RoleBinding, now time.Time) []Grant {
 	var out []Grant
 	for _, b := range bindings {
@@ -175,7 +175,7 @@ func (c Caller) covering() (out []Grant) {
 	return out
 }
 
-// Within gives the selections of machines, each once, that the call may be about. Where the caller is not restricted
+// Within returns the selections of machines, each once, that the call may be about. Where the caller is not restricted
 // there are none.
 func (c Caller) Within() (selections []string, restricted bool) {
 	for _, g := range c.covering() {

@@ -45,7 +45,7 @@ func ParseScope(name string) (Scope, error) {
 	return 0, fmt.Errorf("scope %q is none of read, operate, admin, report", name)
 }
 
-// Covers says that s is need or includes it.
+// Covers reports whether s is need or includes it.
 func (s Scope) Covers(need Scope) bool {
 	switch {
 	case s == 0:

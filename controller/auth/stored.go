@@ -243,7 +243,7 @@ type FileToken struct {
 	Selection string
 }
 
-// OfFile gives the tokens of the file, in its order.
+// OfFile returns the tokens of the file, in its order.
 func (t *Tokens) OfFile() []FileToken {
 	t.mu.Lock()
 	defer t.mu.Unlock()

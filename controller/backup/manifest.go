@@ -128,5 +128,5 @@ func (m Member) check() error {
 	return nil
 }
 
-// small says that the member is held in memory.
+// small reports whether the member is held in memory.
 func (m Member) small() bool { return m.Name != dumpName && !strings.HasPrefix(m.Name, imagePrefix) }

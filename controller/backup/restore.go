@@ -77,7 +77,7 @@ func (a *Archive) Restore(ctx context.Context, t Target) (err error) {
 	return r.outside(t.Config.TokensFile, a.small[tokensName], false)
 }
 
-// keysInside says that the key of stored secrets lies in the data directory.
+// keysInside reports whether the key of stored secrets lies in the data directory.
 func (r *restore) keysInside() bool {
 	return strings.HasPrefix(r.Config.SecretKeyPath(), filepath.Clean(r.Config.DataDir)+"/")
 }

@@ -93,7 +93,7 @@ func (s *ServerCerts) GetCertificate(_ *tls.ClientHelloInfo) (*tls.Certificate, 
 	return s.current(), nil
 }
 
-// due says whether there should be another certificate.
+// due reports whether there should be another certificate.
 func (s *ServerCerts) due() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

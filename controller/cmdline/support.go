@@ -124,7 +124,7 @@ func shownConfig(c config.Config) ([]byte, error) {
 	return yaml.Marshal(&c)
 }
 
-// shownURL gives what of a connection string is no secret: the rest may hold a password in more than one form.
+// shownURL returns what of a connection string is no secret: the rest may hold a password in more than one form.
 func shownURL(s string) string {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme == "" {

@@ -203,7 +203,7 @@ func (c *Config) EnrolmentAddresses() []string {
 	return advertised(c.Advertise.Enrolment, c.TLS.Names, c.Listen.Enrolment)
 }
 
-// advertised gives the first name with the listener's port where nothing else is said.
+// advertised returns the first name with the listener's port where nothing else is said.
 func advertised(said, names []string, listen string) []string {
 	if len(said) > 0 || len(names) == 0 {
 		return said

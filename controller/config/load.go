@@ -139,7 +139,7 @@ func (c *Config) override(env func(string) (string, bool)) Problems {
 // lineIndex says on which line each key stands.
 type lineIndex map[string]int
 
-// of gives the line of the key or of the nearest one above it: a missing key is a fault of its section.
+// of returns the line of the key or of the nearest one above it: a missing key is a fault of its section.
 func (l lineIndex) of(key string) int {
 	for key != "" {
 		if line := l[key]; line > 0 {

@@ -32,7 +32,7 @@ func (k *checker) err(key string, err error) {
 	}
 }
 
-// Validate gives everything that is wrong. It looks at the values only, not at files; see CheckFiles.
+// Validate returns everything that is wrong. It looks at the values only, not at files; see CheckFiles.
 func (c *Config) Validate() Problems {
 	k := &checker{}
 	c.checkListen(k)

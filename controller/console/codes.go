@@ -71,7 +71,7 @@ func (c *codes) add(by asker, token string, now time.Time) (code string, expires
 	return code, expires, nil
 }
 
-// use gives the token of a code, and forgets the code.
+// use returns the token of a code, and forgets the code.
 func (c *codes) use(code string, now time.Time) (token string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -205,7 +205,7 @@ type renewal struct {
 // renewed keeps a renewal for as long as an old request may come.
 const renewedFor = time.Minute
 
-// fresh gives the session with a token that has not ended, where the provider gives one, and has the browser keep it.
+// fresh returns the session with a token that has not ended, where the provider gives one, and has the browser keep it.
 func (c *Console) fresh(w http.ResponseWriter, r *http.Request, s session) session {
 	now := c.cfg.Clock.Now()
 	if s.Renew == "" || c.cfg.Provider == nil || now.Before(s.Ends.Add(-renewBefore)) {

@@ -171,7 +171,7 @@ func TestSignOnWithAProvider(t *testing.T) {
 	}
 }
 
-// signedOn gives the cookie of a new session.
+// signedOn returns the cookie of a new session.
 func signedOn(r *rig, p *provider) *http.Cookie {
 	r.t.Helper()
 	kept := cookieOf(r.get(console.BeginPath), attemptName)

@@ -278,7 +278,7 @@ func (e *Engine) beginResult(
 	}}, nil, nil
 }
 
-// operationOf gives the operation of a command, and says whether it waits for the result. Of a command that was sent
+// operationOf returns the operation of a command, and says whether it waits for the result. Of a command that was sent
 // from here that is known the first time.
 func (e *Engine) operationOf(ctx context.Context, commandID string) (operationID string, waited bool, err error) {
 	if id := e.places.take(commandID); id != "" {

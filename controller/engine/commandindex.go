@@ -35,7 +35,7 @@ func (p *commandIndex) note(a *operationstore.Applied) {
 	}
 }
 
-// of gives the operation of a command, empty where it is not known.
+// of returns the operation of a command, empty where it is not known.
 func (p *commandIndex) of(commandID string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -318,8 +318,8 @@ func (e *Engine) SendCommand(o operationstore.Outgoing) {
 	}
 }
 
-// sendHere says whether the agent's session is here. While the lease is in doubt it sends nothing; the look for what is
-// unheard makes up for it.
+// sendHere reports whether the agent's session is here. While the lease is in doubt it sends nothing; the look for what
+// is unheard makes up for it.
 func (e *Engine) sendHere(agentID string, m *fleetv1.ControllerMessage) bool {
 	s := e.cfg.Sessions.Get(agentID)
 	if s == nil {

@@ -164,7 +164,7 @@ func (e *Engine) resendUnanswered(ctx context.Context) error {
 	return nil
 }
 
-// dueAgain says whether a look every so often finds something of this age at one of its times: after one look, then
+// dueAgain reports whether a look every so often finds something of this age at one of its times: after one look, then
 // two, four, eight, and so on.
 func dueAgain(age, every time.Duration) bool {
 	return age >= every && bits.OnesCount64(uint64(age/every)) == 1

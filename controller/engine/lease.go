@@ -17,7 +17,7 @@ type lease struct {
 	renewed time.Time
 }
 
-// Fresh says that commands and grants may be sent: the lease was renewed within half of its length.
+// Fresh reports whether commands and grants may be sent: the lease was renewed within half of its length.
 func (l *lease) Fresh() bool { return l.age() < l.length/2 }
 
 // left is the time until others may take over; not above 0 when they may.
@@ -51,7 +51,7 @@ func (e *Engine) RenewLease(ctx context.Context) error {
 // Peers counts the other controllers that are alive.
 func (e *Engine) Peers() int { return int(e.peers.Load()) }
 
-// LeaseFresh says whether this controller may send commands and grants.
+// LeaseFresh reports whether this controller may send commands and grants.
 func (e *Engine) LeaseFresh() bool { return e.lease.Fresh() }
 
 const (

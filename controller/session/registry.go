@@ -73,7 +73,7 @@ type Session struct {
 	}
 }
 
-// ToldOf says whether the agent is to be told of a change of the CA, and notes that it was. One goroutine asks.
+// ToldOf reports whether the agent is to be told of a change of the CA, and notes that it was. One goroutine asks.
 func (s *Session) ToldOf(changed uint64, renew bool) bool {
 	if s.told.changed == changed && s.told.renew == renew {
 		return false

@@ -30,7 +30,7 @@ func (p *Provider) oauth(d document, redirect string) *oauth2.Config {
 	}
 }
 
-// Begin gives the page of the provider where a person signs on.
+// Begin returns the page of the provider where a person signs on.
 func (p *Provider) Begin(ctx context.Context, a Attempt) (string, error) {
 	w, err := p.ask(ctx, time.Time{})
 	if err != nil {

@@ -126,7 +126,7 @@ func (p *Provider) ask(ctx context.Context, since time.Time) (word, error) {
 		Wrap(failed)
 }
 
-// due says that the provider may be asked now.
+// due reports whether the provider may be asked now.
 func (p *Provider) due() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -163,7 +163,7 @@ func names(algorithms []jose.SignatureAlgorithm) (out []string) {
 	return out
 }
 
-// forUs says that a token was made for a client of ours (OpenID Connect Core 1.0, section 3.1.3.7).
+// forUs reports whether a token was made for a client of ours (OpenID Connect Core 1.0, section 3.1.3.7).
 func (p *Provider) forUs(audience []string, party string) bool {
 	ours := func(client string) bool {
 		return client != "" && (client == p.cfg.ClientID || client == p.cfg.CLIClientID ||

@@ -159,7 +159,7 @@ func (n *network) nextHop(i *baremetalv1.NetworkInterface, s string) (a netip.Ad
 	return a, ""
 }
 
-// dynamic says that the networks of the link are not known before it is up.
+// dynamic reports whether the networks of the link are not known before it is up.
 func dynamic(i *baremetalv1.NetworkInterface, a netip.Addr) bool {
 	switch i.GetDhcp() {
 	case "yes":

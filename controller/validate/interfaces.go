@@ -134,7 +134,7 @@ func (n *network) vlan(at string, i *baremetalv1.NetworkInterface) {
 	}
 }
 
-// find gives the interface that a name or MAC address means.
+// find returns the interface that a name or MAC address means.
 func (n *network) find(ref string) *baremetalv1.NetworkInterface {
 	k := slices.IndexFunc(n.list, func(i *baremetalv1.NetworkInterface) bool { return means(ref, i) })
 	if k < 0 {

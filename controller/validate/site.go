@@ -95,7 +95,7 @@ func ownAddress(s string) (netip.Prefix, bool) {
 	return p, true
 }
 
-// hostAddress says whether a host of the prefix can have the address: neither the network's own nor its broadcast.
+// hostAddress reports whether a host of the prefix can have the address: neither the network's own nor its broadcast.
 func hostAddress(p netip.Prefix, a netip.Addr) bool {
 	return usable(a) && p.Contains(a) && a != p.Masked().Addr() && p.Contains(a.Next())
 }

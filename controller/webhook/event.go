@@ -92,12 +92,12 @@ func matches(pattern, eventType string) bool {
 	return pattern == eventType
 }
 
-// Wants says whether patterns take a type. None take all.
+// Wants reports whether patterns take a type. None take all.
 func Wants(patterns []string, eventType string) bool {
 	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool { return matches(p, eventType) })
 }
 
-// WantsRollouts says whether patterns take any event of rollouts.
+// WantsRollouts reports whether patterns take any event of rollouts.
 func WantsRollouts(patterns []string) bool {
 	return slices.ContainsFunc(types, func(t string) bool {
 		return strings.HasPrefix(t, rolloutPrefix) &&
@@ -113,7 +113,7 @@ func WantsSites(patterns []string) bool {
 	)
 }
 
-// WantsMachines says whether patterns take any event of machines.
+// WantsMachines reports whether patterns take any event of machines.
 func WantsMachines(patterns []string) bool {
 	return slices.ContainsFunc(types, func(t string) bool {
 		return strings.HasPrefix(t, machinePrefix) &&

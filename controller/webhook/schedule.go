@@ -54,7 +54,7 @@ func (s Schedule) Wait(attempt int, jitter float64) time.Duration {
 	return time.Duration(float64(d) * (0.8 + 0.4*jitter))
 }
 
-// ShouldPause says whether a webhook has failed enough to be left alone.
+// ShouldPause reports whether a webhook has failed enough to be left alone.
 func (s Schedule) ShouldPause(failedEvents int, failingSince, now time.Time) bool {
 	return failedEvents >= s.PauseAfterEvents && !failingSince.IsZero() && now.Sub(failingSince) >= s.PauseAfter
 }
@@ -71,7 +71,7 @@ type Result struct {
 	RetryAfter time.Duration
 }
 
-// OK says that the receiver has taken the event.
+// OK reports whether the receiver has taken the event.
 func (r Result) OK() bool { return r.Problem == "" }
 
 // The states of a delivery.

@@ -43,7 +43,7 @@ func NewSecret() Secret {
 // Shown is the secret as its receiver is to keep it.
 func (s Secret) Shown() string { return secretPrefix + base64.StdEncoding.EncodeToString(s) }
 
-// Sign gives the value of the signature header: one signature for each secret.
+// Sign returns the value of the signature header: one signature for each secret.
 func Sign(secrets []Secret, id string, at time.Time, body []byte) string {
 	out := make([]string, 0, len(secrets))
 	for _, s := range secrets {

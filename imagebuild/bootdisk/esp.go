@@ -112,7 +112,7 @@ func copyTree(ctx context.Context, img, tree string) error {
 	return nil
 }
 
-// configuration gives the files of both boot loaders. Neither waits.
+// configuration returns the files of both boot loaders. Neither waits.
 func (s system) configuration() map[string]string {
 	return map[string]string{
 		"syslinux.cfg": "DEFAULT ingot\nPROMPT 0\nTIMEOUT 0\nLABEL ingot\n  KERNEL /" + kernelPath + "\n  INITRD /" +

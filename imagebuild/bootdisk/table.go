@@ -35,7 +35,7 @@ type part struct {
 	size       int64
 }
 
-// disk gives the whole disk: the table, the partitions one after the other from the first MiB on, and a last MiB with
+// disk returns the whole disk: the table, the partitions one after the other from the first MiB on, and a last MiB with
 // the backup table. Identities are derived from the seed.
 func disk(bootCode []byte, seed string, parts []part) (io.ReadCloser, int64, error) {
 	size := int64(gpt.HeadSize + gpt.TailSize)

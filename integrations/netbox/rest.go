@@ -280,7 +280,7 @@ func (n *Client) Devices(ctx context.Context, query url.Values) ([]Device, error
 	return out, err
 }
 
-// exists says whether there is such a device at all.
+// exists reports whether there is such a device at all.
 func (n *Client) exists(ctx context.Context, id int64) (bool, error) {
 	err := n.call(ctx, http.MethodGet, fmt.Sprintf("/dcim/devices/%d/?exclude=config_context", id), nil, &Device{})
 	var refused *Error

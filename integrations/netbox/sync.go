@@ -126,7 +126,7 @@ func (s *Sync) learn(m *pb.Machine) {
 	s.machines[m.GetMachineId()], s.dirty[m.GetMachineId()] = m, true
 }
 
-// bound gives the machines that name a device, by its id.
+// bound returns the machines that name a device, by its id.
 func (s *Sync) bound() map[int64]*pb.Machine {
 	out := map[int64]*pb.Machine{}
 	for _, m := range s.machines {
@@ -241,7 +241,7 @@ func (s *Sync) conflict(c Change, r *Result) {
 	}
 }
 
-// refusal says whether an error is about this change alone.
+// refusal reports whether an error is about this change alone.
 func refusal(err error) bool {
 	var netbox *Error
 	if errors.As(err, &netbox) {

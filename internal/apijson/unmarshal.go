@@ -165,7 +165,7 @@ func (w *walk) probe(parent protoreflect.Message, fd protoreflect.FieldDescripto
 
 var effectiveStates = pb.MachineStatus_EffectiveState(0).Descriptor().FullName()
 
-// enumName gives the full name of an enum's value that was written without its prefix or in lower case. What it does
+// enumName returns the full name of an enum's value that was written without its prefix or in lower case. What it does
 // not know it leaves for protojson to refuse.
 func enumName(d protoreflect.EnumDescriptor, v any) any {
 	text, ok := v.(string)

@@ -70,7 +70,7 @@ func (e *NoUniqueMatch) Error() string {
 	return fmt.Sprintf("%s %d disks fit, not one (%s)", rule, fits, list)
 }
 
-// Choose gives the only disk that the rule fits and that may be written. The disks that a protected rule fits are
+// Choose returns the only disk that the rule fits and that may be written. The disks that a protected rule fits are
 // out of reach. The order of devices does not matter.
 func Choose(devices []Device, rule Rule, protected []Rule) (Device, error) {
 	var found []Device
@@ -91,7 +91,7 @@ func Choose(devices []Device, rule Rule, protected []Rule) (Device, error) {
 // Pair is the two disks of a mirror.
 type Pair struct{ First, Second Device }
 
-// ChoosePair gives the only pair of disks that may be written of which one fits the rule and the other that of the
+// ChoosePair returns the only pair of disks that may be written of which one fits the rule and the other that of the
 // mirror. Where each fits both, the order is that of their names.
 func ChoosePair(devices []Device, rule, mirror Rule, protected []Rule) (Pair, error) {
 	var found []Pair
@@ -120,7 +120,7 @@ func ChoosePair(devices []Device, rule, mirror Rule, protected []Rule) (Pair, er
 	return found[0], nil
 }
 
-// against gives the first reason for passing a disk over, or "".
+// against returns the first reason for passing a disk over, or "".
 func against(devices []Device, d Device, rule Rule, protected []Rule) string {
 	for _, p := range protected {
 		if !p.Empty() && p.Match(d) {
@@ -153,7 +153,7 @@ func (d Device) mayBe(o Device) bool {
 		(d.WWN == "" || o.WWN == "" || d.WWN == o.WWN)
 }
 
-// Unprotected gives every disk that may be written. None is a *NoUniqueMatch.
+// Unprotected returns every disk that may be written. None is a *NoUniqueMatch.
 func Unprotected(devices []Device, protected []Rule) ([]Device, error) {
 	var found []Device
 	var all []Candidate

@@ -68,7 +68,7 @@ func ParseDataDisks(list []string) ([]DataDisk, error) {
 	return out, nil
 }
 
-// ChooseData gives the disk of each, in their order. Each rule must fit one disk that may be written, is none of the
+// ChooseData returns the disk of each, in their order. Each rule must fit one disk that may be written, is none of the
 // system's, and holds nothing but what look accepts, which returns why it does not. It fails with a *NoUniqueMatch.
 func ChooseData(
 	devices []Device, list []DataDisk, protected []Rule, system []Ref, look func(DataDisk, Device) string,

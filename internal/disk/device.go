@@ -65,7 +65,7 @@ func (d Device) ID() string {
 	return d.Path
 }
 
-// Named says whether path is one of the names of the disk under /dev.
+// Named reports whether path is one of the names of the disk under /dev.
 func (d Device) Named(path string) bool {
 	return path == d.Path || slices.Contains(d.Links, path) || slices.Contains(d.Paths, path)
 }

@@ -28,7 +28,7 @@ type Misfit struct {
 	Message string
 }
 
-// Error gives the message.
+// Error returns the message.
 func (m *Misfit) Error() string { return m.Message }
 
 func misfit(reason baremetalv1.Reason, format string, args ...any) *Misfit {

@@ -105,10 +105,10 @@ func (r Rule) Names() bool {
 	})
 }
 
-// Empty says that the rule has no terms.
+// Empty reports whether the rule has no terms.
 func (r Rule) Empty() bool { return len(r.terms) == 0 }
 
-// String gives the rule in the form that ParseRule reads.
+// String returns the rule in the form that ParseRule reads.
 func (r Rule) String() string {
 	var parts []string
 	for _, t := range r.terms {
@@ -117,7 +117,7 @@ func (r Rule) String() string {
 	return strings.Join(parts, ",")
 }
 
-// Match says whether every term holds for the disk.
+// Match reports whether every term holds for the disk.
 func (r Rule) Match(d Device) bool {
 	return !slices.ContainsFunc(r.terms, func(t term) bool { return !t.holds(d) })
 }

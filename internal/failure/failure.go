@@ -125,7 +125,7 @@ func (e *Error) clone() *Error {
 	return &c
 }
 
-// HasReason says that err is or wraps an *Error with this reason.
+// HasReason reports whether err is or wraps an *Error with this reason.
 func HasReason(err error, reason string) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Reason == reason
@@ -142,7 +142,7 @@ func ReasonOf(err error) string {
 	return From(err).Reason
 }
 
-// Retryable says that From(err) is retryable; false for nil.
+// Retryable reports whether From(err) is retryable; false for nil.
 func Retryable(err error) bool { return err != nil && From(err).Retryable }
 
 func newError(k Kind, reason, format string, args []any) *Error {

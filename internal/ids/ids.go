@@ -42,7 +42,7 @@ func New(prefix string) string {
 	return prefix + "-" + source.next(ulid.Now())
 }
 
-// Valid says that s is an id of the kind that prefix names, in the form that New writes.
+// Valid reports whether s is an id of the kind that prefix names, in the form that New writes.
 func Valid(prefix, s string) bool {
 	u, ok := strings.CutPrefix(s, prefix+"-")
 	if !ok || u != strings.ToLower(u) {

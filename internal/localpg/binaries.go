@@ -27,7 +27,7 @@ type installation struct {
 	major int
 }
 
-// findBinaries gives the directory that has initdb and postgres: of major version want, or the newest for 0.
+// findBinaries returns the directory that has initdb and postgres: of major version want, or the newest for 0.
 func findBinaries(want int) (string, error) {
 	inst, ok := choose(installations(), want)
 	switch {

@@ -128,7 +128,7 @@ func socketURL(socketDir, database string) string {
 // Pid is the server's process.
 func (c *Cluster) Pid() int { return c.server.pid }
 
-// Alive says that the server's process is there.
+// Alive reports whether the server's process is there.
 func (c *Cluster) Alive() bool { return c.server != nil && serves(c.server.pid, c.data()) }
 
 // Stop ends the server in the fast way (open transactions are rolled back), and gives up the lock. It returns when the

@@ -57,7 +57,7 @@ func stop(t *testing.T, c *localpg.Cluster) {
 	}
 }
 
-// query gives the first column of the first row.
+// query returns the first column of the first row.
 func query(t *testing.T, c *localpg.Cluster, sql string) string {
 	t.Helper()
 	conn, err := pgconn.Connect(t.Context(), c.URL(localpg.Database))

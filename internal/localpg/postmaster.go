@@ -42,7 +42,7 @@ func parsePidFile(b []byte) (postmaster, error) {
 	return postmaster{pid: pid, socketDir: line(socketLine), stopping: line(statusLine) == "stopping"}, nil
 }
 
-// findPostmaster gives the server that runs on data, if there is one, and clears away the file of one that does not.
+// findPostmaster returns the server that runs on data, if there is one, and clears away the file of one that does not.
 func findPostmaster(data string) (postmaster, bool, error) {
 	path := filepath.Join(data, "postmaster.pid")
 	b, err := os.ReadFile(path)
@@ -63,7 +63,7 @@ func findPostmaster(data string) (postmaster, bool, error) {
 	return postmaster{}, false, nil
 }
 
-// serves says that pid is a live server whose working directory, as always with PostgreSQL, is data.
+// serves reports whether pid is a live server whose working directory, as always with PostgreSQL, is data.
 func serves(pid int, data string) bool {
 	proc := filepath.Join("/proc", strconv.Itoa(pid))
 	cwd, err := os.Readlink(filepath.Join(proc, "cwd"))

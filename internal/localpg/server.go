@@ -183,7 +183,8 @@ func (c *Cluster) adoptPid() error {
 	return nil
 }
 
-// gone says that the server has ended: that its process was reaped if it is our child, that it is not seen otherwise.
+// gone reports whether the server has ended: that its process was reaped if it is our child, that it is not seen
+// otherwise.
 func (s *server) gone(data string) bool {
 	if s.exited == nil {
 		return !serves(s.pid, data)

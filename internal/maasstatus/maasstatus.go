@@ -95,7 +95,7 @@ var table = []Row{
 // Table lists every status.
 func Table() []Row { return slices.Clone(table) }
 
-// Of gives the row of a status; ok is false for one that this version does not know.
+// Of returns the row of a status; ok is false for one that this version does not know.
 func Of(s Status) (row Row, ok bool) {
 	if s < 0 || int(s) >= len(table) {
 		return Row{Status: s, Name: "", State: StateUnknown}, false

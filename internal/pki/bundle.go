@@ -39,7 +39,7 @@ type bundleJSON struct {
 	IssuedAt  int64    `json:"iat,omitempty"`
 }
 
-// Encode gives the printable form: "ingot1." and base64url of a checksum and JSON. The checksum only catches
+// Encode returns the printable form: "ingot1." and base64url of a checksum and JSON. The checksum only catches
 // slips of copying; it is no protection against a forger.
 func (b Bundle) Encode() (string, error) {
 	if err := b.check(); err != nil {

@@ -95,7 +95,7 @@ func (g *Group) settle(err error) {
 	})
 }
 
-// isEcho says that err only repeats that the group was told to stop. context.Canceled from elsewhere while
+// isEcho reports whether err only repeats that the group was told to stop. context.Canceled from elsewhere while
 // the group is still running is a failure like any other.
 func (g *Group) isEcho(err error) bool {
 	return errors.Is(err, context.Canceled) && g.ctx.Err() != nil

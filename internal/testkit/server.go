@@ -43,7 +43,7 @@ func OwnServer() error {
 // alone says that OwnServer was called.
 var alone atomic.Bool
 
-// server gives the URL of a server on which databases may be made.
+// server returns the URL of a server on which databases may be made.
 func server(t testing.TB) string {
 	t.Helper()
 	if u := os.Getenv(EnvDatabaseURL); u != "" {

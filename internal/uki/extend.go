@@ -28,8 +28,8 @@ const headLen = 64 << 10
 // initrdAlign is where the kernel looks for the next archive (buffer-format.rst).
 const initrdAlign = 4
 
-// Extend gives the pieces of the image with an extension, in their order. Sections behind the initramfs move up, in the
-// file and in memory. It reads the image's headers alone.
+// Extend returns the pieces of the image with an extension, in their order. Sections behind the initramfs move up, in
+// the file and in memory. It reads the image's headers alone.
 func Extend(image io.ReaderAt, size int64, e Extension) ([]Piece, error) {
 	head := make([]byte, min(headLen, size))
 	if _, err := image.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
@@ -79,7 +79,7 @@ const (
 	entryOffset  = 20
 )
 
-// find gives the place of a section's entry.
+// find returns the place of a section's entry.
 func (h headers) find(head []byte, name string) (int, error) {
 	for i := range h.count {
 		at := h.table + i*sectionLen

@@ -37,7 +37,7 @@ type Parts struct {
 	Release string
 }
 
-// Build gives the image. The same parts give the same bytes.
+// Build returns the image. The same parts give the same bytes.
 func Build(p Parts) ([]byte, error) {
 	cmdline, err := Fill(p.Cmdline, CmdlineBytes)
 	if err != nil {
@@ -100,7 +100,7 @@ func Machine(program []byte) (string, error) {
 	}
 }
 
-// Contents gives the data of a section; nil when there is none of that name.
+// Contents returns the data of a section; nil when there is none of that name.
 func Contents(image []byte, name string) ([]byte, error) {
 	f, err := pe.NewFile(bytes.NewReader(image))
 	if err != nil {

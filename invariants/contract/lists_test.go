@@ -49,7 +49,7 @@ func TestListsHaveOnePattern(t *testing.T) {
 	t.Logf("%d lists, %d exceptions", lists, len(exceptions))
 }
 
-// isList says that a call answers rows: by its name, or because it pages.
+// isList reports whether a call answers rows: by its name, or because it pages.
 func isList(m protoreflect.MethodDescriptor) bool {
 	return !m.IsStreamingServer() &&
 		(strings.HasPrefix(string(m.Name()), "List") || m.Input().Fields().ByName("page_size") != nil)

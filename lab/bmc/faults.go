@@ -83,7 +83,7 @@ func (d *desk) set(f Faults) {
 	d.faults = f
 }
 
-// now gives the faults.
+// now returns the faults.
 func (d *desk) now() Faults {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -126,7 +126,7 @@ func (d *desk) counted() Counts {
 	return c
 }
 
-// login says whether name and password are right; a locked account's never are.
+// login reports whether name and password are right; a locked account's never are.
 func (d *desk) login(user, password string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

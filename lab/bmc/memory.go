@@ -98,7 +98,7 @@ func (m *Memory) Switched() []Switch {
 	return append([]Switch(nil), m.switched...)
 }
 
-// Booted gives the device of every boot since the start.
+// Booted returns the device of every boot since the start.
 func (m *Memory) Booted() []Boot {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -108,7 +108,7 @@ func (r *Redfish) AttachForeign(image string) {
 	}
 }
 
-// Attached gives the URLs of the images that are attached.
+// Attached returns the URLs of the images that are attached.
 func (r *Redfish) Attached() (out []string) {
 	r.media.mu.Lock()
 	defer r.media.mu.Unlock()

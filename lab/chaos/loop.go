@@ -171,7 +171,8 @@ func (l *loop) controllers(n int) int {
 	return 1 + n%3
 }
 
-// steppable says whether the nth cell has clocks that can be stepped: half of them, or all where the others are none.
+// steppable reports whether the nth cell has clocks that can be stepped: half of them, or all where the others are
+// none.
 func (l *loop) steppable(n int) bool {
 	return l.o.Stepped != "" && (n/3%2 == 1 || l.o.Stepped == l.o.Bin)
 }

@@ -135,7 +135,7 @@ func (c *Chassis) settle(ctx context.Context, v *vm.VM) error {
 	return c.setOrder(ctx, v, c.networkFirst(once))
 }
 
-// Settled says that the firmware has read the order of this boot: a choice made now is for the next.
+// Settled reports whether the firmware has read the order of this boot: a choice made now is for the next.
 func (c *Chassis) Settled() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

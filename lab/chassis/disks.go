@@ -73,7 +73,7 @@ func (c *Chassis) SetWriteLimit(ctx context.Context, slot int, limit int64) erro
 	return unlessGone(v, v.SetWriteLimit(ctx, slot, limit))
 }
 
-// ReadDisk gives the raw bytes of the disk in a slot, with the power off.
+// ReadDisk returns the raw bytes of the disk in a slot, with the power off.
 func (c *Chassis) ReadDisk(ctx context.Context, slot int, offset, length int64) ([]byte, error) {
 	c.mu.Lock()
 	path := c.disks[slot].path(c.cfg.Dir)

@@ -238,7 +238,7 @@ func (r rule) means(u *unit) bool {
 	return true
 }
 
-// meant gives the disks that are there, that the rule fits and that nothing protects.
+// meant returns the disks that are there, that the rule fits and that nothing protects.
 func (m *machine) meant(r rule, protected []rule) []*unit {
 	present := m.bus.Present()
 	var out []*unit

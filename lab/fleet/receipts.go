@@ -21,7 +21,7 @@ const receiptLine = "command received"
 
 func newReceipts() *Receipts { return &Receipts{at: map[string]time.Time{}} }
 
-// Take gives the time at which the first command of an operation was received, and forgets it.
+// Take returns the time at which the first command of an operation was received, and forgets it.
 func (r *Receipts) Take(operationID string) (time.Time, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -30,7 +30,7 @@ func (r *Receipts) Take(operationID string) (time.Time, bool) {
 	return at, ok
 }
 
-// TakeAll gives all of them, by operation, and forgets them.
+// TakeAll returns all of them, by operation, and forgets them.
 func (r *Receipts) TakeAll() map[string]time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()

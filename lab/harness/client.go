@@ -214,7 +214,7 @@ func (c *Client) OperationsOf(machineID string) []*baremetalv1.Operation {
 	}).GetOperations()
 }
 
-// Ended says whether an operation never changes again.
+// Ended reports whether an operation never changes again.
 func Ended(o *baremetalv1.Operation) bool {
 	return check.Ended(o)
 }
@@ -285,7 +285,7 @@ func readiness(base string) (ready bool, answer string) {
 	return resp.StatusCode == http.StatusOK, string(b)
 }
 
-// HasReason says whether a call failed for this reason of the API's closed set.
+// HasReason reports whether a call failed for this reason of the API's closed set.
 func HasReason(err error, reason string) bool {
 	return err != nil && failure.From(err).Reason == reason
 }

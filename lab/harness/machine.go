@@ -284,7 +284,7 @@ func (m *Machine) ended(done chan struct{}, err error) {
 	close(done)
 }
 
-// Running says whether the agent runs.
+// Running reports whether the agent runs.
 func (m *Machine) Running() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -42,7 +42,7 @@ var built struct {
 // programsVariable names a directory with the programs of this tree. What runs many packages builds them once for all.
 const programsVariable = "INGOT_TEST_PROGRAMS"
 
-// Build gives the programs of programsVariable, or builds them, once in this process, without the race detector.
+// Build returns the programs of programsVariable, or builds them, once in this process, without the race detector.
 // RemoveBinaries removes those.
 func Build(t testing.TB) Binaries {
 	t.Helper()
@@ -186,7 +186,7 @@ func (p place) pool() int {
 	return 10
 }
 
-// listen gives the addresses of a controller: the usual ports of a host that was asked for.
+// listen returns the addresses of a controller: the usual ports of a host that was asked for.
 func (p place) listen() string {
 	switch {
 	case p.rest:

@@ -151,7 +151,7 @@ func cases(steps [][]string) (out []fault) {
 	return out
 }
 
-// loses says that the fault is one of a request that loses data or a record.
+// loses reports whether the fault is one of a request that loses data or a record.
 func (f fault) loses() bool {
 	return f.op == "POST deploy" || f.op == "POST release" || f.op == "DELETE machine"
 }

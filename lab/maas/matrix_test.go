@@ -20,13 +20,13 @@ var (
 // part is how many faults the short form has one of, but for those of requests that lose data in the main flows.
 const part = 24
 
-// inShort says that the short form has the ith fault of a flow.
+// inShort reports whether the short form has the ith fault of a flow.
 func (f flow) inShort(x fault, i int) bool {
 	main := f.name == "onboard" || f.name == "reimage" || f.name == "decommission"
 	return x.loses() && main || i%part == 0
 }
 
-// requests gives what each command of a flow asks for when nothing goes wrong.
+// requests returns what each command of a flow asks for when nothing goes wrong.
 func (f flow) requests(t *testing.T) (steps [][]string) {
 	t.Helper()
 	r := newRig(t, f, nil)

@@ -196,7 +196,7 @@ func (r *rig) erasures() int {
 	return m.Erased()
 }
 
-// ours says that the machine is one that MAAS lets us change and that we may change: somebody else's owner or
+// ours reports whether the machine is one that MAAS lets us change and that we may change: somebody else's owner or
 // annotation, or a machine in use without one, is not.
 func ours(m maastest.Machine) bool {
 	note := m.Annotations["ingot-machine"]

@@ -112,7 +112,7 @@ func (l *Lab) KillController() error { return l.controller.Kill() }
 // Reach is how clients and agents on this host reach the controller.
 func (l *Lab) Reach() Controller { return l.reach }
 
-// Logs gives everything that the processes have logged, by name.
+// Logs returns everything that the processes have logged, by name.
 func (l *Lab) Logs() (map[string]string, error) {
 	entries, err := os.ReadDir(l.path("logs"))
 	if err != nil {

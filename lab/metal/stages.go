@@ -83,7 +83,7 @@ func chain(began time.Time, stages []Stage) []Stage {
 
 var logTime = regexp.MustCompile(`^time=(\S+)`)
 
-// firstAfter gives the time of the first line that matches one of the patterns. Lines that name another machine don't
+// firstAfter returns the time of the first line that matches one of the patterns. Lines that name another machine don't
 // count.
 func firstAfter(log string, began time.Time, machine string, patterns ...string) time.Time {
 	wanted := regexp.MustCompile(strings.Join(patterns, "|"))

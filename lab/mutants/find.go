@@ -234,7 +234,7 @@ func (f *finder) function() string {
 	return "?"
 }
 
-// around gives the edits that put texts before and after a node.
+// around returns the edits that put texts before and after a node.
 func (f *finder) around(n ast.Node, before, after string) []edit {
 	return []edit{{at: f.at(n.Pos()), kind: opening, text: before}, {at: f.at(n.End()), kind: closing, text: after}}
 }

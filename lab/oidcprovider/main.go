@@ -86,7 +86,7 @@ func (g *groups) CompleteDeviceAuthorization(ctx context.Context, userCode, subj
 	return g.Storage.CompleteDeviceAuthorization(ctx, userCode, subject)
 }
 
-// GetDeviceAuthorizatonState gives the state with its time.
+// GetDeviceAuthorizatonState returns the state with its time.
 func (g *groups) GetDeviceAuthorizatonState(
 	ctx context.Context, clientID, deviceCode string,
 ) (*op.DeviceAuthorizationState, error) {
@@ -111,7 +111,7 @@ func (g *groups) CreateAccessAndRefreshTokens(
 	return g.Storage.CreateAccessAndRefreshTokens(ctx, r, refresh)
 }
 
-// TokenRequestByRefreshToken gives the request with the time of the device's sign-on.
+// TokenRequestByRefreshToken returns the request with the time of the device's sign-on.
 func (g *groups) TokenRequestByRefreshToken(ctx context.Context, refresh string) (op.RefreshTokenRequest, error) {
 	r, err := g.Storage.TokenRequestByRefreshToken(ctx, refresh)
 	if one, ok := r.(*storage.RefreshTokenRequest); ok && err == nil && one.AuthTime.IsZero() {

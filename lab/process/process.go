@@ -107,7 +107,7 @@ func (p *Process) Stop(limit time.Duration) error {
 	}
 }
 
-// Killed says that the process has ended by SIGKILL.
+// Killed reports whether the process has ended by SIGKILL.
 func (p *Process) Killed() bool {
 	select {
 	case <-p.done:

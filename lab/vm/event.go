@@ -21,7 +21,7 @@ type Event struct {
 	} `json:"timestamp"`
 }
 
-// ByGuest says whether the guest caused the event. RESET and SHUTDOWN know.
+// ByGuest reports whether the guest caused the event. RESET and SHUTDOWN know.
 func (e Event) ByGuest() bool {
 	var data struct {
 		Guest bool `json:"guest"`

@@ -223,7 +223,7 @@ func (v *VM) WaitSerial(ctx context.Context, ok func(string) bool) (string, erro
 	}
 }
 
-// Off says whether the machine has ended.
+// Off reports whether the machine has ended.
 func (v *VM) Off() bool {
 	select {
 	case <-v.exited:

@@ -228,7 +228,7 @@ func programLayer(k kind, o options) (layer v1.Layer, arch string, err error) {
 	return layer, arch, err
 }
 
-// archOf gives the architecture of a program, as Go names it, and refuses one that needs what the image has not.
+// archOf returns the architecture of a program, as Go names it, and refuses one that needs what the image has not.
 func archOf(program []byte) (string, error) {
 	f, err := elf.NewFile(bytes.NewReader(program))
 	if err != nil {

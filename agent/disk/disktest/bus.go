@@ -149,7 +149,7 @@ func (b *Bus) Detach(name string) error {
 	return os.Rename(filepath.Join(b.Root, "sys/block", name), filepath.Join(b.Root, fmt.Sprintf("new/gone-%d", s.seq)))
 }
 
-// Present gives the units that are there, by their names.
+// Present returns the units that are there, by their names.
 func (b *Bus) Present() map[string]*Unit {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -143,7 +143,7 @@ func (c Config) try(ctx context.Context, out *Evidence) error {
 	return last
 }
 
-// methods gives what is tried, in this order.
+// methods returns what is tried, in this order.
 func methods(m Method) []Method {
 	if m == Auto {
 		return []Method{NVMeSanitize, NVMeFormat, ATASecure, Discard, Overwrite}

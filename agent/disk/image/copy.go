@@ -130,7 +130,7 @@ func (w *writer) putPiece(p piece) error {
 
 var zeroGrain [grain]byte
 
-// runs gives the stretches of b that are not zero, in whole grains.
+// runs returns the stretches of b that are not zero, in whole grains.
 func runs(b []byte) func(yield func(from, to int) bool) {
 	return func(yield func(from, to int) bool) {
 		from := -1

@@ -19,12 +19,12 @@ const (
 	RawZstd Format = "raw.zst"
 )
 
-// Open gives the raw bytes. Its errors are *Error, and so are those of what it returns.
+// Open returns the raw bytes. Its errors are *Error, and so are those of what it returns.
 func Open(ctx context.Context, s Source, format Format) (io.ReadCloser, error) {
 	return Decode(s.open(ctx), format)
 }
 
-// Decode gives the raw bytes of a file, which it closes. Its errors are as those of Open.
+// Decode returns the raw bytes of a file, which it closes. Its errors are as those of Open.
 func Decode(f io.ReadCloser, format Format) (io.ReadCloser, error) {
 	switch format {
 	case Raw:

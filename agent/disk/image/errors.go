@@ -15,7 +15,7 @@ type Error struct {
 	err       error
 }
 
-// Error gives the cause.
+// Error returns the cause.
 func (e *Error) Error() string { return e.err.Error() }
 
 // Unwrap gives the cause.

@@ -158,7 +158,7 @@ func reasonOf(err error) baremetalv1.Reason {
 	return baremetalv1.Reason_REASON_UNSPECIFIED
 }
 
-// primary gives the partition table that is durable at the beginning of the disk, or nil.
+// primary returns the partition table that is durable at the beginning of the disk, or nil.
 func primary(d *disktest.Disk) (*gpt.Table, []byte) {
 	head := make([]byte, gpt.HeadSize)
 	d.Durable(head, 0)
@@ -169,7 +169,7 @@ func primary(d *disktest.Disk) (*gpt.Table, []byte) {
 	return table, head
 }
 
-// hasBackup says whether firmware would find a table at the end of the disk.
+// hasBackup reports whether firmware would find a table at the end of the disk.
 func hasBackup(d *disktest.Disk) bool {
 	b := make([]byte, 8)
 	d.Durable(b, d.Size()-512)

@@ -140,7 +140,7 @@ func TestPodsThatBlockADrain(t *testing.T) {
 	}
 }
 
-// called says whether the cluster was asked with this method.
+// called reports whether the cluster was asked with this method.
 func (r *rig) called(method string) bool {
 	return slices.ContainsFunc(r.calls, func(c string) bool { return strings.HasPrefix(c, method+" ") })
 }

@@ -159,7 +159,7 @@ func (in intent) verdict(got boot.NextState, bootID string) executor.Verdict {
 		"interrupted, and the entry now reads %q", got.Target).AndRetry())
 }
 
-// holds says whether the firmware shows what was intended.
+// holds reports whether the firmware shows what was intended.
 func (in intent) holds(s boot.NextState) bool {
 	if in.Method == "" {
 		return !s.Set

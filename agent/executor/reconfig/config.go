@@ -25,7 +25,7 @@ type settings struct {
 	Network  *network.Config  `json:"network,omitempty"`
 }
 
-// over gives the settings with those of before where they leave something open.
+// over returns the settings with those of before where they leave something open.
 func (s settings) over(before settings) settings {
 	s.Hostname = cmp.Or(s.Hostname, before.Hostname)
 	s.Firewall = cmp.Or(s.Firewall, before.Firewall)

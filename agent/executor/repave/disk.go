@@ -156,7 +156,7 @@ func chosen(err error) *executor.Result {
 	return nil
 }
 
-// fitting gives the disk that the order means, and the second one of a mirror, on a machine that can start the image
+// fitting returns the disk that the order means, and the second one of a mirror, on a machine that can start the image
 // and has room for it.
 func fitting(m Installer, a *fleetv1.RepaveAction) (to disk.Pair, refused *executor.Result, err error) {
 	if problem := problemOf(a); problem != "" {

@@ -152,7 +152,7 @@ func (e *Executor) Resume(ctx context.Context, job executor.Job) (executor.Verdi
 		nil
 }
 
-// on says whether the disk holds what this very command wrote.
+// on reports whether the disk holds what this very command wrote.
 func (in intent) on(d host.DiskImage) bool { return d.Digest == in.Digest && d.Nonce == in.Nonce }
 
 func readBack(d host.DiskImage) map[string]string {

@@ -63,7 +63,7 @@ func (r *run) hangUp() {
 	}
 }
 
-// connect gives the connection, a new one where there is none.
+// connect returns the connection, a new one where there is none.
 func (r *run) connect(ctx context.Context) (*ssh.Client, error) {
 	if r.conn != nil {
 		return r.conn, nil
@@ -112,7 +112,7 @@ func (r *run) again(ctx context.Context, call func(*ssh.Client) error) error {
 	}
 }
 
-// retries says that an error is one of the line, or of a controller that is away.
+// retries reports whether an error is one of the line, or of a controller that is away.
 func retries(err error) bool { return err != nil && (ssh.Cut(err) || failure.Retryable(err)) }
 
 func (r *run) firstLook(ctx context.Context) (status ssh.Status, err error) {
@@ -182,10 +182,10 @@ func (r *run) follow(ctx context.Context) (executor.Result, error) {
 	}
 }
 
-// over says that nothing more comes of a run.
+// over reports whether nothing more comes of a run.
 func over(s ssh.State) bool { return s == ssh.Ended || s == ssh.Rebooted }
 
-// silent says that there is no supervisor, or none yet.
+// silent reports whether there is no supervisor, or none yet.
 func silent(s ssh.State) bool { return s == ssh.Starting || s == ssh.Lost || s == ssh.Absent }
 
 func (r *run) pause(ctx context.Context, t time.Duration) error {

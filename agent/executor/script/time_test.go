@@ -66,7 +66,7 @@ func (r *rig) hurry(poll time.Duration, during func(n int) bool) *hasty {
 	return c
 }
 
-// left says whether the machine still has a file of the run.
+// left reports whether the machine still has a file of the run.
 func (r *rig) left(name string) bool {
 	_, err := os.Stat(filepath.Join(r.server.Base, "cmd-1", name))
 	return err == nil

@@ -62,7 +62,7 @@ func (b *Control) UnloadKernel() error {
 	return nil
 }
 
-// KernelLoaded says whether there is a kernel that could be entered.
+// KernelLoaded reports whether there is a kernel that could be entered.
 func (b *Control) KernelLoaded() (bool, error) {
 	switch s := b.ReadText("sys/kernel/kexec_loaded"); s {
 	case "1":

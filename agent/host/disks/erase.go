@@ -12,7 +12,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/disk"
 )
 
-// DisksToErase gives the only disk that the rule means, or, without a rule, every disk that is neither protected nor
+// DisksToErase returns the only disk that the rule means, or, without a rule, every disk that is neither protected nor
 // unfit. It fails with a *disk.NoUniqueMatch when there is none.
 func (s *Storage) DisksToErase(rule string, protected []string) ([]disk.Device, error) {
 	if strings.TrimSpace(rule) != "" {
@@ -58,7 +58,7 @@ func (s *Storage) EraseDisk(
 	})
 }
 
-// aloneOnController says whether no other disk has the same NVMe controller or subsystem: nvme0n1 and nvme0n2 do.
+// aloneOnController reports whether no other disk has the same NVMe controller or subsystem: nvme0n1 and nvme0n2 do.
 func aloneOnController(d disk.Device, all []disk.Device) bool {
 	own := controllerOf(d.Name)
 	for _, other := range all {

@@ -309,7 +309,7 @@ func ParseDigest(s string) (out [sha256.Size]byte, err error) {
 	return [sha256.Size]byte(b), nil
 }
 
-// openTemplate gives the file system of the state partition, which the installer's image carries compressed.
+// openTemplate returns the file system of the state partition, which the installer's image carries compressed.
 func openTemplate(path string) (io.ReadCloser, error) {
 	f, err := os.Open(path)
 	if err != nil {

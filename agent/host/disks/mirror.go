@@ -79,7 +79,7 @@ func (s *Storage) openPair(p disk.Pair) (_ *mirrored, err error) {
 	return m, nil
 }
 
-// ChoosePair gives the only pair of disks that the rules mean: see disk.ChoosePair. It fails as ChooseDisk does.
+// ChoosePair returns the only pair of disks that the rules mean: see disk.ChoosePair. It fails as ChooseDisk does.
 func (s *Storage) ChoosePair(rule, second string, protected []string) (disk.Pair, error) {
 	if err := s.refuseDisks(); err != nil {
 		return disk.Pair{}, err

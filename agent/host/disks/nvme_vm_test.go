@@ -100,7 +100,7 @@ func TestNVMeSaysHowItIs(t *testing.T) {
 	}
 }
 
-// idOf gives the ID of a disk by its name: two namespaces of a controller have one serial number.
+// idOf returns the ID of a disk by its name: two namespaces of a controller have one serial number.
 func idOf(t *testing.T, h *Storage, name string) string {
 	t.Helper()
 	d, err := h.ChooseDisk("path=/dev/"+name, nil)
@@ -118,7 +118,7 @@ func put(t *testing.T, path string) {
 	hosttest.Must(t, errors.Join(err, d.Flush(), d.Close()))
 }
 
-// first gives the first byte of a disk that is not zero, or 0.
+// first returns the first byte of a disk that is not zero, or 0.
 func first(t *testing.T, path string) byte {
 	t.Helper()
 	b := block.Buffer(1 << 20)

@@ -71,10 +71,10 @@ type State struct {
 	Recorded string `json:"recorded"`
 }
 
-// Drifted says whether the table was changed since it was applied.
+// Drifted reports whether the table was changed since it was applied.
 func (s State) Drifted() bool { return s.Present && s.Digest != s.Recorded }
 
-// Holds says whether the kernel holds exactly this policy.
+// Holds reports whether the kernel holds exactly this policy.
 func (s State) Holds(p Policy) bool {
 	return s.Present && s.Generation == p.Generation && s.Digest == p.Digest() && !s.Drifted()
 }

@@ -219,7 +219,7 @@ func addIfupdown(t *testing.T, w *cpio, cache string) {
 	}
 }
 
-// kernelModules gives the files of vmModules, below the kernel's folder of modules, in the order in which they are
+// kernelModules returns the files of vmModules, below the kernel's folder of modules, in the order in which they are
 // inserted (depmod(8), modules.dep). A kernel that is unpacked and not installed has no such file; depmod tells what
 // would be in it.
 func kernelModules(t *testing.T, k debian.Kernel) []string {

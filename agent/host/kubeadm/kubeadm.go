@@ -110,8 +110,8 @@ func (j *Joiner) parseKubeletConf(raw []byte) (Membership, error) {
 	return m, err
 }
 
-// CanJoin says that this process could. Whether kubeadm is there shows when it is needed: it may come later than the
-// agent.
+// CanJoin reports whether this process could. Whether kubeadm is there shows when it is needed: it may come later than
+// the agent.
 func (j *Joiner) CanJoin() bool { return j.Kernel.Euid() == 0 && !j.Installer }
 
 // joinUnit is a transient service for one join, outside the bounds of the agent's own.

@@ -151,7 +151,7 @@ func arpProbe(from net.HardwareAddr, a netip.Addr) []byte {
 	return append(f, a.AsSlice()...)
 }
 
-// arpClaims gives the sender of a frame that has the address, or probes for it, and nil for other frames.
+// arpClaims returns the sender of a frame that has the address, or probes for it, and nil for other frames.
 func arpClaims(frame []byte, a netip.Addr) net.HardwareAddr {
 	if len(frame) < arpLen || !bytes.Equal(frame[12:20], []byte{8, 6, 0, 1, 8, 0, 6, 4}) {
 		return nil

@@ -15,12 +15,12 @@ func (i Interface) Key() string {
 	return i.MAC
 }
 
-// Is says whether a reference by name or MAC means this interface.
+// Is reports whether a reference by name or MAC means this interface.
 func (i Interface) Is(ref string) bool {
 	return ref != "" && (ref == i.Name || strings.EqualFold(ref, i.MAC))
 }
 
-// Find gives the interface of the configuration that a reference means.
+// Find returns the interface of the configuration that a reference means.
 func (c Config) Find(ref string) *Interface {
 	k := slices.IndexFunc(c.Interfaces, func(i Interface) bool { return i.Is(ref) })
 	if k < 0 {

@@ -70,8 +70,8 @@ func kernelLink(l netlink.Link, names map[int]string) (SavedLink, error) {
 	return s, err
 }
 
-// leasedByDhclient says whether the interface has an address by ISC's dhclient, as ifup starts it. The routes that its
-// script sets look like those that are set by hand (dhclient-script(8)).
+// leasedByDhclient reports whether the interface has an address by ISC's dhclient, as ifup starts it. The routes that
+// its script sets look like those that are set by hand (dhclient-script(8)).
 func leasedByDhclient(name string, addrs []netlink.Addr) bool {
 	leased := func(a netlink.Addr) bool { return a.IP.To4() != nil && a.Flags&unix.IFA_F_PERMANENT == 0 }
 	if !slices.ContainsFunc(addrs, leased) {
@@ -163,8 +163,8 @@ func staticRoute(r netlink.Route, family int) (Route, bool) {
 	return out, len(r.MultiPath) == 0
 }
 
-// cardsByMAC gives the names of cards by their permanent MAC, or by their present one where the driver names none. What
-// is made of cards, and borrows their address, is left out.
+// cardsByMAC returns the names of cards by their permanent MAC, or by their present one where the driver names none.
+// What is made of cards, and borrows their address, is left out.
 func cardsByMAC() (map[string]string, error) {
 	list, err := netdump.Links()
 	if err != nil {

@@ -36,7 +36,7 @@ func nameOf(i Interface, macs map[string]string) string {
 	return cmp.Or(macs[i.MAC], i.MAC)
 }
 
-// namedBond gives the bond with its members by name, sorted.
+// namedBond returns the bond with its members by name, sorted.
 func namedBond(b Bond, macs map[string]string) *Bond {
 	members := make([]string, 0, len(b.Members))
 	for _, m := range b.Members {

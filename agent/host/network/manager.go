@@ -84,8 +84,8 @@ type Load struct {
 	Active map[string]string
 }
 
-// StateOnBus gives the state of a manager that is a service on the system bus. systemd is asked where it is not there:
-// it may be starting or stopping.
+// StateOnBus returns the state of a manager that is a service on the system bus. systemd is asked where it is not
+// there: it may be starting or stopping.
 func StateOnBus(ctx context.Context, s *system.System, busName, unit string) (ManagerState, error) {
 	if s.HasOwner(ctx, busName) {
 		return Running, nil
@@ -224,7 +224,7 @@ func droppedCards(was, want []SavedLink) []string {
 	return names
 }
 
-// goneBack says that a manager's files and memory are as they were saved, so that it need not be told anything.
+// goneBack reports whether a manager's files and memory are as they were saved, so that it need not be told anything.
 func goneBack(ctx context.Context, m Manager, s SavedNetwork, before map[string]string) bool {
 	if s.Active == nil {
 		return false
@@ -258,5 +258,5 @@ func (c Config) Links(cards Cards) []SavedLink { return wantedLinks(c, cards.ByM
 // NameOf is the interface's name in the kernel; a card that is not there keeps its MAC for a name.
 func (c Cards) NameOf(i Interface) string { return nameOf(i, c.ByMAC) }
 
-// Bond gives the bond with its members by name, sorted.
+// Bond returns the bond with its members by name, sorted.
 func (c Cards) Bond(b Bond) *Bond { return namedBond(b, c.ByMAC) }

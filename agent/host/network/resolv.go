@@ -37,7 +37,7 @@ func writesResolv(ctx context.Context, m Manager, c Config) bool {
 	return namesServers(c) && (m == nil || !m.TellsResolver(ctx))
 }
 
-// namesServers says whether the configuration has a say in whom to ask for names.
+// namesServers reports whether the configuration has a say in whom to ask for names.
 func namesServers(c Config) bool {
 	for _, i := range c.Interfaces {
 		if len(i.DNS) > 0 {

@@ -110,7 +110,7 @@ func freedCards(saved, made, want []SavedLink) []SavedLink {
 	})
 }
 
-// withSavedMTU gives the links of the configuration before their saved MTU where it leaves that alone and the change
+// withSavedMTU returns the links of the configuration before their saved MTU where it leaves that alone and the change
 // had set one, on the link or below its VLAN: networkd never sets an MTU back. What limits a VLAN's comes first.
 func withSavedMTU(want, saved, made []SavedLink) []SavedLink {
 	for i, w := range want {

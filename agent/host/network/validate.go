@@ -102,7 +102,7 @@ func (i Interface) validateAddresses() error {
 	return nil
 }
 
-// onLink says whether a next hop can be reached over the interface.
+// onLink reports whether a next hop can be reached over the interface.
 func (i Interface) onLink(via netip.Addr) bool {
 	if via.IsLinkLocalUnicast() && via.Is6() || via.Is4() && i.DHCP4 || via.Is6() && (i.DHCP6 || i.AcceptRA) {
 		return true

@@ -53,7 +53,7 @@ const (
 	GuardAbandoned GuardState = "abandoned"
 )
 
-// Due says whether a pending change has had its time.
+// Due reports whether a pending change has had its time.
 func (g Guard) Due(bootID string, sinceBoot time.Duration) bool {
 	return g.State == GuardPending && (g.BootID != bootID || sinceBoot >= g.Deadline)
 }

@@ -103,7 +103,7 @@ func (m *Machine) Identity(ctx context.Context) (host.Identity, error) {
 	}, nil
 }
 
-// Power says whether the machine is on, as its BMC shows it.
+// Power reports whether the machine is on, as its BMC shows it.
 func (m *Machine) Power(ctx context.Context) (on bool, err error) {
 	st, err := m.state(ctx)
 	if err != nil {

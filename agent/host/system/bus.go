@@ -26,7 +26,7 @@ func OnBus(ctx context.Context, fn func(*dbus.Conn) error) (err error) {
 	return fn(conn)
 }
 
-// HasOwner says whether a service runs, without starting it as a call would.
+// HasOwner reports whether a service runs, without starting it as a call would.
 func (s *System) HasOwner(ctx context.Context, name string) bool {
 	if !s.RunsSystemd() {
 		return false

@@ -70,7 +70,7 @@ func (s *System) HasCapability(capability int) bool {
 	return false
 }
 
-// RunsSystemd says whether systemd is init (sd_booted(3)).
+// RunsSystemd reports whether systemd is init (sd_booted(3)).
 func (s *System) RunsSystemd() bool {
 	fi, err := os.Stat(s.Path("run/systemd/system"))
 	return err == nil && fi.IsDir()

@@ -70,7 +70,7 @@ func editScript(a, b []string) []edit {
 	return ops
 }
 
-// hunk gives the bounds of the hunk around the first change at or behind at: changes with few equal lines between.
+// hunk returns the bounds of the hunk around the first change at or behind at: changes with few equal lines between.
 func hunk(ops []edit, at int) (from, to int) {
 	from, to = max(0, at-diffContext), at
 	for quiet := 0; to < len(ops) && quiet <= 2*diffContext; to++ {

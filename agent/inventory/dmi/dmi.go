@@ -67,7 +67,7 @@ func Walk(table []byte) ([]Structure, error) {
 	}
 }
 
-// Has says whether the structure is long enough for n bytes at the offset: newer versions have more fields.
+// Has reports whether the structure is long enough for n bytes at the offset: newer versions have more fields.
 func (s Structure) Has(offset, n int) bool { return offset+n <= len(s.data) }
 
 // Byte, Word and Dword read a field; 0 where the structure is too short for it.

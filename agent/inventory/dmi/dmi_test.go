@@ -98,7 +98,7 @@ func TestACutTableKeepsItsBeginning(t *testing.T) {
 	}
 }
 
-// boundary says whether a structure ends at byte n.
+// boundary reports whether a structure ends at byte n.
 func boundary(table []byte, n int) bool { return n >= 2 && table[n-1] == 0 && table[n-2] == 0 }
 
 func TestLies(t *testing.T) {

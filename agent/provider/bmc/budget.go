@@ -185,5 +185,5 @@ func backoff(before int) time.Duration {
 	return d
 }
 
-// stale says whether the protocol should be looked for again.
+// stale reports whether the protocol should be looked for again.
 func (b Budget) stale() bool { return b.Silences >= forgetAfter }

@@ -134,7 +134,7 @@ func (l *conn) drop() {
 // ended one that it is.
 var idleMost = map[Protocol]time.Duration{IPMI: 40 * time.Second, Redfish: 20 * time.Minute}
 
-// fits says whether the session can be used.
+// fits reports whether the session can be used.
 func (l *conn) fits(e Endpoint, by string, now time.Time) bool {
 	if l.conn == nil || l.connBy != by {
 		return false

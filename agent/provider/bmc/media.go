@@ -82,7 +82,7 @@ func (p *Provider) InsertMedia(
 	return proof, err
 }
 
-// holds says whether a drive has one of the images. Some services show the last part of a URL alone.
+// holds reports whether a drive has one of the images. Some services show the last part of a URL alone.
 func holds(m provider.Medium, urls []string) bool {
 	return m.Inserted && slices.ContainsFunc(urls, func(u string) bool {
 		return m.Image == u || m.Image != "" && !strings.Contains(m.Image, "://") && path.Base(m.Image) == path.Base(u)

@@ -216,7 +216,7 @@ func (p *Provider) push(ctx context.Context, t provider.Target, e effect.Cause, 
 	return nil
 }
 
-// fatal says whether err will not go away by waiting.
+// fatal reports whether err will not go away by waiting.
 func fatal(ctx context.Context, err error) bool {
 	if err == nil {
 		return false

@@ -144,7 +144,7 @@ func (p *Prober) Run(ctx context.Context) error {
 	}
 }
 
-// take gives the targets that are due, and how long it is until the next one.
+// take returns the targets that are due, and how long it is until the next one.
 func (p *Prober) take(now time.Time) (due []*probed, next time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

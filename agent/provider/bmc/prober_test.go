@@ -95,7 +95,7 @@ func TestProber(t *testing.T) {
 	}
 }
 
-// still says whether count stays at n for some rounds of the prober.
+// still reports whether count stays at n for some rounds of the prober.
 func still(n int, count func() int) bool {
 	<-time.After(300 * time.Millisecond)
 	return count() == n

@@ -221,7 +221,7 @@ func meaning(code types.RmcpStatusCode) error {
 	return provider.ErrRefused
 }
 
-// unsupported says whether the BMC doesn't know a command or a parameter (IPMI 2.0, table 5-2; 80h of 28.12).
+// unsupported reports whether the BMC doesn't know a command or a parameter (IPMI 2.0, table 5-2; 80h of 28.12).
 func unsupported(err error) bool {
 	var completed *types.ResponseError
 	if !errors.As(err, &completed) {

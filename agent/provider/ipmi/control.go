@@ -131,7 +131,7 @@ func bootFlags(d provider.BootDevice, bios bool) (forms []types.BootOptionParam_
 	return []types.BootOptionParam_BootFlags{efi, plain}, ok
 }
 
-// answeredNo says whether err is a completion code: the BMC has understood and refuses.
+// answeredNo reports whether err is a completion code: the BMC has understood and refuses.
 func answeredNo(err error) bool {
 	var completed *types.ResponseError
 	return errors.As(err, &completed)

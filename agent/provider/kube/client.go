@@ -201,11 +201,11 @@ func refused(q call, resp *http.Response, raw []byte) error {
 	return r
 }
 
-// is says that an error is a refusal with this code.
+// is reports whether an error is a refusal with this code.
 func is(err error, code int) bool {
 	var r *Refusal
 	return errors.As(err, &r) && r.Code == code
 }
 
-// NotFound says that what was asked for is not there.
+// NotFound reports whether what was asked for is not there.
 func NotFound(err error) bool { return is(err, http.StatusNotFound) }

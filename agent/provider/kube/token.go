@@ -54,7 +54,7 @@ func (c *Client) MakeToken(ctx context.Context, t Token) error {
 	return err
 }
 
-// refusalOf gives the refusal that an error is.
+// refusalOf returns the refusal that an error is.
 func refusalOf(err error) *Refusal {
 	var r *Refusal
 	if !errors.As(err, &r) {

@@ -45,7 +45,7 @@ func (c *Client) Version(ctx context.Context) (version string, err error) {
 	return version, err
 }
 
-// User gives the name in MAAS of the key's user. A key never changes its user: it is asked for once.
+// User returns the name in MAAS of the key's user. A key never changes its user: it is asked for once.
 func (c *Client) User(ctx context.Context) (string, error) {
 	if name := c.user.Load(); name != nil {
 		return *name, nil
@@ -68,7 +68,7 @@ func (c *Client) User(ctx context.Context) (string, error) {
 // macsAtOnce is how many MAC addresses one request asks for: 39 bytes each in a URL that servers cut off at 8 KiB.
 const macsAtOnce = 100
 
-// Find gives the machines that have any of the MAC addresses, each once.
+// Find returns the machines that have any of the MAC addresses, each once.
 func (c *Client) Find(ctx context.Context, macs []string) (out []*Machine, err error) {
 	for part := range slices.Chunk(macs, macsAtOnce) {
 		list, err := c.findSome(ctx, part)

@@ -32,8 +32,8 @@ func (p *Progress) settle(s Seen) {
 	}
 }
 
-// reverted says that MAAS has begun what was asked for, and has put the machine back because nothing could switch it
-// (maas/maas, models/node.py, Node._start_bmc_unavailable).
+// reverted reports whether MAAS has begun what was asked for, and has put the machine back because nothing could switch
+// it (maas/maas, models/node.py, Node._start_bmc_unavailable).
 func reverted(s Seen) bool {
 	return slices.ContainsFunc(s.Events, func(e Event) bool {
 		return e.ID > s.P.LastEvent && e.Type == "Failed to query node's BMC" && strings.Contains(e.Description, "reverting")
@@ -45,7 +45,7 @@ func putBack(s Seen) Next {
 	return fail("MAAS_FAILED", true, "MAAS has put the machine back to %q: it could not switch it", s.M.StatusName)
 }
 
-// since says that one of the types of events was logged after an event.
+// since reports whether one of the types of events was logged after an event.
 func since(s Seen, last int, types ...string) bool {
 	return slices.ContainsFunc(s.Events, func(e Event) bool { return e.ID > last && slices.Contains(types, e.Type) })
 }

@@ -78,7 +78,7 @@ func (m *Machine) State() maasstatus.State {
 	return row.State
 }
 
-// moves says that MAAS is at work on it.
+// moves reports whether MAAS is at work on it.
 func (m *Machine) moves() bool {
 	row, _ := maasstatus.Of(m.Status)
 	return row.Moves

@@ -83,7 +83,7 @@ type Progress struct {
 	Settings *EraseSettings `json:"settings,omitempty"`
 }
 
-// Open says that the verb was asked for and that nobody knows what came of it.
+// Open reports whether the verb was asked for and its outcome is unknown.
 func (p Progress) Open(v Verb) bool {
 	a, asked := p.Asked[v]
 	return asked && !a.Answered
@@ -105,7 +105,7 @@ func (p Progress) asked(v Verb) bool { _, ok := p.Asked[v]; return ok }
 // destructive requests lose data, or a record: what nobody knows of them is for a person.
 var destructive = []Verb{Deploy, Release, Delete}
 
-// OpenDestructive says that a request that loses data may have acted, or may still act.
+// OpenDestructive reports whether a request that loses data may have acted, or may still act.
 func (p Progress) OpenDestructive() bool { return slices.ContainsFunc(destructive, p.Open) }
 
 // Seen is what there is to decide by.

@@ -38,8 +38,8 @@ func otherMachine(o Order, m *Machine) hwid.Verdict {
 	return hwid.Judge(hwid.Facts{Serial: hwid.Text(o.Serial), Registered: true}, m.Hardware)
 }
 
-// unmarked says that somebody has the machine and that no annotation names it as ours. MAAS forgets the annotations of
-// a machine that it releases, so that a machine which was released and taken anew has none.
+// unmarked reports whether somebody has the machine and no annotation names it as ours. MAAS forgets the
+// annotations of a machine that it releases, so that a machine which was released and taken anew has none.
 func unmarked(machine string, m *Machine) bool {
 	had := slices.Contains(inUse, m.Status) || m.Status == ms.Broken && m.Owner != ""
 	return had && m.Annotations[noteMachine] != machine
@@ -59,7 +59,8 @@ func heldBy(machine string, m *Machine, user string) string {
 // belongs to somebody else.
 var unguarded = []Verb{Create, Allocate, Annotate}
 
-// Guarded says that a request may take a machine from whoever has it, so that whose it is must be read right before.
+// Guarded reports whether a request may take a machine from whoever has it, so that whose it is must be read right
+// before.
 func (v Verb) Guarded() bool { return v != "" && !slices.Contains(unguarded, v) }
 
 // notTheirs lets nothing be asked for that changes a machine of somebody else.

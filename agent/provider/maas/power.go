@@ -49,7 +49,7 @@ func decidePower(s Seen, want string, v Verb, key string, params map[string]stri
 	return do(v, params)
 }
 
-// manual says that MAAS neither switches the machine nor reads its power.
+// manual reports whether MAAS neither switches the machine nor reads its power.
 func (m *Machine) manual() bool { return m.PowerType == "manual" || m.PowerType == "" }
 
 func decidePowerQuery(_ Order, s Seen) Next { return done(s, map[string]string{"maas_power": s.Power}) }

@@ -34,7 +34,7 @@ func (v Verb) Kind() Verb {
 	return Verb(kind)
 }
 
-// erases says that the order is to erase the disks.
+// erases reports whether the order is to erase the disks.
 func (o Order) erases() bool { return o.Action == "erase" || o.Action == "release" && o.on("erase") }
 
 func decideErase(o Order, s Seen) Next {
@@ -90,8 +90,8 @@ func decideRelease(o Order, s Seen) Next {
 // fully marks in MAAS's log the requests for an erasure of which no part may be left out.
 const fully = ", erases fully"
 
-// erasedAndLeft says that the last that anybody asked for of a machine is an erasure of ours, and that MAAS has seen it
-// done: a command before this one had no time to see that. Newer events are of MAAS and of the machine itself.
+// erasedAndLeft reports whether the last that anybody asked for of a machine is an erasure of ours, and MAAS has
+// seen it done: a command before this one had no time to see that. Newer events are of MAAS and of the machine itself.
 func erasedAndLeft(events []Event) bool {
 	done := false
 	for _, e := range events {
@@ -128,11 +128,12 @@ func afterRelease(o Order, s Seen) Next {
 	return wait("MAAS to begin to release the machine")
 }
 
-// quickly says that the order is content with a quick erase.
+// quickly reports whether the order is content with a quick erase.
 func (o Order) quickly() bool { return o.on("quick_erase") && !o.on("secure_erase") }
 
-// quickly says that the region's own settings let a disk get away with its ends overwritten: a disk that has no secure
-// erase is erased quickly where both are on (maas/maas, metadataserver/builtin_scripts/release_scripts/maas_wipe.py).
+// quickly reports whether the region's own settings let a disk get away with its ends overwritten: a disk that has no
+// secure erase is erased quickly where both are on (maas/maas,
+// metadataserver/builtin_scripts/release_scripts/maas_wipe.py).
 func (e *EraseSettings) quickly() bool { return e != nil && e.OnRelease && e.Quick }
 
 // What MAAS logs when the machine itself has said that its disks are erased: of an erasure by itself, and of one among
@@ -171,7 +172,7 @@ func eraseMethod(secure bool) string {
 	return "maas-overwrite"
 }
 
-// moved says that MAAS's own log shows a change to one of the statuses after our first request.
+// moved reports whether MAAS's own log shows a change to one of the statuses after our first request.
 func moved(s Seen, to ...string) bool {
 	for _, e := range s.Events {
 		if e.ID <= s.P.LastEvent {

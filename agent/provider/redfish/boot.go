@@ -261,8 +261,8 @@ func bootOrders(d provider.BootDevice, places []bootPlace, bios bool) ([]map[str
 	return []map[string]any{full, plain}, nil
 }
 
-// takes says whether a list of one of the places has the target, or none has a list. The list of a settings object may
-// be older than the system's (BlueField).
+// takes reports whether a list of one of the places has the target, or none has a list. The list of a settings object
+// may be older than the system's (BlueField).
 func takes(places []bootPlace, t redfish.BootSourceOverrideTarget) bool {
 	listed := false
 	for _, p := range places {

@@ -187,7 +187,7 @@ func (c *Client) login(ctx context.Context) error {
 	return nil
 }
 
-// sessionless says whether a refused log-in means that there are no sessions, or none left, rather than no.
+// sessionless reports whether a refused log-in means that there are no sessions, or none left, rather than no.
 func sessionless(err error) bool {
 	var r *refused
 	if errors.As(err, &r) && r.full {

@@ -54,7 +54,7 @@ func (m medium) ejectAt() path {
 	return cleanPath(cmp.Or(m.Actions.V.Eject.V.Target.V, hpe.HpeEject.V.Target.V, hp.HpEject.V.Target.V))
 }
 
-// cd says whether a machine can boot from it as from a CD.
+// cd reports whether a machine can boot from it as from a CD.
 func (m medium) cd() bool {
 	return slices.ContainsFunc(m.MediaTypes.V, func(t string) bool { return t == "CD" || t == "DVD" })
 }

@@ -83,7 +83,7 @@ func services(t *testing.T) map[string][]map[string]map[string]any {
 	return out
 }
 
-// canSwitch says whether the system has the action at all, and brings it to a state to begin with.
+// canSwitch reports whether the system has the action at all, and brings it to a state to begin with.
 func canSwitch(docs map[string]map[string]any) bool {
 	for id, doc := range docs {
 		if actions, ok := doc["Actions"].(map[string]any); ok && strings.Contains(id, "/Systems/") &&

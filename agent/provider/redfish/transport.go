@@ -224,7 +224,7 @@ func classify(ctx context.Context, err error) error {
 	return classifyNetwork(err)
 }
 
-// ours says whether err has been classified already.
+// ours reports whether err has been classified already.
 func ours(err error) bool {
 	for _, known := range []error{
 		provider.ErrCredentials, provider.ErrSilent, provider.ErrProtocol, provider.ErrRefused, provider.ErrCertificate,
@@ -261,8 +261,8 @@ type refused struct {
 	after  time.Duration // the pause that it asked for
 }
 
-// sessionsFull says whether a refusal speaks of the number of sessions: SessionLimitExceeded of the Base registry, and
-// RAC0218 of iDRAC.
+// sessionsFull reports whether a refusal speaks of the number of sessions: SessionLimitExceeded of the Base registry,
+// and RAC0218 of iDRAC.
 func sessionsFull(e *common.Error) bool {
 	text := e.Code + " " + e.Message
 	for _, info := range e.ExtendedInfos {

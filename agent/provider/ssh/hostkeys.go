@@ -49,7 +49,7 @@ func parsePins(list []string) (pins, error) {
 	return p, nil
 }
 
-// algorithms gives what to ask the server for, one list for each try: a server shows the one key that is asked for
+// algorithms returns what to ask the server for, one list for each try: a server shows the one key that is asked for
 // first, and a fingerprint does not tell of which type its key is.
 func (p pins) algorithms() [][]string {
 	if len(p.fingerprints) > 0 {

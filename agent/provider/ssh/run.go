@@ -190,5 +190,5 @@ func (c *Client) failed(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// Cut says that an error came of the connection, and so says nothing about the run.
+// Cut reports whether an error came of the connection, and so says nothing about the run.
 func Cut(err error) bool { return errors.Is(err, errCut) || failure.HasReason(err, "SSH_UNREACHABLE") }

@@ -263,7 +263,7 @@ func TestMuchOutputIsBounded(t *testing.T) {
 // stubborn ignores TERM, and so does its child.
 const stubborn = `trap '' TERM; sleep 300 & echo $$ $! >"$1"; wait; wait; sleep 300`
 
-// alive says whether a process runs, not counting one that nobody has waited for.
+// alive reports whether a process runs, not counting one that nobody has waited for.
 func alive(pid string) bool {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {

@@ -149,7 +149,7 @@ func (c *Cache) Close() error {
 	return c.group.Wait()
 }
 
-// ValidDigest says whether text is a SHA-256 in lower-case hex.
+// ValidDigest reports whether text is a SHA-256 in lower-case hex.
 func ValidDigest(text string) bool {
 	if len(text) != 64 {
 		return false

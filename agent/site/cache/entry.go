@@ -51,7 +51,7 @@ func (e *entry) failed() bool {
 	return e.err != nil
 }
 
-// over says that it has failed, and that whoever asks now is worth another fetch.
+// over reports whether it has failed and whoever asks now is worth another fetch.
 func (e *entry) over(now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

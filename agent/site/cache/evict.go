@@ -41,7 +41,7 @@ func (c *Cache) oldest(but string) (sha256 string, part, ok bool) {
 	return sha256, part, ok
 }
 
-// busy says whether the blob is being read or filled.
+// busy reports whether the blob is being read or filled.
 func (c *Cache) busy(sha256 string) bool {
 	e := c.entries[sha256]
 	return e != nil && !e.failed() && (e.inUse() || !e.isReady())

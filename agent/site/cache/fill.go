@@ -106,7 +106,7 @@ func (c *Cache) fromSource(ctx context.Context, e *entry) (err error) {
 	}
 }
 
-// hopeless says that asking again is of no use, or that nobody wants the blob any more.
+// hopeless reports whether asking again is of no use, or nobody wants the blob any more.
 func (c *Cache) hopeless(ctx context.Context, e *entry, err error) bool {
 	if ctx.Err() != nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrCorrupt) || errors.Is(err, ErrFull) {
 		return true

@@ -42,7 +42,7 @@ func (c *Cache) prefetchAll(ctx context.Context) error {
 	}
 }
 
-// prefetchOnce says whether all that is wanted is here. It starts from the top when the list changes.
+// prefetchOnce reports whether all that is wanted is here. It starts from the top when the list changes.
 func (c *Cache) prefetchOnce(ctx context.Context) (all bool) {
 	c.mu.Lock()
 	list := c.wanted

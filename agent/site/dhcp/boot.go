@@ -27,7 +27,7 @@ func DefaultFiles() map[iana.Arch]string {
 	}
 }
 
-// bootsHere says whether a card is to boot from the network of this segment.
+// bootsHere reports whether a card is to boot from the network of this segment.
 func bootsHere(s segment.Segment, a segment.Assignment, known bool) bool {
 	if !known {
 		return s.Discovery == segment.DiscoveryBoot
@@ -67,7 +67,7 @@ func fileFor(s segment.Segment, files map[iana.Arch]string, r Request) string {
 	return ""
 }
 
-// httpArch says whether UEFI firmware of this architecture has something to load from us: x64 (15 is what some of it
+// httpArch reports whether UEFI firmware of this architecture has something to load from us: x64 (15 is what some of it
 // says, by an older reading of RFC 5970) and arm64.
 func httpArch(a iana.Arch) bool {
 	return a == iana.EFI_X86_HTTP || a == iana.EFI_X86_64_HTTP || a == iana.EFI_ARM64_HTTP

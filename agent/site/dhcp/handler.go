@@ -263,7 +263,7 @@ func (h *handler) release(c client, now time.Time) {
 	}
 }
 
-// ours says whether a message that must name its server names us.
+// ours reports whether a message that must name its server names us.
 func (c client) ours() bool { return c.Server == c.Address.Addr() }
 
 // meet tells of a card without assignment, where that is wanted.

@@ -46,7 +46,7 @@ func (h *handler) bootServer(c client, from netip.AddrPort) *reply {
 	return &reply{payload: p.ToBytes(), from: c.Address.Addr(), to: from}
 }
 
-// reaches says whether an answer may go to an address: to machines of the segment, not to whoever forged one.
+// reaches reports whether an answer may go to an address: to machines of the segment, not to whoever forged one.
 func (c client) reaches(a netip.Addr) bool {
 	return c.Network().Contains(a) && a != c.Address.Addr()
 }

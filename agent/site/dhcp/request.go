@@ -92,7 +92,7 @@ func fromClient(t dhcpv4.MessageType) bool {
 	return false
 }
 
-// address gives the zero value for anything that is not an IPv4 address of a host.
+// address returns the zero value for anything that is not an IPv4 address of a host.
 func address(ip net.IP) netip.Addr {
 	a, ok := netip.AddrFromSlice(ip)
 	if !ok || !a.Unmap().Is4() || a.IsUnspecified() {

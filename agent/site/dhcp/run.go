@@ -104,7 +104,7 @@ func (s *Server) serve(ctx context.Context, conn *net.UDPConn, port uint16, inde
 	}
 }
 
-// answer gives the replies that may go: those of leases only once they are stored.
+// answer returns the replies that may go: those of leases only once they are stored.
 func (s *Server) answer(ctx context.Context, in []ipv4.Message, port uint16) []*reply {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -136,7 +136,7 @@ func (s *Server) Leases() []lease.Lease {
 	return out
 }
 
-// Holder gives the lease that an address of the segments has now, if it has one. It is cheap.
+// Holder returns the lease that an address of the segments has now, if it has one. It is cheap.
 func (s *Server) Holder(a netip.Addr) (lease.Lease, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,7 +221,7 @@ func (s *Server) tell(event any) {
 	}
 }
 
-// wanted says whether a server is the one that a proxy works beside.
+// wanted reports whether a server is the one that a proxy works beside.
 func (s *Server) wanted(f Foreign) bool {
 	for _, seg := range s.cfg.Segments {
 		if seg.Name == f.Segment {
@@ -250,7 +250,7 @@ func (s *Server) remember(f Foreign) {
 	s.others[f.Server] = Other{Foreign: f, LastSeen: s.cfg.Clock.Now()}
 }
 
-// recent says whether a server was heard since it was last asked for a few times.
+// recent reports whether a server was heard since it was last asked for a few times.
 func (s *Server) recent(o Other) bool { return s.cfg.Clock.Now().Sub(o.LastSeen) <= 3*s.cfg.ProbeEvery }
 
 // deliver calls the callbacks, one after the other.

@@ -118,7 +118,7 @@ type strangers struct {
 	since time.Time
 }
 
-// add says whether the card may keep the address.
+// add reports whether the card may keep the address.
 func (s *strangers) add(card segment.MAC, a netip.Addr, now time.Time) bool {
 	if s.held == nil || now.Sub(s.since) >= strangerTime || now.Before(s.since) || len(s.held) >= remembered {
 		s.held, s.since = map[segment.MAC]map[netip.Addr]bool{}, now
@@ -138,8 +138,8 @@ type asking struct {
 	last  time.Time
 }
 
-// asked says whether ARP asked for the address a moment ago: then it was free by our books, and whoever answers holds
-// it without a lease.
+// asked reports whether ARP asked for the address a moment ago: then it was free by our books, and whoever answers
+// holds it without a lease.
 func (s *Server) asked(a netip.Addr, now time.Time) bool {
 	p, ok := s.probed[a]
 	return ok && now.Sub(p.last) < 5*time.Second
@@ -183,7 +183,7 @@ func (s *Server) probe(ctx context.Context, w *wire) error {
 	}
 }
 
-// again says whether to ask now: a few times in a row, then anew after a while.
+// again reports whether to ask now: a few times in a row, then anew after a while.
 func (p *asking) again(now time.Time, after time.Duration) bool {
 	if now.Sub(p.last) >= after {
 		p.times = 0

@@ -115,7 +115,7 @@ func FuzzAsked(f *testing.F) {
 	})
 }
 
-// knownScript says whether a script is one of those that the server can give by itself.
+// knownScript reports whether a script is one of those that the server can give by itself.
 func knownScript(s *Server, query, script string) bool {
 	q, _ := url.ParseQuery(query) // the part that was understood, as the server takes it
 	mac, err := segment.ParseMAC(q.Get("mac"))

@@ -23,7 +23,7 @@ type room struct {
 	own string
 }
 
-// overlay gives the image with the parameters behind its own.
+// overlay returns the image with the parameters behind its own.
 func (u *rooms) overlay(ctx context.Context, digest string, b *cache.Blob, params string) (io.ReadSeeker, error) {
 	u.mu.Lock()
 	at, ok := u.known[digest]

@@ -54,7 +54,7 @@ func (p *Pool) last(mac segment.MAC) netip.Addr {
 	return netip.Addr{}
 }
 
-// fresh gives the first address of the pool that nobody ever had. Those that it passes over wait with the used ones.
+// fresh returns the first address of the pool that nobody ever had. Those that it passes over wait with the used ones.
 func (p *Pool) fresh(mac segment.MAC, now time.Time) (netip.Addr, bool) {
 	for p.inPool(p.next) {
 		a := p.next
@@ -72,7 +72,7 @@ func (p *Pool) fresh(mac segment.MAC, now time.Time) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// rested gives the address that has been free for the longest time.
+// rested returns the address that has been free for the longest time.
 func (p *Pool) rested(mac segment.MAC, now time.Time) (netip.Addr, bool) {
 	for len(p.resting) > 0 && !p.resting[0].rested.After(now) {
 		e := p.resting[0]
@@ -104,8 +104,8 @@ func (p *Pool) Upcoming(n int, now time.Time) []netip.Addr {
 	return out
 }
 
-// MarkInUse says that a card was seen with an address of the pool that it has no lease of. Others don't get the address
-// until the given time. It is false when the card has, or had last, the lease.
+// MarkInUse reports whether a card was seen with an address of the pool that it has no lease of. Others don't get the
+// address until the given time. It is false when the card has, or had last, the lease.
 func (p *Pool) MarkInUse(a netip.Addr, mac segment.MAC, until time.Time) bool {
 	if !p.inPool(a) || !p.ours(a) {
 		return false

@@ -17,7 +17,7 @@ func keyOf(l Lease) key { return key{l.Segment, l.Address.String()} }
 
 var _ Store = (*Memory)(nil)
 
-// LoadLeases gives the leases of a segment.
+// LoadLeases returns the leases of a segment.
 func (m *Memory) LoadLeases(_ context.Context, segment string) ([]Lease, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -109,7 +109,7 @@ func (p *Pool) inPool(a netip.Addr) bool {
 	return s.PoolStart.IsValid() && a.IsValid() && !a.Less(s.PoolStart) && !s.PoolEnd.Less(a)
 }
 
-// ours says whether an address is one that a client of this segment may have at all.
+// ours reports whether an address is one that a client of this segment may have at all.
 func (p *Pool) ours(a netip.Addr) bool {
 	s := p.cfg.Segment
 	if !p.network.Contains(a) || a == s.Address.Addr() || a == s.Router || slices.Contains(s.DNS, a) {
@@ -130,7 +130,7 @@ func broadcast(n netip.Prefix) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
-// usable says whether a client may have an address now.
+// usable reports whether a client may have an address now.
 func (p *Pool) usable(a netip.Addr, mac segment.MAC, now time.Time) bool {
 	if !p.ours(a) {
 		return false
@@ -145,7 +145,7 @@ func (p *Pool) usable(a netip.Addr, mac segment.MAC, now time.Time) bool {
 	return e == nil || e.free(mac, now, p.cfg.Cooldown)
 }
 
-// free says whether neither another client's lease nor an offer to one stands in the way.
+// free reports whether neither another client's lease nor an offer to one stands in the way.
 func (e *entry) free(mac segment.MAC, now time.Time, cooldown time.Duration) bool {
 	if e.offerTo != mac && now.Before(e.offerEnds) {
 		return false
@@ -171,7 +171,7 @@ func (e *entry) freeAt(cooldown time.Duration) time.Time {
 	return at
 }
 
-// Lookup gives the lease that the client has or had last.
+// Lookup returns the lease that the client has or had last.
 func (p *Pool) Lookup(mac segment.MAC, now time.Time) (Lease, bool) {
 	e, ok := p.clients[mac]
 	if !ok {
@@ -180,7 +180,7 @@ func (p *Pool) Lookup(mac segment.MAC, now time.Time) (Lease, bool) {
 	return e.lease.at(now), true
 }
 
-// Holder gives the lease that an address has now, if it has one.
+// Holder returns the lease that an address has now, if it has one.
 func (p *Pool) Holder(a netip.Addr, now time.Time) (Lease, bool) {
 	e, ok := p.entries[a]
 	if !ok || e.lease.at(now).State != Bound {
@@ -201,7 +201,7 @@ func (p *Pool) Snapshot(now time.Time) []Lease {
 	return out
 }
 
-// Changes gives the leases that changed since Saved was called last. They must be stored before their clients hear of
+// Changes returns the leases that changed since Saved was called last. They must be stored before their clients hear of
 // them.
 func (p *Pool) Changes() []Lease {
 	out := make([]Lease, 0, len(p.changed))

@@ -128,7 +128,7 @@ func (b Boot) assignment() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// wanted says whether the record's image is to stay. The caller holds the lock.
+// wanted reports whether the record's image is to stay. The caller holds the lock.
 func (k *Keeper) wanted(r Record) bool {
 	b, ok := k.boots[r.MachineID]
 	return ok && b.assignment() == r.Assignment && !r.Used

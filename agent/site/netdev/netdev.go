@@ -20,7 +20,7 @@ import (
 // are dead without saying so.
 var ErrGone = errors.New("the network device is gone")
 
-// Find gives the device of a name, if it is up and has the address.
+// Find returns the device of a name, if it is up and has the address.
 func Find(name string, address netip.Addr) (*net.Interface, error) {
 	device, err := net.InterfaceByName(name)
 	if err != nil {

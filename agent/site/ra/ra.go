@@ -245,7 +245,7 @@ func answerTo(packet []byte, hops int, from netip.Addr) (netip.Addr, bool) {
 	return allNodes, true
 }
 
-// hasSource says whether a card's address is given, which one that has no address must not do.
+// hasSource reports whether a card's address is given, which one that has no address must not do.
 func hasSource(options []ndp.Option) bool {
 	for _, o := range options {
 		if l, ok := o.(*ndp.LinkLayerAddress); ok && l.Direction == ndp.Source {

@@ -50,10 +50,10 @@ type MediaBoot struct {
 	Address netip.Prefix
 }
 
-// NetBoots says whether the network is to start it.
+// NetBoots reports whether the network is to start it.
 func (a Assignment) NetBoots() bool { return a.Boots() && a.Media == nil }
 
-// Boots says whether the machine is to start something else than its disk.
+// Boots reports whether the machine is to start something else than its disk.
 func (a Assignment) Boots() bool { return a.Mode == BootInstaller || a.Mode == BootRescue }
 
 // Document is everything that the controller tells a site agent about the segments, at one revision.
@@ -135,7 +135,7 @@ func (ix *index) addToken(a Assignment) error {
 	return nil
 }
 
-// Find gives the assignment of a network card.
+// Find returns the assignment of a network card.
 func (t *Table) Find(mac MAC) (Assignment, bool) {
 	ix := t.current.Load()
 	if ix == nil {
@@ -145,7 +145,7 @@ func (t *Table) Find(mac MAC) (Assignment, bool) {
 	return a, ok
 }
 
-// FindToken gives the assignments that a boot token stands for: one for each card of the machine; none when the token
+// FindToken returns the assignments that a boot token stands for: one for each card of the machine; none when the token
 // is empty, unknown or dead. The caller must not change them.
 func (t *Table) FindToken(token string) []Assignment {
 	ix := t.current.Load()
@@ -155,7 +155,7 @@ func (t *Table) FindToken(token string) []Assignment {
 	return ix.byToken[token]
 }
 
-// FindAddress gives the assignment that fixes an address.
+// FindAddress returns the assignment that fixes an address.
 func (t *Table) FindAddress(address netip.Addr) (Assignment, bool) {
 	ix := t.current.Load()
 	if ix == nil {

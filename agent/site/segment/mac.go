@@ -34,7 +34,7 @@ func (m MAC) Hardware() net.HardwareAddr { return net.HardwareAddr(m[:]) }
 // String is the one form that is used in URLs, logs and documents: lower case with colons.
 func (m MAC) String() string { return m.Hardware().String() }
 
-// MarshalText gives the form of String.
+// MarshalText returns the form of String.
 func (m MAC) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
 // UnmarshalText reads what ParseMAC reads.

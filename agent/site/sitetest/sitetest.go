@@ -115,7 +115,7 @@ func (m *Machine) Start(line string) fmt.Stringer {
 	return out
 }
 
-// Addresses gives the IPv4 addresses of eth0, with their prefix lengths.
+// Addresses returns the IPv4 addresses of eth0, with their prefix lengths.
 func (m *Machine) Addresses() []string {
 	m.t.Helper()
 	var out []string

@@ -272,7 +272,7 @@ func TestWhatIsNotAnsweredIsSentAgain(t *testing.T) {
 	testkit.Eventually(t, patience, func() bool { return !s.reports.pending() }, "something is sent for ever")
 }
 
-// answered says whether calls that were answered carried all of a report.
+// answered reports whether calls that were answered carried all of a report.
 func (c *controller) answered(mac string, used int32) bool {
 	var unknown, bmc, lease, segment bool
 	for i, r := range c.all() {

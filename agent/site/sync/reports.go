@@ -101,7 +101,7 @@ func (r *Reports) Hardware(h *fleetv1.HardwareReading) {
 	r.change(func() { r.hardware[h.GetMachineId()] = h })
 }
 
-// sameWord says whether a BMC said the same not long ago.
+// sameWord reports whether a BMC said the same not long ago.
 func sameWord(before, o *fleetv1.BMCObservation) bool {
 	if before == nil || o.GetSeenAt().AsTime().Sub(before.GetSeenAt().AsTime()) >= repeatBMC {
 		return false
@@ -191,7 +191,7 @@ type batch struct {
 	pending bool
 }
 
-// take gives all that is pending. It counts as told unless it is given back.
+// take returns all that is pending. It counts as told unless it is given back.
 func (r *Reports) take() batch {
 	r.mu.Lock()
 	defer r.mu.Unlock()

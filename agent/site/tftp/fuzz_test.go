@@ -70,7 +70,7 @@ func (p *peer) quick() (code uint16, rest []byte, from net.Addr) {
 	return binary.BigEndian.Uint16(b), b[2:n], from
 }
 
-// known says whether a block is the beginning of a file, as it is or with the line ends of netascii.
+// known reports whether a block is the beginning of a file, as it is or with the line ends of netascii.
 func known(block []byte) bool {
 	for _, data := range files() {
 		text := strings.ReplaceAll(strings.ReplaceAll(string(data), "\r", "\r\x00"), "\n", "\r\n")

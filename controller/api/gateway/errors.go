@@ -33,7 +33,7 @@ func (g *Gateway) callFailed(
 	g.answer(w, httpStatus(st), st)
 }
 
-// streamFailed gives the last line of a stream that has begun.
+// streamFailed returns the last line of a stream that has begun.
 func streamFailed(_ context.Context, err error) *status.Status { return typed(status.Convert(err)) }
 
 // typed gives a reason to the few statuses that come from the gateway or from gRPC itself and have none.

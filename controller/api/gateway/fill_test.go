@@ -40,7 +40,7 @@ func (f *filler) message(m protoreflect.Message) {
 	}
 }
 
-// chosen says whether the variant fills the field: of a oneof it fills one.
+// chosen reports whether the variant fills the field: of a oneof it fills one.
 func (f *filler) chosen(fd protoreflect.FieldDescriptor) bool {
 	oneof := fd.ContainingOneof()
 	return oneof == nil || oneof.Fields().Get(f.variant%oneof.Fields().Len()) == fd

@@ -83,7 +83,7 @@ func readRoutes(document []byte) (routes, error) {
 
 func split(path string) []string { return strings.Split(strings.TrimPrefix(path, "/"), "/") }
 
-// find gives the methods of the route that an escaped path has, or nil.
+// find returns the methods of the route that an escaped path has, or nil.
 func (rs routes) find(path string) map[string]operation {
 	segments := split(path)
 	for _, r := range rs {

@@ -63,7 +63,7 @@ func Drop(ctx context.Context, s Store, e Entries, sha256 string, log *slog.Logg
 
 var digest = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// IsDigest says whether a name is a SHA-256 in lower hex, as every blob's is.
+// IsDigest reports whether a name is a SHA-256 in lower hex, as every blob's is.
 func IsDigest(name string) bool { return digest.MatchString(name) }
 
 // NotFound is the error for a blob that is not there.

@@ -77,10 +77,10 @@ func wrong(format string, args ...any) error { return unavailable(format, args..
 
 func isNotFound(err error) bool { return failure.HasReason(err, "BLOB_NOT_FOUND") }
 
-// isGone says that there is no such upload any more.
+// isGone reports whether there is no such upload any more.
 func isGone(err error) bool { return answerOf(err).Code == "NoSuchUpload" }
 
-// isOutside says that a range is behind the end.
+// isOutside reports whether a range is behind the end.
 func isOutside(err error) bool {
 	answer := answerOf(err)
 	return answer.Code == "InvalidRange" || answer.StatusCode == http.StatusRequestedRangeNotSatisfiable

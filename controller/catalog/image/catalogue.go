@@ -141,7 +141,7 @@ func (c *Catalogue) slot(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// known gives the entry that is there, if the digests that the description gives say that it is the same one.
+// known returns the entry that is there, if the digests that the description gives say that it is the same one.
 func (c *Catalogue) known(ctx context.Context, im *baremetalv1.Image) (*baremetalv1.Image, error) {
 	have, err := c.cfg.Store.GetImage(ctx, im.GetImageRef())
 	if failure.HasReason(err, "IMAGE_NOT_FOUND") {

@@ -66,7 +66,7 @@ func archOf(head []byte) string {
 	return found
 }
 
-// tableAt gives the first sector of the table of partitions, the number of its entries, and the bytes of each.
+// tableAt returns the first sector of the table of partitions, the number of its entries, and the bytes of each.
 func tableAt(header []byte) (start, count, each uint64) {
 	return binary.LittleEndian.Uint64(header[72:]), uint64(binary.LittleEndian.Uint32(header[80:])),
 		uint64(binary.LittleEndian.Uint32(header[84:]))

@@ -54,7 +54,7 @@ type File struct {
 	URL string
 }
 
-// Plain says whether the registry is asked by http.
+// Plain reports whether the registry is asked by http.
 func (c Client) Plain(s Source) bool { return slices.Contains(c.PlainHTTP, s.ref.Host()) }
 
 // Open asks for the file. Of an index it takes the image of the architecture. Errors that are not typed are those of

@@ -68,7 +68,7 @@ func populations(group, model string) []string {
 	return append(out, "fleet")
 }
 
-// For gives the normal duration of a kind of step on a machine: that of its group, else of its model, else of the
+// For returns the normal duration of a kind of step on a machine: that of its group, else of its model, else of the
 // fleet.
 func (n Baselines) For(k kind.Kind, group, model string, simulated bool) Baseline {
 	for _, p := range populations(group, model) {

@@ -41,7 +41,7 @@ func (f *Facts) Seen(a *Agent) string {
 	return "was heard last at " + f.At(a.LastSeen) + ", " + f.Ago(a.LastSeen)
 }
 
-// Latest gives the latest of some times.
+// Latest returns the latest of some times.
 func Latest(times ...time.Time) time.Time {
 	var out time.Time
 	for _, t := range times {
@@ -52,7 +52,7 @@ func Latest(times ...time.Time) time.Time {
 	return out
 }
 
-// Earliest gives the earlier of two times.
+// Earliest returns the earlier of two times.
 func Earliest(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return a

@@ -20,7 +20,7 @@ func Stuck(ran time.Duration, n Baseline, now, next time.Time) bool {
 	return Overlong(ran, n) && !inSight
 }
 
-// Overlong says that a step has taken longer than its kind should.
+// Overlong reports whether a step has taken longer than its kind should.
 func Overlong(ran time.Duration, n Baseline) bool { return ran > bound(n) }
 
 // bound is how long a step may take before somebody should look.

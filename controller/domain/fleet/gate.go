@@ -60,13 +60,13 @@ func OperationTypes() []OperationType {
 	return out
 }
 
-// Known says whether the type exists at all.
+// Known reports whether the type exists at all.
 func Known(t OperationType) bool { _, ok := typeRules[t]; return ok }
 
 // DefaultPlan names the plan that runs when a request names none.
 func DefaultPlan(t OperationType) string { return typeRules[t].plan }
 
-// Housekeeping says that the type changes intent only.
+// Housekeeping reports whether the type changes intent only.
 func Housekeeping(t OperationType) bool { return typeRules[t].housekeeping }
 
 // ValidatedPhase returns the phase in which a call that only validates judges a machine of phase p. A client asks

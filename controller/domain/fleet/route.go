@@ -52,7 +52,7 @@ func Route(candidates []Candidate, capability, provider string, outOfBand bool, 
 	return site
 }
 
-// CanDo says whether the candidate has the capability; a site agent has those of its provider adapter.
+// CanDo reports whether the candidate has the capability; a site agent has those of its provider adapter.
 func (c *Candidate) CanDo(capability string) bool {
 	return c.Role == "site" || slices.Contains(c.Capabilities, capability)
 }
@@ -68,8 +68,8 @@ func newestHost(candidates []Candidate) *Candidate {
 	return best
 }
 
-// newer says that a is the machine's agent rather than b: one that is there before one that is not, since heartbeats
-// are seconds apart.
+// newer reports whether a is the machine's agent rather than b: one that is there before one that is not, since
+// heartbeats are seconds apart.
 func newer(a, b *Candidate) bool {
 	if a.Live != b.Live {
 		return a.Live
@@ -116,8 +116,8 @@ func siteWith(candidates []Candidate, capability string) *Candidate {
 	return nil
 }
 
-// throughProvider says that a site agent can do it at all: through a BMC it can switch a machine and choose what it
-// boots; a MAAS region has actions of its own.
+// throughProvider reports whether a site agent can do it at all: through a BMC it can switch a machine and choose what
+// it boots; a MAAS region has actions of its own.
 func throughProvider(capability, provider string) bool {
 	if able, limited := siteWork[provider]; limited {
 		return slices.Contains(able, capability)
@@ -135,8 +135,8 @@ var siteWork = map[string][]string{
 // Host gives the machine's own agent, live or not; nil if it never had one.
 func Host(candidates []Candidate) *Candidate { return newestHost(candidates) }
 
-// Installer gives the newest live installer of an operation; nil if there is none. Candidates are in the order of their
-// enrolment.
+// Installer returns the newest live installer of an operation; nil if there is none. Candidates are in the order of
+// their enrolment.
 func Installer(candidates []Candidate, operationID string) *Candidate {
 	for i := range slices.Backward(candidates) {
 		c := &candidates[i]

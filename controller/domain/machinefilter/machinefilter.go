@@ -30,8 +30,8 @@ func Of(terms []filter.Term) Filter { return Filter{terms: terms} }
 // MatchesAll reports whether the filter asks for nothing.
 func (f Filter) MatchesAll() bool { return len(f.terms) == 0 && !f.matchesNone }
 
-// Matches says whether a machine is one that ListMachines would show with the filter. No machine matches only the empty
-// filter.
+// Matches reports whether a machine is one that ListMachines would show with the filter. No machine matches only the
+// empty filter.
 func (f Filter) Matches(m *baremetalv1.Machine) bool {
 	if m == nil || f.matchesNone {
 		return f.MatchesAll()
@@ -39,7 +39,7 @@ func (f Filter) Matches(m *baremetalv1.Machine) bool {
 	return !slices.ContainsFunc(f.terms, func(t filter.Term) bool { return !holds(t, m) })
 }
 
-// MatchesAny says whether one of the machines is one that ListMachines would show with the filter. The empty filter
+// MatchesAny reports whether one of the machines is one that ListMachines would show with the filter. The empty filter
 // needs none.
 func (f Filter) MatchesAny(machines []*baremetalv1.Machine) bool {
 	return f.MatchesAll() || slices.ContainsFunc(machines, f.Matches)

@@ -56,7 +56,8 @@ func States() []State {
 	return out
 }
 
-// InProgress says that the state stands for work under way: an operation or workflow must own a node that is in one.
+// InProgress reports whether the state stands for work under way: an operation or workflow must own a node that is in
+// one.
 func InProgress(s State) bool {
 	return slices.Contains([]State{Enrolling, Installing, Reprovision, Deprovisioning, Migrating, Draining, Removing}, s)
 }
@@ -78,7 +79,7 @@ func Holds(s, cameFrom State, provisioned bool) bool {
 	return !Gone(s) && (provisioned || slices.Contains([]State{Active, Offline, Draining}, s))
 }
 
-// Gone says that the node is out of the active inventory: the condition Retired follows these states.
+// Gone reports whether the node is out of the active inventory: the condition Retired follows these states.
 func Gone(s State) bool { return s == Retired || s == Removing || s == Deleted }
 
 // Trigger is who causes a change.

@@ -29,11 +29,11 @@ func ProofSettles(c *Command, b Booted) bool {
 // was for was not found afterwards: nothing of it is still to come.
 func Repeatable(c *Command) bool { return c.State == Unknown && c.Reason == "EVIDENCE_MISSING" }
 
-// ProvesReboot says that a boot id read now proves that the boot before is over.
+// ProvesReboot reports whether a boot id read now proves that the boot before is over.
 func ProvesReboot(before, now string) bool { return before != "" && now != "" && before != now }
 
-// PowerOffSettles says that a machine that is off settles the command: what ran on it runs no more. A power-off seen
-// before the grant proves nothing.
+// PowerOffSettles reports whether a machine that is off settles the command: what ran on it runs no more. A power-off
+// seen before the grant proves nothing.
 func PowerOffSettles(c *Command, seen time.Time) bool {
 	return c != nil && c.State == Unknown && c.ExecutorRole != "site" && seen.After(c.GrantedAt)
 }

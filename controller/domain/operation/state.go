@@ -164,7 +164,7 @@ type Command struct {
 	SettledBy       string
 }
 
-// Settled says that nothing more can come of the command, or that nobody waits for it any more.
+// Settled reports whether nothing more can come of the command, or nobody waits for it any more.
 func (c *Command) Settled() bool { return c == nil || IsFinalCommand(c.State) }
 
 // World is what Decide may know besides the operation itself.
@@ -212,7 +212,7 @@ type Install struct {
 	Failed, Max int
 }
 
-// Last says that no attempt follows the one that is under way.
+// Last reports whether no attempt follows the one that is under way.
 func (i Install) Last() bool { return i.Failed+1 >= i.Max }
 
 // The modes of a boot assignment.
@@ -241,7 +241,7 @@ type Boot struct {
 	PhonedHome map[string]string `json:",omitempty"`
 }
 
-// Served says that the site's agent serves by the assignment.
+// Served reports whether the site's agent serves by the assignment.
 func (b Boot) Served() bool { return b.Applied >= b.Revision }
 
 // Snapshot is all that a decision is made of.

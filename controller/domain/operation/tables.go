@@ -32,10 +32,10 @@ var CommandTable = map[CommandState][]CommandState{
 	Expired:         nil,
 }
 
-// IsTerminal says that an operation in this phase never changes again.
+// IsTerminal reports whether an operation in this phase never changes again.
 func IsTerminal(p Phase) bool { return len(PhaseTable[p]) == 0 }
 
-// IsFinalCommand says that no event of the operation's life moves the command any more.
+// IsFinalCommand reports whether no event of the operation's life moves the command any more.
 func IsFinalCommand(s CommandState) bool { return s == Unknown || len(CommandTable[s]) == 0 }
 
 // MayMove panics on a transition that its table does not have: such a decision is a bug, and the transaction that it

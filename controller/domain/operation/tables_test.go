@@ -78,7 +78,7 @@ func TestTerminalPhases(t *testing.T) {
 	}
 }
 
-// leadsTo says that a table has a way, of any length, from one state to another.
+// leadsTo reports whether a table has a way, of any length, from one state to another.
 func leadsTo[S comparable](table map[S][]S, from, to S) bool {
 	if from == to {
 		return true

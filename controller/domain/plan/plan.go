@@ -111,28 +111,28 @@ func HarmOf(p *baremetalv1.Plan) kind.Harm {
 	return worst
 }
 
-// Housekeeping says that the plan changes the phase and touches no machine.
+// Housekeeping reports whether the plan changes the phase and touches no machine.
 func Housekeeping(p *baremetalv1.Plan) bool {
 	return slices.ContainsFunc(p.GetSteps(), func(s *baremetalv1.Step) bool {
 		return kind.Of(kind.OfStep(s)).Control == kind.SetsPhase
 	})
 }
 
-// OfWorkflow says that the plan holds stages of a workflow, which alone runs it.
+// OfWorkflow reports whether the plan holds stages of a workflow, which alone runs it.
 func OfWorkflow(p *baremetalv1.Plan) bool {
 	return slices.ContainsFunc(p.GetSteps(), func(s *baremetalv1.Step) bool {
 		return kind.Of(kind.OfStep(s)).Control == kind.ChecksStage && !standalone(s)
 	})
 }
 
-// RotatesPassword says that the plan changes the password of a BMC, which only an admin may start.
+// RotatesPassword reports whether the plan changes the password of a BMC, which only an admin may start.
 func RotatesPassword(p *baremetalv1.Plan) bool {
 	return slices.ContainsFunc(p.GetSteps(), func(s *baremetalv1.Step) bool {
 		return s.GetWorkflowStage().GetStage() == workflow.RotateBMCPassword
 	})
 }
 
-// standalone says that the step is a stage that is started outside of any workflow.
+// standalone reports whether the step is a stage that is started outside of any workflow.
 func standalone(s *baremetalv1.Step) bool {
 	return workflow.Standalone(s.GetWorkflowStage().GetStage())
 }
@@ -147,7 +147,7 @@ func NotWired(p *baremetalv1.Plan) *baremetalv1.Step {
 	return nil
 }
 
-// LeavesSystem says that the plan works on the BMC's account alone.
+// LeavesSystem reports whether the plan works on the BMC's account alone.
 func LeavesSystem(p *baremetalv1.Plan) bool { return RotatesPassword(p) && len(p.GetSteps()) == 1 }
 
 // Digest identifies a plan's content. Of a sealed argument only the keyed digest counts, which stands before the last

@@ -20,7 +20,7 @@ func RepaveByMAAS() *baremetalv1.Plan {
 	}}
 }
 
-// ByInstaller gives the first step that our own installer does, nil if there is none.
+// ByInstaller returns the first step that our own installer does, nil if there is none.
 func ByInstaller(steps []Filled) *Filled {
 	for i := range steps {
 		if of := kind.Of(steps[i].Kind); of.NeedsInstaller || of.SetsNextBoot {

@@ -26,7 +26,7 @@ func validateRMA(p *baremetalv1.Plan) error {
 	return nil
 }
 
-// ReturnsFromRMA says that the plan begins with taking the flag RMA off.
+// ReturnsFromRMA reports whether the plan begins with taking the flag RMA off.
 func ReturnsFromRMA(p *baremetalv1.Plan) bool {
 	first := p.GetSteps()
 	return len(first) > 0 && first[0].GetRma().GetAction() == "return"

@@ -34,7 +34,7 @@ func States() []State {
 	return []State{AwaitingApproval, Running, Paused, Stopping, Succeeded, CompletedWithFailures, Failed, Canceled}
 }
 
-// Ended says that nothing happens to the rollout any more.
+// Ended reports whether nothing happens to the rollout any more.
 func (s State) Ended() bool {
 	return s == Succeeded || s == CompletedWithFailures || s == Failed || s == Canceled
 }

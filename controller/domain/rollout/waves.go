@@ -31,7 +31,7 @@ func Order(machines []Machine) []Machine {
 	return out
 }
 
-// Waves gives the sizes of the waves of n machines. Waves that would be empty are left out.
+// Waves returns the sizes of the waves of n machines. Waves that would be empty are left out.
 func Waves(s Spec, n int) []int {
 	var ends []int
 	last := 0

@@ -109,7 +109,7 @@ func Act(w Workflow, a Action, f Facts) (Effect, *fleet.Refusal) {
 	}
 }
 
-// repeated says that what the action asks for is under way, or done.
+// repeated reports whether what the action asks for is under way, or done.
 func repeated(w Workflow, a Action, f Facts) bool {
 	switch a {
 	case Cancel:

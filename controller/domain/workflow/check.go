@@ -122,7 +122,8 @@ func unknownCluster(f StageFacts) Verdict {
 		", which is not stored; see `ingot cluster set`"}
 }
 
-// MustDrain says that the stage drain_node takes more than a look: the machine is in a cluster that can be spoken to.
+// MustDrain reports whether the stage drain_node takes more than a look: the machine is in a cluster that can be spoken
+// to.
 func MustDrain(f StageFacts) bool {
 	return f.Machine.Conditions[fleet.InCustomerCluster] && !f.Machine.Conditions[fleet.Drained] && f.ClusterKnown
 }

@@ -120,7 +120,7 @@ var rules = map[string]rule{
 	"MAAS_STATUS_CONFLICT":       {ClassDisagree, false},
 }
 
-// Classify gives the class of a Reason and whether another try may mend it.
+// Classify returns the class of a Reason and whether another try may mend it.
 func Classify(reason string) (Class, bool) {
 	r, ok := rules[reason]
 	if !ok {

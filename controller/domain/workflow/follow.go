@@ -64,8 +64,8 @@ func (w *Workflow) forgetPassed() {
 	}
 }
 
-// opensBefore says that the stage only puts the node's state back to one of work in progress, before the attempt goes
-// on from a later one: going through it is no step back.
+// opensBefore reports whether the stage only puts the node's state back to one of work in progress, before the attempt
+// goes on from a later one: going through it is no step back.
 func opensBefore(w Workflow, stage string) bool {
 	s, _ := FindFor(w.Kind, stage, w.Provider)
 	return s.Opens && slices.Index(w.Plan, stage) < w.StageIdx

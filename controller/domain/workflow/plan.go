@@ -8,7 +8,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/kind"
 )
 
-// Plan gives the stages of a workflow on a machine, in order.
+// Plan returns the stages of a workflow on a machine, in order.
 func Plan(k Kind, m Mode, t Traits) []Stage {
 	var out []Stage
 	for _, s := range catalogue {
@@ -28,7 +28,7 @@ func Names(stages []Stage) []string {
 	return out
 }
 
-// Stages gives the rows of a workflow's plan.
+// Stages returns the rows of a workflow's plan.
 func (w Workflow) Stages() []Stage {
 	var out []Stage
 	for _, n := range w.Plan {
@@ -49,7 +49,7 @@ func NotImplemented(stages []Stage) string {
 	return ""
 }
 
-// From gives the stages of an attempt that goes on from a stage: those from there on, after the one that makes the
+// From returns the stages of an attempt that goes on from a stage: those from there on, after the one that makes the
 // node's state one of work in progress.
 func From(plan []Stage, stage string) []Stage {
 	at := max(0, slices.IndexFunc(plan, func(s Stage) bool { return s.Name == stage }))

@@ -340,10 +340,10 @@ func maasOnboarding() []Stage {
 	}
 }
 
-// Find gives the row of a stage of machines that MAAS does not drive, or the only one there is.
+// Find returns the row of a stage of machines that MAAS does not drive, or the only one there is.
 func Find(k Kind, name string) (Stage, bool) { return FindFor(k, name, "") }
 
-// FindFor gives the row of a stage of a provider's machines.
+// FindFor returns the row of a stage of a provider's machines.
 func FindFor(k Kind, name, provider string) (Stage, bool) {
 	var found *Stage
 	for i := range catalogue {
@@ -362,7 +362,7 @@ func FindFor(k Kind, name, provider string) (Stage, bool) {
 	return *found, true
 }
 
-// of says that machines of the provider have this row.
+// of reports whether machines of the provider have this row.
 func (s *Stage) of(provider string) bool {
 	switch s.Provider {
 	case "":

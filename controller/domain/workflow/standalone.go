@@ -25,8 +25,8 @@ const (
 // a log-in with it.
 const RotateBMCPassword = "rotate_bmc_password" //nolint:gosec // a name, and no password
 
-// Standalone says that a mode is one of those that somebody starts, outside of any workflow.
+// Standalone reports whether a mode is one of those that somebody starts, outside of any workflow.
 func Standalone(mode string) bool { return Switches(mode) || mode == RotateBMCPassword }
 
-// Switches says that a mode is one of these two.
+// Switches reports whether a mode is one of these two.
 func Switches(mode string) bool { return mode == SwitchOn || mode == SwitchOff }

@@ -31,12 +31,12 @@ func Modes(k Kind) []Mode {
 	return []Mode{SoftReset, Reimage, StorageCleanup, FullDecommission}
 }
 
-// Fits says that workflows of the kind have the mode.
+// Fits reports whether workflows of the kind have the mode.
 func Fits(k Kind, m Mode) bool {
 	return (k == Onboarding || k == Decommission) && slices.Contains(Modes(k), m)
 }
 
-// Destructive says that the workflow loses the data of the machine's disks.
+// Destructive reports whether the workflow loses the data of the machine's disks.
 func Destructive(k Kind, m Mode) bool { return m != SoftReset }
 
 // State is the state of a workflow, as in the API.
@@ -71,13 +71,13 @@ var Transitions = map[State][]State{
 	Reconciled:      nil,
 }
 
-// Terminal says that the workflow never changes again.
+// Terminal reports whether the workflow never changes again.
 func Terminal(s State) bool { return s == Completed || s == Reconciled }
 
-// Holds says that the workflow still has a claim on its machine: no other may begin.
+// Holds reports whether the workflow still has a claim on its machine: no other may begin.
 func Holds(s State) bool { return !Terminal(s) && s != Cancelled }
 
-// Working says that an attempt is under way.
+// Working reports whether an attempt is under way.
 func Working(s State) bool { return s == Pending || s == Running || s == Compensating }
 
 // Workflow is what is stored of one workflow.

@@ -154,7 +154,8 @@ func newWalker(r *rand.Rand) *walker {
 		OperationID: "op"}, node: n, active: true}
 }
 
-// leads says that one action or event, which may take several transitions at once, goes from one state to another.
+// leads reports whether one action or event, which may take several transitions at once, goes from one state to
+// another.
 func leads(from, to workflow.State, most int) bool {
 	if most == 0 {
 		return false

@@ -89,7 +89,7 @@ func (b *Ledger) Enter(name string, k Kind, size int, now time.Time) (*Ticket, *
 	return t, nil
 }
 
-// hasCapacity says that the call may run now.
+// hasCapacity reports whether the call may run now.
 func (b *Ledger) hasCapacity(t *Ticket) bool {
 	l, c := b.limits, t.of
 	return b.running < l.Running && c.running < share(l.Running) &&

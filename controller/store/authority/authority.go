@@ -43,7 +43,7 @@ type Generation struct {
 	WithdrawBy string
 }
 
-// Authorities gives all generations, oldest first; none where the CA was never rotated.
+// Authorities returns all generations, oldest first; none where the CA was never rotated.
 func (s *Store) Authorities(ctx context.Context) ([]Generation, error) {
 	return read(ctx, s.db.Q)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 )
 
-// InstallerFiles gives the newest installer of each architecture; amd64 is the first.
+// InstallerFiles returns the newest installer of each architecture; amd64 is the first.
 func InstallerFiles(ctx context.Context, q *dbsqlc.Queries, cmdline string) ([]*fleetv1.InstallerFiles, error) {
 	rows, err := q.InstallerImages(ctx)
 	if err != nil {

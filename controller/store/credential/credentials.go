@@ -62,7 +62,7 @@ type CredentialsChange struct {
 	PlainHTTP, UnverifiedTLS *bool
 }
 
-// over gives the row that the change makes of another one, which is empty for new credentials.
+// over returns the row that the change makes of another one, which is empty for new credentials.
 func (c CredentialsChange) over(old dbsqlc.BmcCredential) (dbsqlc.PutCredentialsParams, error) {
 	p := dbsqlc.PutCredentialsParams{
 		CredentialsRef: c.Ref, Sealed: old.Sealed, AllowedEndpoints: old.AllowedEndpoints, AllowPlainHttp: old.AllowPlainHttp,

@@ -44,7 +44,7 @@ func SetOf(rank int) (sql string, numbered bool) {
 	return sql, returns(sql, "many")
 }
 
-// WritesOnly says that the statement returns no rows.
+// WritesOnly reports whether the statement returns no rows.
 func WritesOnly(sql string) bool { return returns(sql, "exec") || returns(sql, "execrows") }
 
 // returns looks at what sqlc has written into the statement's first line.

@@ -355,7 +355,7 @@ func keepSecret(
 	return pgtx.Wrap(q.TouchSite(ctx, m.Site), "number the site's document")
 }
 
-// writesSystem says that a new system comes of the command, which will need an identity.
+// writesSystem reports whether a new system comes of the command, which will need an identity.
 func writesSystem(c dbsqlc.GetCommandRow) bool {
 	of := kind.Of(kind.Kind(c.Kind))
 	if of.WritesSystem {

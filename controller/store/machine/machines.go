@@ -388,7 +388,7 @@ func (f MachineFilter) Regexps(not bool) (keys, regexps []string) {
 	return keys, regexps
 }
 
-// matchesAll says that nothing is asked for.
+// matchesAll reports whether nothing is asked for.
 func (f MachineFilter) matchesAll() bool {
 	return f.MachineID+f.Phase+f.NodeState+f.Provider+f.Site+f.Region+f.Rack+f.Busy+f.Operating+f.Fenced == "" &&
 		f.MachineIDs == nil && len(f.Patterns) == 0 &&

@@ -49,7 +49,7 @@ func (s *Store) WalkInOrder(
 	return s.present(ctx, found, false)
 }
 
-// firstInOrder gives the first machines in an order. The database compares them, which alone knows how.
+// firstInOrder returns the first machines in an order. The database compares them, which alone knows how.
 func (s *Store) firstInOrder(
 	ctx context.Context,
 	all []dbsqlc.Machine,

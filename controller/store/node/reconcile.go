@@ -135,7 +135,7 @@ func recompute(ctx context.Context, q *dbsqlc.Queries, machineID string, now tim
 	return nil
 }
 
-// setByAdmin says that an admin has set or cleared the condition Retired, whatever the node's state.
+// setByAdmin reports whether an admin has set or cleared the condition Retired, whatever the node's state.
 func setByAdmin(conds []dbsqlc.MachineCondition) bool {
 	for _, c := range conds {
 		if c.Type == string(fleet.RetiredFlag) {

@@ -38,7 +38,7 @@ func (l *OperationContext) boot(f *preloaded, w *operation.World) {
 	w.Boot = startcheck.BootOf(b)
 }
 
-// bootChanges says that applyBoot has something to do.
+// bootChanges reports whether applyBoot has something to do.
 func (l *OperationContext) bootChanges(m operation.MachineChange) bool {
 	return m.RevokeHosts || m.Assign != nil
 }

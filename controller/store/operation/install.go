@@ -20,14 +20,14 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/startcheck"
 )
 
-// installs says that an operation of the type with these steps is an installation whose node state follows it. The
-// moves of onboardings and decommissions are their workflow's.
+// installs reports whether an operation of the type with these steps is an installation whose node state follows it.
+// The moves of onboardings and decommissions are their workflow's.
 func installs(t fleet.OperationType, kinds ...kind.Kind) bool {
 	return t != fleet.Onboard && t != fleet.Decommission &&
 		slices.ContainsFunc(kinds, func(k kind.Kind) bool { return kind.Of(k).WritesSystem || byProvider(t, k) })
 }
 
-// byProvider says that a step of a reimage is how the machine's provider installs it.
+// byProvider reports whether a step of a reimage is how the machine's provider installs it.
 func byProvider(t fleet.OperationType, k kind.Kind) bool {
 	return t == fleet.Reimage && kind.Of(k).Route == kind.ThroughProvider
 }
@@ -53,8 +53,8 @@ func approveByInstalling(
 	return nodestate.SetInstall(ctx, q, m, node.Install{}, "")
 }
 
-// installBegins says that the decision grants the write: from here on what the machine ran before may be gone. On the
-// way into the installer, and while that only looks, the node is what it was.
+// installBegins reports whether the decision grants the write: from here on what the machine ran before may be gone. On
+// the way into the installer, and while that only looks, the node is what it was.
 func installBegins(l *OperationContext, d operation.Decision) bool {
 	c := l.Snap.Command
 	if !d.Grant || c == nil || c.State == operation.Granted {
@@ -73,8 +73,8 @@ func workMove(l *OperationContext, to node.State) nodestate.Move {
 	return v
 }
 
-// countsAttempts says that the operation is installing its node: what fails of it now is an attempt. Onboardings count
-// theirs as well.
+// countsAttempts reports whether the operation is installing its node: what fails of it now is an attempt. Onboardings
+// count theirs as well.
 func countsAttempts(m dbsqlc.Machine, op operation.Operation) bool {
 	if node.Parse(m.NodeState) != node.Installing {
 		return false
@@ -177,7 +177,7 @@ func verifiedByExit(
 	return nodestate.MoveTo(ctx, q, l.Row.TargetID, v, now)
 }
 
-// waitsForReports says that the operation is one that an installer carries out which reports by itself.
+// waitsForReports reports whether the operation is one that an installer carries out which reports by itself.
 func waitsForReports(op operation.Operation) bool {
 	return op.Type == fleet.NodeTransition && len(op.Steps) == 1 && op.Steps[0].Mode == workflow.ReportedInstall
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
-// nodeStays says that the decision has nothing to do with the node's state, as that of most operations.
+// nodeStays reports whether the decision has nothing to do with the node's state, as that of most operations.
 func nodeStays(l *OperationContext, d operation.Decision) bool {
 	switch node.Parse(l.Machine.NodeState) {
 	case node.Deprovisioning, node.Draining, node.Migrating:

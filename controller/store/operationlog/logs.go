@@ -32,8 +32,8 @@ const (
 	logRemovedStep = "log-removed"
 )
 
-// bounded gives the piece that is stored for another one, given what the log has: itself, cut to its bound; a note that
-// the log is full; or nothing, once that note is there.
+// bounded returns the piece that is stored for another one, given what the log has: itself, cut to its bound; a note
+// that the log is full; or nothing, once that note is there.
 func bounded(p dbsqlc.AppendLogParams, has dbsqlc.LockOperationForLogRow) (dbsqlc.AppendLogParams, bool) {
 	switch {
 	case has.Full:

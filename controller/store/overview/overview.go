@@ -40,7 +40,7 @@ func (s *Store) TallyCommands(ctx context.Context) ([]Tally, error) {
 		WHERE created_at > now() - interval '7 days' GROUP BY 1, 2 ORDER BY 1, 2`)
 }
 
-// TallyTables gives the size of the largest tables, and about how many rows each has.
+// TallyTables returns the size of the largest tables, and about how many rows each has.
 func (s *Store) TallyTables(ctx context.Context) ([]Tally, error) {
 	return s.tally(ctx, `SELECT relname::text, pg_size_pretty(pg_total_relation_size(oid)),
 		greatest(reltuples, 0)::bigint, '' FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace

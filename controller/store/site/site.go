@@ -339,8 +339,8 @@ func siteDocument(ctx context.Context, q *dbsqlc.Queries, site, cmdline string) 
 	return d, err
 }
 
-// imagesOf gives the files of the images that the operations of the assignments will write, by machine. Their steps say
-// which: the request may have left it to the plan, to the machine, or to the attempt before.
+// imagesOf returns the files of the images that the operations of the assignments will write, by machine. Their steps
+// say which: the request may have left it to the plan, to the machine, or to the attempt before.
 func imagesOf(
 	ctx context.Context, q *dbsqlc.Queries, assigned []dbsqlc.AssignmentsOfSiteRow,
 ) (map[string][]string, error) {

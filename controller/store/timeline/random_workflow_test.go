@@ -18,7 +18,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// refused says that the store has said no, for a reason of its own.
+// refused reports whether the store has said no, for a reason of its own.
 func refused(err error) bool {
 	var f *failure.Error
 	return errors.As(err, &f)

@@ -61,7 +61,7 @@ func (s *Store) Timeline(ctx context.Context, f TimelineQuery) ([]*baremetalv1.T
 	return out, nil
 }
 
-// beyond says that a change comes after the position, in the order that is asked for.
+// beyond reports whether a change comes after the position, in the order that is asked for.
 func (f TimelineQuery) beyond(m *baremetalv1.TimelineEntry) bool {
 	switch {
 	case m.GetSeq() != f.From.Seq:

@@ -71,7 +71,7 @@ func rolloutsOf(
 	return out, nil
 }
 
-// filtersRollouts says whether anybody wants to hear of the rollouts of some machines only.
+// filtersRollouts reports whether anybody wants to hear of the rollouts of some machines only.
 func filtersRollouts(hooks []dbsqlc.Webhook) bool {
 	for _, h := range hooks {
 		if h.Filter != "" && webhook.WantsRollouts(h.EventTypes) {

@@ -127,7 +127,8 @@ func (s *Store) act(ctx context.Context, q *dbsqlc.Queries, r WorkflowAct, now t
 	return s.afterApply(ctx, q, m, next, now)
 }
 
-// stalledAttempt says whether nobody looks at a workflow's attempt any more, and whether the attempt is still active.
+// stalledAttempt reports whether nobody looks at a workflow's attempt any more, and the attempt is still
+// active.
 func stalledAttempt(
 	ctx context.Context, q *dbsqlc.Queries, w workflow.Workflow, now time.Time,
 ) (stalled, active bool, err error) {

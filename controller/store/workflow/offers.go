@@ -102,7 +102,7 @@ func (s *Store) mayAct(
 	return refused, err
 }
 
-// RefusesMachine says that the work cannot be done on the machine as it is. Anything else is a fault that passes.
+// RefusesMachine reports whether the work cannot be done on the machine as it is. Anything else is a fault that passes.
 func RefusesMachine(f *failure.Error) bool {
 	switch f.Kind {
 	case failure.KindPrecondition, failure.KindInvalid, failure.KindNotFound, failure.KindAlreadyExists,

@@ -229,7 +229,7 @@ func (s *Store) BeginWorkflow(
 	return op, nil
 }
 
-// WorkflowPlan gives the stages of a new workflow on a machine.
+// WorkflowPlan returns the stages of a new workflow on a machine.
 func WorkflowPlan(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r WorkflowStart,
 ) ([]workflow.Stage, workflow.Traits, error) {

@@ -17,7 +17,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
 )
 
-// OfWorkflow says that operations of the type are attempts of workflows.
+// OfWorkflow reports whether operations of the type are attempts of workflows.
 func OfWorkflow(t fleet.OperationType) bool { return t == fleet.Onboard || t == fleet.Decommission }
 
 // StageFacts reads what the machine's record says; the decision adds what it knows of agents.

@@ -110,10 +110,10 @@ func detail(err error, why *baremetalv1.ExplainMachineResponse, hints ...string)
 // mostActions is how many of the possible actions are shown: the best come first.
 const mostActions = 3
 
-// gone says that what an error is about is not there, or not any more.
+// gone reports whether what an error is about is not there, or not any more.
 func gone(err error) bool { return status.Code(err) == codes.NotFound }
 
-// ended says that the error is the end of an operation, which stays.
+// ended reports whether the error is the end of an operation, which stays.
 func ended(err error) bool {
 	var e *client.OperationError
 	return errors.As(err, &e)

@@ -58,7 +58,7 @@ func unavailableState(code string) bool {
 	return code == "25006"
 }
 
-// broken says that a connection ended under its user. A timeout counts unless it was the caller's own.
+// broken reports whether a connection ended under its user. A timeout counts unless it was the caller's own.
 func broken(err error) bool {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false

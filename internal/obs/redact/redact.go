@@ -57,7 +57,7 @@ func suspicious(s string) bool {
 	return false
 }
 
-// Key says that the value of an attribute with this name is a secret whatever it looks like.
+// Key reports whether the value of an attribute with this name is a secret whatever it looks like.
 func Key(name string) bool {
 	switch strings.ToLower(name) {
 	case "authorization", "proxy-authorization", "cookie", "set-cookie", "token", "bearer", "bundle", "secret",

@@ -82,7 +82,7 @@ func New(c Config, s Service) (*Tracer, error) {
 	return t, nil
 }
 
-// samples says whether a trace is one of those that are written, which follows from its id alone.
+// samples reports whether a trace is one of those that are written, which follows from its id alone.
 func (t *Tracer) samples(id trace.TraceID) bool {
 	return t.ratio >= 1 || t.sampler.ShouldSample(sdk.SamplingParameters{TraceID: id}).Decision == sdk.RecordAndSample
 }

@@ -10,7 +10,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// Judge gives every violation in a history, in no order that means anything.
+// Judge returns every violation in a history, in no order that means anything.
 func Judge(h History) []Violation { return JudgeBut(h) }
 
 // JudgeBut is Judge without some rules, for a history that lacks what these read.
@@ -80,8 +80,8 @@ func (j *judge) effects() {
 	j.h.Effects = once
 }
 
-// stepped says that a clock was set while the history happened, or may have been set before: a controller's clock may
-// stay a little off.
+// stepped reports whether a clock was set while the history happened, or may have been set before: a controller's clock
+// may stay a little off.
 func (h *History) stepped() bool {
 	return h.Header.Steppable ||
 		slices.ContainsFunc(h.Faults, func(f Fault) bool { return strings.HasPrefix(f.Kind, "step-") })

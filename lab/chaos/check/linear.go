@@ -187,7 +187,7 @@ func (s state) cancel(in input, out output) (bool, any) {
 	return true, s
 }
 
-// shows says whether an answer about an operation fits.
+// shows reports whether an answer about an operation fits.
 func (s state) shows(operation string, over bool) bool {
 	if over {
 		return has(s.over, operation)

@@ -26,7 +26,7 @@ type MachineHistory struct {
 	ClocksDiffer bool
 }
 
-// Ended says whether an operation never changes again.
+// Ended reports whether an operation never changes again.
 func Ended(o *baremetalv1.Operation) bool {
 	return o.GetPhase() >= baremetalv1.Operation_SUCCEEDED
 }
@@ -40,7 +40,7 @@ func (h MachineHistory) Problems() []string {
 	return out
 }
 
-// Violations gives every contradiction: against what the controller promises, and between what it says and what the
+// Violations returns every contradiction: against what the controller promises, and between what it says and what the
 // world saw. It expects a machine at rest.
 func (h MachineHistory) Violations() []Violation {
 	p := &problems{h: h, effects: map[string][]sim.EffectRecord{}, asked: map[string][]sim.EffectRecord{}}

@@ -84,7 +84,7 @@ func (j *judge) cursor() {
 	}
 }
 
-// LogsComplete says that no line is missing or there twice.
+// LogsComplete reports whether no line is missing or there twice.
 func LogsComplete(h History) bool {
 	j := newJudge(h)
 	j.logs()

@@ -11,7 +11,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// Changed gives the operations that were finished in h and are different in later.
+// Changed returns the operations that were finished in h and are different in later.
 func (h MachineHistory) Changed(later MachineHistory) []string {
 	now := map[string]*baremetalv1.Operation{}
 	for _, o := range later.Operations {

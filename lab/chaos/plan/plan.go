@@ -32,7 +32,8 @@ type Plan struct {
 	Rollout *Rollout
 }
 
-// Alone says that the strike is the only one of its run: what must follow on it would not, if others broke that too.
+// Alone reports whether the strike is the only one of its run: what must follow on it would not, if others broke that
+// too.
 func (s Strike) Alone() bool { return s.Suspends() || s.Kind == "elsewhere-agent" }
 
 // CopiesFirst reports whether the strike copies an agent's memory and puts the copy back later. With AtWork that is once

@@ -79,7 +79,7 @@ func (s *SteppedClock) Environment() []string {
 	return []string{clockVariable + "=" + s.path}
 }
 
-// MappedBy says that the process reads this clock (proc_pid_maps(5)).
+// MappedBy reports whether the process reads this clock (proc_pid_maps(5)).
 func (s *SteppedClock) MappedBy(pid int) bool {
 	if s == nil {
 		return false

@@ -113,7 +113,7 @@ func (p *Program) Stop(limit time.Duration) error {
 	return proc.Stop(limit)
 }
 
-// armed says that failpoints are set in the running process.
+// armed reports whether failpoints are set in the running process.
 func (p *Program) armed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -220,7 +220,7 @@ func (c *Trial) readEffects(from int64) (out []sim.EffectRecord, err error) {
 	}
 }
 
-// happened says whether a command had an effect.
+// happened reports whether a command had an effect.
 func happened(effects []sim.EffectRecord, command string) bool {
 	return sim.CountByCommand(effects)[command] > 0
 }
@@ -266,7 +266,7 @@ func (c *Trial) collectSessions(h *check.History) error {
 	return nil
 }
 
-// ended says whether a program ended by itself, as a failpoint ends it.
+// ended reports whether a program ended by itself, as a failpoint ends it.
 func ended(faults []check.Fault, name string) bool {
 	return slices.ContainsFunc(faults, func(f check.Fault) bool { return f.Kind == "ended" && f.Target == name })
 }

@@ -160,7 +160,7 @@ const lostCommits = 3
 // flapping is how long a flapping network holds.
 const flapping = 130 * time.Millisecond
 
-// breakWays says whether the fault met anything.
+// breakWays reports whether the fault met anything.
 func breakWays(ctx context.Context, what string, length time.Duration, ways ...*relay.Relay) (took bool) {
 	struck := func() (n int) {
 		for _, w := range ways {

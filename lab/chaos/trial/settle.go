@@ -204,7 +204,7 @@ func (c *Trial) machineIDs() []string {
 // prefix is that of every request of this run.
 func (r *attempt) prefix() string { return r.request("") }
 
-// ours says whether an operation belongs to this run.
+// ours reports whether an operation belongs to this run.
 func (r *attempt) ours(o *baremetalv1.Operation) bool {
 	return strings.HasPrefix(o.GetRequestId(), r.prefix())
 }

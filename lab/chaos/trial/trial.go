@@ -203,7 +203,7 @@ func (c *Trial) died(name string, err error) {
 	c.deaths = append(c.deaths, death{name, err, time.Now()})
 }
 
-// Spent says that the cell is of no more use: a machine waits for an operator.
+// Spent reports whether the cell is of no more use: a machine waits for an operator.
 func (c *Trial) Spent() bool {
 	return slices.ContainsFunc(c.agents, func(a *agentProgram) bool { return a.elsewhere })
 }

@@ -30,7 +30,7 @@ func (w *watcher) add(e *baremetalv1.OperationEvent) {
 	w.times = append(w.times, time.Now())
 }
 
-// seen says whether the end of an operation has come by.
+// seen reports whether the end of an operation has come by.
 func (w *watcher) seen(operation string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -151,7 +151,7 @@ func repeated[A, R any](l *traffic, call func(context.Context, A, ...grpc.CallOp
 	}
 }
 
-// passes says whether the documentation has a client repeat a call that has failed so.
+// passes reports whether the documentation has a client repeat a call that has failed so.
 func (l *traffic) passes(err error) bool {
 	code := status.Code(err)
 	reason := failure.ReasonOf(err)

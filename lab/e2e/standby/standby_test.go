@@ -133,7 +133,7 @@ func (w *acceptedWork) note(where map[string]time.Time, id string) {
 	}
 }
 
-// after gives the earliest of them after a time; zero when there is none.
+// after returns the earliest of them after a time; zero when there is none.
 func (w *acceptedWork) after(where map[string]time.Time, t time.Time) (first time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -32,7 +32,7 @@ import (
 // planted are the secrets of an installation, by where they are.
 type planted map[string]string
 
-// unpack gives the files of a bundle by their names.
+// unpack returns the files of a bundle by their names.
 func unpack(t *testing.T, path string) map[string][]byte {
 	t.Helper()
 	f, err := os.Open(path)

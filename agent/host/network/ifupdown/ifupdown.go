@@ -93,7 +93,7 @@ func (m Manager) program(name string) string {
 	return ""
 }
 
-// Has says whether one of the interfaces is up by ifup.
+// Has reports whether one of the interfaces is up by ifup.
 func (m Manager) Has(_ context.Context, names []string) bool {
 	up, err := m.active()
 	return err == nil && slices.ContainsFunc(names, func(n string) bool { return up[n] != "" })
@@ -118,7 +118,7 @@ func (m Manager) Active(ctx context.Context) (map[string]string, error) {
 	return m.active()
 }
 
-// worksOn says whether an ifup or ifdown works on an interface. It holds a lock then (lockf(3)).
+// worksOn reports whether an ifup or ifdown works on an interface. It holds a lock then (lockf(3)).
 func (m Manager) worksOn() bool {
 	files, _ := filepath.Glob(m.Path(stateFile + ".*")) // the pattern is ours, and good
 	for _, name := range files {
@@ -210,7 +210,7 @@ func (m Manager) readAll(files map[string]string, name string, depth int) error 
 	return nil
 }
 
-// Ours says whether it is our file.
+// Ours reports whether it is our file.
 func (Manager) Ours(path string) bool { return path == ourFile }
 
 // Render writes our file, and takes what others say of our interfaces out of force.
@@ -230,7 +230,7 @@ func (m Manager) Before(saved map[string]string) (map[string]string, error) {
 	return m.othersWithout(nil)
 }
 
-// with gives all files where ours has this text.
+// with returns all files where ours has this text.
 func (m Manager) with(ours string, names map[string]bool) (map[string]string, error) {
 	files, err := m.othersWithout(names)
 	if err != nil {

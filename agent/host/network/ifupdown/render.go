@@ -32,7 +32,7 @@ func render(c network.Config, cards network.Cards) string {
 	return b.String()
 }
 
-// namesIn gives the interfaces of a text of render: those that it brings up, and the members of its bonds.
+// namesIn returns the interfaces of a text of render: those that it brings up, and the members of its bonds.
 func namesIn(text string) map[string]bool {
 	names := map[string]bool{}
 	for line := range strings.Lines(text) {

@@ -133,7 +133,7 @@ func physical(word string) string {
 // names that run-parts(8) takes, and so does source-directory.
 var sourcedName = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
 
-// sources gives the patterns of the files that a file reads, absolute, and says which take only certain names.
+// sources returns the patterns of the files that a file reads, absolute, and says which take only certain names.
 func sources(file, text string) (patterns, directories []string) {
 	for _, entry := range entries(text) {
 		fields := strings.Fields(strings.ReplaceAll(entry, "\\\n", " "))
@@ -155,7 +155,7 @@ func sources(file, text string) (patterns, directories []string) {
 	return patterns, directories
 }
 
-// reads says whether a file with this text reads another.
+// reads reports whether a file with this text reads another.
 func reads(file, text, other string) bool {
 	patterns, directories := sources(file, text)
 	for _, p := range patterns {

@@ -11,7 +11,7 @@ import (
 // distributions and installers use, so that ours is the one that systemd.network(5) takes.
 const networkPrefix = "05-ingot-"
 
-// Render gives the files of the configuration, by path. A card whose driver knows the MAC as its permanent one is
+// Render returns the files of the configuration, by path. A card whose driver knows the MAC as its permanent one is
 // matched by that; the others can be matched by the present one only.
 func (Manager) Render(c network.Config, cards network.Cards) (map[string]string, error) {
 	files := map[string]string{}

@@ -43,7 +43,7 @@ func (Manager) Mode() fs.FileMode { return 0o644 }
 // Dir is where its files are.
 func (Manager) Dir() string { return dir }
 
-// Runs says whether it is on the bus.
+// Runs reports whether it is on the bus.
 func (m Manager) Runs(ctx context.Context) bool { return m.HasOwner(ctx, busName) }
 
 // State says whether it is on the bus, or starts or stops just now.
@@ -51,7 +51,7 @@ func (m Manager) State(ctx context.Context) (network.ManagerState, error) {
 	return network.StateOnBus(ctx, m.System, busName, service)
 }
 
-// Has says whether it has configured one of the interfaces, or is about to.
+// Has reports whether it has configured one of the interfaces, or is about to.
 func (m Manager) Has(ctx context.Context, names []string) bool {
 	for _, state := range m.adminStates(ctx, names) {
 		if state != "unmanaged" {
@@ -66,7 +66,7 @@ func (m Manager) Files() (map[string]string, error) {
 	return network.ReadFiles(m.System, dir+"/"+networkPrefix+"*")
 }
 
-// Ours says whether a file is one of them.
+// Ours reports whether a file is one of them.
 func (Manager) Ours(path string) bool { return strings.HasPrefix(path, dir+"/"+networkPrefix) }
 
 // Before are the files as they were saved: all of them are ours.

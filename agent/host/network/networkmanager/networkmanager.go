@@ -52,7 +52,7 @@ func (m Manager) State(ctx context.Context) (network.ManagerState, error) {
 	return network.StateOnBus(ctx, m.System, busName, service)
 }
 
-// Has says whether one of the interfaces is its own.
+// Has reports whether one of the interfaces is its own.
 func (m Manager) Has(ctx context.Context, names []string) bool {
 	for _, state := range m.states(ctx, names) {
 		if state > unmanaged {
@@ -67,12 +67,12 @@ func (m Manager) Files() (map[string]string, error) {
 	return network.ReadFiles(m.System, prefix+"*"+suffix)
 }
 
-// Ours says whether a file is one of them.
+// Ours reports whether a file is one of them.
 func (Manager) Ours(path string) bool {
 	return strings.HasPrefix(path, prefix) && strings.HasSuffix(path, suffix)
 }
 
-// Render gives the connections of the configuration, by path.
+// Render returns the connections of the configuration, by path.
 func (Manager) Render(c network.Config, cards network.Cards) (map[string]string, error) {
 	files := map[string]string{}
 	for _, p := range profiles(c, cards) {

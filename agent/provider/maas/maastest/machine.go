@@ -58,7 +58,7 @@ type Machine struct {
 	erased int
 }
 
-// addressed says that the machine boots from an interface that has an address.
+// addressed reports whether the machine boots from an interface that has an address.
 func (m *Machine) addressed() bool {
 	return !m.NoBootNIC && m.BootMode != "" && m.BootMode != "link_up"
 }
@@ -125,7 +125,7 @@ func (r *Region) Get(systemID string) (Machine, bool) {
 	return Machine{}, false
 }
 
-// ByMAC gives the machine with a MAC address as it is now.
+// ByMAC returns the machine with a MAC address as it is now.
 func (r *Region) ByMAC(mac string) (Machine, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -72,7 +72,7 @@ var transitions = map[ms.Status][]ms.Status{
 	},
 }
 
-// follows says that MAAS lets one status follow another. None is always followed by itself.
+// follows reports whether MAAS lets one status follow another. None is always followed by itself.
 func follows(from, to ms.Status) bool { return from == to || slices.Contains(transitions[from], to) }
 
 // before lists the statuses that may be followed by one.

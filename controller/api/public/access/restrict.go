@@ -180,7 +180,7 @@ func tooNarrow(c auth.Caller, method string) error {
 	)
 }
 
-// inside gives the selections that a machine is in.
+// inside returns the selections that a machine is in.
 func (i Interceptor) inside(ctx context.Context, selections []string, machineID string) (in []string, err error) {
 	for _, s := range selections {
 		terms, err := query.Machines.Parse(s)
@@ -267,7 +267,7 @@ func namesOfFilter(req any) (n names) {
 	return n
 }
 
-// machines gives the ids of the machines behind names, each once. One that does not exist is left as it was named, so
+// machines returns the ids of the machines behind names, each once. One that does not exist is left as it was named, so
 // that it is in no selection.
 func (i Interceptor) machines(ctx context.Context, n names) ([]string, error) {
 	out := slices.Clone(n.machines)

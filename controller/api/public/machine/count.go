@@ -88,7 +88,7 @@ func (c *counting) add(values []string, machines int32) error {
 	return nil
 }
 
-// answer gives the groups, the largest first.
+// answer returns the groups, the largest first.
 func (c *counting) answer() *baremetalv1.CountMachinesResponse {
 	for _, g := range c.groups {
 		c.out.Groups = append(c.out.Groups, g)

@@ -205,7 +205,7 @@ type explanation struct {
 	at time.Time
 }
 
-// of gives what is known of these machines, as they are, by machine_id. Nobody may change an answer.
+// of returns what is known of these machines, as they are, by machine_id. Nobody may change an answer.
 func (e *explanations) of(machines []*baremetalv1.Machine, now time.Time) map[string]*baremetalv1.ExplainedMachine {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -141,7 +141,7 @@ func (f *feed) behind(at machinestore.Spot) int {
 	return i
 }
 
-// before says that changes between the places may be missing: the first is not surely at or behind the other.
+// before reports whether changes between the places may be missing: the first is not surely at or behind the other.
 func before(at, base machinestore.Spot) bool {
 	return at.Xid < base.Xid || at.Xid == base.Xid && base.Machine != "" && at.Machine != base.Machine
 }

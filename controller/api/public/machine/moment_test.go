@@ -54,7 +54,7 @@ func asKept(all []*pb.Machine) []*pb.Machine {
 	return all
 }
 
-// same says that two lists are equal in every field.
+// same reports whether two lists are equal in every field.
 func same(a, b []*pb.Machine) bool {
 	return slices.EqualFunc(a, b, func(x, y *pb.Machine) bool { return proto.Equal(x, y) })
 }

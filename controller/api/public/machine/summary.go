@@ -71,7 +71,8 @@ func newSummary(read func(context.Context) (*baremetalv1.FleetSummary, error), c
 	return &summary{read: read, clock: c, turn: make(chan struct{}, 1)}
 }
 
-// get gives the numbers that were read last, or new ones. A read that fails is its caller's alone: the next one reads.
+// get returns the numbers that were read last, or new ones. A read that fails is its caller's alone: the next one
+// reads.
 func (s *summary) get(ctx context.Context) (*baremetalv1.FleetSummary, error) {
 	select {
 	case s.turn <- struct{}{}:

@@ -89,7 +89,7 @@ func badCursor(why string) error {
 	return failure.Invalid("INVALID_CURSOR", "cursor: %s", why).WithField("cursor", why)
 }
 
-// before says whether a place in the feed comes before another.
+// before reports whether a place in the feed comes before another.
 func before(a, b operationlog.FeedPos) bool {
 	if a.Xid != b.Xid {
 		// Decimal numbers without leading zeros, as the database writes them.

@@ -19,7 +19,7 @@ func Columns() []string {
 	}
 }
 
-// ParseColumns gives the columns of a view with their own names.
+// ParseColumns returns the columns of a view with their own names.
 func ParseColumns(path string, names []string) ([]string, error) {
 	if len(names) > maxColumns {
 		return nil, validate.Fault(path, "at most %d columns", maxColumns)

@@ -333,7 +333,7 @@ func narrowQuiet(f machinestore.MachineFilter, s fleet.EffectiveState) []machine
 	return out
 }
 
-// lacksSomething gives the machines in phase READY that are free and lack what they need to be IDLE.
+// lacksSomething returns the machines in phase READY that are free and lack what they need to be IDLE.
 func lacksSomething(f machinestore.MachineFilter) []machinestore.MachineFilter {
 	var out []machinestore.MachineFilter
 	for _, f := range agree(resting(fenced(f, "false")), string(fleet.Ready), "false") {

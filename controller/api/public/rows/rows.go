@@ -150,7 +150,7 @@ func (c Columns) Order(text string) (Order, error) {
 	return Order{columns: c, by: name, desc: direction == "desc"}, nil
 }
 
-// None says that there is no order.
+// None reports whether there is no order.
 func (o Order) None() bool { return o.by == "" }
 
 // Place is where a row stands: its value, and its identifier, which tells equal ones apart.

@@ -10,7 +10,7 @@ import (
 // minPause bounds how often one stream reads the database, however busy the fleet is.
 const minPause = 20 * time.Millisecond
 
-// Streaming gives the context of one stream, which ends with the client or with the controller, and the function that
+// Streaming returns the context of one stream, which ends with the client or with the controller, and the function that
 // says which it was once the stream is over.
 func (s *Base) Streaming(ctx context.Context) (context.Context, func(error) error) {
 	ctx, cancel := context.WithCancelCause(ctx)

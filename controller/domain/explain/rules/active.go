@@ -86,7 +86,7 @@ func waits(reason string) func(*scene) bool {
 	return func(s *scene) bool { return s.Op.WaitReason == reason }
 }
 
-// needsGrant says that the operation cannot go on without a new grant.
+// needsGrant reports whether the operation cannot go on without a new grant.
 func (s *scene) needsGrant() bool {
 	return s.step != nil && (kind.Of(s.step.Kind).Control == kind.Commanded || s.step.IsStage()) && !s.granted()
 }
@@ -232,7 +232,7 @@ func (s *scene) retry(e *explain.Explanation) {
 	}
 }
 
-// silentInstaller says that the machine was sent into the installer by the last command, and did not report.
+// silentInstaller reports whether the machine was sent into the installer by the last command, and did not report.
 func (s *scene) silentInstaller() bool {
 	return s.entering() && s.cmd.State == operation.Done && s.cmd.Outcome == operation.OutcomeSucceeded
 }
@@ -268,7 +268,7 @@ func (s *scene) waitEvidence(e *explain.Explanation) {
 	e.Actions = []explain.Action{s.Console()}
 }
 
-// bootsNewSystem says that the installer is gone because it has restarted the machine: it does not come back.
+// bootsNewSystem reports whether the installer is gone because it has restarted the machine: it does not come back.
 func (s *scene) bootsNewSystem() bool {
 	return kind.Of(s.cmd.Kind).ProvenByBoot && s.exec != nil && s.exec.Role == "installer" && !s.exec.Live
 }

@@ -56,7 +56,7 @@ func (s *scene) missing() *explain.Agent {
 	return s.host
 }
 
-// siteOnly says that only the site's agent can do the step.
+// siteOnly reports whether only the site's agent can do the step.
 func (s *scene) siteOnly() bool {
 	of := kind.Of(s.step.Kind)
 	return of.ProvenByBoot && (s.step.Mode == "bmc" || s.status.GetAgentless()) || of.Route != kind.Direct ||

@@ -17,7 +17,7 @@ import (
 // inCluster reports whether the current command asks the machine's cluster.
 func (s *scene) inCluster() bool { return s.cmd != nil && kind.Of(s.cmd.Kind).Action == "cluster" }
 
-// clusterStep says that it is for the site's agent to speak to the cluster next.
+// clusterStep reports whether it is for the site's agent to speak to the cluster next.
 func (s *scene) clusterStep() bool {
 	if s.step == nil || !s.step.AsksCluster() {
 		return false
@@ -87,15 +87,15 @@ func maasPage(s *scene) explain.Action {
 
 func (s *scene) region() string { return cmp.Or(s.spec.GetProviderRef(), "default") }
 
-// switches says that the site's agent switches the machine, or changes its BMC's password, by somebody's word.
+// switches reports whether the site's agent switches the machine, or changes its BMC's password, by somebody's word.
 func (s *scene) switches() bool { return s.step != nil && workflow.Standalone(s.step.Mode) }
 
-// throughProvider says that the current command is done by the machine's provider.
+// throughProvider reports whether the current command is done by the machine's provider.
 func (s *scene) throughProvider() bool {
 	return s.cmd != nil && kind.Of(s.cmd.Kind).Route == kind.ThroughProvider
 }
 
-// providerTrouble says that the provider could not be asked lately.
+// providerTrouble reports whether the provider could not be asked lately.
 func (s *scene) providerTrouble() bool { return s.status.GetProvider().GetReason() != "" }
 
 func (s *scene) sayProviderTrouble(e *explain.Explanation) {
@@ -154,7 +154,7 @@ func whyKubeadm(s *scene, v *verdict, message string) {
 	}
 }
 
-// siteCan says that a live agent of the site has a capability.
+// siteCan reports whether a live agent of the site has a capability.
 func siteCan(all []*explain.Agent, capability string) bool {
 	return slices.ContainsFunc(
 		all,

@@ -308,8 +308,8 @@ func (s *scene) sayFailed(e *explain.Explanation) {
 	}
 }
 
-// sinceThen gives what is known by now of a failure: the result of a command whose outcome counted as unknown may have
-// come late. late says so.
+// sinceThen returns what is known by now of a failure: the result of a command whose outcome counted as unknown may
+// have come late. late says so.
 func (s *scene) sinceThen(code, message string) (newCode, newMessage, late string) {
 	if code != "OUTCOME_UNKNOWN" || s.fenced() || s.cmd == nil {
 		return code, message, ""

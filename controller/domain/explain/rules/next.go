@@ -89,7 +89,8 @@ func (s *scene) viaSite() bool {
 	return kind.Of(s.step.Kind).UsesBMC || s.Provider() != fleet.AgentProvider
 }
 
-// stuck says that the current step runs far longer than its kind does, and that nothing automatic will happen soon.
+// stuck reports whether the current step runs far longer than its kind does, and nothing automatic will happen
+// soon.
 func (s *scene) stuck(next time.Time) bool {
 	if s.step == nil || s.step.StartedAt.IsZero() {
 		return false

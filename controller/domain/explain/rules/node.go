@@ -31,7 +31,7 @@ var nodeWaits = map[node.State]nodeWait{
 		"the machine is installed, and waits to be verified before it counts as active"},
 }
 
-// lifeWaits says that the node's place in its life is what it waits in.
+// lifeWaits reports whether the node's place in its life is what it waits in.
 func (s *scene) lifeWaits() bool {
 	_, ok := nodeWaits[s.status.GetNodeState()]
 	return ok
@@ -98,10 +98,10 @@ func (s *scene) cureOfCheck(c node.HealthCheck) []explain.Action {
 	return nil
 }
 
-// spent says that the node's installations have failed as often as they may.
+// spent reports whether the node's installations have failed as often as they may.
 func (s *scene) spent() bool { return s.status.GetNodeState() == node.InstallFailed }
 
-// unowned says that the node's state stands for work that nobody does.
+// unowned reports whether the node's state stands for work that nobody does.
 func (s *scene) unowned() bool { return node.InProgress(s.status.GetNodeState()) }
 
 // ownerGrace is how long a controller leaves such a node alone.
@@ -121,7 +121,7 @@ func (s *scene) sayUnowned(e *explain.Explanation) {
 	e.Actions = s.transitions()
 }
 
-// reported says that an installer which is not ours installs the machine and reports by itself.
+// reported reports whether an installer which is not ours installs the machine and reports by itself.
 func (s *scene) reported() bool { return s.step != nil && s.step.Mode == workflow.ReportedInstall }
 
 func (s *scene) sayReported(e *explain.Explanation) {
@@ -135,7 +135,7 @@ func (s *scene) sayReported(e *explain.Explanation) {
 		"failed", s.Op.WakeAt
 }
 
-// replaced says that the machine's hardware is being replaced.
+// replaced reports whether the machine's hardware is being replaced.
 func (s *scene) replaced() bool { return s.step != nil && s.step.Mode == workflow.AwaitReplacement }
 
 func (s *scene) sayReplaced(e *explain.Explanation) {

@@ -46,20 +46,20 @@ func newScene(f explain.Facts) *scene {
 	return s
 }
 
-// open says that the current command is neither settled nor granted.
+// open reports whether the current command is neither settled nor granted.
 func (s *scene) open() bool {
 	return s.cmd != nil && !s.cmd.Settled() && s.cmd.State != operation.Granted
 }
 
 func (s *scene) granted() bool { return s.cmd != nil && s.cmd.State == operation.Granted }
 
-// entering says that the current command brings the machine into the installer.
+// entering reports whether the current command brings the machine into the installer.
 func (s *scene) entering() bool {
 	return s.cmd != nil && s.step != nil && kind.Of(s.step.Kind).NeedsInstaller &&
 		s.cmd.Kind != s.step.Kind
 }
 
-// throughBMC says that the current command is done through the machine's management controller.
+// throughBMC reports whether the current command is done through the machine's management controller.
 func (s *scene) throughBMC() bool {
 	return s.cmd != nil && s.cmd.ExecutorRole == "site" && s.Provider() == fleet.AgentProvider && !s.overSSH() &&
 		!s.inCluster()

@@ -88,7 +88,7 @@ func (d *decider) attemptWaitForAgent(s *operation.Step) bool {
 	return false
 }
 
-// blocked says that nothing may run on the machine.
+// blocked reports whether nothing may run on the machine.
 func (d *decider) blocked() bool {
 	removes := d.op.Type == fleet.Decommission && d.w.Stage.Mode == workflow.FullDecommission
 	return d.w.Machine.Conditions[fleet.RMA] || d.w.Machine.Conditions[fleet.RetiredFlag] && !removes

@@ -45,7 +45,7 @@ type path struct {
 	executor *fleet.Candidate
 }
 
-// inPlace says that an agent can do it without an installer, as those of simulated machines can.
+// inPlace reports whether an agent can do it without an installer, as those of simulated machines can.
 func (d *decider) inPlace(k kind.Kind) bool {
 	return slices.ContainsFunc(d.w.Candidates, func(c fleet.Candidate) bool {
 		switch c.Role {
@@ -69,14 +69,14 @@ func (d *decider) installerStep(i int) *operation.Step {
 	return nil
 }
 
-// installed says that this operation has written a system to the machine's disk from an installer.
+// installed reports whether this operation has written a system to the machine's disk from an installer.
 func (d *decider) installed() bool {
 	return d.op.Evidence[evidence.Installer] != "" && d.op.Evidence[evidence.ImageDigest] != ""
 }
 
 func (d *decider) installer() *fleet.Candidate { return fleet.Installer(d.w.Candidates, d.op.ID) }
 
-// bootsInstaller says that the step is not simply an agent's to take.
+// bootsInstaller reports whether the step is not simply an agent's to take.
 func (d *decider) bootsInstaller(s *operation.Step) bool {
 	switch of := kind.Of(s.Kind); {
 	case of.NeedsInstaller:
@@ -90,7 +90,7 @@ func (d *decider) bootsInstaller(s *operation.Step) bool {
 	}
 }
 
-// netbootsRescue says that a network boot on its own has something to boot: the site serves the machine.
+// netbootsRescue reports whether a network boot on its own has something to boot: the site serves the machine.
 func (d *decider) netbootsRescue() bool {
 	return d.op.Type == fleet.Netboot && d.w.Boot.Segments > 0 && d.step().Mode != "DISK" && !d.simulatedHost()
 }
@@ -170,7 +170,7 @@ func (d *decider) assign(mode string, fresh bool) {
 	b.Mode, b.OperationID, b.InstallerAgentID, b.Revision = mode, d.op.ID, "", b.Applied+1
 }
 
-// served says that the site serves by the assignment; else it waits, or fails when that takes too long.
+// served reports whether the site serves by the assignment; else it waits, or fails when that takes too long.
 func (d *decider) served(s *operation.Step, limit time.Time) bool {
 	switch {
 	case d.w.Boot.Served():
@@ -195,7 +195,7 @@ func bootPath(s *operation.Step) string {
 // patience is how long one way into the installer may take.
 func patience(s *operation.Step) time.Duration { return min(operation.InstallerPatience, s.Timeout/3) }
 
-// entering says that the current command brings the machine into the installer.
+// entering reports whether the current command brings the machine into the installer.
 func (d *decider) entering() bool {
 	return d.cmd != nil && d.cmd.StepIdx == d.op.CurrentStep && kind.Of(d.step().Kind).NeedsInstaller &&
 		kind.Of(d.cmd.Kind).Path != "" &&
@@ -239,7 +239,7 @@ const (
 	noSegments = "the machine's site serves no provisioning network; see `ingot site set`"
 )
 
-// sentIn says that the latest command has sent the machine into the installer.
+// sentIn reports whether the latest command has sent the machine into the installer.
 func (d *decider) sentIn() bool {
 	return d.entering() && d.cmd.State == operation.Done && d.cmd.Outcome == operation.OutcomeSucceeded
 }
@@ -299,15 +299,15 @@ func (d *decider) noPathLeft(s *operation.Step) {
 	d.fail(code, message, true)
 }
 
-// mayCome says that an agent of the role that is known, and is not there now, might still come. A host agent that is
-// there and cannot do it may be another one after a restart.
+// mayCome reports whether an agent of the role that is known, and is not there now, might still come. A host agent that
+// is there and cannot do it may be another one after a restart.
 func (d *decider) mayCome(role string) bool {
 	return slices.ContainsFunc(d.w.Candidates, func(c fleet.Candidate) bool {
 		return c.Role == role && (role == "host" && !c.LastSeen.IsZero() || !c.Live)
 	})
 }
 
-// otherExecutor says that another executor than the silent one can go on with a step on metal.
+// otherExecutor reports whether another executor than the silent one can go on with a step on metal.
 func (d *decider) otherExecutor(s *operation.Step) bool {
 	switch of := kind.Of(s.Kind); {
 	case of.SetsNextBoot:

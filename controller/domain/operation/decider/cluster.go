@@ -27,7 +27,7 @@ func (d *decider) clusterKind(s *operation.Step) kind.Kind {
 	return s.Kind
 }
 
-// tokenMade says that the latest command has made the token of this join, and that there is time to use it.
+// tokenMade reports whether the latest command has made the token of this join, and there is time to use it.
 func (d *decider) tokenMade() bool {
 	return d.cmd != nil && d.cmd.StepIdx == d.op.CurrentStep && d.cmd.Kind == kind.Of(d.step().Kind).Token &&
 		d.cmd.State == operation.Done &&

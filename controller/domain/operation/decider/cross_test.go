@@ -23,7 +23,7 @@ var (
 // noCommand stands for an operation without a command.
 const noCommand = operation.CommandState("none")
 
-// possible says that a store can hold this pair. The others are refused by the rules that checkStored holds.
+// possible reports whether a store can hold this pair. The others are refused by the rules that checkStored holds.
 func possible(p operation.Phase, c operation.CommandState) bool {
 	settled := c == noCommand || operation.IsFinalCommand(c)
 	switch p {

@@ -218,8 +218,8 @@ func (d *decider) grantedWake() time.Time {
 	return operation.Earliest(d.cmd.Deadline, d.op.CancelRequested.Add(operation.CancelPatience))
 }
 
-// shouldHandOver says that another agent should take the step: the executor is silent, was never granted the command,
-// and no answer that it may still hold can be in its window any more.
+// shouldHandOver reports whether another agent should take the step: the executor is silent, was never granted the
+// command, and no answer that it may still hold can be in its window any more.
 func (d *decider) shouldHandOver() bool {
 	if d.w.ExecutorLive || fleet.Silence(d.w.ExecutorSilentFrom, d.now) < fleet.HandOverAfter {
 		return false
@@ -414,7 +414,7 @@ func (d *decider) refuseGrant(reason, message string) {
 	d.out.Refusal = &fleet.Refusal{Reason: reason, Message: message}
 }
 
-// live says that the named command is the one that the operation waits for.
+// live reports whether the named command is the one that the operation waits for.
 func (d *decider) live(commandID, agentID string) bool {
 	return d.cmd != nil && d.cmd.ID == commandID && d.cmd.ExecutorID == agentID && !d.cmd.Settled() &&
 		!operation.IsTerminal(d.op.Phase)
@@ -452,7 +452,7 @@ func (d *decider) whyNoGrant(e operation.GrantAsked) (reason, message string) {
 	return "", ""
 }
 
-// forgets says that the step only makes the provider forget a machine that its workflow has retired.
+// forgets reports whether the step only makes the provider forget a machine that its workflow has retired.
 func (d *decider) forgets() bool {
 	return d.op.Type == fleet.Decommission && kind.Of(d.step().Kind).Route == kind.ThroughProvider &&
 		d.step().Mode == workflow.ForgetAction &&

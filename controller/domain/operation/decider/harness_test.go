@@ -388,7 +388,7 @@ func (s *stored) checkStored(e operation.Event) {
 	}
 }
 
-// reaches says that a table has a way, of any length, from one state to another.
+// reaches reports whether a table has a way, of any length, from one state to another.
 func reaches[S comparable](table map[S][]S, from, to S) bool {
 	if from == to {
 		return true

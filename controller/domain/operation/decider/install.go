@@ -13,8 +13,8 @@ import (
 // An install attempt is one round of the plan's tries of the repave step. It counts from the grant of the write on:
 // what fails before, on the way into the installer, has touched no disk and is a failure of its own.
 
-// mayTryAgain says that a failed try of the step is followed by another: a further one of the same round, or, where the
-// attempt counts for the node, the first one of the next.
+// mayTryAgain reports whether a failed try of the step is followed by another: a further one of the same round, or,
+// where the attempt counts for the node, the first one of the next.
 func (d *decider) mayTryAgain(s *operation.Step) bool {
 	if !kind.Of(s.Kind).WritesSystem || !d.w.Install.Counted {
 		return s.RetryCount < s.MaxRetries
@@ -22,10 +22,10 @@ func (d *decider) mayTryAgain(s *operation.Step) bool {
 	return !roundOver(s) || d.wrote() && !d.w.Install.Last()
 }
 
-// roundOver says that the try that has just failed was the last one of its round.
+// roundOver reports whether the try that has just failed was the last one of its round.
 func roundOver(s *operation.Step) bool { return (s.RetryCount+1)%(s.MaxRetries+1) == 0 }
 
-// wrote says that the write of the attempt under way was granted: what is on the disk may have changed.
+// wrote reports whether the write of the attempt under way was granted: what is on the disk may have changed.
 func (d *decider) wrote() bool {
 	if d.step().Mode == workflow.ReportedInstall {
 		return true

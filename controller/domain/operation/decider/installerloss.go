@@ -9,7 +9,7 @@ import (
 // A granted command of an installer that falls silent is settled only where something proves that the installer is
 // gone.
 
-// oldSystemUp says that the system that was on the disk before runs again, in another boot than it had before the
+// oldSystemUp reports whether the system that was on the disk before runs again, in another boot than it had before the
 // grant: the installer, which lived in the machine's memory, is gone, and nothing that it wrote is in the way. A
 // session that merely outlived the system is of the old boot. The system that this operation writes proves other
 // things.

@@ -248,7 +248,7 @@ func readBack(seen map[string]string) bool {
 	return before != "" && after != "" && before != after
 }
 
-// rebootSeen says that the system that the granted command was to bring up has come up.
+// rebootSeen reports whether the system that the granted command was to bring up has come up.
 func (d *decider) rebootSeen() bool {
 	if d.cmd == nil || !kind.Of(d.cmd.Kind).ProvenByBoot || d.cmd.State != operation.Granted || d.entering() {
 		return false
