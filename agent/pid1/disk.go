@@ -18,7 +18,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/imagelayout"
 )
 
-// ErrNoStateDisk says that no disk carries a file system labelled imagelayout.StateLabel.
+// ErrNoStateDisk is returned where no disk carries a file system labelled imagelayout.StateLabel.
 var ErrNoStateDisk = errors.New("no disk has a file system labelled " + imagelayout.StateLabel)
 
 // mountState waits for the state disk, mounts it on dir and returns the device. Of several it takes the one that was

@@ -21,8 +21,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/mediaproof"
 )
 
-// readMedia returns what stands in the image that the machine was started from; nil where it was not. Nobody else is to
-// read it, and the file goes.
+// readMedia returns the content of the image that the machine was started from; nil where it was started otherwise. It
+// deletes the file, because that holds a secret.
 func readMedia(root string) (*mediaproof.File, error) {
 	path := filepath.Join(root, mediaproof.FileName)
 	data, err := os.ReadFile(path)

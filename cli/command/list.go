@@ -45,7 +45,8 @@ func entries[T proto.Message](answer proto.Message) []T {
 	return all
 }
 
-// entriesOf returns the field of a list's answer that holds its entries.
+// entriesOf returns the field of a list's answer that holds its entries. An answer without one is a mistake in the
+// code: it panics, and ListOf asks for it while the commands are made, which every test of a command does.
 func entriesOf[T proto.Message](answer proto.Message) protoreflect.List {
 	var entry T
 	fields := answer.ProtoReflect().Descriptor().Fields()
@@ -94,6 +95,7 @@ type List[Q proto.Message, R page, T proto.Message] struct {
 func ListOf[Q proto.Message, R page, T proto.Message](
 	list call[Q, R], name func(T) string, columns view.Columns[T],
 ) *List[Q, R, T] {
+	entriesOf[T](empty[R]())
 	return &List[Q, R, T]{Request: empty[Q](), list: list, name: name, columns: columns}
 }
 

@@ -143,7 +143,7 @@ func (c Config) try(ctx context.Context, out *Evidence) error {
 	return last
 }
 
-// methods returns what is tried, in this order.
+// methods returns the methods of erasure in the order in which they are tried.
 func methods(m Method) []Method {
 	if m == Auto {
 		return []Method{NVMeSanitize, NVMeFormat, ATASecure, Discard, Overwrite}

@@ -164,7 +164,7 @@ func staticRoute(r netlink.Route, family int) (Route, bool) {
 }
 
 // cardsByMAC returns the names of cards by their permanent MAC, or by their present one where the driver names none.
-// What is made of cards, and borrows their address, is left out.
+// Bonds, bridges and VLANs, which borrow a card's address, are left out.
 func cardsByMAC() (map[string]string, error) {
 	list, err := netdump.Links()
 	if err != nil {

@@ -51,7 +51,7 @@ func pingOnce(conn net.Conn) error {
 	}
 }
 
-// isPong reports whether b is an RMCP presence pong of somebody who supports IPMI (ASF 2.0, 3.2.4.3).
+// isPong reports whether b is an RMCP presence pong of a BMC that supports IPMI (ASF 2.0, 3.2.4.3).
 func isPong(b []byte) bool {
 	const header, ipmi = 12, 0x80
 	return len(b) >= header+9 && b[0] == 6 && b[3]&0x1f == 6 && b[8] == 0x40 && b[header+8]&ipmi != 0

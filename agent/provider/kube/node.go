@@ -51,7 +51,7 @@ type Owner struct {
 	Controller bool   `json:"controller"`
 }
 
-// Ready reports whether the Node says that it is ready, since when, and why not.
+// Ready reports whether the Node's condition Ready is true, since when, and why not.
 func (n *Node) Ready() (ready bool, since time.Time, why string) {
 	for _, c := range n.Status.Conditions {
 		if c.Type == "Ready" {

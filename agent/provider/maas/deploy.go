@@ -81,7 +81,7 @@ func afterDeploy(o Order, s Seen) Next {
 
 func taken(s Seen) Next { return done(s, map[string]string{evidence.Redeployed: "true"}) }
 
-// deployment returns the parameters of the request; the user data is added by whoever has it.
+// deployment returns the parameters of the request but for the user data, which its caller adds.
 func (o Order) deployment() map[string]string {
 	p := pick(o.Params, "distro_series", "hwe_kernel")
 	if series := o.Params["image"]; p["distro_series"] == "" && series != "" {

@@ -85,8 +85,9 @@ type Declaration struct {
 	ClusterAct string
 	// Ungranted reports whether an agent starts a command without a grant, because it changes nothing.
 	Ungranted bool
-	// ReadsOnly reports whether a command whose outcome is unknown has changed nothing.
-	ReadsOnly bool
+	// Unfinished is the reason with which a command fails whose outcome is unknown, because whatever came of it changed
+	// nothing; empty where it may have acted, and its machine is fenced.
+	Unfinished string
 	// Preflight is the kind of the command that asks the installer whether a step of this kind could begin, and Token the
 	// kind of the one that makes the secret for it; empty where a step needs none.
 	Preflight, Token Kind

@@ -75,6 +75,9 @@ func TestDeclarationsAreWhole(t *testing.T) {
 		if !proven && d.Action != "" {
 			t.Errorf("nothing proves a command of kind %s", d.Kind)
 		}
+		if d.Ungranted && d.Harm != kind.Harmless {
+			t.Errorf("%s needs no grant, and its harm is %s", d.Kind, d.Harm)
+		}
 		if d.DestroysSystem && d.Harm != kind.Destroys {
 			t.Errorf("%s destroys the system, and its harm is %s", d.Kind, d.Harm)
 		}

@@ -8,7 +8,6 @@ var preflight = Declaration{
 	Action:    "preflight",
 	Harm:      Harmless,
 	Ungranted: true,
-	ReadsOnly: true,
 	Prepares:  true,
 	Doing:     "the installer proves that it can write, and changes nothing",
 }

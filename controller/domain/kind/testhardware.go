@@ -24,16 +24,16 @@ var testHardware = Declaration{
 		fillTest(s.GetTestHardware(), in.Test)
 		return nil
 	},
-	Least:     func(s *baremetalv1.Step) time.Duration { return TestDuration(s.GetTestHardware()) + testGrace },
-	Harm:      Interrupts,
-	Timeout:   600 * time.Second,
-	Retries:   1,
-	AsksHost:  true,
-	ReadsOnly: true,
-	Evidence:  evidence.HardwareTests,
-	Started:   "Testing hardware",
-	Done:      "Hardware tested",
-	Doing:     "the hardware is being tested",
+	Least:      func(s *baremetalv1.Step) time.Duration { return TestDuration(s.GetTestHardware()) + testGrace },
+	Harm:       Interrupts,
+	Timeout:    600 * time.Second,
+	Retries:    1,
+	AsksHost:   true,
+	Unfinished: "HARDWARE_TEST_UNFINISHED",
+	Evidence:   evidence.HardwareTests,
+	Started:    "Testing hardware",
+	Done:       "Hardware tested",
+	Doing:      "the hardware is being tested",
 }
 
 // The bounds of a test of the hardware.

@@ -133,7 +133,7 @@ func physical(word string) string {
 // names that run-parts(8) takes, and so does source-directory.
 var sourcedName = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
 
-// sources returns the patterns of the files that a file reads, absolute, and says which take only certain names.
+// sources returns the absolute patterns of the files that a file reads, and which of them take only certain names.
 func sources(file, text string) (patterns, directories []string) {
 	for _, entry := range entries(text) {
 		fields := strings.Fields(strings.ReplaceAll(entry, "\\\n", " "))

@@ -252,8 +252,8 @@ func (d *decider) details() map[string]string {
 
 // unknown ends the operation over a granted command that may have acted, and fences the machine.
 func (d *decider) unknown(code, message string) {
-	if kind.Of(d.cmd.Kind).ReadsOnly {
-		d.testUnfinished(message)
+	if reason := kind.Of(d.cmd.Kind).Unfinished; reason != "" {
+		d.unfinished(reason, message)
 		return
 	}
 	if s := d.step(); planted.UnknownRetried && s.RetryCount == 0 {
@@ -272,15 +272,15 @@ func (d *decider) unknown(code, message string) {
 	d.fail(code, message, false)
 }
 
-// testUnfinished ends a test of the hardware that has no result. Whatever came of it, nothing was changed.
-func (d *decider) testUnfinished(why string) {
+// unfinished ends a test that has no result. Whatever came of it, nothing was changed.
+func (d *decider) unfinished(reason, why string) {
 	d.setCommand(operation.Done)
-	d.cmd.Outcome, d.cmd.Reason, d.cmd.Message = operation.OutcomeFailed, "HARDWARE_TEST_UNFINISHED", why
+	d.cmd.Outcome, d.cmd.Reason, d.cmd.Message = operation.OutcomeFailed, reason, why
 	if !d.op.CancelRequested.IsZero() {
 		d.finishCanceled("canceled by request; the test, which changes nothing, may run on for its time")
 		return
 	}
-	d.fail("HARDWARE_TEST_UNFINISHED", "the tests have no result, and have changed nothing: "+why, true)
+	d.fail(reason, "the tests have no result, and have changed nothing: "+why, true)
 }
 
 // settleRepeated settles the command of an earlier operation of which this one is the repeat.
