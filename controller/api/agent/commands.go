@@ -239,7 +239,8 @@ func (s *Server) serve(stream commandStream, sess *session.Session, opened *sess
 		}})
 	})()
 	task.Background("settle session", func() { s.settle(sess, opened) })
-	if stuck := sess.Finish(orCanceled(s.read(stream, sess))); stuck {
+	err := receive(s, sess, stream.Recv, func(list []*fleetv1.AgentMessage) error { return s.take(sess, list) })
+	if stuck := sess.Finish(orCanceled(err)); stuck {
 		s.cfg.Cut(stream.Context()) // our last word would wait behind what is not read
 	}
 	return statusOf(context.Cause(sess.Context()))
@@ -307,34 +308,33 @@ func statusOf(cause error) error {
 	}
 }
 
-// read takes the agent's messages in their order. Those of a site's agent, which has many machines, are taken together
-// where they have come together.
-func (s *Server) read(stream commandStream, sess *session.Session) error {
-	if sess.Role == "site" {
-		return s.readTogether(stream, sess)
-	}
-	for {
-		m, err := stream.Recv()
-		if err != nil {
-			return err
-		}
-		sess.Beat(s.cfg.Clock.Now())
-		err = task.Apart(sess.Context(), "take message", func(context.Context) error { return s.take(sess, m) })
-		if err != nil {
-			return err
-		}
-	}
-}
-
 // takenAtOnce bounds the messages that are taken together.
 const takenAtOnce = 64
 
-func (s *Server) readTogether(stream commandStream, sess *session.Session) error {
-	messages, ended := make(chan *fleetv1.AgentMessage, takenAtOnce), make(chan error, 1)
-	task.Background("read messages of a site", func() {
+// receive passes an agent's messages on in their order, and returns the first error. Those of a site's agent or of an
+// installer that have arrived together are passed on together: a site has many machines, and an installation many log
+// lines. A host's are passed on one by one; there are too many hosts for a buffer and a goroutine each.
+func receive[M any](
+	s *Server, sess *session.Session, recv func() (M, error), take func([]M) error,
+) error {
+	if sess.Role == "host" {
+		for {
+			m, err := recv()
+			if err != nil {
+				return err
+			}
+			sess.Beat(s.cfg.Clock.Now())
+			err = task.Apart(sess.Context(), "take message", func(context.Context) error { return take([]M{m}) })
+			if err != nil {
+				return err
+			}
+		}
+	}
+	messages, ended := make(chan M, takenAtOnce), make(chan error, 1)
+	task.Background("read messages of an agent", func() {
 		defer close(messages)
 		for {
-			m, err := stream.Recv()
+			m, err := recv()
 			if err != nil {
 				ended <- err
 				return
@@ -349,11 +349,11 @@ func (s *Server) readTogether(stream commandStream, sess *session.Session) error
 		}
 	})
 	for m := range messages {
-		list := []*fleetv1.AgentMessage{m}
+		list := []M{m}
 		for len(messages) > 0 && len(list) < takenAtOnce {
 			list = append(list, <-messages)
 		}
-		err := task.Run(sess.Context(), "take messages", func(context.Context) error { return s.take(sess, list...) })
+		err := task.Run(sess.Context(), "take messages", func(context.Context) error { return take(list) })
 		if err != nil {
 			return err
 		}
@@ -363,7 +363,7 @@ func (s *Server) readTogether(stream commandStream, sess *session.Session) error
 
 // take takes messages in their order. Requests for grants and results are decided together up to a message of another
 // kind; an acknowledgement is written later anyway.
-func (s *Server) take(sess *session.Session, list ...*fleetv1.AgentMessage) error {
+func (s *Server) take(sess *session.Session, list []*fleetv1.AgentMessage) error {
 	var asking []*fleetv1.AgentMessage
 	for _, m := range list {
 		switch m.GetMessage().(type) {

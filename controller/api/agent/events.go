@@ -65,28 +65,45 @@ func (s *Server) takeEvents(
 	stream grpc.BidiStreamingServer[fleetv1.EventsRequest, fleetv1.EventsResponse], sess *session.Session,
 ) error {
 	beats := lockWriter{locked: sess.Locked} // which the hello has said
-	for {
-		m, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		sess.Beat(s.cfg.Clock.Now())
-		switch m := m.GetMessage().(type) {
-		case *fleetv1.EventsRequest_Heartbeat:
-			beats.heartbeat(s, sess, m.Heartbeat)
-		case *fleetv1.EventsRequest_Event:
-			err = task.Apart(sess.Context(), "take event", func(context.Context) error { return s.eventOrWait(sess, m.Event) })
-			if err == nil {
-				err = stream.Send(&fleetv1.EventsResponse{AckedSeq: m.Event.GetSeq()})
+	err := receive(s, sess, stream.Recv, func(list []*fleetv1.EventsRequest) error {
+		var events []*fleetv1.Event
+		for _, m := range list {
+			switch m := m.GetMessage().(type) {
+			case *fleetv1.EventsRequest_Heartbeat:
+				beats.heartbeat(s, sess, m.Heartbeat)
+			case *fleetv1.EventsRequest_Event:
+				events = append(events, m.Event)
 			}
 		}
-		if err != nil {
-			return err
+		for len(events) > 0 {
+			n := sameLog(events)
+			if err := s.storeOrWait(sess, events[:n]); err != nil {
+				return err
+			}
+			if err := stream.Send(&fleetv1.EventsResponse{AckedSeq: events[n-1].GetSeq()}); err != nil {
+				return err
+			}
+			events = events[n:]
 		}
+		return nil
+	})
+	if errors.Is(err, io.EOF) {
+		return nil
 	}
+	return err
+}
+
+// sameLog returns the number of events at the beginning that are pieces of one log; 1 where the first one is none.
+func sameLog(events []*fleetv1.Event) int {
+	first, n := events[0].GetLog(), 1
+	for first != nil && n < len(events) {
+		next := events[n].GetLog()
+		if next == nil || next.GetCommandId() != first.GetCommandId() || next.GetOperationId() != first.GetOperationId() {
+			break
+		}
+		n++
+	}
+	return n
 }
 
 // lockWriter stores an agent's lock when it changes. Heartbeats themselves are written by the engine, many at once.
@@ -112,11 +129,16 @@ func (w *lockWriter) heartbeat(s *Server, sess *session.Session, h *fleetv1.Hear
 // eventRetry is how long an event waits for a database that is away.
 const eventRetry = 500 * time.Millisecond
 
-// eventOrWait stores an event, and waits for the database where that is away: it must not be lost, and the session has
-// an end of its own.
-func (s *Server) eventOrWait(sess *session.Session, e *fleetv1.Event) error {
+// storeOrWait stores an event, or pieces of one log, and waits for a database that is away: the event must not be lost,
+// and the session has an end of its own.
+func (s *Server) storeOrWait(sess *session.Session, events []*fleetv1.Event) error {
 	for {
-		err := s.event(sess.Context(), sess, e)
+		var err error
+		if events[0].GetLog() != nil {
+			err = s.logs(sess.Context(), sess, events)
+		} else {
+			err = s.event(sess.Context(), sess, events[0])
+		}
 		if err == nil || failure.From(err).Kind != failure.KindUnavailable {
 			return err
 		}
@@ -128,23 +150,40 @@ func (s *Server) eventOrWait(sess *session.Session, e *fleetv1.Event) error {
 	}
 }
 
-// event stores one report. A number that has been seen is acknowledged again and does nothing.
-func (s *Server) event(ctx context.Context, sess *session.Session, e *fleetv1.Event) error {
+func keyOf(sess *session.Session, e *fleetv1.Event) sessionstore.EventKey {
 	k := sessionstore.EventKey{AgentID: sess.AgentID, StateID: sess.StateID, Seq: e.GetSeq(), Epoch: sess.Epoch}
 	if sess.Role == "installer" {
 		k.InstallerOf = sess.MachineID
 	}
-	now := s.cfg.Clock.Now()
-	switch b := e.GetBody().(type) {
-	case *fleetv1.Event_Log:
-		at := now
+	return k
+}
+
+// logs stores pieces of one log: of a command, or of a machine's serial console, which a site's agent reports.
+func (s *Server) logs(ctx context.Context, sess *session.Session, events []*fleetv1.Event) error {
+	k, first := keyOf(sess, events[0]), events[0].GetLog()
+	console := first.GetCommandId() == "" && sess.Role == "site"
+	pieces := make([]sessionstore.Piece, len(events))
+	for i, e := range events {
+		p := sessionstore.Piece{Seq: e.GetSeq(), Stream: streamName(e.GetLog().GetStream()), Data: e.GetLog().GetData(),
+			At: s.cfg.Clock.Now()}
 		if e.GetTs().IsValid() {
-			at = e.GetTs().AsTime()
+			p.At = e.GetTs().AsTime()
 		}
-		if b.Log.GetCommandId() == "" && sess.Role == "site" {
-			return s.cfg.Store.ConsoleEvent(ctx, k, sess.Site, b.Log.GetOperationId(), b.Log.GetData(), at)
+		if console {
+			p.Stream = sessionstore.ConsoleStream
 		}
-		return s.cfg.Store.LogEvent(ctx, k, b.Log.GetCommandId(), streamName(b.Log.GetStream()), b.Log.GetData(), at)
+		pieces[i] = p
+	}
+	if console {
+		return s.cfg.Store.ConsoleEvents(ctx, k, sess.Site, first.GetOperationId(), pieces...)
+	}
+	return s.cfg.Store.LogEvents(ctx, k, first.GetCommandId(), pieces...)
+}
+
+// event stores one report that is no log. A number that has been seen is acknowledged again and does nothing.
+func (s *Server) event(ctx context.Context, sess *session.Session, e *fleetv1.Event) error {
+	k, now := keyOf(sess, e), s.cfg.Clock.Now()
+	switch b := e.GetBody().(type) {
 	case *fleetv1.Event_Inventory:
 		machine := sess.MachineID
 		if sess.Role == "site" {

@@ -85,7 +85,7 @@ func (q *Queries) ApplyToMachine(ctx context.Context, arg ApplyToMachineParams) 
 	return err
 }
 
-const applyToMachines = `-- name: ApplyToMachines :many
+const applyToMachines = `-- name: ApplyToMachines :exec
 UPDATE machines m
 SET phase = CASE WHEN v.set_phase = '' THEN m.phase ELSE v.set_phase END,
     current_operation_id = CASE WHEN v.clear_current THEN NULL ELSE m.current_operation_id END,
@@ -96,9 +96,8 @@ SET phase = CASE WHEN v.set_phase = '' THEN m.phase ELSE v.set_phase END,
     os_image_digest = CASE WHEN v.image_digest = '' THEN m.os_image_digest ELSE v.image_digest END
 FROM (SELECT unnest($1::text[]) AS set_phase, unnest($2::boolean[]) AS clear_current,
              unnest($3::text[]) AS fence, unnest($4::text[]) AS unfence, unnest($5::text[]) AS image_digest,
-             unnest($6::text[]) AS machine_id, unnest($7::int[]) AS number) v
+             unnest($6::text[]) AS machine_id) v
 WHERE m.machine_id = v.machine_id
-RETURNING v.number
 `
 
 type ApplyToMachinesParams struct {
@@ -108,35 +107,18 @@ type ApplyToMachinesParams struct {
 	Unfences      []string
 	ImageDigests  []string
 	MachineIds    []string
-	Numbers       []int32
 }
 
-func (q *Queries) ApplyToMachines(ctx context.Context, arg ApplyToMachinesParams) ([]interface{}, error) {
-	rows, err := q.db.Query(ctx, applyToMachines,
+func (q *Queries) ApplyToMachines(ctx context.Context, arg ApplyToMachinesParams) error {
+	_, err := q.db.Exec(ctx, applyToMachines,
 		arg.SetPhases,
 		arg.ClearCurrents,
 		arg.Fences,
 		arg.Unfences,
 		arg.ImageDigests,
 		arg.MachineIds,
-		arg.Numbers,
 	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []interface{}
-	for rows.Next() {
-		var number interface{}
-		if err := rows.Scan(&number); err != nil {
-			return nil, err
-		}
-		items = append(items, number)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+	return err
 }
 
 const causesOf = `-- name: CausesOf :many
@@ -463,8 +445,7 @@ type InsertOperationsParams struct {
 	CreatedAts    []time.Time
 }
 
-// The same for many at once: parameters are arrays of the other's, in the same order. The last one numbers the rows, and the
-// numbers of those that were found come back. dbsqlc.Sets says which belongs to which.
+// The same for many rows at once: parameters are arrays of the other's, in the same order. dbsqlc.Writes has the pairs.
 func (q *Queries) InsertOperations(ctx context.Context, arg InsertOperationsParams) error {
 	_, err := q.db.Exec(ctx, insertOperations,
 		arg.OperationIds,
@@ -687,37 +668,20 @@ func (q *Queries) SetCurrentOperation(ctx context.Context, arg SetCurrentOperati
 	return err
 }
 
-const setCurrentOperations = `-- name: SetCurrentOperations :many
+const setCurrentOperations = `-- name: SetCurrentOperations :exec
 UPDATE machines m SET current_operation_id = v.operation_id
-FROM (SELECT unnest($1::text[]) AS operation_id, unnest($2::text[]) AS machine_id, unnest($3::int[]) AS number) v
+FROM (SELECT unnest($1::text[]) AS operation_id, unnest($2::text[]) AS machine_id) v
 WHERE m.machine_id = v.machine_id
-RETURNING v.number
 `
 
 type SetCurrentOperationsParams struct {
 	OperationIds []string
 	MachineIds   []string
-	Numbers      []int32
 }
 
-func (q *Queries) SetCurrentOperations(ctx context.Context, arg SetCurrentOperationsParams) ([]interface{}, error) {
-	rows, err := q.db.Query(ctx, setCurrentOperations, arg.OperationIds, arg.MachineIds, arg.Numbers)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []interface{}
-	for rows.Next() {
-		var number interface{}
-		if err := rows.Scan(&number); err != nil {
-			return nil, err
-		}
-		items = append(items, number)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+func (q *Queries) SetCurrentOperations(ctx context.Context, arg SetCurrentOperationsParams) error {
+	_, err := q.db.Exec(ctx, setCurrentOperations, arg.OperationIds, arg.MachineIds)
+	return err
 }
 
 const settleRepeated = `-- name: SettleRepeated :exec
@@ -794,7 +758,7 @@ func (q *Queries) UpdateCommand(ctx context.Context, arg UpdateCommandParams) (i
 	return result.RowsAffected(), nil
 }
 
-const updateCommands = `-- name: UpdateCommands :many
+const updateCommands = `-- name: UpdateCommands :execrows
 UPDATE commands c
 SET state = v.state, executor_state_id = v.executor_state_id, outcome = v.outcome, reason = v.reason, message = v.message,
     evidence = v.evidence, boot_id_before = v.boot_id_before, grant_seq = v.grant_seq, deadline = v.deadline,
@@ -807,9 +771,8 @@ FROM (SELECT unnest($1::text[]) AS state, unnest($2::text[]) AS executor_state_i
              unnest($10::timestamptz[]) AS sent_at, unnest($11::timestamptz[]) AS acked_at,
              unnest($12::timestamptz[]) AS granted_at, unnest($13::timestamptz[]) AS claimed_at,
              unnest($14::timestamptz[]) AS finished_at, unnest($15::text[]) AS settled_by,
-             unnest($16::text[]) AS command_id, unnest($17::text[]) AS old_state, unnest($18::int[]) AS number) v
+             unnest($16::text[]) AS command_id, unnest($17::text[]) AS old_state) v
 WHERE c.command_id = v.command_id AND c.state = v.old_state
-RETURNING v.number
 `
 
 type UpdateCommandsParams struct {
@@ -830,11 +793,10 @@ type UpdateCommandsParams struct {
 	SettledBys       []string
 	CommandIds       []string
 	OldStates        []string
-	Numbers          []int32
 }
 
-func (q *Queries) UpdateCommands(ctx context.Context, arg UpdateCommandsParams) ([]interface{}, error) {
-	rows, err := q.db.Query(ctx, updateCommands,
+func (q *Queries) UpdateCommands(ctx context.Context, arg UpdateCommandsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, updateCommands,
 		arg.States,
 		arg.ExecutorStateIds,
 		arg.Outcomes,
@@ -852,24 +814,11 @@ func (q *Queries) UpdateCommands(ctx context.Context, arg UpdateCommandsParams) 
 		arg.SettledBys,
 		arg.CommandIds,
 		arg.OldStates,
-		arg.Numbers,
 	)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	defer rows.Close()
-	var items []interface{}
-	for rows.Next() {
-		var number interface{}
-		if err := rows.Scan(&number); err != nil {
-			return nil, err
-		}
-		items = append(items, number)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+	return result.RowsAffected(), nil
 }
 
 const updateOperation = `-- name: UpdateOperation :execrows
@@ -921,7 +870,7 @@ func (q *Queries) UpdateOperation(ctx context.Context, arg UpdateOperationParams
 	return result.RowsAffected(), nil
 }
 
-const updateOperations = `-- name: UpdateOperations :many
+const updateOperations = `-- name: UpdateOperations :execrows
 UPDATE operations o
 SET phase = v.phase, current_step = v.current_step, current_stage = v.current_stage, wait_reason = v.wait_reason,
     wake_at = v.wake_at, cancel_requested_at = v.cancel_requested_at, error = v.error, evidence = v.evidence,
@@ -933,10 +882,8 @@ FROM (SELECT unnest($1::text[]) AS phase, unnest($2::int[]) AS current_step,
              unnest($7::jsonb[]) AS error, unnest($8::jsonb[]) AS evidence,
              unnest($9::timestamptz[]) AS started_at, unnest($10::timestamptz[]) AS finished_at,
              unnest($11::timestamptz[]) AS updated_at, unnest($12::bigint[]) AS event_seq,
-             unnest($13::text[]) AS operation_id, unnest($14::bigint[]) AS version,
-             unnest($15::int[]) AS number) v
+             unnest($13::text[]) AS operation_id, unnest($14::bigint[]) AS version) v
 WHERE o.operation_id = v.operation_id AND o.version = v.version
-RETURNING v.number
 `
 
 type UpdateOperationsParams struct {
@@ -954,11 +901,10 @@ type UpdateOperationsParams struct {
 	EventSeqs          []int64
 	OperationIds       []string
 	Versions           []int64
-	Numbers            []int32
 }
 
-func (q *Queries) UpdateOperations(ctx context.Context, arg UpdateOperationsParams) ([]interface{}, error) {
-	rows, err := q.db.Query(ctx, updateOperations,
+func (q *Queries) UpdateOperations(ctx context.Context, arg UpdateOperationsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, updateOperations,
 		arg.Phases,
 		arg.CurrentSteps,
 		arg.CurrentStages,
@@ -973,24 +919,11 @@ func (q *Queries) UpdateOperations(ctx context.Context, arg UpdateOperationsPara
 		arg.EventSeqs,
 		arg.OperationIds,
 		arg.Versions,
-		arg.Numbers,
 	)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	defer rows.Close()
-	var items []interface{}
-	for rows.Next() {
-		var number interface{}
-		if err := rows.Scan(&number); err != nil {
-			return nil, err
-		}
-		items = append(items, number)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+	return result.RowsAffected(), nil
 }
 
 const updateStep = `-- name: UpdateStep :exec
@@ -1027,16 +960,15 @@ func (q *Queries) UpdateStep(ctx context.Context, arg UpdateStepParams) error {
 	return err
 }
 
-const updateSteps = `-- name: UpdateSteps :many
+const updateSteps = `-- name: UpdateSteps :exec
 UPDATE operation_steps s
 SET state = v.state, retry_count = v.retry_count, retry_at = v.retry_at, message = v.message, evidence = v.evidence,
     started_at = v.started_at, finished_at = v.finished_at
 FROM (SELECT unnest($1::text[]) AS state, unnest($2::int[]) AS retry_count, unnest($3::timestamptz[]) AS retry_at,
              unnest($4::text[]) AS message, unnest($5::jsonb[]) AS evidence,
              unnest($6::timestamptz[]) AS started_at, unnest($7::timestamptz[]) AS finished_at,
-             unnest($8::text[]) AS operation_id, unnest($9::int[]) AS idx, unnest($10::int[]) AS number) v
+             unnest($8::text[]) AS operation_id, unnest($9::int[]) AS idx) v
 WHERE s.operation_id = v.operation_id AND s.idx = v.idx
-RETURNING v.number
 `
 
 type UpdateStepsParams struct {
@@ -1049,11 +981,10 @@ type UpdateStepsParams struct {
 	FinishedAts  []time.Time
 	OperationIds []string
 	Idxs         []int32
-	Numbers      []int32
 }
 
-func (q *Queries) UpdateSteps(ctx context.Context, arg UpdateStepsParams) ([]interface{}, error) {
-	rows, err := q.db.Query(ctx, updateSteps,
+func (q *Queries) UpdateSteps(ctx context.Context, arg UpdateStepsParams) error {
+	_, err := q.db.Exec(ctx, updateSteps,
 		arg.States,
 		arg.RetryCounts,
 		arg.RetryAts,
@@ -1063,24 +994,8 @@ func (q *Queries) UpdateSteps(ctx context.Context, arg UpdateStepsParams) ([]int
 		arg.FinishedAts,
 		arg.OperationIds,
 		arg.Idxs,
-		arg.Numbers,
 	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []interface{}
-	for rows.Next() {
-		var number interface{}
-		if err := rows.Scan(&number); err != nil {
-			return nil, err
-		}
-		items = append(items, number)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+	return err
 }
 
 const wakeAdmitted = `-- name: WakeAdmitted :exec

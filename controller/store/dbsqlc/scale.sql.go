@@ -764,8 +764,9 @@ FROM (SELECT m.machine_id, m.agent_id, m.node_state, m.agentless,
              (SELECT c.status AND (m.agent_id IS NOT NULL OR c.reason <> 'SiteAgent')
                 FROM machine_conditions c WHERE c.machine_id = m.machine_id AND c.type = 'Reachable') AS reachable,
              coalesce((SELECT CASE WHEN s.last_heartbeat_at >= $1 THEN CASE WHEN s.ended_at IS NULL THEN 'speaks' ELSE 'ended' END
-                                   WHEN s.silent_from < $1 THEN 'silent' ELSE 'unknown' END
-                       FROM agent_silence s WHERE s.agent_id = m.agent_id),
+                                   ELSE (SELECT CASE WHEN v.silent_from < $1 THEN 'silent' ELSE 'unknown' END
+                                         FROM agent_silence v WHERE v.agent_id = s.agent_id) END
+                       FROM agent_sessions s WHERE s.agent_id = m.agent_id),
                       (SELECT CASE WHEN w.since + w.reconnect_time < $1 THEN 'silent' ELSE 'unknown' END FROM listening w)) AS session
       FROM machines m WHERE m.machine_id > $2 ORDER BY m.machine_id LIMIT $3) h
 WHERE h.session = 'silent' AND NOT h.agentless AND (h.reachable OR h.node_state = 'active' AND h.agent_id IS NOT NULL)

@@ -10,12 +10,11 @@ import (
 	"time"
 )
 
-const advanceGrantSeqs = `-- name: AdvanceGrantSeqs :many
+const advanceGrantSeqs = `-- name: AdvanceGrantSeqs :execrows
 UPDATE agent_states s SET last_grant_seq = v.seq, last_grant_command_id = v.command_id, last_grant_nonce = v.nonce
 FROM (SELECT unnest($1::bigint[]) AS seq, unnest($2::text[]) AS command_id, unnest($3::bytea[]) AS nonce,
-             unnest($4::text[]) AS agent_id, unnest($5::text[]) AS state_id, unnest($6::int[]) AS number) v
+             unnest($4::text[]) AS agent_id, unnest($5::text[]) AS state_id) v
 WHERE s.agent_id = v.agent_id AND s.state_id = v.state_id AND s.last_grant_seq < v.seq
-RETURNING v.number
 `
 
 type AdvanceGrantSeqsParams struct {
@@ -24,34 +23,20 @@ type AdvanceGrantSeqsParams struct {
 	Nonces     [][]byte
 	AgentIds   []string
 	StateIds   []string
-	Numbers    []int32
 }
 
-func (q *Queries) AdvanceGrantSeqs(ctx context.Context, arg AdvanceGrantSeqsParams) ([]interface{}, error) {
-	rows, err := q.db.Query(ctx, advanceGrantSeqs,
+func (q *Queries) AdvanceGrantSeqs(ctx context.Context, arg AdvanceGrantSeqsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, advanceGrantSeqs,
 		arg.Seqs,
 		arg.CommandIds,
 		arg.Nonces,
 		arg.AgentIds,
 		arg.StateIds,
-		arg.Numbers,
 	)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	defer rows.Close()
-	var items []interface{}
-	for rows.Next() {
-		var number interface{}
-		if err := rows.Scan(&number); err != nil {
-			return nil, err
-		}
-		items = append(items, number)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+	return result.RowsAffected(), nil
 }
 
 const lockGrantSeqs = `-- name: LockGrantSeqs :many

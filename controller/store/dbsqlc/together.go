@@ -1,90 +1,116 @@
-// Package dbsqlc is the SQL of the store. sqlc writes all of it but Together.
+// Package dbsqlc is the SQL of the store. sqlc writes all of it but Together and Writes.
 package dbsqlc
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Together runs queries in one round trip, in their order. Each function makes exactly one query, and it is called
-// twice: its query is noted first, and given its answer afterwards. So it has no effect before the query, and uses no
-// answer of another's. Outside of a transaction the queries are a transaction.
+// batcher is a connection, pool or transaction that sends several statements in one round trip.
+type batcher interface {
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+func (q *Queries) batcher() (batcher, error) {
+	db, ok := q.db.(batcher)
+	if !ok {
+		return nil, fmt.Errorf("a %T takes no batches", q.db)
+	}
+	return db, nil
+}
+
+// Together runs queries in one round trip, in their order. Each function makes exactly one query: it is suspended
+// there until all functions have made theirs, and goes on with its answer. So no query depends on the answer of
+// another one. Outside of a transaction the queries are a transaction.
 func (q *Queries) Together(ctx context.Context, queries ...func(*Queries) error) error {
 	if len(queries) == 0 {
 		return nil
 	}
-	db, ok := q.db.(interface {
-		SendBatch(context.Context, *pgx.Batch) pgx.BatchResults
-	})
-	if !ok {
-		return fmt.Errorf("a %T takes no batches", q.db)
-	}
-	batch, err := Noted(queries...)
+	db, err := q.batcher()
 	if err != nil {
 		return err
 	}
-	return Answered(db.SendBatch(ctx, batch), queries...)
-}
-
-// Noted returns the queries that functions make, without making them.
-func Noted(queries ...func(*Queries) error) (*pgx.Batch, error) {
-	note := &noting{}
+	batch := &pgx.Batch{}
+	members := make([]*member, len(queries))
 	for i, query := range queries {
-		if err := query(New(note)); !errors.Is(err, errNoted) {
-			return nil, fmt.Errorf("query %d of %d was not noted: %w", i+1, len(queries), err)
+		m := &member{batch: batch}
+		m.next, m.stop = iter.Pull(func(suspend func(struct{}) bool) {
+			m.suspend = suspend
+			m.err = query(New(m))
+		})
+		defer m.stop()
+		if _, made := m.next(); !made {
+			return fmt.Errorf("query %d of %d was not made: %w", i+1, len(queries), m.err)
 		}
-		if note.batch.Len() != i+1 {
-			return nil, fmt.Errorf("query %d of %d is %d queries", i+1, len(queries), note.batch.Len()-i)
-		}
+		members[i] = m
 	}
-	return &note.batch, nil
-}
-
-// Answered gives the functions the results of their queries, and closes the results.
-func Answered(results pgx.BatchResults, queries ...func(*Queries) error) error {
-	for _, query := range queries {
-		if err := query(New(answering{results})); err != nil {
-			return errors.Join(err, results.Close())
+	results := db.SendBatch(ctx, batch)
+	for _, m := range members {
+		m.results = results
+		if _, more := m.next(); more {
+			m.err = errSecondQuery
+		}
+		if m.err != nil {
+			return errors.Join(m.err, results.Close())
 		}
 	}
 	return results.Close()
 }
 
-var errNoted = errors.New("the query was noted")
+var (
+	errSecondQuery = errors.New("a function of a batch made a second query")
+	errUnanswered  = errors.New("the batch ended before the query was sent")
+)
 
-// noting keeps queries for later.
-type noting struct{ batch pgx.Batch }
-
-func (n *noting) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	n.batch.Queue(sql, args...)
-	return pgconn.CommandTag{}, errNoted
+// member is the connection of one function of a batch. It suspends the function at its query.
+type member struct {
+	batch   *pgx.Batch
+	results pgx.BatchResults
+	suspend func(struct{}) bool
+	next    func() (struct{}, bool)
+	stop    func()
+	err     error
 }
 
-func (n *noting) Query(_ context.Context, sql string, args ...any) (pgx.Rows, error) {
-	n.batch.Queue(sql, args...)
-	return nil, errNoted
+// queue adds a query to the batch, and returns once its answer is the next one of the results.
+func (m *member) queue(sql string, args []any) error {
+	m.batch.Queue(sql, args...)
+	if !m.suspend(struct{}{}) {
+		return errUnanswered
+	}
+	return nil
 }
 
-func (n *noting) QueryRow(_ context.Context, sql string, args ...any) pgx.Row {
-	n.batch.Queue(sql, args...)
-	return noted{}
+// Exec implements DBTX.
+func (m *member) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	if err := m.queue(sql, args); err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	return m.results.Exec()
 }
 
-type noted struct{}
-
-func (noted) Scan(...any) error { return errNoted }
-
-// answering gives the answers in the order in which the queries were noted.
-type answering struct{ results pgx.BatchResults }
-
-func (a answering) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
-	return a.results.Exec()
+// Query implements DBTX.
+func (m *member) Query(_ context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if err := m.queue(sql, args); err != nil {
+		return nil, err
+	}
+	return m.results.Query()
 }
 
-func (a answering) Query(context.Context, string, ...any) (pgx.Rows, error) { return a.results.Query() }
+// QueryRow implements DBTX.
+func (m *member) QueryRow(_ context.Context, sql string, args ...any) pgx.Row {
+	if err := m.queue(sql, args); err != nil {
+		return unanswered{err}
+	}
+	return m.results.QueryRow()
+}
 
-func (a answering) QueryRow(context.Context, string, ...any) pgx.Row { return a.results.QueryRow() }
+type unanswered struct{ err error }
+
+// Scan implements pgx.Row.
+func (u unanswered) Scan(...any) error { return u.err }

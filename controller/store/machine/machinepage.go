@@ -13,22 +13,23 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// presentedTogether is how many machines of a page are presented in one go. Of a larger page the parts go side by side,
-// so that the database and those who read its answers don't wait for one another.
+// presentedTogether bounds the machines of a page that are presented by one set of statements. The parts of a larger page
+// are presented side by side: one is read while another one is being decoded.
 const presentedTogether = 512
 
-// inParts has fn give the messages of each part of a page, and puts them together in the order of the page.
+// inParts presents a page in parts of equal size, and returns the messages in the order of the page.
 func inParts[T any](ctx context.Context, page []T,
 	fn func(context.Context, []T) ([]*baremetalv1.Machine, error),
 ) ([]*baremetalv1.Machine, error) {
 	if len(page) <= presentedTogether {
 		return fn(ctx, page)
 	}
-	parts := make([][]*baremetalv1.Machine, (len(page)+presentedTogether-1)/presentedTogether)
+	n := (len(page) + presentedTogether - 1) / presentedTogether
+	parts := make([][]*baremetalv1.Machine, n)
 	g, _ := task.New(ctx)
 	for i := range parts {
 		g.Go("present machines", func(ctx context.Context) (err error) {
-			parts[i], err = fn(ctx, page[i*presentedTogether:min((i+1)*presentedTogether, len(page))])
+			parts[i], err = fn(ctx, page[i*len(page)/n:(i+1)*len(page)/n])
 			return err
 		})
 	}

@@ -71,7 +71,7 @@ func (l *OperationContext) apply(
 	if d.CancelOnAgent != "" && l.Snap.Command != nil {
 		out.CancelExecutor = l.Snap.Command.ExecutorID
 	}
-	w.machine(ctx, l, d.Machine, now)
+	w.machine(l, d.Machine, now)
 	if err := w.special(ctx, q, l.changesCauses(d.Machine),
 		func() error { return l.causes(ctx, q, d.Machine, now) }); err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func (l *OperationContext) apply(
 		return out, nil
 	}
 	out.Version++
-	if err := w.operation(ctx, l, d, now); err != nil {
+	if err := w.operation(l, d, now); err != nil {
 		return nil, err
 	}
 	if err := w.special(ctx, q, l.freesSlot(d), func() error { return l.freeSlot(ctx, q, d, now) }); err != nil {
@@ -129,7 +129,7 @@ func (l *OperationContext) apply(
 }
 
 // operation writes the operation with its steps and events.
-func (w *writes) operation(ctx context.Context, l *OperationContext, d operation.Decision, now time.Time) error {
+func (w *writes) operation(l *OperationContext, d operation.Decision, now time.Time) error {
 	op := d.Op
 	for i, s := range op.Steps {
 		if reflect.DeepEqual(s, l.Snap.Op.Steps[i]) {
@@ -139,19 +139,19 @@ func (w *writes) operation(ctx context.Context, l *OperationContext, d operation
 		if err != nil {
 			return err
 		}
-		w.add(func(q *dbsqlc.Queries) error { return pgtx.Wrap(q.UpdateStep(ctx, p), "update step") })
+		w.StepUpdates = append(w.StepUpdates, p)
 	}
 	update, err := operationParams(l, d, now)
 	if err != nil {
 		return err
 	}
-	w.add(func(q *dbsqlc.Queries) error { return updateOperation(ctx, q, update) })
+	w.OperationUpdates = append(w.OperationUpdates, update)
 	if len(d.Notes) > 0 {
 		events, err := eventParams(l, d, now)
 		if err != nil {
 			return err
 		}
-		w.add(func(q *dbsqlc.Queries) error { return pgtx.Wrap(q.InsertEvents(ctx, events), "insert events") })
+		w.Events = append(w.Events, events)
 	}
 	return nil
 }
@@ -166,17 +166,6 @@ func operationParams(l *OperationContext, d operation.Decision, now time.Time) (
 		StartedAt: pgtx.TimePtr(op.StartedAt), FinishedAt: pgtx.TimePtr(op.FinishedAt), Now: now,
 		EventSeq: l.Row.EventSeq + int64(len(d.Notes)),
 	}, err
-}
-
-func updateOperation(ctx context.Context, q *dbsqlc.Queries, p dbsqlc.UpdateOperationParams) error {
-	n, err := q.UpdateOperation(ctx, p)
-	if err != nil {
-		return fmt.Errorf("update operation: %w", err)
-	}
-	if n != 1 {
-		return pgtx.ErrLostVersion
-	}
-	return nil
 }
 
 func errorAndEvidence(op operation.Operation) (errJSON, evidence []byte, err error) {
@@ -249,22 +238,12 @@ func (w *writes) command(
 	if err != nil {
 		return nil, err
 	}
-	p := dbsqlc.UpdateCommandParams{
+	w.CommandUpdates = append(w.CommandUpdates, dbsqlc.UpdateCommandParams{
 		CommandID: c.ID, OldState: string(l.Snap.Command.State), State: string(c.State), ExecutorStateID: c.ExecutorStateID,
 		Outcome: string(c.Outcome), Reason: c.Reason, Message: c.Message, Evidence: evidence, BootIDBefore: c.BootIDBefore,
 		GrantSeq: int64(c.GrantSeq), Deadline: c.Deadline, SentAt: pgtx.TimePtr(c.SentAt), AckedAt: pgtx.TimePtr(c.AckedAt),
 		GrantedAt: pgtx.TimePtr(c.GrantedAt), ClaimedAt: pgtx.TimePtr(c.ClaimedAt), FinishedAt: pgtx.TimePtr(c.FinishedAt),
 		SettledBy: c.SettledBy,
-	}
-	w.add(func(q *dbsqlc.Queries) error {
-		n, err := q.UpdateCommand(ctx, p)
-		if err != nil {
-			return fmt.Errorf("update command: %w", err)
-		}
-		if n != 1 {
-			return pgtx.ErrLostVersion
-		}
-		return nil
 	})
 	if c.State == operation.Sent && l.Snap.Command.State == operation.Queued {
 		return &Outgoing{c.ID, c.ExecutorID, l.command.Spec, l.command.Digest}, nil
@@ -304,13 +283,12 @@ func (w *writes) newCommand(
 	if c.Digest, err = l.digestOf(whole); err != nil {
 		return nil, err
 	}
-	p := dbsqlc.InsertCommandParams{
+	w.Commands = append(w.Commands, dbsqlc.InsertCommandParams{
 		CommandID: c.ID, OperationID: d.Op.ID, TargetID: d.Op.MachineID, StepIdx: int32(c.StepIdx),
 		StepName: d.Op.Steps[c.StepIdx].Name, Attempt: int32(c.Attempt), Kind: string(c.Kind), Spec: spec, Digest: c.Digest,
 		ExecutorID: c.ExecutorID, ExecutorStateID: c.ExecutorStateID, State: string(c.State), Deadline: c.Deadline,
 		CreatedAt: now, SentAt: pgtx.TimePtr(c.SentAt),
-	}
-	w.add(func(q *dbsqlc.Queries) error { return pgtx.Wrap(q.InsertCommand(ctx, p), "insert command") })
+	})
 	if c.State != operation.Sent {
 		return nil, nil
 	}
@@ -332,25 +310,19 @@ func (l *OperationContext) digestOf(spec *fleetv1.CommandSpec) ([]byte, error) {
 }
 
 // machine writes what the decision does to the machine.
-func (w *writes) machine(ctx context.Context, l *OperationContext, m operation.MachineChange, now time.Time) {
+func (w *writes) machine(l *OperationContext, m operation.MachineChange, now time.Time) {
 	id := l.Row.TargetID
 	if m.SetPhase != "" || m.ClearCurrent || m.Fence != "" || m.Unfence != "" || m.ImageDigest != "" {
-		w.add(func(q *dbsqlc.Queries) error {
-			return pgtx.Wrap(q.ApplyToMachine(ctx, dbsqlc.ApplyToMachineParams{
-				MachineID: id, SetPhase: string(m.SetPhase), ClearCurrent: m.ClearCurrent, Fence: m.Fence,
-				Unfence: m.Unfence, ImageDigest: m.ImageDigest,
-			}), "update machine")
+		w.Machines = append(w.Machines, dbsqlc.ApplyToMachineParams{
+			MachineID: id, SetPhase: string(m.SetPhase), ClearCurrent: m.ClearCurrent, Fence: m.Fence,
+			Unfence: m.Unfence, ImageDigest: m.ImageDigest,
 		})
 	}
 	if m.Repeated != "" {
-		w.add(func(q *dbsqlc.Queries) error {
-			return pgtx.Wrap(q.SettleRepeated(ctx, m.Repeated), "settle the repeated command")
-		})
+		w.Repeated = append(w.Repeated, m.Repeated)
 	}
 	if m.Unprovision {
-		w.add(func(q *dbsqlc.Queries) error {
-			return pgtx.Wrap(q.Unprovision(ctx, id), "forget the image on the disk")
-		})
+		w.Unprovisioned = append(w.Unprovisioned, id)
 	}
 	set := maps.Clone(l.Snap.World.Machine.Conditions)
 	for _, c := range m.Conditions {
@@ -361,14 +333,14 @@ func (w *writes) machine(ctx context.Context, l *OperationContext, m operation.M
 			set = map[fleet.ConditionType]bool{}
 		}
 		set[c.Type] = c.Status
-		w.add(func(q *dbsqlc.Queries) error { return machinestore.SetCondition(ctx, q, id, c, now) })
+		w.Conditions = append(w.Conditions, machinestore.ConditionRow(id, c, now))
 	}
 }
 
-// writes are the statements of a change that need no answers. They go to the database together, with those of other
-// changes where the change is one of a set.
+// writes are the rows of a change whose statements need no answers. They go to the database together, with those of
+// other changes where the change is one of a set.
 type writes struct {
-	list   []func(*dbsqlc.Queries) error
+	dbsqlc.Writes
 	grants []grant
 }
 
@@ -383,26 +355,19 @@ type grant struct {
 	nonce     []byte
 }
 
-func (g grant) write(ctx context.Context) func(*dbsqlc.Queries) error {
-	return func(q *dbsqlc.Queries) error {
-		n, err := q.AdvanceGrantSeq(ctx, dbsqlc.AdvanceGrantSeqParams{AgentID: g.agentID, StateID: g.stateID, Seq: g.seq,
-			CommandID: g.commandID, Nonce: pgtx.NotNil(g.nonce)})
-		if err == nil && n != 1 {
-			err = pgtx.ErrLostVersion
-		}
-		return pgtx.Wrap(err, "count grant")
-	}
+func (g grant) row() dbsqlc.AdvanceGrantSeqParams {
+	return dbsqlc.AdvanceGrantSeqParams{AgentID: g.agentID, StateID: g.stateID, Seq: g.seq, CommandID: g.commandID,
+		Nonce: pgtx.NotNil(g.nonce)}
 }
 
-func (w *writes) add(write func(*dbsqlc.Queries) error) { w.list = append(w.list, write) }
-
+// flush writes the rows of a change that is alone in its transaction.
 func (w *writes) flush(ctx context.Context, q *dbsqlc.Queries) error {
-	list := w.list
+	rows := w.Writes
 	for _, g := range w.grants {
-		list = append(list, g.write(ctx))
+		rows.GrantNumbers = append(rows.GrantNumbers, g.row())
 	}
-	w.list, w.grants = nil, nil
-	return q.Together(ctx, list...)
+	*w = writes{}
+	return q.Send(ctx, rows)
 }
 
 // special does what needs answers, and sees what was written so far.

@@ -290,7 +290,7 @@ func (s *Store) create(
 	if err != nil {
 		return nil, err
 	}
-	w.list = append(w.list, n.list...)
+	w.Append(n.Writes)
 	approves := approvesByInstalling(m, r, steps)
 	if err := w.special(ctx, q, approves,
 		func() error { return approveByInstalling(ctx, q, m, r, n.Op.ID, now) }); err != nil {
@@ -303,9 +303,7 @@ func (s *Store) create(
 	if err != nil {
 		return nil, err
 	}
-	w.add(func(q *dbsqlc.Queries) error {
-		return pgtx.Wrap(q.RecordAudit(ctx, dbsqlc.RecordAuditParams(entry)), "write audit log")
-	})
+	w.Audit = append(w.Audit, dbsqlc.RecordAuditParams(entry))
 	return n.Message(), nil
 }
 
@@ -445,7 +443,7 @@ func (s *Store) newOperation(
 	pgtx.PostcommitOf(q).
 		Note(&NewJob{JobKey: JobKey{OperationID: op.ID, MachineID: m.MachineID, RequestID: r.RequestID}})
 		// every operation has its job
-	return n, n.write(ctx, p, steps)
+	return n, n.write(p, steps)
 }
 
 // interrupts reports whether the plan takes the machine out of service, in which it is.
@@ -475,7 +473,7 @@ func (s *Store) InsertOperation(
 }
 
 // write gathers all rows of the new operation.
-func (n *newOperation) write(ctx context.Context, p *baremetalv1.Plan, filled []plan.Filled) (err error) {
+func (n *newOperation) write(p *baremetalv1.Plan, filled []plan.Filled) (err error) {
 	if n.steps, err = stepRows(n.Op.ID, filled); err != nil {
 		return err
 	}
@@ -492,20 +490,14 @@ func (n *newOperation) write(ctx context.Context, p *baremetalv1.Plan, filled []
 		Phase: r.Phase, Params: r.Params, PlanID: r.PlanID, CurrentStage: r.CurrentStage, WakeAt: r.WakeAt,
 		EventSeq: r.EventSeq, Destructive: r.Destructive, Interrupts: r.Interrupts, CreatedAt: r.CreatedAt,
 	}
-	n.add(func(q *dbsqlc.Queries) error { return pgtx.Wrap(q.InsertOperation(ctx, insert), "insert operation") })
-	n.add(func(q *dbsqlc.Queries) error {
-		return pgtx.Wrap(q.InsertSteps(ctx, insertSteps(r.OperationID, n.steps)), "insert steps")
-	})
-	n.add(func(q *dbsqlc.Queries) error {
-		return pgtx.Wrap(q.SetCurrentOperation(ctx, dbsqlc.SetCurrentOperationParams{OperationID: &r.OperationID,
-			MachineID: r.TargetID}), "point the machine to its operation")
-	})
-	n.add(func(q *dbsqlc.Queries) error { return pgtx.Wrap(q.InsertEvents(ctx, events), "insert events") })
+	n.Writes = dbsqlc.Writes{
+		Operations: []dbsqlc.InsertOperationParams{insert},
+		Steps:      []dbsqlc.InsertStepsParams{insertSteps(r.OperationID, n.steps)},
+		Current:    []dbsqlc.SetCurrentOperationParams{{OperationID: &r.OperationID, MachineID: r.TargetID}},
+		Events:     []dbsqlc.InsertEventsParams{events},
+	}
 	if !p.GetUsed() {
-		n.add(func(q *dbsqlc.Queries) error {
-			return pgtx.Wrap(q.MarkPlanUsed(ctx, dbsqlc.MarkPlanUsedParams{PlanID: r.PlanID, Now: &r.CreatedAt}),
-				"mark plan as used")
-		})
+		n.UsedPlans = []dbsqlc.MarkPlanUsedParams{{PlanID: r.PlanID, Now: &r.CreatedAt}}
 	}
 	return nil
 }

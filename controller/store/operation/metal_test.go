@@ -204,7 +204,9 @@ func TestConsoleOfAnotherSiteIsNotKept(t *testing.T) {
 	for seq, site := range []string{"elsewhere", "lab"} {
 		k := sessionstore.EventKey{AgentID: r.Site.ID, StateID: "st-site", Seq: uint64(seq) + 1}
 		for range 2 { // a repeat of a number that was seen does nothing
-			if err := r.Store.ConsoleEvent(t.Context(), k, site, op, []byte("from "+site), storetest.Now()); err != nil {
+			p := sessionstore.Piece{Seq: k.Seq, Stream: sessionstore.ConsoleStream, Data: []byte("from " + site),
+				At: storetest.Now()}
+			if err := r.Store.ConsoleEvents(t.Context(), k, site, op, p); err != nil {
 				t.Fatal(err)
 			}
 		}

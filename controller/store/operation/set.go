@@ -93,7 +93,7 @@ func (s *Store) storeSet(ctx context.Context, set []change) ([]error, error) {
 		if err != nil {
 			return nil, err
 		}
-		var members [][]func(*dbsqlc.Queries) error
+		var rows dbsqlc.Writes
 		highest, left := map[memory]grant{}, map[memory]bool{}
 		for i, c := range set {
 			m := memory{c.key.AgentID, c.key.StateID}
@@ -109,12 +109,13 @@ func (s *Store) storeSet(ctx context.Context, set []change) ([]error, error) {
 			for _, g := range w.grants {
 				f.grants[g.memory], highest[g.memory] = g, g
 			}
-			told, members = append(told, notes), append(members, w.list)
+			told = append(told, notes)
+			rows.Append(w.Writes)
 		}
 		for _, g := range highest {
-			members = append(members, []func(*dbsqlc.Queries) error{g.write(ctx)})
+			rows.GrantNumbers = append(rows.GrantNumbers, g.row())
 		}
-		return told, pgtx.WriteTogether(ctx, tx, members...)
+		return told, s.db.Q.WithTx(tx).SendTogether(ctx, rows)
 	})
 	if pgtx.OutcomeUnknown(err) {
 		// Stored alone, a change that is committed would count twice, and its grant's number as used.

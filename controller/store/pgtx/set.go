@@ -60,6 +60,11 @@ func (noStatements) SendBatch(context.Context, *pgx.Batch) pgx.BatchResults { re
 // noResults are those of statements that were refused.
 type noResults struct{}
 
+type noRow struct{ why error }
+
+// Scan implements pgx.Row.
+func (r noRow) Scan(...any) error { return r.why }
+
 // Exec implements pgx.BatchResults.
 func (noResults) Exec() (pgconn.CommandTag, error) { return pgconn.CommandTag{}, ErrAlone }
 
@@ -70,7 +75,7 @@ func (noResults) Query() (pgx.Rows, error) { return nil, ErrAlone }
 func (noResults) QueryRow() pgx.Row { return noRow{ErrAlone} }
 
 // Close implements pgx.BatchResults.
-func (noResults) Close() error { return nil }
+func (noResults) Close() error { return ErrAlone }
 
 // Tx implements pgx.BatchResults.
 func (noResults) Tx() pgx.Tx { return nil }

@@ -51,8 +51,8 @@ func (s *DB) committing(ctx context.Context, tx pgx.Tx, all ...*Postcommit) erro
 	return s.Committing(ctx, tx, notes)
 }
 
-// ErrLostVersion says that what was read is not what is stored any more. Its transaction is tried again.
-var ErrLostVersion = errors.New("the operation has changed meanwhile")
+// ErrLostVersion reports that a row is not stored any more as it was read. Its transaction is tried again.
+var ErrLostVersion = dbsqlc.ErrRowChanged
 
 func repeatable(err error) bool {
 	if OutcomeUnknown(err) {

@@ -142,8 +142,7 @@ WHERE operation_id = @operation_id AND phase IN ('PENDING', 'RUNNING');
 UPDATE operations SET wake_at = @now
 WHERE operation_id = ANY(@operation_ids::text[]) AND phase = 'PENDING';
 
--- The same for many at once: parameters are arrays of the other's, in the same order. The last one numbers the rows, and the
--- numbers of those that were found come back. dbsqlc.Sets says which belongs to which.
+-- The same for many rows at once: parameters are arrays of the other's, in the same order. dbsqlc.Writes has the pairs.
 
 -- name: InsertOperations :exec
 INSERT INTO operations (operation_id, target_id, request_id, request_body, type, phase, params, plan_id, current_stage,
@@ -158,7 +157,7 @@ INSERT INTO operation_steps (operation_id, idx, name, kind, spec, timeout_ms, ma
 SELECT unnest(@operation_ids::text[]), unnest(@idxs::int[]), unnest(@names::text[]), unnest(@kinds::text[]), unnest(@specs::bytea[]),
        unnest(@timeouts::bigint[]), unnest(@retries::int[]), 'WAITING';
 
--- name: UpdateOperations :many
+-- name: UpdateOperations :execrows
 UPDATE operations o
 SET phase = v.phase, current_step = v.current_step, current_stage = v.current_stage, wait_reason = v.wait_reason,
     wake_at = v.wake_at, cancel_requested_at = v.cancel_requested_at, error = v.error, evidence = v.evidence,
@@ -170,21 +169,18 @@ FROM (SELECT unnest(@phases::text[]) AS phase, unnest(@current_steps::int[]) AS 
              unnest(@errors::jsonb[]) AS error, unnest(@evidences::jsonb[]) AS evidence,
              unnest(@started_ats::timestamptz[]) AS started_at, unnest(@finished_ats::timestamptz[]) AS finished_at,
              unnest(@updated_ats::timestamptz[]) AS updated_at, unnest(@event_seqs::bigint[]) AS event_seq,
-             unnest(@operation_ids::text[]) AS operation_id, unnest(@versions::bigint[]) AS version,
-             unnest(@numbers::int[]) AS number) v
-WHERE o.operation_id = v.operation_id AND o.version = v.version
-RETURNING v.number;
+             unnest(@operation_ids::text[]) AS operation_id, unnest(@versions::bigint[]) AS version) v
+WHERE o.operation_id = v.operation_id AND o.version = v.version;
 
--- name: UpdateSteps :many
+-- name: UpdateSteps :exec
 UPDATE operation_steps s
 SET state = v.state, retry_count = v.retry_count, retry_at = v.retry_at, message = v.message, evidence = v.evidence,
     started_at = v.started_at, finished_at = v.finished_at
 FROM (SELECT unnest(@states::text[]) AS state, unnest(@retry_counts::int[]) AS retry_count, unnest(@retry_ats::timestamptz[]) AS retry_at,
              unnest(@messages::text[]) AS message, unnest(@evidences::jsonb[]) AS evidence,
              unnest(@started_ats::timestamptz[]) AS started_at, unnest(@finished_ats::timestamptz[]) AS finished_at,
-             unnest(@operation_ids::text[]) AS operation_id, unnest(@idxs::int[]) AS idx, unnest(@numbers::int[]) AS number) v
-WHERE s.operation_id = v.operation_id AND s.idx = v.idx
-RETURNING v.number;
+             unnest(@operation_ids::text[]) AS operation_id, unnest(@idxs::int[]) AS idx) v
+WHERE s.operation_id = v.operation_id AND s.idx = v.idx;
 
 -- name: InsertCommands :exec
 INSERT INTO commands (command_id, operation_id, target_id, step_idx, step_name, attempt, kind, spec, digest,
@@ -194,7 +190,7 @@ SELECT unnest(@command_ids::text[]), unnest(@operation_ids::text[]), unnest(@tar
        unnest(@executor_ids::text[]), unnest(@executor_state_ids::text[]), unnest(@states::text[]), unnest(@deadlines::timestamptz[]),
        unnest(@created_ats::timestamptz[]), unnest(@sent_ats::timestamptz[]);
 
--- name: UpdateCommands :many
+-- name: UpdateCommands :execrows
 UPDATE commands c
 SET state = v.state, executor_state_id = v.executor_state_id, outcome = v.outcome, reason = v.reason, message = v.message,
     evidence = v.evidence, boot_id_before = v.boot_id_before, grant_seq = v.grant_seq, deadline = v.deadline,
@@ -207,9 +203,8 @@ FROM (SELECT unnest(@states::text[]) AS state, unnest(@executor_state_ids::text[
              unnest(@sent_ats::timestamptz[]) AS sent_at, unnest(@acked_ats::timestamptz[]) AS acked_at,
              unnest(@granted_ats::timestamptz[]) AS granted_at, unnest(@claimed_ats::timestamptz[]) AS claimed_at,
              unnest(@finished_ats::timestamptz[]) AS finished_at, unnest(@settled_bys::text[]) AS settled_by,
-             unnest(@command_ids::text[]) AS command_id, unnest(@old_states::text[]) AS old_state, unnest(@numbers::int[]) AS number) v
-WHERE c.command_id = v.command_id AND c.state = v.old_state
-RETURNING v.number;
+             unnest(@command_ids::text[]) AS command_id, unnest(@old_states::text[]) AS old_state) v
+WHERE c.command_id = v.command_id AND c.state = v.old_state;
 
 -- name: InsertEventsOfMany :exec
 -- In the order of InsertEvents.
@@ -221,13 +216,12 @@ FROM (SELECT unnest(@operation_ids::text[]) AS operation_id, unnest(@seqs::bigin
              unnest(@tss::timestamptz[]) AS ts, unnest(@kinds::text[]) AS kind, unnest(@steps::text[]) AS step,
              unnest(@messages::text[]) AS message, unnest(@snapshots::bytea[]) AS snapshot) v;
 
--- name: SetCurrentOperations :many
+-- name: SetCurrentOperations :exec
 UPDATE machines m SET current_operation_id = v.operation_id
-FROM (SELECT unnest(@operation_ids::text[]) AS operation_id, unnest(@machine_ids::text[]) AS machine_id, unnest(@numbers::int[]) AS number) v
-WHERE m.machine_id = v.machine_id
-RETURNING v.number;
+FROM (SELECT unnest(@operation_ids::text[]) AS operation_id, unnest(@machine_ids::text[]) AS machine_id) v
+WHERE m.machine_id = v.machine_id;
 
--- name: ApplyToMachines :many
+-- name: ApplyToMachines :exec
 UPDATE machines m
 SET phase = CASE WHEN v.set_phase = '' THEN m.phase ELSE v.set_phase END,
     current_operation_id = CASE WHEN v.clear_current THEN NULL ELSE m.current_operation_id END,
@@ -238,6 +232,5 @@ SET phase = CASE WHEN v.set_phase = '' THEN m.phase ELSE v.set_phase END,
     os_image_digest = CASE WHEN v.image_digest = '' THEN m.os_image_digest ELSE v.image_digest END
 FROM (SELECT unnest(@set_phases::text[]) AS set_phase, unnest(@clear_currents::boolean[]) AS clear_current,
              unnest(@fences::text[]) AS fence, unnest(@unfences::text[]) AS unfence, unnest(@image_digests::text[]) AS image_digest,
-             unnest(@machine_ids::text[]) AS machine_id, unnest(@numbers::int[]) AS number) v
-WHERE m.machine_id = v.machine_id
-RETURNING v.number;
+             unnest(@machine_ids::text[]) AS machine_id) v
+WHERE m.machine_id = v.machine_id;

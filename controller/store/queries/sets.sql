@@ -12,9 +12,8 @@ SELECT agent_id, state_id, last_grant_seq, last_grant_command_id, last_grant_non
 WHERE (agent_id, state_id) IN (SELECT unnest(@agent_ids::text[]), unnest(@state_ids::text[]))
 ORDER BY agent_id, state_id FOR UPDATE;
 
--- name: AdvanceGrantSeqs :many
+-- name: AdvanceGrantSeqs :execrows
 UPDATE agent_states s SET last_grant_seq = v.seq, last_grant_command_id = v.command_id, last_grant_nonce = v.nonce
 FROM (SELECT unnest(@seqs::bigint[]) AS seq, unnest(@command_ids::text[]) AS command_id, unnest(@nonces::bytea[]) AS nonce,
-             unnest(@agent_ids::text[]) AS agent_id, unnest(@state_ids::text[]) AS state_id, unnest(@numbers::int[]) AS number) v
-WHERE s.agent_id = v.agent_id AND s.state_id = v.state_id AND s.last_grant_seq < v.seq
-RETURNING v.number;
+             unnest(@agent_ids::text[]) AS agent_id, unnest(@state_ids::text[]) AS state_id) v
+WHERE s.agent_id = v.agent_id AND s.state_id = v.state_id AND s.last_grant_seq < v.seq;

@@ -42,33 +42,36 @@ const eventSeen, eventSuperseded = 0, 2
 // errSeen takes back what was done for an event whose number has been taken before.
 var errSeen = errors.New("event has been seen")
 
-// once runs fn in the transaction that takes the event's number; one that has been seen does nothing. The number is
-// taken last: a grant, too, locks its operation and machine before the memory of the agent.
+// once runs fn in the transaction that takes the event's number; one that has been seen does nothing.
 func (s *Store) once(ctx context.Context, k EventKey, fn func(q *dbsqlc.Queries) error) error {
-	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
-		counts, err := countsOf(ctx, q, k)
-		if err != nil {
-			return err
-		}
-		if counts {
-			if err := fn(q); err != nil {
-				return err
-			}
-		}
-		taken, err := q.TakeEvent(ctx, dbsqlc.TakeEventParams{AgentID: k.AgentID, StateID: k.StateID,
-			Seq: int64(k.Seq), Epoch: k.Epoch})
-		switch {
-		case err != nil:
-			return fmt.Errorf("take event number: %w", err)
-		case taken == eventSuperseded:
-			return failure.Aborted("SESSION_SUPERSEDED", "a newer session of this agent is open")
-		case taken == eventSeen && !planted.EventNumber:
-			return errSeen
-		}
-		return nil
-	})
+	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error { return take(ctx, q, k, fn) })
 	if err != nil && !errors.Is(err, errSeen) {
 		return fmt.Errorf("store event %d of agent %s: %w", k.Seq, k.AgentID, err)
+	}
+	return nil
+}
+
+// take runs fn and then takes the event's number: a grant, too, locks its operation and machine before the memory of the
+// agent.
+func take(ctx context.Context, q *dbsqlc.Queries, k EventKey, fn func(q *dbsqlc.Queries) error) error {
+	counts, err := countsOf(ctx, q, k)
+	if err != nil {
+		return err
+	}
+	if counts {
+		if err := fn(q); err != nil {
+			return err
+		}
+	}
+	taken, err := q.TakeEvent(ctx, dbsqlc.TakeEventParams{AgentID: k.AgentID, StateID: k.StateID,
+		Seq: int64(k.Seq), Epoch: k.Epoch})
+	switch {
+	case err != nil:
+		return fmt.Errorf("take event number: %w", err)
+	case taken == eventSuperseded:
+		return failure.Aborted("SESSION_SUPERSEDED", "a newer session of this agent is open")
+	case taken == eventSeen && !planted.EventNumber:
+		return errSeen
 	}
 	return nil
 }
@@ -91,22 +94,64 @@ func (s *Store) SkipEvent(ctx context.Context, k EventKey) error {
 	return s.once(ctx, k, func(*dbsqlc.Queries) error { return nil })
 }
 
-// LogEvent appends an agent's log lines to the log of the command's operation. Lines of a command that was not given to
-// this agent are dropped. An installer's last lines may follow the end of its own operation, whose log takes them.
-func (s *Store) LogEvent(ctx context.Context, k EventKey, commandID, stream string, data []byte, now time.Time) error {
+// Piece is one event of log lines. The number replaces that of the key it comes with.
+type Piece struct {
+	Seq    uint64
+	Stream string
+	Data   []byte
+	At     time.Time
+}
+
+// LogEvents appends pieces of an agent's log to the log of the command's operation. Pieces of a command that this agent
+// did not receive are dropped. An installer's last pieces may follow the end of its own operation, whose log takes them.
+func (s *Store) LogEvents(ctx context.Context, k EventKey, commandID string, pieces ...Piece) error {
 	k.InstallerOf = ""
-	return s.once(ctx, k, func(q *dbsqlc.Queries) error {
+	return s.appendPieces(ctx, k, pieces, func(q *dbsqlc.Queries) (operationID, step string, err error) {
 		row, err := q.GetCommand(ctx, commandID)
-		if errors.Is(err, pgx.ErrNoRows) || (err == nil && row.ExecutorID != k.AgentID) {
-			return nil
+		if errors.Is(err, pgx.ErrNoRows) || err == nil && row.ExecutorID != k.AgentID {
+			return "", "", nil
 		}
-		if err != nil {
-			return fmt.Errorf("read command: %w", err)
-		}
-		_, err = operationlog.AppendLog(ctx, q, dbsqlc.AppendLogParams{OperationID: row.OperationID, Ts: now, Stream: stream,
-			Step: row.StepName, Data: data})
-		return err
+		return row.OperationID, row.StepName, pgtx.Wrap(err, "read command")
 	})
+}
+
+// appendPieces appends pieces to the log of one operation in one transaction; no operation drops them. Where a number
+// has been seen before, each piece has a transaction of its own.
+func (s *Store) appendPieces(ctx context.Context, k EventKey, pieces []Piece,
+	of func(q *dbsqlc.Queries) (operationID, step string, err error),
+) error {
+	piece := func(q *dbsqlc.Queries, operationID, step string, p Piece) error {
+		key := k
+		key.Seq = p.Seq
+		return take(ctx, q, key, func(q *dbsqlc.Queries) error {
+			if operationID == "" {
+				return nil
+			}
+			_, err := operationlog.AppendLog(ctx, q, dbsqlc.AppendLogParams{OperationID: operationID, Ts: p.At,
+				Stream: p.Stream, Step: step, Data: p.Data})
+			return err
+		})
+	}
+	all := func(pieces []Piece) error {
+		return s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+			operationID, step, err := of(q)
+			for i := 0; i < len(pieces) && err == nil; i++ {
+				err = piece(q, operationID, step, pieces[i])
+			}
+			return err
+		})
+	}
+	err := all(pieces)
+	if errors.Is(err, errSeen) && len(pieces) > 1 {
+		err = nil
+		for i := 0; i < len(pieces) && (err == nil || errors.Is(err, errSeen)); i++ {
+			err = all(pieces[i : i+1])
+		}
+	}
+	if err != nil && !errors.Is(err, errSeen) {
+		return fmt.Errorf("store %d pieces of a log of agent %s: %w", len(pieces), k.AgentID, err)
+	}
+	return nil
 }
 
 const (
@@ -170,22 +215,15 @@ func (s *Store) RAIDEvent(ctx context.Context, k EventKey, machineID, fault stri
 // ConsoleStream is the stream of what a machine's serial console has shown. It is for admins.
 const ConsoleStream = "console"
 
-// ConsoleEvent adds to the log of an operation on a machine of the site what its serial console has shown. An operation
-// of another site is not the agent's to write to.
-func (s *Store) ConsoleEvent(
-	ctx context.Context, k EventKey, site, operationID string, data []byte, now time.Time,
-) error {
-	return s.once(ctx, k, func(q *dbsqlc.Queries) error {
+// ConsoleEvents appends the output of a machine's serial console to the log of an operation on it. Pieces for an
+// operation of another site are dropped.
+func (s *Store) ConsoleEvents(ctx context.Context, k EventKey, site, operationID string, pieces ...Piece) error {
+	return s.appendPieces(ctx, k, pieces, func(q *dbsqlc.Queries) (string, string, error) {
 		_, err := q.OperationOfSite(ctx, dbsqlc.OperationOfSiteParams{OperationID: operationID, Site: site})
 		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
+			return "", "", nil
 		}
-		if err != nil {
-			return fmt.Errorf("read operation: %w", err)
-		}
-		_, err = operationlog.AppendLog(ctx, q, dbsqlc.AppendLogParams{OperationID: operationID, Ts: now,
-			Stream: ConsoleStream, Step: ConsoleStream, Data: data})
-		return err
+		return operationID, ConsoleStream, pgtx.Wrap(err, "read operation")
 	})
 }
 

@@ -119,8 +119,7 @@ func TestAnEventLocksInTheOrderOfAGrant(t *testing.T) {
 	}
 	logged := make(chan error, 1)
 	task.Background("log", func() {
-		logged <- s.LogEvent(t.Context(), sessionstore.EventKey{AgentID: a.ID, StateID: "st-1", Seq: 5}, c.ID, "stdout",
-			[]byte("line"), storetest.Now())
+		logged <- s.LogEvents(t.Context(), sessionstore.EventKey{AgentID: a.ID, StateID: "st-1"}, c.ID, line(5, "line"))
 	})
 	testkit.Eventually(t, 10*time.Second, func() bool { return storetest.WaitingForLocks(t, s) == 1 },
 		"the event waits for the operation")

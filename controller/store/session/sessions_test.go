@@ -3,8 +3,12 @@ package session_test
 import (
 	"context"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
@@ -147,14 +151,11 @@ func TestEventNumbersAreTakenOnce(t *testing.T) {
 	a, id, c := storetest.Rebooting(t, s, "m-1")
 	key := sessionstore.EventKey{AgentID: a.ID, StateID: "st-1", Seq: 5}
 	for range 3 {
-		if err := s.LogEvent(t.Context(), key, c.ID, "stdout", []byte("line"), storetest.Now()); err != nil {
+		if err := s.LogEvents(t.Context(), key, c.ID, line(5, "line")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	foreign := key
-	foreign.Seq = 6
-	if err := s.LogEvent(t.Context(), foreign, "cmd-of-somebody-else", "stdout", []byte("line"),
-		storetest.Now()); err != nil {
+	if err := s.LogEvents(t.Context(), key, "cmd-of-somebody-else", line(6, "line")); err != nil {
 		t.Fatal(err)
 	}
 	if logs, err := s.LogsOf(t.Context(), id, 0, 10); err != nil || len(logs) != 1 {
@@ -165,6 +166,52 @@ func TestEventNumbersAreTakenOnce(t *testing.T) {
 	}
 }
 
+func line(seq uint64, text string) sessionstore.Piece {
+	return sessionstore.Piece{Seq: seq, Stream: "stdout", Data: []byte(text), At: storetest.Now()}
+}
+
+// TestPiecesOfALogAreStoredTogether holds that pieces which arrive together take one transaction, that pieces which have
+// been seen are left out, and that the others keep their order.
+func TestPiecesOfALogAreStoredTogether(t *testing.T) {
+	commits := &begun{}
+	s := storetest.With(t, store.Config{Tracer: commits})
+	a, id, c := storetest.Rebooting(t, s, "m-1")
+	key := sessionstore.EventKey{AgentID: a.ID, StateID: "st-1"}
+	before := commits.n.Load()
+	if err := s.LogEvents(t.Context(), key, c.ID, line(1, "a"), line(2, "b"), line(3, "c")); err != nil {
+		t.Fatal(err)
+	}
+	if got := commits.n.Load() - before; got != 1 {
+		t.Errorf("%d transactions for three pieces, want 1", got)
+	}
+	if err := s.LogEvents(t.Context(), key, c.ID, line(2, "b"), line(3, "c"), line(4, "d"), line(5, "e")); err != nil {
+		t.Fatal(err)
+	}
+	logs, err := s.LogsOf(t.Context(), id, 0, 10)
+	var text string
+	for _, l := range logs {
+		text += string(l.GetData())
+	}
+	if err != nil || text != "abcde" {
+		t.Errorf("the log is %q, %v", text, err)
+	}
+	if o := storetest.Open(t, s, a.Hello("st-1", "boot-1")); o.LastEventSeq != 5 {
+		t.Errorf("the last event is %d, want 5", o.LastEventSeq)
+	}
+}
+
+// begun counts transactions.
+type begun struct{ n atomic.Int64 }
+
+func (b *begun) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	if strings.HasPrefix(strings.ToLower(d.SQL), "begin") {
+		b.n.Add(1)
+	}
+	return ctx
+}
+
+func (b *begun) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
 // TestAnOlderSessionStoresNoEvent: a copy of an agent has a session, and the agent a newer one. A late event of the copy
 // takes no number, which would hide the agent's own event of that number.
 func TestAnOlderSessionStoresNoEvent(t *testing.T) {
@@ -173,7 +220,7 @@ func TestAnOlderSessionStoresNoEvent(t *testing.T) {
 	older := storetest.Open(t, s, a.Hello("st-1", "boot-1")).Epoch
 	newer := storetest.Open(t, s, a.Hello("st-1", "boot-1")).Epoch
 	key := sessionstore.EventKey{AgentID: a.ID, StateID: "st-1", Seq: 5, Epoch: older}
-	err := s.LogEvent(t.Context(), key, c.ID, "stdout", []byte("of the copy"), storetest.Now())
+	err := s.LogEvents(t.Context(), key, c.ID, line(5, "of the copy"))
 	if failure.ReasonOf(err) != "SESSION_SUPERSEDED" {
 		t.Errorf("by the older session: %v", err)
 	}
@@ -183,7 +230,7 @@ func TestAnOlderSessionStoresNoEvent(t *testing.T) {
 	}
 	key.Epoch = newer
 	for range 2 {
-		if err := s.LogEvent(t.Context(), key, c.ID, "stdout", []byte("of the agent"), storetest.Now()); err != nil {
+		if err := s.LogEvents(t.Context(), key, c.ID, line(5, "of the agent")); err != nil {
 			t.Fatal(err)
 		}
 	}
