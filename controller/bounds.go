@@ -3,6 +3,7 @@ package controller
 import (
 	"crypto/tls"
 	"runtime"
+	"time"
 
 	"github.com/ingot-metal/ingot/controller/api/gateway"
 	"github.com/ingot-metal/ingot/controller/limit/ratelimit"
@@ -11,6 +12,10 @@ import (
 
 // bounded are the listeners with their bounds; rest is nil where it is off.
 type bounded struct{ frontpage, fleet, enrolment, http, rest *ratelimit.Listener }
+
+// fleetHandshakeTime is the time that each agent has for its handshake whatever other agents do: round trips over a slow
+// line, and the computing of a machine under load.
+const fleetHandshakeTime = 2 * time.Second
 
 // boundListeners puts bounds on every listener, which hold before it is known who calls.
 func (c *Controller) boundListeners() error {
@@ -31,7 +36,7 @@ func (c *Controller) boundListeners() error {
 
 	fleet := c.bounds("fleet", ratelimit.ConnectionLimits{
 		All: a.Connections, Unproven: a.UnprovenConnections, PerAddress: a.UnprovenPerAddress,
-		PerCaller: a.ConnectionsPerAgent,
+		PerCaller: a.ConnectionsPerAgent, HandshakeTime: fleetHandshakeTime,
 	}, c.fleetTLS(), fleetTurns)
 	fleet.Caller = agentOf
 	c.bounded.fleet = ratelimit.Listen(c.listeners.fleet, fleet)

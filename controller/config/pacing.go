@@ -17,8 +17,8 @@ type Admission struct {
 	// Handshakes is how many TLS handshakes may be under way at a time; further connections wait a moment for their turn.
 	Handshakes int `yaml:"handshakes"`
 	// Connections are open at a time, UnprovenConnections are those of them that have not finished their handshake yet,
-	// and UnprovenPerAddress those of one address. A connection that has made no progress for longest is closed for one
-	// more.
+	// and UnprovenPerAddress those of one address. One more closes the connection that has made no progress for longest. A
+	// connection that waits for its turn keeps it: the newest one is closed then.
 	Connections         int `yaml:"connections"`
 	UnprovenConnections int `yaml:"unproven_connections"`
 	UnprovenPerAddress  int `yaml:"unproven_per_address"`
@@ -37,7 +37,7 @@ type Drain struct {
 
 func defaultAdmission() Admission {
 	return Admission{
-		Rate: 2000, Burst: 1000, Concurrent: 128, Waiting: 5000, Handshakes: 32,
+		Rate: 2000, Burst: 1000, Concurrent: 128, Waiting: 5000, Handshakes: 128,
 		Connections: 65_536, UnprovenConnections: 1024, UnprovenPerAddress: 512, ConnectionsPerAgent: 4,
 	}
 }

@@ -52,8 +52,8 @@ type ListenerConfig struct {
 
 // Why connections are closed.
 const (
-	ClosedFull      = "full"      // as many are open as may be
-	ClosedCrowded   = "crowded"   // another one came, and this had made no progress for longest
+	ClosedFull      = "full"      // as many are open, or wait for their turn, as may be
+	ClosedCrowded   = "crowded"   // another one came, and this had made no progress for longest; or the queue was full
 	ClosedLate      = "late"      // it took too long
 	ClosedHandshake = "handshake" // the handshake failed
 	ClosedRefused   = "refused"   // too many calls of it were refused
@@ -177,18 +177,18 @@ func (l *Listener) admit(raw net.Conn) {
 	}
 	c.slot = slot{address: shareOf(c.key.Addr()), conn: c}
 	l.mu.Lock()
-	victims, ok := l.places.add(&c.slot)
+	victims, ok := l.places.add(&c.slot, time.Now())
 	if ok {
 		l.remote[c.key] = c
 	}
 	l.mu.Unlock()
-	if !ok {
-		l.cfg.Closed(ClosedFull)
-		_ = raw.Close() // nobody waits for it
-		return
-	}
 	for _, v := range victims {
 		l.closeConn(v, ClosedCrowded)
+	}
+	if !ok {
+		l.cfg.Closed(ClosedFull)
+		_ = raw.Close() // no caller is served by it
+		return
 	}
 	task.Background("new connection", c.begin)
 }
@@ -293,13 +293,14 @@ func (c *Conn) handshake() (_ *tls.Conn, why string) {
 	return t, ""
 }
 
-// Read implements net.Conn. During a handshake others compute theirs while this one waits.
+// Read implements net.Conn. During a handshake others compute theirs while this one waits for the network, unless the
+// handshake keeps its turn to its end: a returning fleet would otherwise begin more handshakes than it can finish.
 func (c *Conn) Read(b []byte) (int, error) {
 	if c.hasFirst && len(b) > 0 {
 		b[0], c.hasFirst = c.first, false
 		return 1, nil
 	}
-	if c.turn == nil {
+	if c.turn == nil || c.of.cfg.Limits.HandshakeTime > 0 {
 		return c.Conn.Read(b)
 	}
 	c.turn.release()
@@ -338,9 +339,11 @@ func (c *Conn) Close() error {
 func (c *Conn) advance(to stage) {
 	l := c.of
 	l.mu.Lock()
-	victim := l.places.advance(&c.slot, to)
+	victims := l.places.advance(&c.slot, to, time.Now())
 	l.mu.Unlock()
-	l.closeConn(victim, ClosedCrowded)
+	for _, v := range victims {
+		l.closeConn(v, ClosedCrowded)
+	}
 }
 
 // expectRequest closes the connection where no request comes in time.
@@ -369,7 +372,7 @@ func (c *Conn) setCaller(caller string) {
 		l.mu.Unlock()
 		return
 	}
-	l.places.advance(&c.slot, proven)
+	l.places.advance(&c.slot, proven, time.Now())
 	c.caller, c.older = caller, l.callers[caller]
 	l.callers[caller] = c
 	n, oldest := 0, c
@@ -420,7 +423,7 @@ func (l *Listener) Known(call context.Context) {
 	defer l.mu.Unlock()
 	if c := l.of(call); c != nil {
 		c.requested()
-		l.places.advance(&c.slot, proven)
+		l.places.advance(&c.slot, proven, time.Now())
 	}
 }
 
@@ -430,7 +433,7 @@ func (l *Listener) Requested(call context.Context) {
 	defer l.mu.Unlock()
 	if c := l.of(call); c != nil && c.stage == quiet {
 		c.requested()
-		l.places.advance(&c.slot, quiet)
+		l.places.advance(&c.slot, quiet, time.Now())
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"math"
 	"net/netip"
+	"time"
 )
 
 // stage is how far a connection has come.
@@ -37,6 +38,9 @@ type ConnectionLimits struct {
 	PerAddress int
 	// PerCaller is how many connections one known caller has, where the listener learns who that is in the handshake.
 	PerCaller int
+	// HandshakeTime is the time for which no other connection can end a handshake. A handshake that takes longer ends for
+	// the next connection that has to wait for its turn. With 0 each handshake beyond the bound ends the oldest one.
+	HandshakeTime time.Duration
 }
 
 func (l ConnectionLimits) withDefaults() ConnectionLimits {
@@ -65,68 +69,109 @@ type slot struct {
 	stage   stage
 	// inStage and ofAddress are its elements in the two lists of places; nil once it is proven or gone.
 	inStage, ofAddress *list.Element
-	conn               *Conn
+	// since is the time of its latest progress.
+	since time.Time
+	conn  *Conn
 }
 
-// slots are the books of a listener's connections: pure, without clock and lock. Where a bound is reached, the
-// connection that has made no progress for the longest time gives way: the one of the same address where that address
-// has its share, else one of the same stage. So a stage that is flooded costs the others nothing.
+// slots count a listener's connections: pure, without clock and lock. Where a bound is reached, the connection that has
+// made no progress for the longest time is closed: of the same address where that has its share, else of the same stage.
+// So a stage that is flooded costs the others nothing. A connection that waits for its turn is never closed for another
+// one, which is refused instead: a fleet that comes back would lose its oldest turns to its own newest connections.
 type slots struct {
 	limits ConnectionLimits
 	open   int
-	// stages and addresses hold places, least recent progress first.
-	stages    [proven]list.List
-	addresses map[netip.Addr]*list.List
+	stages stages
+	// addresses hold the connections of each address without a known caller.
+	addresses map[netip.Addr]*stages
+}
+
+// stages hold connections by their stage, least recent progress first.
+type stages [proven]list.List
+
+func (s *stages) len() (n int) {
+	for i := range s {
+		n += s[i].Len()
+	}
+	return n
 }
 
 func newSlots(l ConnectionLimits) *slots {
-	return &slots{limits: l, addresses: map[netip.Addr]*list.List{}}
+	return &slots{limits: l, addresses: map[netip.Addr]*stages{}}
 }
 
-// add takes in a connection, and gives those that give way for it. Without room it takes in nothing.
-func (b *slots) add(p *slot) (victims []*slot, ok bool) {
+// add counts a new connection, and returns those that are closed for it. Without room it returns false and counts
+// nothing.
+func (b *slots) add(p *slot, now time.Time) (victims []*slot, ok bool) {
 	gives := func(v *slot) {
 		b.remove(v)
 		victims = append(victims, v)
 	}
-	if own := b.addresses[p.address]; own != nil && own.Len() >= b.limits.PerAddress {
-		gives(front(own))
-	}
-	if b.stages[silent].Len() >= b.limits.most(silent) {
-		gives(front(&b.stages[silent]))
-	}
-	if b.open >= b.limits.All {
-		least := b.least()
+	if own := b.addresses[p.address]; own != nil && own.len() >= b.limits.PerAddress {
+		least := b.least(own, now)
 		if least == nil {
 			return nil, false
 		}
 		gives(least)
 	}
+	if b.stages[silent].Len() >= b.limits.most(silent) {
+		gives(front(&b.stages[silent]))
+	}
+	if b.open >= b.limits.All {
+		least := b.least(&b.stages, now)
+		if least == nil {
+			return victims, false
+		}
+		gives(least)
+	}
 	if b.addresses[p.address] == nil {
-		b.addresses[p.address] = list.New()
+		b.addresses[p.address] = &stages{}
 	}
 	b.open++
-	p.stage = silent
-	p.ofAddress = b.addresses[p.address].PushBack(p)
+	p.stage, p.since = silent, now
+	p.ofAddress = b.addresses[p.address][silent].PushBack(p)
 	p.inStage = b.stages[silent].PushBack(p)
 	return victims, true
 }
 
-// least is the connection without a known caller that is lost most easily.
-func (b *slots) least() *slot {
-	for s := range b.stages {
-		if b.stages[s].Len() > 0 {
-			return front(&b.stages[s])
+// least returns the connection of some that is lost most easily; nil where each waits for its turn or has just begun its
+// handshake.
+func (b *slots) least(of *stages, now time.Time) *slot {
+	for _, s := range []stage{silent, quiet} {
+		if of[s].Len() > 0 {
+			return front(&of[s])
 		}
 	}
-	return nil
+	return b.slow(of, now)
 }
 
-// advance notes progress: a connection enters a stage, or enters it again. It gives the one that gives way, if any.
-// What is proven or gone stays so.
-func (b *slots) advance(p *slot, to stage) (victim *slot) {
+// slow returns the oldest handshake of some, if another connection may end it.
+func (b *slots) slow(of *stages, now time.Time) *slot {
+	if of[shaking].Len() == 0 {
+		return nil
+	}
+	oldest := front(&of[shaking])
+	if now.Sub(oldest.since) < b.limits.HandshakeTime {
+		return nil
+	}
+	return oldest
+}
+
+// advance records progress: a connection enters a stage, or enters it again. It returns the connections that must be
+// closed: one that enters the full queue for turns is closed itself. What is proven or gone stays so.
+func (b *slots) advance(p *slot, to stage, now time.Time) (victims []*slot) {
 	if p.stage >= proven {
 		return nil
+	}
+	if to == waiting && b.limits.HandshakeTime > 0 {
+		if slow := b.slow(&b.stages, now); slow != nil {
+			b.remove(slow)
+			victims = append(victims, slow)
+		}
+	}
+	if to == waiting && p.stage != waiting && b.stages[waiting].Len() >= b.limits.most(waiting) {
+		b.remove(p)
+		return append(victims, p)
 	}
 	b.stages[p.stage].Remove(p.inStage)
 	if to == proven {
@@ -135,13 +180,15 @@ func (b *slots) advance(p *slot, to stage) (victim *slot) {
 		return nil
 	}
 	if b.stages[to].Len() >= b.limits.most(to) {
-		victim = front(&b.stages[to])
-		b.remove(victim)
+		oldest := front(&b.stages[to])
+		b.remove(oldest)
+		victims = append(victims, oldest)
 	}
-	p.stage = to
-	p.inStage = b.stages[to].PushBack(p)
-	b.addresses[p.address].MoveToBack(p.ofAddress)
-	return victim
+	own := b.addresses[p.address]
+	own[p.stage].Remove(p.ofAddress)
+	p.stage, p.since = to, now
+	p.inStage, p.ofAddress = b.stages[to].PushBack(p), own[to].PushBack(p)
+	return victims
 }
 
 // remove takes a connection out.
@@ -159,20 +206,15 @@ func (b *slots) remove(p *slot) {
 
 func (b *slots) releaseAddress(p *slot) {
 	own := b.addresses[p.address]
-	own.Remove(p.ofAddress)
+	own[p.stage].Remove(p.ofAddress)
 	p.ofAddress = nil
-	if own.Len() == 0 {
+	if own.len() == 0 {
 		delete(b.addresses, p.address)
 	}
 }
 
 // unproven counts the connections without a known caller.
-func (b *slots) unproven() (n int) {
-	for s := range b.stages {
-		n += b.stages[s].Len()
-	}
-	return n
-}
+func (b *slots) unproven() int { return b.stages.len() }
 
 func front(l *list.List) *slot {
 	p, ok := l.Front().Value.(*slot)
