@@ -101,8 +101,8 @@ type Engine struct {
 	signals signals
 }
 
-// New prepares an engine; Run starts it.
-func New(c Config) (*Engine, error) {
+// filled returns the configuration with its defaults.
+func (c Config) filled() Config {
 	if c.Workers == 0 {
 		c.Workers = 64
 	}
@@ -127,6 +127,12 @@ func New(c Config) (*Engine, error) {
 	if c.Monotonic == nil {
 		c.Monotonic = c.Clock
 	}
+	return c
+}
+
+// New prepares an engine; Run starts it.
+func New(c Config) (*Engine, error) {
+	c = c.filled()
 	st, all := c.Store, common{cfg: c, log: c.Logger, clock: c.Clock}
 	signals, inbox, index := newSignals(), &outbox{waiting: newSignal()}, &commandIndex{}
 	recorder := spans.New(c.Traces, c.ControllerID, c.Clock)

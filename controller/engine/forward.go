@@ -79,8 +79,8 @@ type commandSender struct {
 	inbox  *outbox
 }
 
-// send sends a command that has been committed as sent, if its executor is connected here, or hands it over to
-// the controller where it is. If it is connected nowhere, the executor gets it with its next session.
+// send passes a committed command to its executor, if that is connected here, or hands it over to the controller where
+// it is. An executor that is connected nowhere gets the command with its next session.
 func (cs *commandSender) send(o operationstore.Outgoing) {
 	if !cs.sendHere(o.ExecutorID, cs.commandMessage(o)) {
 		cs.forward(o.ExecutorID, handSend+o.CommandID)

@@ -1,5 +1,5 @@
-// Package server opens the controller's listeners, bounds their connections and calls, and puts the interceptors of each
-// before its handlers.
+// Package server opens the controller's listeners, bounds their connections and calls, and puts interceptors before
+// their handlers.
 package server
 
 import (
