@@ -32,7 +32,7 @@ func livedThrough(t *testing.T, s *store.Store) {
 	}
 	report := func(status string) {
 		t.Helper()
-		if _, err := s.ReportNode(t.Context(), &baremetalv1.ReportNodeRequest{MacAddress: storetest.Reporter,
+		if _, err := s.Nodes.ReportNode(t.Context(), &baremetalv1.ReportNodeRequest{MacAddress: storetest.Reporter,
 			InstallationStatus: status}, "installer", storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +47,7 @@ func livedThrough(t *testing.T, s *store.Store) {
 	storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-2", RequestID: "exit", Type: fleet.ExitMaintenance})
 	// The request ids of different machines may be equal.
 	storetest.Register(t, s, "m-3")
-	if _, _, err := s.StartWorkflow(t.Context(), workflowstore.WorkflowStart{MachineID: "m-3", RequestID: "exit",
+	if _, _, err := s.Workflows.StartWorkflow(t.Context(), workflowstore.WorkflowStart{MachineID: "m-3", RequestID: "exit",
 		Kind: workflow.Onboarding, EnterMaintenance: true, Actor: "tester",
 		Params: map[string]string{workflowstore.ParamPath: workflow.PathAdopt}}, storetest.Now()); err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func livedThrough(t *testing.T, s *store.Store) {
 // jobKeys reads the keys of all operations, with the number of unfinished jobs that each has.
 func jobKeys(t *testing.T, s *store.Store) map[operationstore.JobKey]int {
 	t.Helper()
-	rows, err := s.Pool().Query(t.Context(), `SELECT operation_id, target_id, request_id, type, (SELECT count(*)::int
+	rows, err := s.DB.Pool().Query(t.Context(), `SELECT operation_id, target_id, request_id, type, (SELECT count(*)::int
 		FROM river_job WHERE kind = 'operation' AND state = 'available' AND args->>'operation_id' = operation_id
 			AND args->>'target_id' = target_id AND args->>'request_id' = request_id) FROM operations ORDER BY created_at`)
 	if err != nil {
@@ -95,12 +95,12 @@ func TestEveryOperationHasOneJobOfItsKey(t *testing.T) {
 	var all []operationstore.JobKey
 	again := func(keys ...operationstore.JobKey) {
 		t.Helper()
-		if err := pgx.BeginFunc(t.Context(), s.Pool(), func(tx pgx.Tx) error {
+		if err := pgx.BeginFunc(t.Context(), s.DB.Pool(), func(tx pgx.Tx) error {
 			jobs := make([]*operationstore.NewJob, len(keys))
 			for i, k := range keys {
 				jobs[i] = &operationstore.NewJob{JobKey: k}
 			}
-			return e.enqueueCreated(t.Context(), tx, jobs)
+			return e.scheduler.enqueueCreated(t.Context(), tx, jobs)
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func TestEveryOperationHasOneJobOfItsKey(t *testing.T) {
 		again(k)
 	}
 	again(all...)
-	if _, err := e.sweepOperations(t.Context()); err != nil {
+	if _, err := e.scheduler.sweepOperations(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	jobKeys(t, s)
@@ -131,10 +131,10 @@ func TestJobOfAnEndedOperationChangesNothing(t *testing.T) {
 	if err := e.RenewLease(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.river.Start(t.Context()); err != nil {
+	if err := e.scheduler.river.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = e.river.StopAndCancel(t.Context()) }() // nothing is under way by then
+	defer func() { _ = e.scheduler.river.StopAndCancel(t.Context()) }() // nothing is under way by then
 	testkit.Eventually(t, 30*time.Second, func() bool {
 		_, completed := jobs(t, s, "completed")
 		return completed == 1
@@ -150,20 +150,20 @@ func TestItsCreatorEvaluatesANewOperation(t *testing.T) {
 	e := engineOver(t, s, "ctl", clock.Real())
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- e.runFirst(ctx) }()
-	testkit.Eventually(t, 30*time.Second, e.first.running.Load, "the workers to start")
+	go func() { ended <- e.scheduler.runFirst(ctx) }()
+	testkit.Eventually(t, 30*time.Second, e.scheduler.first.running.Load, "the workers to start")
 	id := startOn(t, s, "m-1", fleet.EnterMaintenance, time.Now())
 	testkit.Eventually(t, 30*time.Second, func() bool {
-		op, err := s.GetOperation(t.Context(), id)
+		op, err := s.OperationQueries.GetOperation(t.Context(), id)
 		n, _ := jobs(t, s, "scheduled")
 		return err == nil && op.GetPhase() == baremetalv1.Operation_SUCCEEDED && n == 0
 	}, "the operation to end, and its job to go")
 	second := startOn(t, s, "m-2", fleet.EnterMaintenance, time.Now())
 	testkit.Eventually(t, 30*time.Second, func() bool {
-		op, err := s.GetOperation(t.Context(), second)
-		e.first.mu.Lock()
-		evaluated := len(e.first.done)
-		e.first.mu.Unlock()
+		op, err := s.OperationQueries.GetOperation(t.Context(), second)
+		e.scheduler.first.mu.Lock()
+		evaluated := len(e.scheduler.first.done)
+		e.scheduler.first.mu.Unlock()
 		n, _ := jobs(t, s, "scheduled")
 		return err == nil && op.GetPhase() == baremetalv1.Operation_SUCCEEDED && (evaluated > 0 || n == 0)
 	}, "the second operation to end")
@@ -182,25 +182,25 @@ func TestTheJobOfAnOperationThatItsCreatorLeft(t *testing.T) {
 	s := storetest.New(t)
 	alive := engineOver(t, s, "ctl-2", clock.Real())
 	killed := engineOver(t, s, "ctl-1", clock.Real()) // the store calls this one
-	killed.first.running.Store(true)                  // and no worker takes what is handed to it
+	killed.scheduler.first.running.Store(true)        // and no worker takes what is handed to it
 	id := startOn(t, s, "m-1", fleet.EnterMaintenance, time.Now())
 	if all, scheduled := jobs(t, s, "scheduled"); all != 1 || scheduled != 1 {
 		t.Fatalf("%d jobs, of which %d are scheduled", all, scheduled)
 	}
-	for _, f := range []func(context.Context) error{alive.RenewLease, alive.keepJobLease, alive.river.Start} {
+	for _, f := range []func(context.Context) error{alive.RenewLease, alive.leases.keepJobLease, alive.scheduler.river.Start} {
 		if err := f(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	defer func() { _ = alive.river.StopAndCancel(t.Context()) }() // nothing is under way by then
+	defer func() { _ = alive.scheduler.river.StopAndCancel(t.Context()) }() // nothing is under way by then
 	testkit.Eventually(t, 30*time.Second, func() bool {
-		if err := alive.keepJobLease(t.Context()); err != nil {
+		if err := alive.leases.keepJobLease(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if _, err := alive.rescueJobs(t.Context()); err != nil {
+		if _, err := alive.scheduler.rescueJobs(t.Context()); err != nil {
 			t.Error(err)
 		}
-		op, err := s.GetOperation(t.Context(), id)
+		op, err := s.OperationQueries.GetOperation(t.Context(), id)
 		return err == nil && op.GetPhase() == baremetalv1.Operation_SUCCEEDED
 	}, "the operation to move")
 }
@@ -209,8 +209,8 @@ func TestTheJobOfAnOperationThatItsCreatorLeft(t *testing.T) {
 func TestCreationDoesNotWaitForRoom(t *testing.T) {
 	s := storetest.New(t)
 	e := engineOver(t, s, "ctl", clock.Real())
-	e.first.running.Store(true)
-	e.first.waiting = nil // as full as it gets
+	e.scheduler.first.running.Store(true)
+	e.scheduler.first.waiting = nil // as full as it gets
 	startOn(t, s, "m-1", fleet.EnterMaintenance, time.Now())
 	if all, scheduled := jobs(t, s, "scheduled"); all != 1 || scheduled != 1 {
 		t.Errorf("%d jobs, of which %d are scheduled", all, scheduled)

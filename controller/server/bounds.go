@@ -1,4 +1,4 @@
-package controller
+package server
 
 import (
 	"crypto/tls"
@@ -18,59 +18,62 @@ type bounded struct{ frontpage, fleet, enrolment, http, rest *ratelimit.Listener
 const fleetHandshakeTime = 2 * time.Second
 
 // boundListeners puts bounds on every listener, which hold before it is known who calls.
-func (c *Controller) boundListeners() error {
-	front, err := c.frontpageTLS()
+func (s *Servers) boundListeners() error {
+	front, err := s.frontpageTLS()
 	if err != nil {
 		return err
 	}
-	a, s := c.cfg.Agents.Admission, c.cfg.Strangers
+	cfg := s.cfg.Config
+	a, strangers := cfg.Agents.Admission, cfg.Strangers
 	clients := ratelimit.ConnectionLimits{
-		All: c.cfg.Clients.Connections, Unproven: c.cfg.Clients.UnprovenConnections,
-		PerAddress: c.cfg.Clients.UnprovenPerAddress,
+		All: cfg.Clients.Connections, Unproven: cfg.Clients.UnprovenConnections,
+		PerAddress: cfg.Clients.UnprovenPerAddress,
 	}
 	// A fleet that comes back leaves the others their turns. Those ask no database, so more than this would only slow each
 	// other.
 	turns, fleetTurns := ratelimit.NewQueue(2*runtime.GOMAXPROCS(0)), ratelimit.NewQueue(a.Handshakes)
-	c.bounded.frontpage = ratelimit.Listen(c.listeners.frontpage, c.bounds("frontpage", clients, front, turns))
-	c.listeners.frontpage = c.bounded.frontpage
+	s.bounded.frontpage = ratelimit.Listen(s.listeners.Frontpage, s.bounds("frontpage", clients, front, turns))
+	s.listeners.Frontpage = s.bounded.frontpage
 
-	fleet := c.bounds("fleet", ratelimit.ConnectionLimits{
+	fleet := s.bounds("fleet", ratelimit.ConnectionLimits{
 		All: a.Connections, Unproven: a.UnprovenConnections, PerAddress: a.UnprovenPerAddress,
 		PerCaller: a.ConnectionsPerAgent, HandshakeTime: fleetHandshakeTime,
-	}, c.fleetTLS(), fleetTurns)
+	}, s.fleetTLS(), fleetTurns)
 	fleet.Caller = agentOf
-	c.bounded.fleet = ratelimit.Listen(c.listeners.fleet, fleet)
-	c.listeners.fleet = c.bounded.fleet
+	s.bounded.fleet = ratelimit.Listen(s.listeners.Fleet, fleet)
+	s.listeners.Fleet = s.bounded.fleet
 
-	c.bounded.enrolment = ratelimit.Listen(c.listeners.enrolment, c.bounds("enrolment", ratelimit.ConnectionLimits{
-		All: s.EnrolmentConnections, Unproven: s.EnrolmentConnections, PerAddress: s.EnrolmentPerAddress,
-	}, c.ownTLS(), turns))
-	c.listeners.enrolment = c.bounded.enrolment
+	s.bounded.enrolment = ratelimit.Listen(s.listeners.Enrolment, s.bounds("enrolment", ratelimit.ConnectionLimits{
+		All:        strangers.EnrolmentConnections,
+		Unproven:   strangers.EnrolmentConnections,
+		PerAddress: strangers.EnrolmentPerAddress,
+	}, s.ownTLS(), turns))
+	s.listeners.Enrolment = s.bounded.enrolment
 
-	c.bounded.http = ratelimit.Listen(c.listeners.http, c.bounds("http", ratelimit.ConnectionLimits{
-		All: s.HTTPConnections, Unproven: s.HTTPConnections, PerAddress: s.HTTPPerAddress,
+	s.bounded.http = ratelimit.Listen(s.listeners.HTTP, s.bounds("http", ratelimit.ConnectionLimits{
+		All: strangers.HTTPConnections, Unproven: strangers.HTTPConnections, PerAddress: strangers.HTTPPerAddress,
 	}, nil, nil))
-	c.listeners.http = c.bounded.http
+	s.listeners.HTTP = s.bounded.http
 
-	if c.listeners.rest != nil {
+	if s.listeners.REST != nil {
 		front = front.Clone()
 		front.NextProtos = gateway.Protocols()
-		c.bounded.rest = ratelimit.Listen(c.listeners.rest, c.bounds("rest", clients, front, turns))
-		c.listeners.rest = c.bounded.rest
+		s.bounded.rest = ratelimit.Listen(s.listeners.REST, s.bounds("rest", clients, front, turns))
+		s.listeners.REST = s.bounded.rest
 	}
 	return nil
 }
 
-func (c *Controller) bounds(
+func (s *Servers) bounds(
 	name string, l ratelimit.ConnectionLimits, t *tls.Config, turns *ratelimit.Queue,
 ) ratelimit.ListenerConfig {
 	return ratelimit.ListenerConfig{
 		Limits: l, TLS: t, Turns: turns, Refusals: refusals,
 		Times: ratelimit.Times{
-			FirstByte: c.cfg.Strangers.FirstByte.Duration, Handshake: c.cfg.Strangers.Handshake.Duration,
-			FirstRequest: c.cfg.Strangers.FirstRequest.Duration,
+			FirstByte: s.cfg.Config.Strangers.FirstByte.Duration, Handshake: s.cfg.Config.Strangers.Handshake.Duration,
+			FirstRequest: s.cfg.Config.Strangers.FirstRequest.Duration,
 		},
-		Closed: func(why string) { c.metrics.ConnectionsClosed.WithLabelValues(name, why).Inc() },
+		Closed: func(why string) { s.cfg.Metrics.ConnectionsClosed.WithLabelValues(name, why).Inc() },
 	}
 }
 
