@@ -35,7 +35,7 @@ var heardFunctions = map[string]string{
 	"newer":         "two heartbeats",
 	"Host":          "two heartbeats",
 	"heartbeats":    "beside the time since which this controller listens",
-	"strayed":       "a heartbeat after the grant proves that the agent lives",
+	"Strayed":       "a heartbeat after the grant proves that the agent lives",
 	"whyUnknown":    "names when the executor was heard last, beside the end of its command",
 	"StrangerSince": "a request of a machine without an agent",
 }

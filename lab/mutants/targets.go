@@ -34,6 +34,8 @@ var users = []tests{
 var targets = []target{
 	{dir: "controller/domain/operation", also: append([]tests{{"controller/domain/operation/decider", "."}}, stored...)},
 	{dir: "controller/domain/operation/decider", also: stored},
+	{dir: "controller/domain/operation/situation",
+		also: append([]tests{{"controller/domain/operation/decider", "."}}, stored...)},
 	{dir: "controller/domain/node", also: stored},
 	{dir: "controller/domain/workflow", also: stored},
 	{dir: "controller/domain/budget"},

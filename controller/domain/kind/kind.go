@@ -110,13 +110,19 @@ type Declaration struct {
 }
 
 // Of returns the declaration of a kind. A kind that is not declared destroys.
-func Of(k Kind) Declaration {
-	d, ok := byName[k]
-	if !ok {
-		d = Declaration{Kind: k, Harm: Destroys}
+func Of(k Kind) Declaration { return *Lookup(k) }
+
+// Lookup returns the declaration of a kind, as Of does. It is shared: callers only read it.
+func Lookup(k Kind) *Declaration {
+	if d, ok := byName[k]; ok {
+		return d
 	}
-	d.Capability, d.Missing = cmp.Or(d.Capability, string(k)), cmp.Or(d.Missing, "CAPABILITY_MISSING")
-	return d
+	return complete(Declaration{Kind: k, Harm: Destroys})
+}
+
+func complete(d Declaration) *Declaration {
+	d.Capability, d.Missing = cmp.Or(d.Capability, string(d.Kind)), cmp.Or(d.Missing, "CAPABILITY_MISSING")
+	return &d
 }
 
 // All returns the declarations, in the order of the API's oneof; kinds of commands alone follow.
@@ -128,10 +134,10 @@ var all = []Declaration{
 	preflight, power, powerOff, powerOn, kexec, bmcPassword, joinToken,
 }
 
-var byName = func() map[Kind]Declaration {
-	m := make(map[Kind]Declaration, len(all))
+var byName = func() map[Kind]*Declaration {
+	m := make(map[Kind]*Declaration, len(all))
 	for _, d := range all {
-		m[d.Kind] = d
+		m[d.Kind] = complete(d)
 	}
 	return m
 }()

@@ -42,7 +42,7 @@ type BootRule struct {
 	Evidence, Wrong string
 }
 
-// BootTable is the evidence of every boot. decider.arrived follows it.
+// BootTable is the evidence of every boot. situation.Situation.Arrived follows it.
 var BootTable = []BootRule{
 	{
 		SystemInstaller, []kind.Kind{kind.Reboot, kind.Kexec, kind.Power}, []string{ByInstallerSession},

@@ -3,6 +3,7 @@ package operation
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -125,6 +126,9 @@ func (s *Store) decideOn(
 		e = ofKnownMemory(e, l.Snap.Command)
 	}
 	d := decider.Decide(l.Snap, e, now)
+	if s.db.Log.Enabled(ctx, slog.LevelDebug) {
+		s.db.Log.Debug("decided", "operation_id", l.Row.OperationID, "account", decider.Account(l.Snap, e, now))
+	}
 	if err := fpBeforeApply.HitCtx(ctx); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +19,25 @@ import (
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
+
+// TestDebugLogAccountsForDecisions: at level debug each decision is logged once, with its situation and its moves, and at
+// level info none is.
+func TestDebugLogAccountsForDecisions(t *testing.T) {
+	for level, want := range map[slog.Level]int{slog.LevelDebug: 1, slog.LevelInfo: 0} {
+		log := &testkit.Buffer{}
+		s := storetest.With(t, store.Config{
+			Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level})),
+		})
+		storetest.Live(t, s, "m-1")
+		id := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "reboot",
+			Type: fleet.Reboot}).GetOperationId()
+		storetest.Decide(t, s, id, operation.Evaluate{})
+		line := "msg=decided operation_id=" + id + " account=\"operation.Evaluate; PENDING, step 0"
+		if n := strings.Count(log.String(), line); n != want {
+			t.Errorf("at level %v the log has the decision %d times, want %d:\n%s", level, n, want, log.String())
+		}
+	}
+}
 
 // A decision is stored wholly or not at all, wherever its writer dies; what was not stored can be decided again.
 func TestDecisionsAreWhole(t *testing.T) {

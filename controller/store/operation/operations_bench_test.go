@@ -3,6 +3,7 @@ package operation_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 
@@ -27,7 +28,7 @@ func BenchmarkOperation(b *testing.B) {
 
 func benchmarkOperation(b *testing.B, machines int) {
 	c := &counter{}
-	s := storetest.With(b, store.Config{Tracer: c})
+	s := storetest.With(b, store.Config{Tracer: c, Logger: slog.New(slog.DiscardHandler)})
 	agents := make([]storetest.Enrolled, machines)
 	for i := range agents {
 		agents[i] = storetest.Live(b, s, fmt.Sprintf("m-%d", i))

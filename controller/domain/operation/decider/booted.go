@@ -1,214 +1,36 @@
 package decider
 
 import (
+	"cmp"
 	"maps"
-	"slices"
-	"strings"
+	"time"
 
-	"github.com/ingot-metal/ingot/controller/domain/fleet"
-	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation/situation"
 	"github.com/ingot-metal/ingot/internal/evidence"
-	"github.com/ingot-metal/ingot/internal/hwid"
 	"github.com/ingot-metal/ingot/internal/planted"
 )
 
-// A boot counts when the system that was to come up says so itself. Another boot id only proves that the boot before is
-// over.
+type arrival = situation.Arrival
 
-// boots returns what the current command is meant to bring up; empty for a command that boots nothing.
-func (d *decider) boots() operation.System {
-	s := d.step()
+// notesHost keeps with the grant of a command which system the machine had before it.
+func notesHost(s Situation) []move {
+	now := s.HostNow()
 	switch {
-	case d.cmd == nil || !kind.Of(d.cmd.Kind).Restarts:
-		return ""
-	case kind.Of(s.Kind).NeedsInstaller && operation.TurnedBack(*s):
-		return operation.SystemSame
-	case kind.Of(s.Kind).NeedsInstaller:
-		return operation.SystemInstaller
-	case d.unseen():
-		return operation.SystemWritten
-	case d.netbooted() && d.op.Type == fleet.Netboot && d.w.Boot.Segments > 0 && !d.simulatedHost():
-		return operation.SystemRescue
-	case d.netbooted() && !d.simulatedHost():
-		return operation.SystemElsewhere
-	}
-	return operation.SystemSame
-}
-
-// netbooted reports whether the step right before the current one let the machine boot from the network.
-func (d *decider) netbooted() bool {
-	if d.op.CurrentStep == 0 {
-		return false
-	}
-	before := d.op.Steps[d.op.CurrentStep-1]
-	return kind.Of(before.Kind).SetsNextBoot && before.Mode != "DISK"
-}
-
-// unseen reports whether this operation has written a system that has not come up yet.
-func (d *decider) unseen() bool {
-	steps := d.op.Steps[:d.op.CurrentStep]
-	written := len(steps) - 1
-	for written >= 0 && !kind.Of(steps[written].Kind).NeedsInstaller {
-		written--
-	}
-	seen := slices.ContainsFunc(steps[written+1:], func(s operation.Step) bool { return kind.Of(s.Kind).ProvenByBoot })
-	return d.installed() && !seen
-}
-
-// arrival is a system of the machine that has come up.
-type arrival struct {
-	agentID, bootID, by, remarks string
-	// phoned is what a system without an agent says of itself.
-	phoned map[string]string
-}
-
-func (a arrival) none() bool { return a.by == "" }
-
-func (a arrival) proof() map[string]string {
-	if a.phoned != nil {
-		proof := maps.Clone(a.phoned)
-		proof[evidence.BootedBy] = a.by
-		return proof
-	}
-	proof := map[string]string{evidence.BootIDAfter: a.bootID, evidence.BootedSystem: a.agentID, evidence.BootedBy: a.by}
-	if a.remarks != "" {
-		proof[evidence.HardwareRemarks] = a.remarks
-	}
-	return proof
-}
-
-// arrived returns the system that the current command was to bring up, once there is evidence of it.
-func (d *decider) arrived() arrival {
-	switch d.boots() {
-	case operation.SystemInstaller, operation.SystemRescue:
-		if inst := d.installer(); inst != nil && inst.BootID != d.cmd.BootIDBefore {
-			return arrival{agentID: inst.AgentID, bootID: inst.BootID, by: operation.ByInstallerSession}
-		}
-	case operation.SystemWritten:
-		return d.newSystem()
-	case operation.SystemSame, operation.SystemElsewhere:
-		if h := d.hostInAnotherBoot(); h != nil && (d.boots() == operation.SystemElsewhere || d.isBefore(h)) {
-			return d.hostArrived(h)
-		}
-	}
-	return arrival{}
-}
-
-// strayed returns the system that has come up instead of the one that was to; none while that is not certain.
-func (d *decider) strayed() arrival {
-	h := d.hostInAnotherBoot()
-	switch {
-	case h == nil || !h.Live || h.LastSeen.Before(d.cmd.GrantedAt):
-	case d.boots() == operation.SystemInstaller,
-		d.boots() == operation.SystemRescue,
-		d.boots() == operation.SystemSame && !d.isBefore(h):
-		return d.hostArrived(h)
-	}
-	return arrival{}
-}
-
-func (d *decider) hostArrived(h *fleet.Candidate) arrival {
-	return arrival{agentID: h.AgentID, bootID: h.BootID, by: operation.ByAgentIdentity,
-		remarks: hwid.Compare(d.before(evidence.HostHardware), h.Hardware).String()}
-}
-
-// hostInAnotherBoot is the agent of a system on the machine's disk that runs another boot than before the current
-// command; nil where none is known to.
-func (d *decider) hostInAnotherBoot() *fleet.Candidate {
-	h := fleet.Host(d.w.Candidates)
-	if h == nil {
+	case now == nil || s.Boots == "" && !s.ByInstaller:
 		return nil
+	case s.Entering:
+		// The step has it too, to know the system again when the machine is sent back.
+		return []move{commandProves{now}, stepProves{now}}
 	}
-	known := d.before(evidence.HostBootID)
-	if d.cmd.ExecutorRole == "host" || known == "" {
-		known = d.cmd.BootIDBefore
-	}
-	elsewhere := hwid.Compare(d.before(evidence.HostHardware), h.Hardware).Other() && !planted.BootHardware
-	if !operation.ProvesReboot(known, h.BootID) || elsewhere { // another machine's boot tells nothing about this one
-		return nil
-	}
-	return h
+	return []move{commandProves{now}}
 }
 
-// isBefore reports whether an agent speaks for the system that ran before the current command.
-func (d *decider) isBefore(h *fleet.Candidate) bool {
-	agent, image := d.before(evidence.HostAgentID), d.before(evidence.HostImageDigest)
-	if agent == "" {
-		agent = d.w.TargetAgentID // a command of a version that did not note it
-	}
-	if d.writtenInPlace() {
-		image = d.op.Evidence[evidence.ImageDigest]
-	}
-	return h.AgentID == agent &&
-		(image == "" || h.ImageDigest == "" || strings.EqualFold(bare(image), bare(h.ImageDigest)))
-}
-
-// writtenInPlace reports whether this operation has written an image without an installer: the agent stays, and starts
-// from that image.
-func (d *decider) writtenInPlace() bool {
-	return d.op.Evidence[evidence.ImageDigest] != "" && !d.installed() && d.inPlace(kind.Repave)
-}
-
-// before is what was noted of the machine's own system when the current command was granted; on the way back out of the
-// installer, when the machine was sent there.
-func (d *decider) before(key string) string {
-	if s := d.step(); operation.TurnedBack(*s) {
-		return s.Evidence[key]
-	}
-	return d.cmd.Evidence[key]
-}
-
-// systemKeys are what is noted of the machine's own system before a command.
-var systemKeys = []string{evidence.HostAgentID, evidence.HostBootID, evidence.HostImageDigest, evidence.HostHardware}
-
-// systemNow is what there is to note of the machine's own system; nil for a machine that never had one.
-func (d *decider) systemNow() map[string]string {
-	h := fleet.Host(d.w.Candidates)
-	if h == nil {
-		return nil
-	}
-	now := map[string]string{evidence.HostAgentID: h.AgentID, evidence.HostBootID: h.BootID,
-		evidence.HostImageDigest: h.ImageDigest}
-	if h.Hardware != "" {
-		now[evidence.HostHardware] = h.Hardware
-	}
-	return now
-}
-
-// noteSystem keeps with the grant of a command which system the machine had before it.
-func (d *decider) noteSystem() {
-	now := d.systemNow()
-	if now == nil || d.boots() == "" && d.cmd.ExecutorRole != "installer" {
-		return
-	}
-	d.cmd.Evidence = now
-	if d.entering() {
-		d.setStepEvidence(d.step(), now) // to know it again when the machine is sent back
-	}
-}
-
-// noteSystemOfStep does the same for a machine that is in the installer already.
-func (d *decider) noteSystemOfStep(s *operation.Step) {
-	if now := d.systemNow(); now != nil && s.Evidence[evidence.HostAgentID] == "" {
-		d.setStepEvidence(s, now)
-	}
-}
-
-func (d *decider) setStepEvidence(s *operation.Step, more map[string]string) {
-	merged := maps.Clone(s.Evidence)
-	if merged == nil {
-		merged = map[string]string{}
-	}
-	maps.Copy(merged, more)
-	s.Evidence, d.opChanged = merged, true
-}
-
-// keepSystem carries what was noted of the machine's system over into an executor's evidence, which cannot replace it.
-func (d *decider) keepSystem(said map[string]string) map[string]string {
-	out := maps.Clone(said)
-	for _, key := range systemKeys {
-		if v, ok := d.cmd.Evidence[key]; ok {
+// keepHost carries the notes of the machine's system over into an executor's evidence, which cannot replace them.
+func keepHost(s Situation, reported map[string]string) map[string]string {
+	out := maps.Clone(reported)
+	for _, key := range situation.HostKeys {
+		if v, ok := s.Command.Evidence[key]; ok {
 			if out == nil {
 				out = map[string]string{}
 			}
@@ -218,55 +40,83 @@ func (d *decider) keepSystem(said map[string]string) map[string]string {
 	return out
 }
 
-// heard takes what an agent has just said of itself over what was read of it.
-func (d *decider) heard(agentID, bootID string) {
-	if d.w.StaleEpoch {
-		// another copy of the agent may have opened a session on another machine since, and its hardware be what is known
-		return
-	}
-	d.w.Candidates = slices.Clone(d.w.Candidates)
-	for i := range d.w.Candidates {
-		if c := &d.w.Candidates[i]; c.AgentID == agentID {
-			c.BootID, c.Live, c.LastSeen = bootID, true, d.now
-		}
-	}
-}
-
-// cameBack settles a command that has brought up another system than the one that it was to: it acted, and is over.
-func (d *decider) cameBack(a arrival) {
-	d.setCommand(operation.Done)
-	d.cmd.Outcome, d.cmd.Reason, d.cmd.SettledBy = operation.OutcomeFailed, "WRONG_SYSTEM_BOOTED", "other_system_booted"
-	d.cmd.Message = wrongSystem[d.boots()]
-	d.cmd.Evidence = d.keepSystem(a.proof())
-	again := d.boots() == operation.SystemInstaller
-	d.notDone(
-		operation.Resulted{Outcome: operation.OutcomeFailed, Reason: d.cmd.Reason, Message: d.cmd.Message, Retryable: again},
-	)
+// cameBack settles a command that has brought up another system than the intended one: it acted, and is over.
+func cameBack(s Situation, a arrival) verdict {
+	const reason = "WRONG_SYSTEM_BOOTED"
+	message, again := wrongSystem[s.Boots], s.Boots == operation.SystemInstaller
+	return notDone(
+		operation.Resulted{Outcome: operation.OutcomeFailed, Reason: reason, Message: message, Retryable: again},
+	).after(commandEnds{
+		state: operation.Done, outcome: operation.OutcomeFailed, reason: reason, message: message,
+		by: "other_system_booted", evidence: keepHost(s, a.Proof()),
+	})
 }
 
 var wrongSystem = map[operation.System]string{
 	operation.SystemInstaller: "the machine was restarted and came back in its own system, not in the installer",
 	operation.SystemRescue: "the machine was restarted and came back in its own system, not in the one that it was to " +
-		"boot " +
-		"from the network",
+		"boot from the network",
 	operation.SystemSame: "the machine was restarted, and another system than before has come up",
 }
 
+// confirmReboot settles a command by the system that it was meant to bring up.
+func confirmReboot(s Situation, settledBy string) verdict {
+	done := commandEnds{state: operation.Done, outcome: operation.OutcomeSucceeded, by: settledBy}
+	if s.TurnedBack {
+		return endTurnedBack(s, backAgain).after(done)
+	}
+	if s.Boots == operation.SystemWritten {
+		if v, differs := newSystemDiffers(s); differs {
+			return v.after(done)
+		}
+	}
+	proof := s.Arrived().Proof()
+	proof[evidence.BootIDBefore] = s.Command.BootIDBefore
+	return stepDone(s, proof).after(done)
+}
+
+// newSystemDiffers fails the operation if the new system was made from another image than was read back from the disk.
+// A system without an agent reports no image.
+func newSystemDiffers(s Situation) (v verdict, differs bool) {
+	written, reported := s.Op.Evidence[evidence.ImageDigest], s.Target().ImageDigest
+	if s.Agentless() || situation.SameDigest(written, reported) {
+		return verdict{}, false
+	}
+	return fails("EVIDENCE_MISSING", "the system that came up says that it was made from "+
+		cmp.Or(reported, "no known image")+", and "+written+" was written", false), true
+}
+
+// noPhoneHome ends an operation whose system has not phoned home in time. A power cycle that was read back is over; a
+// restart that the installer was to make may still come.
+func noPhoneHome(s Situation) verdict {
+	const code = "PHONE_HOME_MISSING"
+	message := "the disk was written and verified, and the new system has not phoned home within " +
+		s.Step.Timeout.Round(time.Second).String() + "; look at its console: did it boot, run cloud-init, get an address, " +
+		"and reach the boot server of its site?"
+	if posted := s.World.Boot.PhonedHome[evidence.InstanceID]; posted != "" {
+		message += " One with the right secret called, as instance " + posted + " and not " +
+			evidence.InstanceOf(s.Op.ID) + "."
+	}
+	if s.BySite && s.Claimed {
+		return fails(code, message, true).after(commandEnds{state: operation.Done})
+	}
+	return verdict{
+		moves: []move{commandAnswers{s.Command.Outcome, s.Command.Reason, message, s.Command.Evidence}},
+		then:  func(s Situation) verdict { return unknown(s, code, message) },
+	}
+}
+
 // uncorroborated is the evidence of an installer that proved no more than its place on the network, where no BMC has
-// seen the machine do what the installer says.
+// seen the machine do what the installer reports.
 const uncorroborated = "uncorroborated"
 
 // withIdentity adds to a step's evidence how the installer proved which machine it is.
-func (d *decider) withIdentity(proof map[string]string) map[string]string {
-	b := d.w.Boot
+func withIdentity(s Situation, proof map[string]string) map[string]string {
+	b := &s.World.Boot
 	if b.IdentityLevel == "" {
 		return proof
 	}
-	out := maps.Clone(proof)
-	if out == nil {
-		out = map[string]string{}
-	}
-	out[evidence.IdentityLevel] = b.IdentityLevel
+	out := merged(proof, map[string]string{evidence.IdentityLevel: b.IdentityLevel})
 	if b.IdentityTrust != "" {
 		out[evidence.IdentityTrust] = b.IdentityTrust
 	}
@@ -274,4 +124,63 @@ func (d *decider) withIdentity(proof map[string]string) map[string]string {
 		out[evidence.Corroboration] = uncorroborated
 	}
 	return out
+}
+
+// sessionOpened takes a new session of an agent. An agent's session that a newer one has overtaken shows nothing that
+// the newer one does not.
+func sessionOpened(s Situation, e operation.SessionOpened) verdict {
+	if s.Over || s.World.StaleEpoch {
+		return verdict{}
+	}
+	return verdict{
+		moves: []move{hears{agentID: e.AgentID, bootID: e.BootID, ofMachine: e.OfTarget || e.Installer}},
+		then:  func(s Situation) verdict { return judgeSession(s, e) },
+	}
+}
+
+// judgeSession decides whether a new session settles, moves or replaces the command.
+func judgeSession(s Situation, e operation.SessionOpened) verdict {
+	ofExecutor := !s.Settled && s.Command.ExecutorID == e.AgentID
+	if e.Installer && !ofExecutor {
+		if v, shown := installerOpened(s); shown {
+			return v
+		}
+	}
+	switch {
+	case ofExecutor && e.RolledBack:
+		return stop(s, "AGENT_STATE_ROLLED_BACK", "the agent came back with an older copy of its memory")
+	case ofExecutor && s.Command.State == operation.Queued:
+		return does(commandSent{e.StateID}, waits{operation.WaitResult, s.SoonOr(s.Command.Deadline)})
+	case e.OfTarget && s.Granted && s.Entering && s.ByHost && !s.Strayed().None():
+		return cameBack(s, s.Strayed())
+	case ofExecutor && s.Command.ExecutorStateID != e.StateID:
+		return memoryLost(s)
+	case bootAwaited(s) && s.RebootSeen():
+		return confirmReboot(s, "new_boot")
+	case bootAwaited(s) && !s.Entering && !s.Strayed().None():
+		return cameBack(s, s.Strayed())
+	case ofExecutor && !s.Granted:
+		return waitForTaker(s)
+	case s.Op.Phase == operation.Running && s.Settled:
+		return advance(s)
+	}
+	return verdict{}
+}
+
+// bootAwaited reports whether only a system that comes up is waited for.
+func bootAwaited(s Situation) bool {
+	return s.Granted && s.Boots != "" && (s.Claimed || s.ByInstaller)
+}
+
+// memoryLost handles an executor that has come back with another memory than the one that was sent the command.
+func memoryLost(s Situation) verdict {
+	switch {
+	case !s.Granted:
+		return replaceCommand("the agent lost its memory before it was granted the command; nothing was started")
+	case s.RebootSeen():
+		return confirmReboot(s, "new_boot")
+	case planted.MemoryLostFails:
+		return calledFailed("AGENT_MEMORY_LOST", "the agent lost its memory")
+	}
+	return unknown(s, "OUTCOME_UNKNOWN", "the agent lost its memory after it was granted the command")
 }

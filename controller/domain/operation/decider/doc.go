@@ -1,6 +1,13 @@
-// Package decider decides how an operation moves. It is pure: given what is stored, what may be observed of the world
-// right now, and one event, Decide answers what to store next and whom to tell. The store applies the answer in one
-// transaction guarded by the operation's version.
+// Package decider decides how an operation moves. It is pure: from the stored operation, the observed world and one
+// event, Decide returns what to store next and whom to notify. The store applies the answer in one transaction guarded
+// by the operation's version.
+//
+// # How a decision is made
+//
+// A question is a pure function: it takes a situation.Situation and returns a verdict. A verdict is a list of moves, a
+// closed set of small values, and the question that follows them, if one does. The draft applies the moves to copies of
+// the operation, the command and the world, holds them against the state tables, and asks the next question of the
+// situation that results. No question sees a draft.
 //
 // # What is authoritative
 //

@@ -8,6 +8,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation/situation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
@@ -80,13 +81,14 @@ func (f *foresight) provenByWork(s operation.Step) bool {
 }
 
 func (f *foresight) decide(i int) {
-	d := &decider{now: f.now, w: f.w, op: f.op.Clone()}
+	d := newDraft(&operation.Snapshot{Op: f.op, World: f.w}, f.now)
+	defer d.free()
 	d.op.Phase, d.op.CurrentStep, d.op.CurrentStage = operation.Running, i, f.op.Steps[i].Name
 	s := d.step()
 	s.State, s.StartedAt, s.RetryAt = operation.StepRunning, f.now, time.Time{}
-	d.attempt(s)
-	if d.madeToken() {
-		d.attempt(s)
+	attemptOnly(d)
+	if madeToken(d) {
+		attemptOnly(d)
 	}
 	if d.op.Phase == operation.Failed {
 		f.out.Refusal = &fleet.Refusal{Reason: d.op.Error.Code, Message: d.op.Error.Message}
@@ -94,10 +96,10 @@ func (f *foresight) decide(i int) {
 		return
 	}
 	if d.cmd == nil && f.op.Steps[i].LacksExecutor(d.op.WaitReason) {
-		f.notAsked(waits(f.op.Steps[i], d.op.WaitReason))
+		f.notAsked(lacking(f.op.Steps[i], d.op.WaitReason))
 	}
-	f.out.ThroughBMC = f.out.ThroughBMC || d.throughBMC()
-	f.w.Machine = d.w.Machine
+	f.out.ThroughBMC = f.out.ThroughBMC || throughBMC(d.look())
+	f.w.Machine = d.world.Machine
 	if p := d.out.Machine.SetPhase; p != "" {
 		f.w.Machine.Phase = p
 	}
@@ -106,24 +108,33 @@ func (f *foresight) decide(i int) {
 	}
 }
 
+// attemptOnly attempts the current step, and asks nothing about the steps after it.
+func attemptOnly(d *draft) {
+	i := d.op.CurrentStep
+	for q := question(attempt); q != nil && d.op.Steps[i].State == operation.StepRunning; {
+		q = d.askOnce(q)
+	}
+}
+
 // throughBMC reports whether the command is one that a site agent carries out through the machine's BMC.
-func (d *decider) throughBMC() bool {
-	return d.cmd != nil && d.cmd.ExecutorRole == "site" && d.w.Provider == fleet.AgentProvider &&
-		kind.Of(d.cmd.Kind).UsesBMC
+func throughBMC(s Situation) bool {
+	return s.BySite && s.World.Provider == fleet.AgentProvider && s.CommandKind.UsesBMC
 }
 
 // madeToken lets the first of the two commands of a join succeed, and reports whether the step has such a command.
-func (d *decider) madeToken() bool {
-	if d.cmd == nil || d.cmd.Kind != kind.Of(d.step().Kind).Token || d.op.Phase != operation.Running {
+func madeToken(d *draft) bool {
+	s := d.look()
+	if s.Command == nil || s.Command.Kind != s.StepKind.Token || s.Op.Phase != operation.Running {
 		return false
 	}
-	d.cmd.State, d.cmd.Outcome, d.cmd.FinishedAt = operation.Done, operation.OutcomeSucceeded, d.now
+	c := d.command()
+	c.State, c.Outcome, c.FinishedAt = operation.Done, operation.OutcomeSucceeded, d.now
 	d.cmdChanged = false
 	return true
 }
 
-// waits returns the sentence about a step that would wait.
-func waits(s operation.Step, reason string) string {
+// lacking returns the sentence about a step that would wait for an agent.
+func lacking(s operation.Step, reason string) string {
 	if reason == operation.WaitNobody {
 		return fmt.Sprintf("step %s: no agent can reach the machine now; the work waits %s for one, and fails after that",
 			s.Name, operation.NobodyGrace)
@@ -143,8 +154,8 @@ func (f *foresight) succeed(i int) {
 	if g, ok := workflow.FindFor(flow, workflow.StageOf(flow, s.Name), f.w.Provider); ok && g.Gives != "" {
 		f.op.Evidence[g.Gives] = foreseen
 	}
-	d := &decider{w: f.w, op: f.op}
-	if !s.ReplacesSystem() || kind.Of(s.Kind).NeedsInstaller && d.inPlace(s.Kind) {
+	inPlace := situation.Look(&f.op, nil, &f.w, f.now).InPlace(s.Kind)
+	if !s.ReplacesSystem() || kind.Of(s.Kind).NeedsInstaller && inPlace {
 		return
 	}
 	f.replaceSystem()

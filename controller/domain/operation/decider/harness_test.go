@@ -500,3 +500,43 @@ func (s *stored) raise(c fleet.Cause, subject string) {
 	s.causes[c] = subject
 	s.conditions[fleet.NeedsIntervention] = true
 }
+
+// BenchmarkDecide decides on each event of a reboot and of a configuration by the machine's own agent.
+func BenchmarkDecide(b *testing.B) {
+	type moment struct {
+		snap operation.Snapshot
+		e    operation.Event
+		now  time.Time
+	}
+	var list []moment
+	s := newStored(b, reboot(), reconfig())
+	brings := func(e operation.Event) {
+		seen := maps.Clone(s.lastGrant)
+		list = append(list, moment{deepCopy(s.snapshot(e)), e, s.now})
+		s.lastGrant = seen
+		s.do(e)
+		s.now = s.now.Add(time.Second)
+	}
+	executes := func(seen map[string]string) {
+		c := s.latest()
+		key := [2]string{c.ExecutorID, c.ExecutorStateID}
+		brings(operation.AckedByAgent{CommandID: c.ID, AgentID: c.ExecutorID})
+		brings(operation.GrantAsked{CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID,
+			BootID: s.world.TargetBootID, Seq: s.lastGrant[key] + 1, Digest: c.Digest})
+		brings(operation.Evaluate{})
+		brings(operation.Resulted{CommandID: c.ID, AgentID: c.ExecutorID, StateID: c.ExecutorStateID,
+			Outcome: operation.OutcomeSucceeded, Evidence: seen})
+	}
+	brings(operation.Evaluate{})
+	executes(nil)
+	s.world.TargetBootID = "boot-2"
+	brings(operation.SessionOpened{AgentID: hostID, StateID: "s-1", BootID: "boot-2", OfTarget: true})
+	executes(map[string]string{"config_digest": "sha256:1"})
+	s.ended(operation.Succeeded, "")
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		m := &list[i%len(list)]
+		decider.Decide(m.snap, m.e, m.now)
+	}
+}

@@ -3,88 +3,123 @@ package decider
 import (
 	"fmt"
 	"slices"
-	"time"
 
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
+	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
-// An install attempt is one round of the plan's tries of the repave step. It counts from the grant of the write on:
-// what fails before, on the way into the installer, has touched no disk and is a failure of its own.
+// An install attempt is one round of the plan's tries of the repave step. It counts from the grant of the write on: a
+// failure before, on the way into the installer, has touched no disk and is a failure of its own.
 
 // mayTryAgain reports whether a failed try of the step is followed by another: a further one of the same round, or,
 // where the attempt counts for the node, the first one of the next.
-func (d *decider) mayTryAgain(s *operation.Step) bool {
-	if !kind.Of(s.Kind).WritesSystem || !d.w.Install.Counted {
-		return s.RetryCount < s.MaxRetries
+func mayTryAgain(s Situation) bool {
+	if !s.StepKind.WritesSystem || !s.World.Install.Counted {
+		return s.Step.RetryCount < s.Step.MaxRetries
 	}
-	return !roundOver(s) || d.wrote() && !d.w.Install.Last()
+	return !roundOver(s.Step) || wrote(s) && !s.World.Install.Last()
 }
 
 // roundOver reports whether the try that has just failed was the last one of its round.
 func roundOver(s *operation.Step) bool { return (s.RetryCount+1)%(s.MaxRetries+1) == 0 }
 
-// wrote reports whether the write of the attempt under way was granted: what is on the disk may have changed.
-func (d *decider) wrote() bool {
-	if d.step().Mode == workflow.ReportedInstall {
+// wrote reports whether the write of the attempt under way was granted: the disk may have changed.
+func wrote(s Situation) bool {
+	if s.Step.Mode == workflow.ReportedInstall {
 		return true
 	}
-	if slices.ContainsFunc(d.op.Steps, func(s operation.Step) bool {
-		return kind.Of(s.Kind).WritesSystem && s.State == operation.StepSucceeded
+	if slices.ContainsFunc(s.Op.Steps, func(s operation.Step) bool {
+		return kind.Lookup(s.Kind).WritesSystem && s.State == operation.StepSucceeded
 	}) {
 		return true
 	}
-	s, c := d.step(), d.cmd
-	if c == nil || !kind.Of(c.Kind).WritesSystem || c.StepIdx != d.op.CurrentStep || c.GrantedAt.IsZero() {
+	if !s.OfStep || !s.CommandKind.WritesSystem || s.Command.GrantedAt.IsZero() {
 		return false
 	}
-	ofThisTry := !c.GrantedAt.Before(s.RetryAt) && c.SettledBy != byPowerCycle
-	return ofThisTry || s.RetryCount%(s.MaxRetries+1) != 0
+	ofThisTry := !s.Command.GrantedAt.Before(s.Step.RetryAt) && s.Command.SettledBy != byPowerCycle
+	return ofThisTry || s.Step.RetryCount%(s.Step.MaxRetries+1) != 0
 }
 
-// attemptFailed counts an attempt that is followed by another; it returns what to say of the failed try.
-func (d *decider) attemptFailed(s *operation.Step, code, message string) string {
-	if !kind.Of(s.Kind).WritesSystem || !d.w.Install.Counted || !roundOver(s) || !d.wrote() {
-		return message
-	}
-	d.out.AttemptFailed = code + ": " + message
-	return d.attemptText()
+// tryAgain has the step tried again after a failure.
+func tryAgain(s Situation, code, message string) verdict {
+	attempt, why := attemptFailed(s, code, message)
+	return retries(s, why).after(replies{attemptFailed: attempt})
 }
 
-func (d *decider) attemptText() string {
-	return fmt.Sprintf("install attempt %d of %d has failed: %s", d.w.Install.Failed+1, d.w.Install.Max,
-		d.out.AttemptFailed)
+// attemptFailed returns the failure of an attempt that is followed by another, empty where only a try has failed, and
+// the sentence about it.
+func attemptFailed(s Situation, code, message string) (attempt, sentence string) {
+	if !s.StepKind.WritesSystem || !s.World.Install.Counted || !roundOver(s.Step) || !wrote(s) {
+		return "", message
+	}
+	attempt = code + ": " + message
+	return attempt, attemptText(s, attempt)
 }
 
-// endAttempt counts the attempt that ends the operation, if one is under way. Where it was the last one, that is what
-// the operation fails with; a command that may still act is settled first, and so keeps its name.
-func (d *decider) endAttempt(e *operation.Error) {
-	if !d.w.Install.Counted || !d.wrote() {
-		return
+func attemptText(s Situation, failure string) string {
+	return fmt.Sprintf("install attempt %d of %d has failed: %s", s.World.Install.Failed+1, s.World.Install.Max, failure)
+}
+
+// endAttempt returns the failure of the attempt that ends the operation; empty where none is under way. The last one
+// changes the operation's error, unless its command may still act: that is settled first, and so keeps its name.
+func endAttempt(s Situation, e *operation.Error) (attempt string) {
+	if !s.World.Install.Counted || !wrote(s) {
+		return ""
 	}
-	d.out.AttemptFailed = e.Code + ": " + e.Message
-	if d.step().Mode == workflow.ReportedInstall {
-		d.out.AttemptFailed = e.Message // in the installer's own words
+	attempt = e.Code + ": " + e.Message
+	if s.Step.Mode == workflow.ReportedInstall {
+		attempt = e.Message // in the installer's own words
 	}
-	if !d.w.Install.Last() || d.cmd != nil && d.cmd.State == operation.Unknown {
-		return
+	if !s.World.Install.Last() || s.Command != nil && s.Command.State == operation.Unknown {
+		return attempt
 	}
 	e.Details["cause"] = e.Code
-	e.Code, e.Message, e.Retryable = "INSTALL_ATTEMPTS_EXHAUSTED", d.attemptText(), false
+	e.Code, e.Message, e.Retryable = "INSTALL_ATTEMPTS_EXHAUSTED", attemptText(s, attempt), false
+	return attempt
 }
 
-// Instant ends a pending operation at once, with what it has recorded for evidence. It is for operations that change a
-// record and do no work: their one step is done in the transaction that creates them.
-func Instant(op operation.Operation, evidence map[string]string, now time.Time) operation.Decision {
-	d := &decider{now: now, op: op.Clone()}
-	d.setPhase(operation.Running)
-	d.op.StartedAt = now
-	d.note("started", "")
-	d.setStep(operation.StepRunning)
-	s := d.step()
-	s.StartedAt = now
-	d.op.CurrentStage = s.Name
-	d.stepDone(evidence)
-	return d.answer(operation.Snapshot{Op: op})
+// A granted command of an installer that falls silent is settled only where something proves that the installer is
+// gone.
+
+// oldSystemUp reports whether the system that was on the disk before runs again, in another boot than it had before the
+// grant: the installer, which lived in the machine's memory, is gone, and nothing that it wrote is in the way. A
+// session that merely outlived the system is of the old boot. The system that this operation writes proves other
+// things.
+func oldSystemUp(s Situation) bool {
+	h := s.Host
+	return h != nil && h.Live && h.OperationID != s.Op.ID && s.ByInstaller && !s.Entering && !s.World.ExecutorLive &&
+		s.HostIsBefore() && operation.ProvesReboot(s.Command.Evidence[evidence.HostBootID], h.BootID)
+}
+
+func executorLost(s Situation) bool {
+	return !s.World.ExecutorLive && fleet.Silence(s.World.ExecutorSilentFrom, s.Now) >= operation.InstallerLost
+}
+
+// installerRestarted takes another installer on the same machine as proof that the one that was granted the command is
+// gone. What it wrote is not bootable, and the next attempt starts from the top.
+func installerRestarted() verdict {
+	return installerGone("installer_restarted", "the machine was restarted while the installer worked")
+}
+
+func installerGone(proof, message string) verdict {
+	const reason = "EXECUTION_FAILED"
+	return notDone(
+		operation.Resulted{Outcome: operation.OutcomeFailed, Reason: reason, Message: message, Retryable: true},
+	).after(commandEnds{
+		state: operation.Done, outcome: operation.OutcomeFailed, reason: reason, message: message, by: proof,
+	})
+}
+
+// byPowerCycle settles a command whose machine is switched off next.
+const byPowerCycle = "power_cycle"
+
+// supersede settles a granted command without a result, because the machine is about to be switched off: the command
+// ends there. The next one is that power cycle.
+func supersede(why string) verdict {
+	return verdict{moves: []move{commandEnds{
+		state: operation.Done, outcome: operation.OutcomeUnknown, message: why, by: byPowerCycle,
+	}}, then: advance}
 }

@@ -5,169 +5,119 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
 // Before an installer is permitted to write, it proves that the write can begin. That command destroys nothing and
-// needs no grant. Where the installer refuses, the machine is sent back to the system that it came from, and is what it
+// needs no grant. Where the installer refuses, the machine is sent back to the system that it came from, and is as it
 // was before.
 
 // PreflightPatience bounds how long a preflight may take.
 const PreflightPatience = 5 * time.Minute
 
-// needsPreflight reports whether the installer is to look before it is given the write.
-func needsPreflight(s *operation.Step, inst *fleet.Candidate) bool {
-	k := kind.Of(s.Kind).Preflight
-	return k != "" && inst.CanDo(kind.Of(k).Capability) &&
-		s.Evidence[evidence.PreflightDisk] == ""
+// needsPreflight reports whether the installer is to look before it is sent the write.
+func needsPreflight(s Situation) bool {
+	k := s.StepKind.Preflight
+	return k != "" && s.Installer.CanDo(kind.Lookup(k).Capability) && s.Step.Evidence[evidence.PreflightDisk] == ""
 }
 
 // preflight asks the installer whether it can write.
-func (d *decider) preflight(s *operation.Step, inst *fleet.Candidate) {
-	d.noteSystemOfStep(s)
-	d.makeCommand(s, kind.Of(s.Kind).Preflight, inst)
-	d.cmd.Deadline = operation.Earliest(d.cmd.Deadline, d.now.Add(PreflightPatience))
+func preflight(s Situation) verdict {
+	made := newCommand(s, s.StepKind.Preflight, s.Installer)
+	wait := made.wait(s)
+	made.deadline = operation.Earliest(made.deadline, s.Now.Add(PreflightPatience))
+	if now := s.HostNow(); now != nil && s.Step.Evidence[evidence.HostAgentID] == "" {
+		return does(stepProves{now}, made, wait)
+	}
+	return does(made, wait)
 }
 
 // preflightEnded takes the installer's answer.
-func (d *decider) preflightEnded(e operation.Resulted) {
+func preflightEnded(s Situation, e operation.Resulted) verdict {
 	switch e.Outcome {
 	case operation.OutcomeSucceeded:
-		d.preflightPassed(e.Evidence)
-		return
+		return preflightPassed(e.Evidence)
 	case operation.OutcomeUnknown:
 		e.Retryable = true // nothing was changed, whatever came of it
 	}
-	d.setCommand(operation.Done)
-	d.notDone(e)
+	return notDone(e).after(commandEnds{state: operation.Done})
 }
 
 // preflightExpired ends a preflight that was never answered.
-func (d *decider) preflightExpired() {
-	d.setCommand(operation.Expired)
-	d.turnBack("STEP_TIMEOUT", "the installer has not said in time whether it can write", true)
+func preflightExpired() verdict {
+	return turnBack("STEP_TIMEOUT", "the installer has not said in time whether it can write", true).
+		after(commandEnds{state: operation.Expired})
 }
 
 // preflightPassed goes on to the write.
-func (d *decider) preflightPassed(seen map[string]string) {
-	d.setCommand(operation.Done)
+func preflightPassed(seen map[string]string) verdict {
+	done := commandEnds{state: operation.Done}
 	disk := seen[evidence.PreflightDisk]
 	if disk == "" {
-		d.turnBack("EVIDENCE_MISSING", "the installer says that it can write, and names no disk", false)
-		return
+		return turnBack("EVIDENCE_MISSING", "the installer says that it can write, and names no disk", false).after(done)
 	}
-	d.setStepEvidence(d.step(), map[string]string{evidence.PreflightDisk: disk})
-	d.advance()
+	return verdict{moves: []move{done, stepProves{map[string]string{evidence.PreflightDisk: disk}}}, then: advance}
 }
 
 // turnBack ends the step before anything was written: the machine boots from its disk again.
-func (d *decider) turnBack(code, message string, retryable bool) {
-	s := d.step()
-	d.setStepEvidence(s, map[string]string{
-		evidence.Refused: code, evidence.RefusedWhy: message, evidence.RefusedAgain: strconv.FormatBool(retryable),
-	})
-	d.note("boot_path", "out of the installer, because it cannot do it: "+message)
-	d.advance()
+func turnBack(code, message string, retryable bool) verdict {
+	return verdict{moves: []move{
+		stepProves{map[string]string{
+			evidence.Refused: code, evidence.RefusedWhy: message, evidence.RefusedAgain: strconv.FormatBool(retryable),
+		}},
+		noted{"boot_path", "out of the installer, because it cannot do it: " + message},
+	}, then: advance}
 }
 
-// goBack boots the system that the machine came from.
-func (d *decider) goBack(s *operation.Step) {
-	d.assign(operation.BootDisk, false)
-	inst, site := d.installer(), fleet.SiteFor(d.w.Candidates, "power", d.w.Provider)
-	leaving := kind.Of(d.cmd.Kind).ProvenByBoot
-	until := d.cmd.FinishedAt.Add(patience(s))
+// goBack boots the system that the machine came from, once the machine is assigned to boot its disk.
+func goBack(s Situation) verdict {
+	site := s.Site("power")
+	leaving, left := s.CommandKind.ProvenByBoot, s.Command.Outcome == operation.OutcomeSucceeded
+	until := s.Command.FinishedAt.Add(patience(s))
 	switch {
-	case s.Evidence[evidence.HostAgentID] == "":
-		d.endTurnedBack("the machine had no system of its own to go back to")
-	case d.backAgain(s) != nil:
-		d.endTurnedBack(backAgain)
-	case d.past(until) || leaving && d.throughBMCPower() &&
-		d.cmd.Outcome != operation.OutcomeSucceeded:
-		d.endTurnedBack("its own system has not reported since; start it through its BMC or by hand")
-	case !d.w.Boot.Served():
-		d.wait(operation.WaitSite, operation.Earliest(until, d.now.Add(operation.LookAgain)))
-	case !leaving && inst != nil:
-		d.makeCommand(s, kind.Reboot, inst)
-	case site != nil && !d.throughBMCPower() && (!leaving || d.cmd.Outcome != operation.OutcomeSucceeded):
-		d.makeCommand(s, kind.Power, site)
-	default:
-		d.wait(operation.WaitAgent, operation.Earliest(until, d.now.Add(operation.LookAgain)))
+	case s.Step.Evidence[evidence.HostAgentID] == "":
+		return endTurnedBack(s, "the machine had no system of its own to go back to")
+	case isBackAgain(s):
+		return endTurnedBack(s, backAgain)
+	case s.Past(until) || leaving && s.CyclesPower && !left:
+		return endTurnedBack(s, "its own system has not reported since; start it through its BMC or by hand")
+	case !s.World.Boot.Served():
+		return does(waits{operation.WaitSite, s.SoonOr(until)})
+	case !leaving && s.Installer != nil:
+		return makeCommand(s, kind.Reboot, s.Installer)
+	case site != nil && !s.CyclesPower && (!leaving || !left):
+		return makeCommand(s, kind.Power, site)
 	}
+	return does(waits{operation.WaitAgent, s.SoonOr(until)})
 }
 
-// backAgain is what the end of a step says whose machine runs the system again that it came from.
+// backAgain ends the message of a step whose machine runs the system again that it came from.
 const backAgain = "its own system runs again, as before"
 
-// backAgain returns the agent of the system that the machine came from, if that has come up since.
-func (d *decider) backAgain(s *operation.Step) *fleet.Candidate {
-	h := fleet.Host(d.w.Candidates)
-	if h == nil || !h.Live || h.AgentID != s.Evidence[evidence.HostAgentID] ||
-		!operation.ProvesReboot(s.Evidence[evidence.HostBootID], h.BootID) {
-		return nil
-	}
-	return h
+// isBackAgain reports whether the system that the machine came from has come up since.
+func isBackAgain(s Situation) bool {
+	h := s.Host
+	return h != nil && h.Live && h.AgentID == s.Step.Evidence[evidence.HostAgentID] &&
+		operation.ProvesReboot(s.Step.Evidence[evidence.HostBootID], h.BootID)
 }
 
 // endTurnedBack ends the operation with the installer's reason.
-func (d *decider) endTurnedBack(where string) {
-	s := d.step()
-	again := s.Evidence[evidence.RefusedAgain] == "true"
-	d.fail(s.Evidence[evidence.Refused], fmt.Sprintf("%s; nothing was written, and %s", s.Evidence[evidence.RefusedWhy],
-		where), again)
+func endTurnedBack(s Situation, where string) verdict {
+	of := s.Step.Evidence
+	return fails(of[evidence.Refused], fmt.Sprintf("%s; nothing was written, and %s", of[evidence.RefusedWhy], where),
+		of[evidence.RefusedAgain] == "true")
 }
 
-// asRefused gives a failure on the way back the reason for which the machine was sent back.
-func (d *decider) asRefused(code, message string, retryable bool) (string, string, bool) {
-	s := d.step()
-	if !operation.TurnedBack(*s) || code == s.Evidence[evidence.Refused] {
-		return code, message, retryable
-	}
-	return s.Evidence[evidence.Refused], fmt.Sprintf("%s; nothing was written. On the way back: %s",
-			s.Evidence[evidence.RefusedWhy], message),
-		s.Evidence[evidence.RefusedAgain] == "true"
-}
-
-// evaluateLeaving looks at a granted restart out of the installer. It returns true if it has ended the command.
-func (d *decider) evaluateLeaving() bool {
-	s := d.step()
-	if !d.past(d.cmd.GrantedAt.Add(patience(s))) {
-		return false
-	}
-	if d.pathOf(kind.PathBMC) != nil {
-		d.supersede("the machine has not left the installer; it is switched off and on through its BMC")
-		return true
-	}
-	d.unknown("OUTCOME_UNKNOWN", "the machine was told to leave the installer, and no system has reported since")
-	return true
-}
-
-// NoBootPath returns why no way leads a machine into the installer, whoever opens a session; nil where one may.
-func NoBootPath(w operation.World, way string) *fleet.Refusal {
-	host := fleet.Host(w.Candidates)
-	byHost := host != nil && (!host.Live ||
-		way != kind.PathBootNext && host.CanDo("kexec") ||
-		way != kind.PathKexec && host.CanDo("netboot") && host.CanDo("reboot"))
-	byBMC := false
-	for _, c := range w.Candidates {
-		live := c
-		live.Live = true
-		byBMC = byBMC || fleet.SiteFor([]fleet.Candidate{live}, "power", w.Provider) != nil
-	}
+// evaluateLeaving evaluates a granted restart out of the installer, and reports whether that ends the command.
+func evaluateLeaving(s Situation) (v verdict, ended bool) {
 	switch {
-	case !w.Boot.InstallerReady:
-		return &fleet.Refusal{Reason: "INSTALLER_MISSING", Message: installerMissing}
-	case w.Boot.Segments == 0:
-		return &fleet.Refusal{Reason: "NO_BOOT_PATH", Message: noSegments}
-	case way == pathMedia && !byBMC:
-		return &fleet.Refusal{Reason: "NO_BOOT_PATH", Message: "no BMC is known that could attach an image; name one with " +
-			"`ingot machine update MACHINE --bmc-endpoint`"}
-	case way == kind.PathBMC && !byBMC, (way == kind.PathKexec || way == kind.PathBootNext) && !byHost, !byHost && !byBMC:
-		return &fleet.Refusal{Reason: "NO_BOOT_PATH", Message: "no way leads into the installer" + viaPath(way) +
-			": the machine's agent cannot restart into it, and no BMC is known; name one with `ingot machine update MACHINE " +
-			"--bmc-endpoint`"}
+	case !s.Past(s.Command.GrantedAt.Add(patience(s))):
+		return verdict{}, false
+	case s.PathNow(kind.PathBMC) != nil:
+		return supersede("the machine has not left the installer; it is switched off and on through its BMC"), true
 	}
-	return nil
+	return unknown(s, "OUTCOME_UNKNOWN", "the machine was told to leave the installer, and no system has reported since"),
+		true
 }

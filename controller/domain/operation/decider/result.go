@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
-	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/internal/evidence"
 	"github.com/ingot-metal/ingot/internal/planted"
@@ -14,233 +13,219 @@ import (
 
 // resulted takes an executor's result. The first one counts, whatever session carries it; it must come from the
 // executor that the command was sent to.
-func (d *decider) resulted(e operation.Resulted) {
-	if d.cmd == nil || d.cmd.ID != e.CommandID || d.cmd.ExecutorID != e.AgentID && !planted.ForeignResult {
-		d.refuseGrant("GRANT_REFUSED", "the command was not given to this agent")
-		d.out.Ack = true
-		return
+func resulted(s Situation, e operation.Resulted) verdict {
+	if s.Command == nil || s.Command.ID != e.CommandID ||
+		s.Command.ExecutorID != e.AgentID && !planted.ForeignResult {
+		return does(refuses("GRANT_REFUSED", "the command was not given to this agent"), replies{ack: true})
 	}
-	d.out.Ack = true
-	d.tell(operation.NoteOthers, operation.SwitchedByOthers(d.cmd, e))
-	switch {
-	case d.cmd.State == operation.Unknown:
-		d.lateResult(e)
-	case d.cmd.Settled() || operation.IsTerminal(d.op.Phase):
-		// Seen before, or settled without it.
-	case d.cmd.State == operation.Queued:
-		d.refuseGrant("GRANT_REFUSED", "the command was never sent")
-	case !d.cmd.ClaimedAt.IsZero():
-		d.resultAfterClaim(e)
-	default:
-		d.liveResult(e)
-	}
+	first := append([]move{replies{ack: true}},
+		told(s, operation.NoteOthers, operation.SwitchedByOthers(s.Command, e))...)
+	return judgeResult(s, e).after(first...)
 }
 
-// resultAfterClaim takes what an executor says after it has claimed success. The first result counts: another outcome
-// does not take the claim back, or a retry would follow an effect that is still on its way.
-func (d *decider) resultAfterClaim(e operation.Resulted) {
-	if e.Outcome == operation.OutcomeSucceeded {
-		d.rebootClaimed(e)
+func judgeResult(s Situation, e operation.Resulted) verdict {
+	switch {
+	case s.Command.State == operation.Unknown:
+		return lateResult(s, e)
+	case s.Settled || s.Over:
+		return verdict{} // seen before, or settled without it
+	case s.Command.State == operation.Queued:
+		return does(refuses("GRANT_REFUSED", "the command was never sent"))
+	case s.Claimed && e.Outcome == operation.OutcomeSucceeded:
+		return rebootClaimed(s, e)
+	case s.Claimed:
+		// The first result counts: another outcome does not take the claim back, or a retry would follow an effect that is
+		// still on its way.
+		return verdict{}
 	}
+	return liveResult(s, e)
 }
 
 // lateResult settles a command that had ended as unknown. The operation is finished and stays as it is.
-func (d *decider) lateResult(e operation.Resulted) {
-	if e.Outcome == operation.OutcomeUnknown || !d.cmd.ClaimedAt.IsZero() {
-		// Nothing new: a claim that nothing confirmed in time is no better for being repeated.
-		return
+func lateResult(s Situation, e operation.Resulted) verdict {
+	success := e.Outcome == operation.OutcomeSucceeded
+	switch {
+	case e.Outcome == operation.OutcomeUnknown || s.Claimed:
+		return verdict{} // a claim that nothing confirmed in time is no better for being repeated
+	case provesNothing(s, e):
+		return verdict{}
+	case success && (s.Command.GrantedAt.IsZero() || deniedByBoot(s, e)) && !planted.LateClaim:
+		return verdict{} // nothing starts without a grant, and no machine is rebooted in the boot before
+	case success && lacksEvidence(s, e) && !planted.EmptyEvidence:
+		return verdict{} // a late success must show no less than one in time
 	}
-	if d.provesNothing(e) {
-		return
-	}
-	if e.Outcome == operation.OutcomeSucceeded && (d.cmd.GrantedAt.IsZero() || d.deniedByBoot(e)) && !planted.LateClaim {
-		// Nothing starts without a grant, and no machine is rebooted in the boot before.
-		return
-	}
-	if e.Outcome == operation.OutcomeSucceeded && d.lacksEvidence(e) && !planted.EmptyEvidence {
-		return // said late, a success shows no less than in time
-	}
-	d.store(e)
-	d.settle("late_result")
+	m := operation.MachineChange{Unfence: s.Command.ID, Happened: settled(s.Command.ID)}
 	if e.Outcome == operation.OutcomeFailed || e.Outcome == operation.OutcomeRefused {
-		// It is known now, and what is known is that it failed.
-		d.out.Machine.Raise = &operation.RaisedCause{
-			Cause: fleet.CauseOf(d.op.Type), Subject: subject(d.op), Reason: cmp.Or(e.Reason, "EXECUTION_FAILED"),
+		m.Raise = &operation.RaisedCause{
+			Cause: fleet.CauseOf(s.Op.Type), Subject: subject(s.Op), Reason: cmp.Or(e.Reason, "EXECUTION_FAILED"),
 			Message: e.Message,
 		}
 	}
+	return does(stored(s, e), commandEnds{state: operation.Done, by: "late_result"}, changesMachine(m))
 }
 
 // provesNothing reports a refusal after a grant: a copy of the agent may have been granted the command, and have begun.
-func (d *decider) provesNothing(e operation.Resulted) bool {
-	return e.Outcome == operation.OutcomeRefused && e.Reason == "GRANT_REFUSED" && !d.cmd.GrantedAt.IsZero()
+func provesNothing(s Situation, e operation.Resulted) bool {
+	return e.Outcome == operation.OutcomeRefused && e.Reason == "GRANT_REFUSED" && !s.Command.GrantedAt.IsZero()
 }
 
 // deniedByBoot reports whether an agent reports a reboot of its machine in a session of the boot that was to end.
-func (d *decider) deniedByBoot(e operation.Resulted) bool {
-	own := kind.Of(d.cmd.Kind).ProvenByBoot && d.cmd.ExecutorRole == "host" && e.SessionBootID != ""
-	return own && !operation.ProvesReboot(d.cmd.BootIDBefore, e.SessionBootID)
+func deniedByBoot(s Situation, e operation.Resulted) bool {
+	return s.CommandKind.ProvenByBoot && s.ByHost && e.SessionBootID != "" &&
+		!operation.ProvesReboot(s.Command.BootIDBefore, e.SessionBootID)
 }
 
-// lacksEvidence reports whether a success does not show what was to be read back. A reboot and a way into the installer
-// are proven by what is seen of the machine instead, a token to join with by its use; a look before an installation
-// does nothing.
-func (d *decider) lacksEvidence(e operation.Resulted) bool {
-	of := kind.Of(d.cmd.Kind)
-	return !of.ProvenByBoot && !of.Prepares && !d.entering() && (of.Evidence == "" || e.Evidence[of.Evidence] == "")
+// lacksEvidence reports whether a success lacks the evidence that its kind must read back. A reboot and a path into the
+// installer are proven by the system that comes up instead, and the token of a join by its use.
+func lacksEvidence(s Situation, e operation.Resulted) bool {
+	of := s.CommandKind
+	return !of.ProvenByBoot && !of.Prepares && !s.Entering && (of.Evidence == "" || e.Evidence[of.Evidence] == "")
 }
 
-func (d *decider) settle(by string) {
-	d.setCommand(operation.Done)
-	d.cmd.SettledBy = by
-	d.out.Machine.Unfence = d.cmd.ID
-	d.settledBy(d.cmd.ID)
+// stored returns the move that stores a result with its command.
+func stored(s Situation, e operation.Resulted) move {
+	return commandAnswers{e.Outcome, e.Reason, e.Message, keepHost(s, e.Evidence)}
 }
 
-// store copies what the executor says into the command.
-func (d *decider) store(e operation.Resulted) {
-	d.cmdChanged = true
-	d.cmd.Outcome, d.cmd.Reason, d.cmd.Message, d.cmd.Evidence = e.Outcome, e.Reason, e.Message, d.keepSystem(e.Evidence)
-}
-
-func (d *decider) liveResult(e operation.Resulted) {
-	granted := d.cmd.State == operation.Granted || planted.UngrantedResult
-	if d.provesNothing(e) {
+// liveResult takes the result of a command that the operation waits for.
+func liveResult(s Situation, e operation.Resulted) verdict {
+	granted := s.Granted || planted.UngrantedResult
+	claims := e.Outcome == operation.OutcomeUnknown || e.Outcome == operation.OutcomeSucceeded
+	switch {
+	case provesNothing(s, e):
 		e.Outcome, e.Reason = operation.OutcomeUnknown, "OUTCOME_UNKNOWN"
 		e.Message = "granted before, and refused when asked again; a copy of the agent may have begun: " + e.Message
+	case claims && !granted && !s.CommandKind.Ungranted:
+		// Nothing may start without a grant: an executor that reports otherwise is not believed.
+		e.Message, e.Evidence = "result without a grant: "+e.Message, nil
+		return verdict{
+			moves: []move{stored(s, e)},
+			then:  func(s Situation) verdict { return unknown(s, "OUTCOME_UNKNOWN", e.Message) },
+		}
 	}
-	d.store(e)
+	return verdict{moves: []move{stored(s, e)}, then: func(s Situation) verdict { return judgeStored(s, e) }}
+}
+
+// judgeStored continues with a result that is stored with its command.
+func judgeStored(s Situation, e operation.Resulted) verdict {
 	switch {
-	case kind.Of(d.cmd.Kind).Ungranted:
-		d.preflightEnded(e)
-	case e.Outcome == operation.OutcomeSucceeded && granted:
-		d.succeeded(e)
-	case e.Outcome == operation.OutcomeUnknown && granted && d.rebootSeen():
-		d.confirmReboot("new_boot")
-	case (e.Outcome == operation.OutcomeUnknown || e.Outcome == operation.OutcomeSucceeded) && !granted:
-		// Nothing may start without a grant: an executor that says otherwise is not to be believed.
-		d.cmd.Message, d.cmd.Evidence = "result without a grant: "+e.Message, nil
-		d.unknown("OUTCOME_UNKNOWN", d.cmd.Message)
+	case s.CommandKind.Ungranted:
+		return preflightEnded(s, e)
+	case e.Outcome == operation.OutcomeSucceeded:
+		return succeeded(s, e)
+	case e.Outcome == operation.OutcomeUnknown && s.RebootSeen():
+		return confirmReboot(s, "new_boot")
 	case e.Outcome == operation.OutcomeUnknown:
-		d.unknown(cmp.Or(e.Reason, "OUTCOME_UNKNOWN"),
+		return unknown(s, cmp.Or(e.Reason, "OUTCOME_UNKNOWN"),
 			cmp.Or(e.Message, "the executor cannot know whether the command acted"))
-	case e.Reason == "COMMAND_EXPIRED" && d.outlived():
-		d.replaceCommand(e.Message)
-	default:
-		d.setCommand(operation.Done)
-		d.notDone(e)
+	case e.Reason == "COMMAND_EXPIRED" && s.Outlived():
+		return replaceCommand(e.Message)
 	}
+	return notDone(e).after(commandEnds{state: operation.Done})
 }
 
-// notDone handles a result that says that the step was not done, and that nothing acts any more.
-func (d *decider) notDone(e operation.Resulted) {
-	if d.op.CancelRequested.IsZero() && e.Outcome != operation.OutcomeCanceled && d.nextPath() {
-		return
-	}
-	s := d.step()
-	code := cmp.Or(e.Reason, "EXECUTION_FAILED")
-	message := cmp.Or(e.Message, "the executor gave no message")
-	switch {
-	case !d.op.CancelRequested.IsZero():
-		d.finishCanceled("canceled by request: " + message)
-	case operation.TurnedBack(*s):
-		d.advance() // by another way
-	case e.Outcome == operation.OutcomeCanceled && !kind.Of(d.cmd.Kind).Ungranted:
-		d.fail("EXECUTION_FAILED", "the executor stopped by itself: "+message, true)
-	case e.Retryable && d.mayTryAgain(s):
-		d.retry(s, d.attemptFailed(s, code, message))
-	case kind.Of(d.cmd.Kind).Ungranted:
-		d.turnBack(code, message, e.Retryable)
-	default:
-		d.fail(code, message, e.Retryable)
-	}
+// notDone continues after a command whose executor reports that the step was not done, and that nothing acts any more.
+// The command must be settled before.
+func notDone(e operation.Resulted) verdict {
+	return verdict{then: func(s Situation) verdict {
+		if !s.Canceling && e.Outcome != operation.OutcomeCanceled {
+			if v, found := nextPath(s); found {
+				return v
+			}
+		}
+		code := cmp.Or(e.Reason, "EXECUTION_FAILED")
+		message := cmp.Or(e.Message, "the executor gave no message")
+		switch {
+		case s.Canceling:
+			return canceled(s, "canceled by request: "+message)
+		case s.TurnedBack:
+			return advance(s) // by another way
+		case e.Outcome == operation.OutcomeCanceled && !s.CommandKind.Ungranted:
+			return fails("EXECUTION_FAILED", "the executor stopped by itself: "+message, true)
+		case e.Retryable && mayTryAgain(s):
+			return tryAgain(s, code, message)
+		case s.CommandKind.Ungranted:
+			return turnBack(code, message, e.Retryable)
+		}
+		return fails(code, message, e.Retryable)
+	}}
 }
 
-func (d *decider) retry(s *operation.Step, message string) {
-	s.RetryCount++
-	s.RetryAt = d.now.Add(operation.Backoff(s.RetryCount))
-	s.Message = message
-	d.note("step_retrying", message)
-	d.wait(operation.WaitRetry, s.RetryAt)
+// retries waits before the next try of the step.
+func retries(s Situation, message string) verdict {
+	at := s.Now.Add(operation.Backoff(s.Step.RetryCount + 1))
+	return does(stepRetries{message, at}, waits{operation.WaitRetry, at})
 }
 
 // succeeded takes a claim of success: it counts when the evidence stands.
-func (d *decider) succeeded(e operation.Resulted) {
+func succeeded(s Situation, e operation.Resulted) verdict {
+	done := commandEnds{state: operation.Done}
 	switch {
-	case d.entering() && d.cmd.ExecutorRole == "host":
-		d.hostClaimsEntry(e)
-		return
-	case d.entering(), operation.TurnedBack(*d.step()) && d.cmd.ExecutorRole == "site":
+	case s.Entering && s.ByHost:
+		return hostClaimsEntry(s, e)
+	case s.Entering, s.TurnedBack && s.BySite:
 		// The switch was read back, and no more was asked of it.
-		d.setCommand(operation.Done)
-		d.advance()
-		return
+		return verdict{moves: []move{done}, then: advance}
+	case s.CommandKind.ProvenByBoot:
+		return rebootClaimed(s, e)
+	case s.CommandKind.Prepares:
+		return verdict{moves: []move{done}, then: advance}
 	}
-	if kind.Of(d.cmd.Kind).ProvenByBoot {
-		d.rebootClaimed(e)
-		return
-	}
-	if kind.Of(d.cmd.Kind).Prepares {
-		d.setCommand(operation.Done)
-		d.advance()
-		return
-	}
-	d.setCommand(operation.Done)
-	key := kind.Of(d.cmd.Kind).Evidence
+	key := s.CommandKind.Evidence
 	if (key == "" || e.Evidence[key] == "") && !planted.EmptyEvidence {
-		d.fail("EVIDENCE_MISSING", "the executor claims success without "+key, false)
-		return
+		return fails("EVIDENCE_MISSING", "the executor claims success without "+key, false).after(done)
 	}
-	d.leaveInstaller()
-	d.follow(e.Evidence)
-	d.stepDone(e.Evidence)
-	d.advance()
+	moves := append([]move{done}, leaveInstaller(s)...)
+	if list := followed(s, e.Evidence); len(list) > 0 {
+		moves = append(moves, conditions(list...))
+	}
+	return stepDone(s, e.Evidence).after(moves...)
 }
 
-// hostClaimsEntry takes a claim of an agent that has sent its machine into the installer: it lives in the system that
-// was to be left, so that whoever hears it again hears of the wrong system, unless the installer has reported.
-func (d *decider) hostClaimsEntry(e operation.Resulted) {
-	if !d.arrived().none() {
-		d.enteredInstaller()
-		return
+// hostClaimsEntry takes a claim of an agent that has sent its machine into the installer. The agent lives in the system
+// that was to be left: its answer shows the wrong system, unless the installer has reported.
+func hostClaimsEntry(s Situation, e operation.Resulted) verdict {
+	if !s.Arrived().None() {
+		return enteredInstaller()
 	}
-	d.cameBack(
-		arrival{agentID: d.cmd.ExecutorID, bootID: cmp.Or(e.SessionBootID, e.Evidence[evidence.BootIDAfter]),
-			by: operation.ByAgentIdentity},
-	)
+	return cameBack(s, arrival{
+		AgentID: s.Command.ExecutorID, BootID: cmp.Or(e.SessionBootID, e.Evidence[evidence.BootIDAfter]),
+		By: operation.ByAgentIdentity,
+	})
 }
 
 // rebootClaimed confirms a reboot by the system that was to come up; else it waits for that.
-func (d *decider) rebootClaimed(e operation.Resulted) {
-	if d.cmd.ExecutorRole == "host" && e.SessionBootID != "" && !d.rebootSeen() {
-		d.heard(e.AgentID, e.SessionBootID)
+func rebootClaimed(s Situation, e operation.Resulted) verdict {
+	if s.ByHost && e.SessionBootID != "" && !s.World.StaleEpoch && !s.RebootSeen() {
+		return verdict{
+			moves: []move{hears{agentID: e.AgentID, bootID: e.SessionBootID}},
+			then:  func(s Situation) verdict { return judgeClaim(s, e) },
+		}
 	}
+	return judgeClaim(s, e)
+}
+
+func judgeClaim(s Situation, e operation.Resulted) verdict {
 	switch {
-	case d.rebootSeen():
-		d.confirmReboot("")
-	case !d.strayed().none():
-		d.cameBack(d.strayed())
-	case d.answersProbe(e):
-		d.setCommand(operation.Done)
-		proof := maps.Clone(e.Evidence)
-		proof[evidence.BootedBy] = operation.ByProbe
-		d.stepDone(proof)
-		d.advance()
-	case (d.w.TargetAgentID == "" || planted.BootClaim) &&
-		slices.Contains([]operation.System{operation.SystemSame, operation.SystemElsewhere}, d.boots()) &&
+	case s.RebootSeen():
+		return confirmReboot(s, "")
+	case !s.Strayed().None():
+		return cameBack(s, s.Strayed())
+	case answersProbe(s, e):
+		return claimProven(s, e, operation.ByProbe)
+	case (s.World.TargetAgentID == "" || planted.BootClaim) &&
+		slices.Contains([]operation.System{operation.SystemSame, operation.SystemElsewhere}, s.Boots) &&
 		readBack(e.Evidence):
 		// A machine without an agent: what the site agent has read back is all the evidence there is.
-		d.setCommand(operation.Done)
-		proof := maps.Clone(e.Evidence)
-		proof[evidence.BootedBy] = operation.ByProvider
-		d.stepDone(proof)
-		d.advance()
-	default:
-		if d.cmd.ClaimedAt.IsZero() {
-			d.cmd.ClaimedAt = d.now
-		}
-		d.wait(operation.WaitEvidence, d.grantedWake())
+		return claimProven(s, e, operation.ByProvider)
 	}
+	return does(commandClaimed{}, waits{operation.WaitEvidence, s.GivenUpAt()})
+}
+
+func claimProven(s Situation, e operation.Resulted, by string) verdict {
+	proof := maps.Clone(e.Evidence)
+	proof[evidence.BootedBy] = by
+	return stepDone(s, proof).after(commandEnds{state: operation.Done})
 }
 
 func readBack(seen map[string]string) bool {
@@ -248,91 +233,9 @@ func readBack(seen map[string]string) bool {
 	return before != "" && after != "" && before != after
 }
 
-// rebootSeen reports whether the system that the granted command was to bring up has come up.
-func (d *decider) rebootSeen() bool {
-	if d.cmd == nil || !kind.Of(d.cmd.Kind).ProvenByBoot || d.cmd.State != operation.Granted || d.entering() {
-		return false
-	}
-	return !d.arrived().none()
-}
-
-func (d *decider) confirmReboot(settledBy string) {
-	a, system := d.arrived(), d.boots()
-	d.setCommand(operation.Done)
-	d.cmd.Outcome = operation.OutcomeSucceeded
-	if settledBy != "" {
-		d.cmd.SettledBy = settledBy
-	}
-	switch {
-	case operation.TurnedBack(*d.step()):
-		d.endTurnedBack(backAgain)
-		return
-	case system == operation.SystemWritten && !d.newSystemTrue():
-		return
-	}
-	proof := a.proof()
-	proof[evidence.BootIDBefore] = d.cmd.BootIDBefore
-	d.stepDone(proof)
-	d.advance()
-}
-
-// sessionOpened looks at what a new session of an agent means for the operation.
-func (d *decider) sessionOpened(e operation.SessionOpened) {
-	if operation.IsTerminal(d.op.Phase) || d.w.StaleEpoch {
-		return // the newer session tells the same of itself
-	}
-	if e.OfTarget || e.Installer {
-		d.w.TargetBootID = e.BootID
-	}
-	d.heard(e.AgentID, e.BootID)
-	ofExecutor := d.cmd != nil && !d.cmd.Settled() && d.cmd.ExecutorID == e.AgentID
-	switch {
-	case e.Installer && !ofExecutor && d.installerOpened():
-	case ofExecutor && e.RolledBack:
-		d.stop("AGENT_STATE_ROLLED_BACK", "the agent came back with an older copy of its memory")
-	case ofExecutor && d.cmd.State == operation.Queued:
-		d.setCommand(operation.Sent)
-		d.cmd.SentAt, d.cmd.ExecutorStateID = d.now, e.StateID
-		d.wait(operation.WaitResult, operation.Earliest(d.cmd.Deadline, d.now.Add(operation.LookAgain)))
-	case e.OfTarget && d.cmd != nil && d.cmd.State == operation.Granted && d.entering() && d.cmd.ExecutorRole == "host" &&
-		!d.strayed().none():
-		d.cameBack(d.strayed())
-	case ofExecutor && d.cmd.ExecutorStateID != e.StateID:
-		d.memoryLost()
-	case d.bootAwaited() && d.rebootSeen():
-		d.confirmReboot("new_boot")
-	case d.bootAwaited() && !d.entering() && !d.strayed().none():
-		d.cameBack(d.strayed())
-	case ofExecutor && d.cmd.State != operation.Granted:
-		d.waitForTaker()
-	case d.op.Phase == operation.Running && (d.cmd == nil || d.cmd.Settled()):
-		d.advance()
-	}
-}
-
-// bootAwaited reports whether nothing but a system that comes up is waited for.
-func (d *decider) bootAwaited() bool {
-	return d.cmd != nil && d.cmd.State == operation.Granted && d.boots() != "" &&
-		(!d.cmd.ClaimedAt.IsZero() || d.cmd.ExecutorRole == "installer")
-}
-
-// memoryLost handles an executor that has come back with another memory than the one that was sent the command.
-func (d *decider) memoryLost() {
-	switch {
-	case d.cmd.State != operation.Granted:
-		d.replaceCommand("the agent lost its memory before it was granted the command; nothing was started")
-	case d.rebootSeen():
-		d.confirmReboot("new_boot")
-	case planted.MemoryLostFails:
-		d.calledFailed("AGENT_MEMORY_LOST", "the agent lost its memory")
-	default:
-		d.unknown("OUTCOME_UNKNOWN", "the agent lost its memory after it was granted the command")
-	}
-}
-
-// calledFailed ends a granted command as failed that may have acted. Only planted bugs do that.
-func (d *decider) calledFailed(code, message string) {
-	d.setCommand(operation.Done)
-	d.cmd.Outcome = operation.OutcomeFailed
-	d.fail(code, message, false)
+// answersProbe reports whether a machine without an agent was seen off, then on, and then its system on the network.
+func answersProbe(s Situation, e operation.Resulted) bool {
+	off, on := e.Evidence[evidence.PowerOffSeenAt], e.Evidence[evidence.PowerOnSeenAt]
+	return s.World.Machine.Agentless && s.BySite && s.Boots == operation.SystemSame && off != "" &&
+		on != "" && e.Evidence[evidence.ProbeAnsweredAt] != ""
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation/decider"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
@@ -785,4 +786,24 @@ func TestSiteAgentReboots(t *testing.T) {
 // booted is a session of the machine's own system.
 func booted(bootID string) operation.Booted {
 	return operation.Booted{AgentID: hostID, Role: "host", BootID: bootID}
+}
+
+// TestAccountNamesSituationsAndMoves: the account of a decision for the log has each situation and the moves in it, and
+// no secret of the machine's boot.
+func TestAccountNamesSituationsAndMoves(t *testing.T) {
+	s := newStored(t, reboot())
+	snap := s.snapshot(operation.Evaluate{})
+	snap.World.NewBootToken = "secret"
+	account := decider.Account(snap, operation.Evaluate{}, s.now)
+	for _, want := range []string{
+		"operation.Evaluate; PENDING, step 0 reboot-0 WAITING", "begins{}", "noted{kind:started message:}",
+		"; RUNNING, step 0 reboot-0 RUNNING", "commandMade{kind:reboot attempt:1", "waits{reason:WAITING_FOR_RESULT",
+	} {
+		if !strings.Contains(account, want) {
+			t.Errorf("the account lacks %q:\n%s", want, account)
+		}
+	}
+	if strings.Contains(account, "secret") {
+		t.Errorf("the account has a secret:\n%s", account)
+	}
 }

@@ -3,7 +3,6 @@ package decider
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
@@ -13,179 +12,169 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
-// healthAgain is how soon a node is looked at again that does not pass its health checks: its agent reports what it is
-// made of moments after its first session.
+// healthAgain is how soon a node is evaluated again that does not pass its health checks: its agent reports the
+// hardware moments after its first session.
 const healthAgain = 3 * time.Second
 
-// attemptStage makes the check of a workflow's stage; it returns true if the step has ended well.
-func (d *decider) attemptStage(s *operation.Step) bool {
-	switch s.Mode {
+// attemptStage makes the check of a workflow's stage.
+func attemptStage(s Situation) verdict {
+	switch s.Step.Mode {
 	case workflow.ReportedInstall:
-		return d.awaitReport(s)
+		return awaitReport(s)
 	case workflow.AwaitReplacement:
-		return d.awaitReplacement(s)
+		return noteBeforeReplacement(s)
 	case workflow.NothingToDrain:
-		return d.nothingToDrain()
+		return nothingToDrain(s)
 	case workflow.PowerOffNode, workflow.SwitchOff:
-		d.switchTo(s, kind.PowerOff)
-		return false
+		return switchTo(s, kind.PowerOff)
 	case workflow.SwitchOn:
-		d.switchTo(s, kind.PowerOn)
-		return false
+		return switchTo(s, kind.PowerOn)
 	case workflow.RotateBMCPassword:
-		d.rotatePassword(s)
-		return false
+		return rotatePassword(s)
 	}
-	if s.Mode == workflow.DrainNode && workflow.MustDrain(d.stageFacts()) {
-		d.dispatchInCluster(s, d.limitOf(s))
-		return false
+	facts := stageFacts(s)
+	if s.Step.Mode == workflow.DrainNode && workflow.MustDrain(facts) {
+		return dispatchInCluster(s)
 	}
-	v := workflow.Judge(s.Mode, d.stageFacts())
-	s.Message = v.Message
-	limit := s.StartedAt.Add(s.Timeout)
+	return judgeStage(s, workflow.Judge(s.Step.Mode, facts))
+}
+
+// judgeStage takes the verdict of a check that needs no agent.
+func judgeStage(s Situation, v workflow.Verdict) verdict {
+	limit, message := s.Step.StartedAt.Add(s.Step.Timeout), stepMessage{v.Message}
 	switch {
 	case v.Pass:
-		d.stepDone(v.Evidence)
-		return true
-	case v.Wait && !d.past(limit):
+		return stepDone(s, v.Evidence).after(message)
+	case v.Wait && !s.Past(limit):
 		again := operation.LookAgain
-		if s.Mode == workflow.VerifyNode {
+		if s.Step.Mode == workflow.VerifyNode {
 			again = min(operation.LookAgain, healthAgain)
 		}
-		d.wait(operation.WaitAgent, operation.Earliest(limit, d.now.Add(again)))
-	default:
-		d.fail(v.Code, v.Message, false)
+		return does(message, waits{operation.WaitAgent, operation.Earliest(limit, s.Now.Add(again))})
 	}
-	return false
+	return fails(v.Code, v.Message, false)
 }
 
 // nothingToDrain ends the drain of a machine that is in no cluster; one that has joined since is drained there.
-func (d *decider) nothingToDrain() bool {
-	if d.w.Machine.Conditions[fleet.InCustomerCluster] {
-		d.fail("STAGE_CHECK_FAILED", "the machine has joined a cluster since the drain was asked for; drain it there", false)
-		return false
+func nothingToDrain(s Situation) verdict {
+	if s.World.Machine.Conditions[fleet.InCustomerCluster] {
+		return fails("STAGE_CHECK_FAILED",
+			"the machine has joined a cluster since the drain was asked for; drain it there", false)
 	}
-	d.stepDone(map[string]string{evidence.NodeDrained: "the machine is in no cluster, and nothing runs on it there"})
-	return true
+	return stepDone(s,
+		map[string]string{evidence.NodeDrained: "the machine is in no cluster, and nothing runs on it there"})
 }
 
-// stageFacts adds what this attempt has proved to what earlier ones have.
-func (d *decider) stageFacts() workflow.StageFacts {
-	f := d.w.Stage
-	f.Machine, f.AgentLive, f.AgentImage = d.w.Machine, d.w.TargetAgentLive, d.target().ImageDigest
-	f.Evidence = map[string]string{}
-	maps.Copy(f.Evidence, d.w.Stage.Evidence)
-	maps.Copy(f.Evidence, d.op.Evidence)
+// stageFacts returns the facts that stages judge by: those that the world has, and the evidence of this attempt with
+// that of earlier ones.
+func stageFacts(s Situation) workflow.StageFacts {
+	f := s.World.Stage
+	f.Machine, f.AgentLive, f.AgentImage = s.World.Machine, s.World.TargetAgentLive, s.Target().ImageDigest
+	f.Evidence = merged(s.World.Stage.Evidence, s.Op.Evidence)
 	return f
 }
 
-// switchTo gives the switch to the agent of the machine's site, which turns it, or asks the machine's provider to.
-func (d *decider) switchTo(s *operation.Step, k kind.Kind) {
-	limit := d.limitOf(s)
-	site := fleet.SiteFor(d.w.Candidates, kind.Of(k).Capability, d.w.Provider)
-	if d.w.Provider == workflow.ProviderMAAS {
+// switchTo has the agent of the machine's site turn the switch, or ask the machine's provider to.
+func switchTo(s Situation, k kind.Kind) verdict {
+	if s.World.Provider == workflow.ProviderMAAS {
 		k = kind.ProviderAction
-		site = fleet.SiteFor(d.w.Candidates, kind.Of(k).Capability, d.w.Provider)
 	}
+	site := s.Site(kind.Lookup(k).Capability)
 	switch {
-	case d.blocked():
-		d.failBlocked()
+	case s.Blocked:
+		return failBlocked()
 	case site != nil:
-		d.makeCommand(s, k, site)
-	case d.past(limit):
-		d.fail("AGENT_UNAVAILABLE",
+		return makeCommand(s, k, site)
+	case s.Past(s.Limit()):
+		return fails("AGENT_UNAVAILABLE",
 			"no agent of the machine's site could switch it before the step's deadline; nothing was started", true)
-	default:
-		d.wait(operation.WaitAgent, operation.Earliest(limit, d.now.Add(min(operation.LookAgain, 10*time.Second))))
 	}
+	return waitForSite(s)
 }
 
-// rotatePassword gives the change to the agent of the machine's site.
-func (d *decider) rotatePassword(s *operation.Step) {
-	limit := d.limitOf(s)
-	site, able := fleet.SiteForPasswords(d.w.Candidates)
+// rotatePassword has the agent of the machine's site change the password.
+func rotatePassword(s Situation) verdict {
+	site, able := fleet.SiteForPasswords(s.World.Candidates)
 	switch {
-	case d.blocked():
-		d.failBlocked()
-	case d.w.Provider != "" && d.w.Provider != fleet.AgentProvider:
-		d.fail("CAPABILITY_MISSING",
-			fmt.Sprintf("provider %q keeps the passwords of its BMCs itself; change it there", d.w.Provider), false)
+	case s.Blocked:
+		return failBlocked()
+	case s.World.Provider != "" && s.World.Provider != fleet.AgentProvider:
+		return fails("CAPABILITY_MISSING",
+			fmt.Sprintf("provider %q keeps the passwords of its BMCs itself; change it there", s.World.Provider), false)
 	case able:
-		d.makeCommand(s, kind.BMCPassword, site)
+		return makeCommand(s, kind.BMCPassword, site)
 	case site != nil:
-		d.fail("CAPABILITY_MISSING", fmt.Sprintf("site agent %s is too old to change the passwords of BMCs; upgrade it",
-			site.AgentID), false)
-	case d.past(limit):
-		d.fail("AGENT_UNAVAILABLE",
+		return fails("CAPABILITY_MISSING",
+			fmt.Sprintf("site agent %s is too old to change the passwords of BMCs; upgrade it", site.AgentID), false)
+	case s.Past(s.Limit()):
+		return fails("AGENT_UNAVAILABLE",
 			"no agent of the machine's site had a session before the step's deadline; nothing was started", true)
-	default:
-		d.wait(operation.WaitAgent, operation.Earliest(limit, d.now.Add(min(operation.LookAgain, 10*time.Second))))
 	}
+	return waitForSite(s)
 }
 
-// replacementLook is how often a machine that is away for repair is looked at; its agent's session is what ends the
+// replacementLook is how often a machine that is away for repair is evaluated; its agent's session is what ends the
 // wait.
 const replacementLook = 10 * time.Minute
 
-// awaitReplacement waits for the machine to come back from a replacement of its hardware: switched off and on at least
-// once, which another boot of a system on its disk proves; the installer's boots don't count. It returns true if it
-// has.
-func (d *decider) awaitReplacement(s *operation.Step) bool {
-	if _, known := s.Evidence[evidence.BootIDBefore]; !known {
-		now := d.systemNow()
-		d.setStepEvidence(s, now)
-		d.setStepEvidence(s, map[string]string{evidence.BootIDBefore: now[evidence.HostBootID]})
+// noteBeforeReplacement keeps with the step which system the machine had, and waits for the replacement.
+func noteBeforeReplacement(s Situation) verdict {
+	if _, known := s.Step.Evidence[evidence.BootIDBefore]; known {
+		return awaitReplacement(s)
 	}
-	before, limit := s.Evidence[evidence.BootIDBefore], s.StartedAt.Add(s.Timeout)
-	h := fleet.Host(d.w.Candidates)
-	switch {
-	case h != nil && h.Live && h.BootID != "" && h.BootID != before:
-		proof := arrival{agentID: h.AgentID, bootID: h.BootID, by: operation.ByAgentIdentity}.proof()
-		proof[evidence.BootIDBefore] = before
-		d.stepDone(proof)
-		return true
-	case d.past(limit):
-		d.fail("AGENT_UNAVAILABLE", "the machine has not come back after its hardware was to be replaced", true)
-	default:
-		d.wait(operation.WaitAgent, operation.Earliest(limit, d.now.Add(replacementLook)))
-	}
-	return false
+	now := s.HostNow()
+	before := merged(now, map[string]string{evidence.BootIDBefore: now[evidence.HostBootID]})
+	return verdict{moves: []move{stepProves{before}}, then: awaitReplacement}
 }
 
-// EvidenceReportedBy names whoever carried the report of a finished installation. It is a claim: nothing was read back.
+// awaitReplacement waits for the machine to come back from a replacement of its hardware: switched off and on at least
+// once, which another boot of a system on its disk proves; the installer's boots don't count.
+func awaitReplacement(s Situation) verdict {
+	before, limit := s.Step.Evidence[evidence.BootIDBefore], s.Step.StartedAt.Add(s.Step.Timeout)
+	switch h := s.Host; {
+	case h != nil && h.Live && h.BootID != "" && h.BootID != before:
+		proof := arrival{AgentID: h.AgentID, BootID: h.BootID, By: operation.ByAgentIdentity}.Proof()
+		proof[evidence.BootIDBefore] = before
+		return stepDone(s, proof)
+	case s.Past(limit):
+		return fails("AGENT_UNAVAILABLE", "the machine has not come back after its hardware was to be replaced", true)
+	}
+	return does(waits{operation.WaitAgent, operation.Earliest(limit, s.Now.Add(replacementLook))})
+}
+
+// EvidenceReportedBy names the carrier of the report of a finished installation. It is a claim: nothing was read back.
 const EvidenceReportedBy = "reported_by"
 
-// awaitReport waits for the next report; it never ends the step well.
-func (d *decider) awaitReport(s *operation.Step) bool {
+// awaitReport waits for the next report.
+func awaitReport(s Situation) verdict {
 	switch {
-	case d.op.WaitReason != operation.WaitInstaller:
-		d.wait(operation.WaitInstaller, d.now.Add(s.Timeout))
-	case d.past(d.op.WakeAt):
-		d.fail("INSTALLER_SILENT", fmt.Sprintf("the installer has not reported for %s", s.Timeout.Round(time.Second)), true)
-	case !d.op.WakeAt.After(d.now):
-		d.wait(operation.WaitInstaller, d.op.WakeAt) // the controllers were away
+	case s.Op.WaitReason != operation.WaitInstaller:
+		return does(waits{operation.WaitInstaller, s.Now.Add(s.Step.Timeout)})
+	case s.Past(s.Op.WakeAt):
+		return fails("INSTALLER_SILENT",
+			fmt.Sprintf("the installer has not reported for %s", s.Step.Timeout.Round(time.Second)), true)
+	case !s.Op.WakeAt.After(s.Now):
+		return does(waits{operation.WaitInstaller, s.Op.WakeAt}) // the controllers were away
 	}
-	return false
+	return verdict{}
 }
 
-// reported takes a report.
-func (d *decider) reported(e operation.Reported) {
-	s := d.step()
-	if operation.IsTerminal(d.op.Phase) || s.Mode != workflow.ReportedInstall || s.State != operation.StepRunning {
-		d.out.Refusal = &fleet.Refusal{Reason: "REPORT_REFUSED", Message: "operation " + d.op.ID +
-			" decides by its own evidence"}
-		return
+// reported takes a report of an installer that reports by itself.
+func reported(s Situation, e operation.Reported) verdict {
+	if s.Over || s.Step.Mode != workflow.ReportedInstall || s.Step.State != operation.StepRunning {
+		return does(refuses("REPORT_REFUSED", "operation "+s.Op.ID+" decides by its own evidence"))
 	}
+	wait := waits{operation.WaitInstaller, s.Now.Add(s.Step.Timeout)}
+	reason := cmp.Or(e.Error, "the installer gave no message")
 	switch {
 	case e.Status == "complete":
-		d.stepDone(map[string]string{EvidenceReportedBy: e.Actor})
-		return
-	case e.Status == "failed" && d.w.Install.Last():
-		d.fail("EXECUTION_FAILED", cmp.Or(e.Error, "the installer gave no message"), true)
-		return
+		done := stepDone(s, map[string]string{EvidenceReportedBy: e.Actor})
+		done.then = closeOperation // a step that follows waits for the next evaluation
+		return done
+	case e.Status == "failed" && s.World.Install.Last():
+		return fails("EXECUTION_FAILED", reason, true)
 	case e.Status == "failed":
-		d.out.AttemptFailed = cmp.Or(e.Error, "the installer gave no message")
-		d.note("step_retrying", d.attemptText())
+		return does(replies{attemptFailed: reason}, noted{"step_retrying", attemptText(s, reason)}, wait)
 	}
-	d.wait(operation.WaitInstaller, d.now.Add(s.Timeout))
+	return does(wait)
 }
