@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// discoveryMost is how long a discovery may take, whatever the controller says.
+	// discoveryMost is how long a discovery may take, whatever the controller's limit.
 	discoveryMost = 5 * time.Minute
 	// reportedAtOnce keeps a report far below the size of a message.
 	reportedAtOnce = 100

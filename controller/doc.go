@@ -1,7 +1,7 @@
 // Package controller wires the controller together: database, CA, engine, the three gRPC listeners and the HTTP one. It
 // holds no logic of its own.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // Postgres. A controller may be killed at any time; another, or the next, goes on where it was.
 //

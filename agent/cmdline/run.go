@@ -31,7 +31,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// simPoll is how often a simulated host looks for a reboot that somebody else caused.
+// simPoll is how often a simulated host looks for a reboot that it did not order itself.
 const simPoll = 500 * time.Millisecond
 
 func (a app) run() *cobra.Command {
@@ -147,7 +147,7 @@ func (a app) agentConfig(c config.Config, bundle string, log *slog.Logger, machi
 	return cfg, err
 }
 
-// tracer writes the agent's spans, as the configuration says.
+// tracer writes the agent's spansto the destination in the configuration.
 func (a app) tracer(c config.Config, log *slog.Logger) (*traces.Tracer, error) {
 	hostname, err := os.Hostname()
 	if err != nil {

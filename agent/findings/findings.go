@@ -3,7 +3,7 @@
 // # Failure handling
 //
 // What was reported is remembered with the event, in one transaction. An agent that is killed reports nothing twice,
-// and what has changed while it was away it reports at its next start.
+// and it reports changes from its absence at its next start.
 package findings
 
 import (

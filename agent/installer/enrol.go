@@ -30,7 +30,7 @@ type Refused struct {
 	Reason, Message string
 }
 
-// Error gives reason and message.
+// Error returns reason and message.
 func (r *Refused) Error() string { return fmt.Sprintf("%s: %s", r.Reason, r.Message) }
 
 // maxAnswer bounds what the desk may say.
@@ -54,8 +54,8 @@ func (e *enroller) now() time.Time { return pki.EffectiveNow(e.clock.Now(), e.bu
 // machine is what enrolment tells about the machine.
 type machine struct{ bootID, fingerprint, serial string }
 
-// enrol gives the identity and the proxy that it was given with. Both are durable, as far as memory is, when it
-// returns; a repeat with the same key gets the same certificate.
+// enrol returns the identity and its proxy. Both are durable, as far as memory is, when it returns; a repeat with the
+// same key gets the same certificate.
 func (e *enroller) enrol(ctx context.Context, m machine) (installerenrol.Answer, error) {
 	key, err := e.dir.EnrollKey()
 	if err != nil {

@@ -35,7 +35,7 @@ func sum(b []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// image puts an image into the site's cache and gives the order to write it.
+// image puts an image into the site's cache and returns the order to write it.
 func (s *site) image(t *testing.T) *fleetv1.CommandSpec {
 	t.Helper()
 	raw, err := disktest.Image(t.TempDir(), 12<<20)
@@ -230,7 +230,7 @@ func TestInstallerStopsWhereItIsNotWanted(t *testing.T) {
 	}
 }
 
-// A boot server on its way up says all sorts of things.
+// A boot server that is starting answers with all sorts of errors.
 func TestInstallerIsPatientWithItsSite(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, agenttest.Hooks{})

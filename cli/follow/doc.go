@@ -7,7 +7,7 @@
 // the events of many operations. Both go on where they stopped: events by the cursor, logs by the number of
 // the last chunk, and what arrives twice all the same is dropped by its number.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // The controller. An operation counts as finished when a snapshot from it says so; a stream that merely ends
 // means nothing.

@@ -1,7 +1,7 @@
 // Package auth decides who may call what on the three gRPC listeners: bearer tokens with scopes on the frontpage,
 // client certificates on the fleet listener, nothing but TLS on the enrolment listener.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // The token file says which bearer tokens exist: one line "name scope sha256" for each, where sha256 is the lower-case
 // hexadecimal SHA-256 of the token. Tokens are 256 random bits, so a plain hash is enough: there is nothing to guess.

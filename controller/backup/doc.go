@@ -13,7 +13,7 @@
 //
 // It holds every secret of the controller and is not encrypted.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // The manifest: name, size and SHA-256 of each member. Open reads the whole file and refuses whatever differs from it,
 // before anything is written. A member's name decides alone where it goes, and only names of the list above are taken:

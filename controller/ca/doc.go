@@ -8,7 +8,7 @@
 // program: no listener, no provisioner, no database, no renewal, no SCEP, no client of a cloud. Who may have a
 // certificate is decided before SignAgent is called.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // The directory holds the generations of the CA, each a root and an intermediate, and the grant key. Which of them are
 // in force is the database's word, which Follow brings. The list of valid

@@ -1,6 +1,6 @@
 // Package signon speaks OpenID Connect with the provider that people sign on with.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // The provider says who somebody is and in which groups; its ID token is the bearer token of the API, and good for as
 // long as it says itself, within a bound of ours. Roles are the controller's own (package auth). A person who leaves a

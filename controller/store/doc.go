@@ -6,7 +6,7 @@
 // jsonscan and convert, then history, machine, nodestate, workflowstate, operation, session, workflow, node, and those
 // that few others need. invariants/imports.txt has the whole order, and a test holds it.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // Postgres. One function, operation.Apply, writes the state of operations, steps and commands, in one transaction,
 // guarded by the operation's version and the command's state. The machine's row is always locked first.

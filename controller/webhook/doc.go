@@ -1,7 +1,7 @@
 // Package webhook tells other systems what happens to machines and operations: CloudEvents 1.0 over HTTP, signed as
 // Standard Webhooks says.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // The database. This package decides (which webhook wants an event, what an answer means, when to try again, which
 // addresses may be called) and carries out one request; the store keeps the rest and the engine makes it happen.

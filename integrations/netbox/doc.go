@@ -1,6 +1,6 @@
 // Package netbox keeps NetBox and a controller in step, each field by its owner.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // NetBox owns what people plan: name, site, rack, position, role, asset tag and device type. A device that is planned
 // becomes a machine. The controller owns what is observed: serial number, interfaces, state, image and work; they are

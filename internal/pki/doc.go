@@ -12,7 +12,7 @@
 //   - Re-enrolment proof: a signature by an expired key over this very TLS connection and the new key.
 //   - Grants: the controller's signed leave to start one command.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // A certificate says who somebody is, never that he may come in: whether a fingerprint is known and not
 // revoked is the controller's database's to say. A bundle's secret proves nothing until the controller has

@@ -10,7 +10,7 @@
 // Package plan draws the faults, package trial is the cell, package program one of its processes; this package makes the
 // runs, keeps their journal and reports.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // Effects on machines are counted by a recorder, a process that no fault strikes; each effect waits until it is written
 // down there. What the API says in the end, what watchers and readers saw meanwhile, and what clients were told is held

@@ -9,7 +9,7 @@
 // one simulated machine with an agent of its own, or one that a site agent executes for. Binaries run the same as
 // processes of their own, which can be killed with SIGKILL at a failpoint.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // What happened is read from the journal of the simulated world, which neither the agent nor the controller writes to.
 // History.Problems compares it with what the API says and gives every contradiction.

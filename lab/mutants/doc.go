@@ -14,7 +14,7 @@
 // Constants and array sizes, which cannot be switched in a running program; what make is given; texts, logging,
 // metrics, and methods that only print; failpoints; generated code.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // survivors.txt explains mutants that live. "equivalent" is a change that no caller can notice: it is left out of the
 // count. "accepted" is one that could be noticed and is not: it counts as alive. An explanation whose mutant is gone,

@@ -2,14 +2,14 @@
 //
 // # Overview
 //
-// Write streams an image over HTTP onto a disk, reads it back past every cache, adds a small partition with the
-// identity of the new system, and writes the first MiB, which holds the partition table and the boot code, last of all.
-// Check tells afterwards whether a disk holds what a Write began.
+// Write streams an image over HTTP onto a disk, reads it back past every cache, and adds a small partition with the
+// identity of the new system. It writes the first MiB last, which holds the partition table and the boot code. Check
+// reports afterwards whether a disk holds the image of a Write.
 //
-// # What is authoritative
+// # Sources of truth
 //
-// The bytes that come back from the device. The first MiB is the exception: until the end it exists in memory only,
-// and its part of the digest is taken from there; what is written of it at the end is compared byte by byte.
+// The bytes that come back from the device. The first MiB is the exception: until the end it exists in memory only, and
+// its part of the digest is taken from there. At the end it is written and compared byte by byte.
 //
 // # State model
 //

@@ -37,7 +37,7 @@ func found(name string, r netcheck.Result) []netcheck.Check {
 	}
 }
 
-// TestChecksDecide: a failure that stays rolls back, at once where somebody else has the address; a warning or an
+// TestChecksDecide: a failure that stays rolls back, at once where another machine has the address; a warning or an
 // unknown is told and stays.
 func TestChecksDecide(t *testing.T) {
 	t.Parallel()

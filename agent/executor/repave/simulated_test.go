@@ -97,8 +97,7 @@ func (r *simRig) job(ctx context.Context) executor.Job {
 	}}
 }
 
-// TestTheEndsOfASimulatedRepave: what the disk holds afterwards decides, whatever the write has said and whoever has
-// stopped it.
+// TestTheEndsOfASimulatedRepave: the disk's content decides, whatever the write returned and however it was stopped.
 func TestTheEndsOfASimulatedRepave(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

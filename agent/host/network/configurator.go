@@ -165,7 +165,7 @@ func (n *Configurator) SaveNetwork(ctx context.Context, next Config) (SavedNetwo
 	return s, ctx.Err()
 }
 
-// ApplyNetwork writes down first what is in force, for whoever has to undo it.
+// ApplyNetwork first records the settings in force, for a later rollback.
 func (n *Configurator) ApplyNetwork(ctx context.Context, _ effect.Cause, c Config) error {
 	if err := c.Validate(); err != nil {
 		return err

@@ -27,7 +27,7 @@ const FileHeader = "# Written by the Ingot agent. A change by hand is reported, 
 // appliedRecord is the configuration in force, the boot that it was applied on, and who was told it.
 type appliedRecord struct {
 	BootID  string `json:"boot_id"`
-	Manager string `json:"manager,omitempty"` // "": systemd-networkd, or nobody where the agent is init
+	Manager string `json:"manager,omitempty"` // "": systemd-networkd, or none where the agent is init
 	Config  Config `json:"config"`
 }
 
@@ -139,7 +139,7 @@ func diffFiles(want, have map[string]string) string {
 	return b.String()
 }
 
-// before gives the manager's files as they were saved.
+// before returns the manager's files as they were saved.
 func (n *Configurator) before(m Manager, s SavedNetwork) (map[string]string, error) {
 	if m == nil {
 		return nil, nil
@@ -197,7 +197,7 @@ func (n *Configurator) RemoveHalfWritten() error {
 	return errors.Join(errs...)
 }
 
-// setResolv writes resolv.conf, or gives it back when the configuration has no say in it any more.
+// setResolv writes resolv.conf, or restores the former one when the configuration no longer names servers.
 func (n *Configurator) setResolv(ctx context.Context, m Manager, c Config) error {
 	now := n.readSaved("etc/resolv.conf")
 	if writesResolv(ctx, m, c) {

@@ -25,8 +25,8 @@ type Credentials struct {
 
 // Config is what the provider needs. Credentials and Clock are needed; the rest has defaults.
 type Config struct {
-	// Credentials gives those of one machine's BMC. It is asked before the first contact, when the version of the target
-	// is another than the known one, and when those known were refused.
+	// Credentials returns those of one machine's BMC. It is called before the first contact, after a change of the
+	// target's version, and after a refusal of the known ones.
 	Credentials func(ctx context.Context, t provider.Target) (Credentials, error)
 	Clock       clock.Clock
 	Log         *slog.Logger
@@ -86,7 +86,7 @@ func New(cfg Config) *Provider {
 	}
 }
 
-// Know replaces what is known of the machines' UUIDs, serial numbers and firmware. Commands do not carry these.
+// Know replaces the known machines' UUIDs, serial numbers and firmware. Commands do not carry these.
 func (p *Provider) Know(targets []provider.Target) {
 	marks := map[string]provider.Target{}
 	for _, t := range targets {

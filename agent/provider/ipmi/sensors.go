@@ -270,7 +270,7 @@ func (w *walk) sensor(sdr *types.SDR) error {
 	return nil
 }
 
-// sensor returns what a sensor says; false where it says nothing. One that is not scanned is to be ignored (16.5).
+// sensor returns the reading of a sensor; false where it has none. One that is not scanned must be ignored (16.5).
 func sensor(s *types.Sensor, possible []uint8) (provider.Sensor, bool) {
 	out := provider.Sensor{Name: strings.TrimSpace(strings.Trim(s.Name, "\x00")),
 		Kind: strings.ToLower(s.SensorType.String()), Stateful: !s.HasAnalogReading}

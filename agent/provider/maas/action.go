@@ -71,7 +71,7 @@ func ActionOf(name string) (Action, bool) { a, ok := actions[name]; return a, ok
 // Actions lists the names, sorted.
 func Actions() []string { return slices.Sorted(maps.Keys(actions)) }
 
-// Decide says what comes next for an order, by what MAAS shows and what was asked before.
+// Decide returns the next step of an order, by the state in MAAS and the earlier requests.
 func Decide(o Order, s Seen) Next {
 	a := actions[o.Action]
 	if a.decide == nil {

@@ -6,7 +6,7 @@ import (
 	ms "github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
-// decideCreate: exactly one machine in MAAS has the MAC addresses. Finding more than one is for whoever looks.
+// decideCreate: exactly one machine in MAAS has the MAC addresses. The look itself rejects more than one.
 func decideCreate(o Order, s Seen) Next {
 	switch {
 	case s.M == nil && s.P.asked(Create):
@@ -107,7 +107,7 @@ func decideBootInterface(_ Order, s Seen) Next {
 // fabricTag marks interfaces of a fabric in MAAS, such as those for RDMA.
 const fabricTag = "roce"
 
-// decideFabric gives each interface that is tagged as one of a fabric an address.
+// decideFabric sets an address on each interface that is tagged as one of a fabric.
 func decideFabric(_ Order, s Seen) Next {
 	linked := 0
 	for _, n := range s.M.NICs {

@@ -61,7 +61,7 @@ type Link struct {
 	Subnet int
 }
 
-// Deployed is what is deployed, such as "ubuntu/noble".
+// Deployed returns the deployed system, such as "ubuntu/noble".
 func (m *Machine) Deployed() string {
 	if m.Status != maasstatus.Deployed || m.OSystem == "" {
 		return ""

@@ -50,15 +50,15 @@ func (c *Client) takeNamed(paths []path) error {
 	return whichSystem(paths, "none of which is "+c.cfg.System)
 }
 
-// candidate is one of several systems, and what is known of it.
+// candidate is one of several systems, and its evidence.
 type candidate struct {
 	path path
 	doc  system
 	mac  bool // one of its interfaces has an address of the machine
 }
 
-// recognize reads each system. One that is listed and not there is none; another one that cannot be read might be the
-// machine, so that nothing is then taken by what the others can do.
+// recognize reads each system. One that is listed and not found does not count. Any other that cannot be read might be
+// the machine: then none is chosen by the capabilities of the others.
 func (s *survey) recognize(paths []path) error {
 	var all []candidate
 	gone := 0

@@ -14,7 +14,7 @@ import (
 
 const (
 	scriptURL = "http://10.77.0.1:8080/boot/auto.ipxe?mac=52:54:00:ab:cd:01"
-	// nothingURL is what nobody serves.
+	// nothingURL is a file that is not served.
 	nothingURL = "http://10.77.0.1:8080/boot/none"
 	imageURL   = "http://10.77.0.1:8080/boot/auto.efi?mac=52:54:00:ab:cd:01"
 	uuid       = "\x00\x33\x22\x11\x00\x55\x44\x77\x66\x88\x99\xaa\xbb\xcc\xdd\xee\xff"

@@ -49,7 +49,7 @@ type reply struct {
 	payload []byte
 	from    netip.Addr
 	to      netip.AddrPort
-	// needsSave says that it must not go before the leases have been stored.
+	// needsSave is set when it must not be sent before the leases have been stored.
 	needsSave bool
 }
 
@@ -89,8 +89,8 @@ func (h *handler) packet(data []byte, from netip.AddrPort, port uint16, now time
 	return h.full(c, now)
 }
 
-// segmentOf finds the segment that a request is from: that of its relay; that of the address it has, for behind a relay
-// renewals come without it; else the one that the device is on.
+// segmentOf returns the segment of a request: that of its relay, or that of its address, for renewals behind a relay
+// come without it. Else it is the segment of the device.
 func (h *handler) segmentOf(r Request, now time.Time) *served {
 	if r.Relay.IsValid() {
 		return h.behindRelay(r, now)

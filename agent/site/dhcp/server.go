@@ -36,7 +36,7 @@ type Config struct {
 	Log        *slog.Logger
 }
 
-// defaultProbe is ProbeEvery where the Config says nothing.
+// defaultProbe is ProbeEvery where the Config has none.
 const defaultProbe = 5 * time.Minute
 
 // Server serves DHCP on one network device.
@@ -67,7 +67,7 @@ type Status struct {
 	Interface string
 	Segments  []string
 	Counters  Counters
-	// Others are the DHCP servers that were heard lately. A proxy needs one that gives addresses.
+	// Others are the DHCP servers that were heard lately. A proxy needs one that assigns addresses.
 	Others []Other
 }
 
@@ -123,7 +123,7 @@ func checkSegments(cfg Config) error {
 // Ready is closed when requests are answered for the first time.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
-// Leases lists what is known about the addresses of the segments; empty before Run has loaded them.
+// Leases returns the known leases of the segments; empty before Run has loaded them.
 func (s *Server) Leases() []lease.Lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,7 +187,7 @@ func (s *Server) load(ctx context.Context) error {
 	return nil
 }
 
-// reserved says whose fixed address an address of a segment is.
+// reserved returns a function that finds the card with a fixed address of a segment.
 func (s *Server) reserved(name string) func(netip.Addr) (segment.MAC, bool) {
 	return func(a netip.Addr) (segment.MAC, bool) {
 		fixed, ok := s.cfg.Book.FindAddress(a)

@@ -52,7 +52,7 @@ func parseAsked(r *http.Request) (asked, error) {
 	return asked{mac: mac, arch: q.Get("arch")}, err
 }
 
-// find says what a machine is to boot; ok is false when that is its disk.
+// find returns the boot order of a machine; ok is false when it boots from its disk.
 func (s *Server) find(v *view, a asked) (t target, ok bool) {
 	assigned, known := v.byMAC[a.mac]
 	discover := !known && s.cfg.Segment.Discovery == segment.DiscoveryBoot
@@ -181,7 +181,7 @@ func (s *Server) blob(w http.ResponseWriter, r *http.Request, v *view, sha256 st
 func remote(r *http.Request) netip.Addr {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		return netip.Addr{} // nobody's address
+		return netip.Addr{} // no host's address
 	}
 	return from.Addr().Unmap()
 }

@@ -1,10 +1,10 @@
-// Package sync keeps a site agent and its controller at one document: what to serve comes down, what was seen goes up.
+// Package sync keeps a site agent and its controller at one document: the configuration comes down, observations go up.
 //
-// # What is authoritative
+// # Sources of truth
 //
-// The controller says what is to be served. The copy in the agent's state is served by while the controller is away,
-// and from the start of the agent on. What the agent has seen is the agent's to say; it keeps it until an answer shows
-// that it has arrived.
+// The controller's document is the order. The copy in the agent's state is served while the controller is away, and
+// from the start of the agent on. The agent owns its observations and keeps them until an answer shows that they have
+// arrived.
 //
 // # State model
 //

@@ -65,7 +65,7 @@ func (r *Reports) Leases(list []*fleetv1.SiteLease) {
 	r.change(func() { r.leases, r.now.leases = list, sum })
 }
 
-// Segments replaces what is to be said of the segments.
+// Segments replaces the report of the segments.
 func (r *Reports) Segments(list []*fleetv1.SegmentObservation) {
 	sum := hashOf(list)
 	r.change(func() { r.segments, r.now.segments = list, sum })

@@ -7,7 +7,7 @@
 // same interceptors and handlers as behind the gRPC listener, so tokens, scopes, limits, audit and errors are those of
 // gRPC: nothing is decided here.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // api/gateway.yaml maps calls to methods and paths. Routes are read out of the OpenAPI document that is generated from
 // it, so what is served and what is documented cannot differ.

@@ -8,7 +8,7 @@
 // work is built at all, then calls the engine (whatever changes an operation or an agent) or the store (everything
 // else). It holds no state between calls.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // The database. Streams read it; the engine's Changed is only a hint that reading now is worth while, and a slow poll
 // stands behind it, since other controllers commit as well.

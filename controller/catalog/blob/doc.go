@@ -1,7 +1,7 @@
 // Package blob keeps files, each under the SHA-256 of its bytes: images, scripts, and what installers boot. Store is
 // what the catalogues work with; Dir is the one that is a directory.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // The name. A file under a digest is whole: it was written elsewhere and shown at once. Which blobs are wanted is for
 // the catalogue in the database to say.

@@ -1,7 +1,7 @@
 // Package bucket keeps blobs in a bucket of S3, or of another service that speaks its protocol, so that several
 // controllers need no shared file system.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // The object's name, prefix and digest. An object comes into being with one request that either happens or does not: a
 // PUT of a small file, CompleteMultipartUpload of a large one. Before it, every part has gone with the SHA-256 that the

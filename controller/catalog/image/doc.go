@@ -1,7 +1,7 @@
 // Package image brings files into the image catalogue: it fetches or takes them, looks whether they are what they are
 // said to be and can be written, converts what installers do not read, and adds the entry.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // The catalogue in the database; a blob that no entry names is rubbish and goes. A file gets its name in the
 // transaction that adds the entry, so there is never an entry without its file, whatever is killed when.

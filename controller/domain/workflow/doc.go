@@ -1,7 +1,7 @@
 // Package workflow decides how onboardings and decommissions go: their stages, their states, what an operator may do in
 // each, and what a failure means. It is pure: the store keeps the rows, and the engine of operations does the work.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // The workflow's row. Each attempt is an ordinary operation of type ONBOARD or DECOMMISSION whose steps are those of
 // the stages from the current one on; the row follows the operation in the transaction of the operation's decision.

@@ -2,7 +2,7 @@
 // everything stood at the end, against what Ingot promises. It is pure: an old history can be judged again by a newer
 // check.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // Effects were written down by a process that is neither the controller nor an agent. Everything else is what clients,
 // watchers and logs saw. A rule compares two of these sides; where one side alone could be wrong in silence there is a

@@ -1,7 +1,7 @@
 // Package rules says why a machine is as it is: what it does, on whom it waits, since when, what is the cause, what
 // happens next by itself, and what an operator may do.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // The facts that the store gathers. Explain is a function of them alone; it stores nothing and changes nothing.
 //
