@@ -15,9 +15,9 @@
 //
 //	(unknown) --durable--> RECEIVED --grant, intent durable--> STARTED --result durable--> DONE --ack--> settled
 //
-// A known command id is answered with its state or its stored result and never executed again. One command at
-// a time per target, in the order of arrival; targets run in parallel. A grant counts for 30 s from the moment of the
-// ask, by the boot-time clock; the last check stands between the durable intent and the effect.
+// A known command id is answered with its state or its stored result and never executed again. One command at a time
+// per target, in the order of arrival; targets run in parallel. A grant counts for 30 s from the moment of the ask, by
+// the boot-time clock. The last check stands between the durable intent and the effect.
 //
 // # Failure handling
 //

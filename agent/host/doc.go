@@ -14,5 +14,5 @@
 // # Parts
 //
 // Each part of the operating system has a package of its own: boot, disks, firewall, kubeadm and network. Package
-// rollback undoes what has not proved itself. Linux is all of them together.
+// rollback undoes changes that have not proved themselves. Linux is all of them together.
 package host

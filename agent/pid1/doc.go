@@ -19,9 +19,9 @@
 // # Sources of truth
 //
 // The file system with the label of package imagelayout, mounted at StateDir, is all that lasts over a reboot. The rest
-// of the root is memory. Its file NetworkFile, when present, holds the machine's name and address; without it, the
-// kernel parameter ingot.net=dhcp asks for one by DHCP, and process 1 keeps the lease. Its directory etc
-// is mounted on /etc, so that a host name that was set later and the machine-id last as on any other system.
+// of the root is memory. Its file NetworkFile, when present, holds the machine's name and address. Without it, the
+// kernel parameter ingot.net=dhcp asks for one by DHCP, and process 1 keeps the lease. Its directory etc is mounted on
+// /etc, so that a host name that was set later and the machine-id last as on any other system.
 //
 // # Failure handling
 //

@@ -2,8 +2,8 @@
 //
 // # Overview
 //
-// A session opens the Commands stream with Hello, and after Welcome the Events stream. Messages of the dispatcher go
-// out as they come; events go out of the buffer in order and are trimmed when acknowledged; heartbeats go out live.
+// A session opens the Commands stream with Hello, and after Welcome the Events stream. Messages of the dispatcher are
+// sent as they come. Events are sent from the buffer in order and trimmed when acknowledged. Heartbeats are sent live.
 //
 // # Sources of truth
 //
@@ -20,5 +20,5 @@
 //
 // Everything else is tried again with exponential backoff and full jitter, or after the controller's delay. An expired
 // certificate is replaced by Reenroll. While a rotation is under way the next certificate and the one in use are tried
-// in turns, so that a crash at any point leaves one that works.
+// in turns: a crash at any point leaves one that works.
 package session

@@ -10,7 +10,7 @@
 //
 // # Sources of truth
 //
-// The controller's document determines what is served and what each machine boots. The last one is in the agent's
+// The controller's document determines the services and the boot order of each machine. The last one is in the agent's
 // memory and is served from the start on, with the controller or without. This agent owns the leases.
 //
 // # State model
@@ -24,7 +24,7 @@
 // # Failure handling
 //
 // Each service of a segment that fails is started again by itself, and why it is down goes to the controller. A segment
-// that makes no sense, or is on a device that is not allowed, is refused and the rest is served; so is an assignment.
-// When a newer process has this agent's identity, commands, BMCs and the session are left to it. The segments are
-// served on.
+// that makes no sense, or is on a device that is not allowed, is refused and the rest is served. The same holds for
+// assignments. When a newer process has this agent's identity, commands, BMCs and the session are left to it. The
+// segments are served on.
 package site

@@ -18,7 +18,7 @@
 //
 //	RECEIVED -> STARTED(intent) -> DONE(result) -> settled -> evicted
 //
-// A command is acknowledged only after RECEIVED is durable, has an effect only after STARTED is durable, and its result
+// A command is acknowledged only after RECEIVED is durable, and has an effect only after STARTED is durable. Its result
 // is sent only after DONE is durable. Settled commands are evicted seven days after they were done. A command that the
 // controller has not settled stays for ever, whatever the clock.
 //

@@ -179,9 +179,9 @@ func (s *Store) Finding(ctx context.Context, kind string) (state string, err err
 	return state, err
 }
 
-// NewStateID makes a new memory of an old copy. It takes a new state_id, deletes the records of reported inventories
-// and findings, and ends every command that is not done with the result of lost. Stored results stay, and so do events,
-// until Recognized determines which of them the controller has.
+// NewStateID makes a new memory of an old copy. It takes a new state_id, and deletes the records of reported
+// inventories and findings. Every command that is not done ends with the result of lost. Stored results stay, and so do
+// events, until Recognized determines which of them the controller has.
 func (s *Store) NewStateID(
 	ctx context.Context, now time.Time, lost func(c Command, oldID string) ([]byte, error),
 ) (id string, err error) {

@@ -189,8 +189,8 @@ func (s *Store) read(_ context.Context, what string, fn func() error) error {
 	return classify(what, fn())
 }
 
-// write makes what fn does durable, or none of it. Ending ctx does not interrupt it: a graceful stop must not lose what
-// is being made durable.
+// write makes what fn does durable, or none of it. Ending ctx does not interrupt it: a graceful stop must not lose a
+// write in progress.
 func (s *Store) write(ctx context.Context, what string, fn func(*sql.Tx) error) error {
 	return s.read(ctx, what, func() error { return s.writes.do(fn) })
 }

@@ -9,8 +9,8 @@
 //	overwrite         every block that can be addressed is written with zeros
 //	auto              the first of these that the disk supports and that verifies
 //
-// In the words of NIST SP 800-88r1 the first three purge, overwrite clears, and discard equals overwrite for a reader
-// who has only the disk's own interface.
+// In the words of NIST SP 800-88r1 the first three purge, overwrite clears. discard equals overwrite for a reader who
+// has only the disk's own interface.
 //
 // # Verification
 //

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Commands that report areas which cannot be addressed. READ NATIVE MAX ADDRESS (EXT) of the HPA feature set and DEVICE
-// CONFIGURATION IDENTIFY of the DCO feature set are in ACS-2 (7.32, 7.33, 7.10.3) and obsolete since ACS-3. GET NATIVE
-// MAX ADDRESS EXT of the AMAC feature set is in ACS-3 (7.1.2).
+// Commands that report areas which cannot be addressed. READ NATIVE MAX ADDRESS (EXT) is of the HPA feature set, DEVICE
+// CONFIGURATION IDENTIFY of the DCO feature set. Both are in ACS-2 (7.32, 7.33, 7.10.3) and obsolete since ACS-3. GET
+// NATIVE MAX ADDRESS EXT of the AMAC feature set is in ACS-3 (7.1.2).
 const (
 	ataReadNativeMaxExt = 0x27
 	ataReadNativeMax    = 0xf8

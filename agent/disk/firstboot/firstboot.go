@@ -1,10 +1,11 @@
 // Package firstboot adds the files of the first boot on this machine to an operating system as its vendor ships it.
-// These are a seed for cloud-init (data source NoCloud) or a configuration for Ignition, and the agent with its units
-// or the order to phone home. It works on the mounted file system and returns the list of what it wrote.
+// These are a seed for cloud-init (data source NoCloud) or a configuration for Ignition, and the agent with its units.
+// Without an agent it is the order to phone home. It works on the mounted file system and returns the list of what it
+// wrote.
 //
 // # State model
 //
-// Inspect reads the tree and reports its system. Files decides what is added. Write writes it; Verify reads it back.
+// Inspect reads the tree and reports its system. Files returns the files to add. Write writes it; Verify reads it back.
 //
 // # Failure handling
 //

@@ -2,7 +2,7 @@
 //
 // # Overview
 //
-// Write streams an image over HTTP onto a disk, reads it back past every cache, and adds a small partition with the
+// Write streams an image over HTTP onto a disk and reads it back past every cache. It adds a small partition with the
 // identity of the new system. It writes the first MiB last, which holds the partition table and the boot code. Check
 // reports afterwards whether a disk holds the image of a Write.
 //
@@ -16,9 +16,9 @@
 //	check -> zero both ends -> discard -> write all but the first MiB -> flush -> read back, hash
 //	      -> state partition -> files for the new system -> backup table -> first MiB -> flush -> read back
 //
-// The digest is that of the image as it was ordered. What is added to its file systems comes after, and is read back by
-// itself. Up to the last three steps the first MiB and the last are zeros: nothing on the disk is found by a firmware
-// or a kernel, whatever the disk held before.
+// The digest is that of the image as it was ordered. Additions to its file systems come after, and are read back by
+// themselves. Up to the last three steps the first MiB and the last are zeros: nothing on the disk is found by a
+// firmware or a kernel, whatever the disk held before.
 //
 // # Failure handling
 //

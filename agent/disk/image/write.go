@@ -160,8 +160,8 @@ func tableOf(head []byte, sector int) (*gpt.Table, error) {
 }
 
 // Probe reads the first MiB of an image and returns the error that Write would return for it. The image must be fetched
-// and unpacked, have a partition table for the sector size in bytes, take the seed, and have a root that the judge
-// accepts. It changes nothing. Its errors are *Error, or the cause of ctx's end.
+// and unpacked, and have a partition table for the sector size in bytes. It must take the seed, and its root must pass
+// the judge. It changes nothing. Its errors are *Error, or the cause of ctx's end.
 func Probe(
 	ctx context.Context, s Source, format Format, sector int, seed firstboot.For,
 	others func() (map[string][]gpt.Partition, error), judge Judge,

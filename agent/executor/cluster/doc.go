@@ -9,6 +9,6 @@
 // # Failure handling
 //
 // Nothing is done to a Node that is not recognized as the machine. A drain that ends badly (time is up, cancelled, a
-// pod that may not go) takes its own cordon back; pods that were evicted are elsewhere by then. The API server may be
-// away for as long as the step's time lasts.
+// pod that may not go) removes its own cordon. Evicted pods are elsewhere by then. The API server may be away for as
+// long as the step's time lasts.
 package cluster

@@ -46,8 +46,8 @@ type Config struct {
 	// Fetch writes the blob with the digest, in lower hex, to w.
 	Fetch func(ctx context.Context, sha256 string, w io.Writer) error
 	Clock clock.Clock
-	// Settle is how long the machine may go on under its old boot id, after an error or a restart of the agent, before the
-	// outcome becomes unknown. 0 means 2 minutes: more than systemd's default time for stopping a unit, 90 s
+	// Settle is how long an unchanged boot id leaves the outcome open, after an error or a restart of the agent. Then it
+	// becomes unknown. 0 means 2 minutes: more than systemd's default time for stopping a unit, 90 s
 	// (systemd-system.conf(5)).
 	Settle time.Duration
 	// Poll is how often the boot id is read; 0 means 250 ms.

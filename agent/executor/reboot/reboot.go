@@ -32,8 +32,8 @@ var Declaration = executor.Declaration{Action: "reboot", Harm: executor.Interrup
 type Config struct {
 	Host  host.Host
 	Clock clock.Clock
-	// Settle is how long the machine may go on under its old boot id, after an error or a restart of the agent, before the
-	// outcome becomes unknown. 0 means DefaultSettle.
+	// Settle is how long an unchanged boot id leaves the outcome open, after an error or a restart of the agent. Then it
+	// becomes unknown. 0 means DefaultSettle.
 	Settle time.Duration
 	// Poll is how often the boot id is read; 0 means 250 ms.
 	Poll time.Duration

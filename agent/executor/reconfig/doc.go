@@ -4,9 +4,9 @@
 //
 // The rollback is recorded and guarded by the host's watchdog. Then the configuration is applied, read back, and has to
 // prove itself before the time to confirm is up. A new DNS look-up, a new TCP connection and a new mTLS handshake with
-// the controller must succeed, from the new address if the route uses it. Only then is the configuration committed. Old
-// connections prove nothing, since a firewall lets established ones live. A host that can (package netcheck) examines
-// the network beyond that contact: a proven failure rolls back as well.
+// the controller must succeed. They come from the new address if the route uses it. Only then is the configuration
+// committed. Old connections prove nothing, since a firewall lets established ones live. A host that can (package
+// netcheck) examines the network beyond that contact: a proven failure rolls back as well.
 //
 // # Sources of truth
 //

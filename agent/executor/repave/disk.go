@@ -47,8 +47,8 @@ type DiskConfig struct {
 	Clock    clock.Clock
 }
 
-// Disk writes images to real disks. It is done when the bytes read back from the disk have the ordered digest, and the
-// first MiB, which makes them bootable, reads back as written.
+// Disk writes images to real disks. It is done when the bytes read back from the disk have the ordered digest. The
+// first MiB, which makes them bootable, must read back as written.
 type Disk struct{ cfg DiskConfig }
 
 var _ executor.Executor = (*Disk)(nil)

@@ -1,6 +1,6 @@
 // Package firewall holds one table of the kernel's packet filter (nftables, inet ingot). The table itself has the
-// generation and the digest of the policy, so that a restarted agent can identify it without a memory of its own. The
-// table does not survive a reboot.
+// generation and the digest of the policy, so that a restarted agent can identify it without other memory. The table
+// does not survive a reboot.
 package firewall
 
 import (

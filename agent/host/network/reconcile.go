@@ -94,7 +94,7 @@ func outdated(old, want []SavedLink) []string {
 }
 
 // idleBonds returns the unused bonds that must be made anew. The driver makes a bond0 of its own when it is loaded
-// (max_bonds in bonding.txt of the kernel), and neither networkd nor we could set its mode.
+// (max_bonds in bonding.txt of the kernel). Neither networkd nor we could set its mode.
 func idleBonds(want, now []SavedLink) []string {
 	var names []string
 	for _, w := range want {

@@ -2,9 +2,9 @@
 //
 // # Overview
 //
-// A World is a directory outside every agent. It holds one journal of effects for all machines and one state
-// file per machine. Host is one machine as seen by the agent that runs on it; the fake provider sees the same
-// machines from outside, as a BMC would.
+// A World is a directory outside every agent. It holds one journal of effects for all machines and one state file per
+// machine. Host is one machine as seen by the agent that runs on it. The fake provider sees the same machines from
+// outside, as a BMC would.
 //
 // # Sources of truth
 //

@@ -10,8 +10,8 @@
 // # Claims and evidence
 //
 // An accepted request is a claim. TurnOff, TurnOn and SetBootDevice return when the BMC has been read back, or fail
-// within a bounded time. The reasons are BMC_NO_EFFECT when it answers and the state does not follow, BMC_UNREACHABLE
-// when it does not answer, and BMC_AUTH_FAILED when it refuses the credentials. A power cycle is off, read back, then
+// within a bounded time. The reason is BMC_NO_EFFECT when it answers and the state does not follow, and BMC_UNREACHABLE
+// when it does not answer. It is BMC_AUTH_FAILED when it refuses the credentials. A power cycle is off, read back, then
 // on; each may be repeated, so a cycle that was interrupted goes on where it was. Cycle and reset are never used.
 //
 // # Budget
@@ -43,13 +43,13 @@
 // # Boot device
 //
 // The override is written to the object that has it: the system, or its settings object. A setting that the next reset
-// brings into effect is said to be pending, or ordered where it can't be read before; the boot itself shows more.
+// brings into effect is pending, or ordered where it can't be read before. The boot itself is the proof.
 //
 // # Certificates
 //
 // Most BMCs show a self-signed certificate. Where Config.RootCAs is set, it must be signed by one of those, for the
 // name or address in the endpoint. Else the first certificate that a BMC shows is pinned: another one later is refused
-// before any password is sent, until Unpark. Whoever sits between at the very first contact is not noticed: on that day
+// before any password is sent, until Unpark. A man in the middle at the very first contact is not noticed: on that day
 // the management network is trusted. Pins are kept by Config.Memory; without one they last as long as the process.
 //
 // # Secrets

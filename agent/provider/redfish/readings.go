@@ -137,7 +137,7 @@ func unwell(s provider.Sensor) bool { return unhealthy(s.Health) || s.Health == 
 
 // Sensors returns the sensors of the system's chassis and the health of its parts. Memory and processors are read one
 // by one only where the system reports that not all of them are well: BMCs are slow. A part that could not be read is
-// among the sensors with the health unknown, because half a reading must not clear the faults of the other half.
+// among the sensors with the health unknown: half a reading must not clear the faults of the other half.
 func (c *Client) Sensors(ctx context.Context) (out []provider.Sensor, err error) {
 	err = c.call(ctx, func(context.Context) error {
 		s, _, err := c.readSystem()

@@ -395,8 +395,8 @@ func TestPauseThatAServiceAsksFor(t *testing.T) {
 	}
 }
 
-// Whatever happens at a log-in, the session that it has opened is ended. Its caller may have gone before the answer,
-// the answer may name it in the body alone, or a request may be refused although the session was not over.
+// Whatever happens at a log-in, the session that it has opened is ended. Its caller may have gone before the answer, or
+// the answer may name it in the body alone. A request may be refused although the session was not over.
 func TestNoSessionIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -1,11 +1,11 @@
-// Package cache keeps blobs at the site: files that are named by the SHA-256 of their bytes and fetched from the
-// controller once, however many machines ask for them at the same time.
+// Package cache keeps blobs at the site: files that are named by the SHA-256 of their bytes. Each is fetched from the
+// controller once, however many machines ask for it at the same time.
 //
 // # Sources of truth
 //
-// The directory. A file named by a digest was complete, and had that digest, when it was renamed to it; a file with
-// ".part" behind the digest is the beginning of one. There is no other index: the modification time says when a file
-// was used last, and the size is the file's.
+// The directory. A file named by a digest was complete, and had that digest, when it was renamed to it. A file with
+// ".part" behind the digest is the beginning of one. There is no other index: the modification time is the time of the
+// last use, and the size is the file's.
 //
 // # The life of a blob
 //
@@ -13,8 +13,8 @@
 //	             ▲              │
 //	             └─ file was here at the start: its digest is computed again before the first read
 //
-// A blob can be read while it is filling. Its last bytes are held back until the digest of all of them is known to be
-// right, so that no reader ever reaches the end of another content.
+// A blob can be read while it is filling. Its last bytes are held back until the digest of all of them is verified. So
+// no reader ever reaches the end of another content.
 //
 // # Failure handling
 //

@@ -1,8 +1,8 @@
 // Package installerenrol receives the requests of netbooted systems to be certified. It checks that the system is where
 // the assignment has it, and then lets the controller decide.
 //
-// There are three checks. The boot token is that of a current assignment to the installer or to rescue, the network
-// card belongs to that assignment, and the request's address is lent to that card. The certificate is for a key; the
+// There are three checks. The boot token is that of a current assignment to the installer or to rescue. The network
+// card belongs to that assignment. The request's address is lent to that card. The certificate is for a key; the
 // controller refuses a second key for the same token.
 package installerenrol
 

@@ -1,7 +1,7 @@
 // Package media serves the images that BMCs attach to machines, which start the installer from there, and sees to it
 // that none stays attached.
 //
-// An image is made of the installer's files and of what is one machine's own while it is sent: its boot token, its
+// An image is made of the installer's files and of one machine's own data while it is sent: its boot token, its
 // address, and the secret of its assignment, which proves which machine was started from it. Nothing of it is stored.
 //
 // Server sends an image to every client that knows its name, which is as secret as its content. It does so until the
