@@ -111,7 +111,7 @@ func (f *fakeServer) GetMachineTimeline(
 	}, nil
 }
 
-// VerifyTimeline gives two histories, one a page; those named in broken are at fault.
+// VerifyTimeline returns two histories, one a page; those named in broken are at fault.
 func (f *fakeServer) VerifyTimeline(
 	_ context.Context, r *pb.VerifyTimelineRequest,
 ) (*pb.VerifyTimelineResponse, error) {
@@ -151,7 +151,7 @@ func (f *fakeServer) GetHeadVerdicts(
 	return out, nil
 }
 
-// ListControllers gives one that serves and, asked for all, one that has ended.
+// ListControllers returns one that serves and, asked for all, one that has ended.
 func (f *fakeServer) ListControllers(
 	_ context.Context, r *pb.ListControllersRequest,
 ) (*pb.ListControllersResponse, error) {

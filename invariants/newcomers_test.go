@@ -31,7 +31,7 @@ type stop struct {
 	file string
 	// function is its name, with the type of its receiver before it: Engine.Start.
 	function string
-	// commits says what a transaction of the controller makes durable here; empty for none.
+	// commits describes the data that a transaction of the controller makes durable here; empty for none.
 	commits string
 }
 

@@ -150,9 +150,8 @@ func receiverName(e ast.Expr) string {
 	return ""
 }
 
-// commentRules bound how often words stand in 10,000 words of comments. A technical verb, or the noun, is meant instead
-// of those that have a most; doc comments of functions have the verbs that have a least. The goals are 3, 2, 1, 2 and 30.
-// A most may only fall.
+// commentRules bound how often words stand in 10,000 words of comments. Those with a most stand for a technical verb or
+// a noun. Doc comments of functions have the verbs with a least. The goals are 3, 2, 1, 2 and 30. A most may only fall.
 var commentRules = []struct {
 	words       *regexp.Regexp
 	most, least float64

@@ -21,7 +21,7 @@ var long = map[string]bool{
 	pb.RolloutService_CreateRollout_FullMethodName: true, pb.AdminService_DiscoverBMCs_FullMethodName: true,
 }
 
-// RetryConfig says how lost unary calls are repeated.
+// RetryConfig configures the repetition of lost unary calls.
 type RetryConfig struct {
 	Clock clock.Clock
 	// For is how long a call is repeated; then its last error stands.

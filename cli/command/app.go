@@ -109,7 +109,7 @@ func (a *App) Close() {
 		a.cancel()
 	}
 	if a.conn != nil {
-		_ = a.conn.Close() // the process ends; there is nobody left to tell
+		_ = a.conn.Close() // the process ends; the error has no reader
 	}
 }
 

@@ -124,7 +124,7 @@ func (a *App) Show(ctx context.Context, svc *Services, op *pb.Operation, before 
 	return ExitByPhase(final.GetPhase())
 }
 
-// hintForResult says what to do about an operation that failed.
+// hintForResult prints the hint for an operation that failed.
 func (a *App) hintForResult(op *pb.Operation) {
 	code := op.GetError().GetCode()
 	if text, ok := hints[pb.Reason(pb.Reason_value[code])]; ok && op.GetPhase() == pb.Operation_FAILED {

@@ -9,8 +9,8 @@
 //
 // # Sources of truth
 //
-// The controller. An operation counts as finished when a snapshot from it says so; a stream that merely ends
-// means nothing.
+// The controller. An operation counts as finished when a snapshot of it shows that; a stream that merely ends means
+// nothing.
 //
 // # Failure handling
 //

@@ -8,7 +8,7 @@ import (
 	"github.com/ingot-metal/ingot/cli/client"
 )
 
-// watch reads events until one says that the operation has finished.
+// watch reads events until one shows that the operation has finished.
 func (f *follower) watch(ctx context.Context) error {
 	var (
 		back  apiclient.Backoff

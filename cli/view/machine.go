@@ -142,7 +142,7 @@ func (s Style) MachineCounts(keys []string, r *pb.CountMachinesResponse) string 
 	return t.String() + fmt.Sprintf("%d machines in all\n", r.GetTotal())
 }
 
-// attention is why somebody must act, with the next step; empty where nobody must.
+// attention returns why an operator must act, with the next step; "" for none.
 func attention(st *pb.MachineStatus) string {
 	if st.GetAttentionReason() == "" {
 		return ""

@@ -1,6 +1,6 @@
-// Package localpg runs a private PostgreSQL cluster from the binaries that the system has: for a controller that
-// has no database yet, and for tests. Nobody but the owner of its directory (and root) can connect: it listens on
-// a unix socket in a directory of mode 0700 only.
+// Package localpg runs a private PostgreSQL cluster from the binaries that the system has: for a controller that has no
+// database yet, and for tests. Only the owner of its directory (and root) can connect: it listens on a unix socket in a
+// directory of mode 0700 only.
 //
 // # Sources of truth
 //

@@ -155,7 +155,7 @@ func emptyInventory(ctx context.Context, r *Rig) (Outcome, error) {
 	}
 	operator := r.Client("operator", auth.ScopeOperate)
 	move := func(id string, to baremetalv1.NodeState) {
-		_, _ = operator.Nodes().TransitionNode(ctx, // what is refused did not happen
+		_, _ = operator.Nodes().TransitionNode(ctx, // a refused call has no effect
 			&baremetalv1.TransitionNodeRequest{NodeId: id, RequestId: to.String(), State: to, Comment: "worn out", Force: true})
 	}
 	move(fleet[0], baremetalv1.NodeState_NODE_STATE_DRAINING)

@@ -88,8 +88,8 @@ func summed(b []byte) []byte {
 	return append(b, -sum)
 }
 
-// helperScript does what ChassisControl does. The simulator stands still while its helper runs, for each question
-// anew; perl, which every Debian has, is there in a tenth of the time that this program would take.
+// helperScript does what ChassisControl does. The simulator stands still while its helper runs, for each question anew.
+// perl, which every Debian has, starts in a tenth of the time of this program.
 const helperScript = `use Socket;
 socket(my $s, PF_UNIX, SOCK_STREAM, 0) or die "socket: $!";
 connect($s, pack_sockaddr_un(shift)) or die "reach the machine: $!";
@@ -101,7 +101,7 @@ die "the machine says: $answer" unless $answer =~ s/^ok\n//;
 print $answer;
 `
 
-// helper gives the command line for the simulator's questions, up to the socket.
+// helper returns the command line for the simulator's questions, up to the socket.
 func (s *IPMI) helper() ([]string, error) {
 	if len(s.cfg.Helper) > 0 {
 		return s.cfg.Helper, nil

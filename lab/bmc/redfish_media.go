@@ -56,7 +56,7 @@ func (m Media) names() []string {
 	return m.Names
 }
 
-// mediaState is what is attached to each drive.
+// mediaState has the image of each drive.
 type mediaState struct {
 	mu     sync.Mutex
 	drives map[string]*drive
@@ -68,7 +68,7 @@ type mediaState struct {
 type drive struct {
 	image, file string
 	attached    bool
-	// foreign was attached by somebody at the BMC's own console.
+	// foreign was attached at the BMC's own console.
 	foreign bool
 	// late counts the reads that still show what was before.
 	late      int
@@ -99,7 +99,7 @@ func (s *mediaState) forget() error {
 	return errors.Join(errs...)
 }
 
-// AttachForeign attaches an image as somebody does at the BMC's own console, to all drives.
+// AttachForeign attaches an image as a user does at the BMC's own console, to all drives.
 func (r *Redfish) AttachForeign(image string) {
 	r.media.mu.Lock()
 	defer r.media.mu.Unlock()
@@ -183,7 +183,7 @@ func (r *Redfish) mediaRoutes(mux *http.ServeMux) {
 	}
 }
 
-// drive is the document of one; a read makes what is late a little less so.
+// drive returns the document of one; each read counts a late change down.
 func (r *Redfish) drive(name string, read bool) object {
 	r.media.mu.Lock()
 	defer r.media.mu.Unlock()
@@ -240,7 +240,7 @@ func readMedia(w http.ResponseWriter, req *http.Request) (in map[string]any, ok 
 	return in, true
 }
 
-// wrong says what a service has against an order; empty: nothing.
+// wrong returns a service's error for an order; empty: none.
 func (m Media) wrong(in map[string]any) (id, message string) {
 	image, _ := in["Image"].(string)
 	_, inserted := in["Inserted"]
@@ -300,7 +300,7 @@ func (r *Redfish) attach(w http.ResponseWriter, req *http.Request, name string, 
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// become changes what is in the drive, which shows after some reads.
+// become replaces the image in the drive, which shows after some reads.
 func (d *drive) become(image, file string, attached bool, late int) {
 	old := d.file
 	*d = drive{image: image, file: file, attached: attached, late: late, wasImage: d.image, wasInside: d.attached}

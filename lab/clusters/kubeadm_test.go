@@ -30,8 +30,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
-// doubleEnv makes this test program be kubeadm: what it does to the API server is what kubeadm and the kubelet do
-// there, and what it does to the machine happens under this directory.
+// doubleEnv makes this test program play kubeadm. It makes the calls of kubeadm and the kubelet to the API server, and
+// changes the machine under this directory.
 const doubleEnv = "INGOT_TEST_KUBEADM_ROOT"
 
 func TestMain(m *testing.M) {

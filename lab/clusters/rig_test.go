@@ -55,7 +55,7 @@ func documented(t *testing.T) []kubetest.Object {
 	}
 }
 
-// access is what the controller gives a site agent.
+// access returns the controller's answer to a site agent.
 func (r *rig) access() kube.Config {
 	return kube.Config{Server: r.URL, CAPEM: r.CA.PEM, Token: r.token}
 }
@@ -145,7 +145,7 @@ func (r *rig) pod(name string) bool {
 	return r.Admin.Get(kubetest.PodPath(name)) != nil
 }
 
-// crashing gives a context in which an executor dies at a failpoint.
+// crashing returns a context in which an executor dies at a failpoint.
 func crashing(ctx context.Context, point string) context.Context {
 	scope := failpoint.NewScope()
 	scope.Set(point, failpoint.Error().At(1))

@@ -16,7 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
-// quarantined waits until the machine is, and gives why.
+// quarantined waits until the machine is, and returns the condition.
 func quarantined(t *testing.T, c *harness.Cluster, id string) *baremetalv1.Condition {
 	t.Helper()
 	testkit.Eventually(t, rig.Soon, func() bool {

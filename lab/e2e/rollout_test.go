@@ -109,7 +109,7 @@ func (f *rackful) operations() []span {
 	}
 }
 
-// most is how many operations were under way at once, of those that key gives the same name.
+// most is how many operations were under way at once, among those with the same key.
 func most(all []span, key func(span) string) int {
 	peak := 0
 	for _, s := range all {

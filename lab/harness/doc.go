@@ -3,16 +3,16 @@
 //
 // # Overview
 //
-// A Cluster is one database, one data directory and the controller that runs on them now. Everything that reaches the
-// controller, and everything that the controller reaches, goes through relays, so that a controller can be cut off
-// from its clients, its agents or its database, killed, and replaced by another on the same addresses. A Machine is
-// one simulated machine with an agent of its own, or one that a site agent executes for. Binaries run the same as
-// processes of their own, which can be killed with SIGKILL at a failpoint.
+// A Cluster is one database, one data directory and the controller that runs on them now. All connections to and from
+// the controller go through relays. So a controller can be cut off from its clients, its agents or its database,
+// killed, and replaced by another on the same addresses. A Machine is one simulated machine with an agent of its own,
+// or one that a site agent executes for. Binaries run the same as processes of their own, which can be killed with
+// SIGKILL at a failpoint.
 //
 // # Sources of truth
 //
 // What happened is read from the journal of the simulated world, which neither the agent nor the controller writes to.
-// History.Problems compares it with what the API says and gives every contradiction.
+// MachineHistory.Violations compares it with the API's data and returns every contradiction.
 //
 // # Failure handling
 //

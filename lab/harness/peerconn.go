@@ -18,7 +18,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
-// Authority opens the cluster's CA a second time, as somebody who has stolen its directory could.
+// Authority opens the cluster's CA a second time, as a thief of its directory could.
 func (c *Cluster) Authority() *ca.Authority {
 	c.t.Helper()
 	a, err := ca.New(ca.Config{Dir: c.Data + "/ca"})

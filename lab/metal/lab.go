@@ -49,7 +49,7 @@ type Config struct {
 	// Bare leaves out controller and site agent: machines, their BMCs and the switch alone, for a site that somebody else
 	// plugs in.
 	Bare bool
-	// Proxy leaves giving addresses to another DHCP server. Static has nobody give addresses.
+	// Proxy leaves the addresses to another DHCP server. Static has no DHCP server.
 	Proxy, Static bool
 	Log           *slog.Logger
 }

@@ -42,7 +42,7 @@ type MachineConfig struct {
 	// InstallDisk, InstallMirror and DataDisks: see pb.MachineSpec.
 	InstallDisk, InstallMirror string
 	DataDisks                  []string
-	// TPM gives the machine a TPM 2.0 of its own.
+	// TPM adds a TPM 2.0 to the machine.
 	TPM bool
 	// TwinOf names a machine whose MAC address, UUID and serial number this one has too. Its disks and its TPM are its
 	// own.
@@ -68,7 +68,7 @@ type Machine struct {
 	slot    int
 }
 
-// DiskBytes is the size of a machine's disk unless its configuration says otherwise.
+// DiskBytes is the size of a machine's disk unless its configuration has another.
 const DiskBytes = 2 << 30
 
 // AddMachine builds a machine into the rack and tells the lab's controller of it, if there is one.
@@ -199,7 +199,7 @@ func (m *Machine) record() *pb.Machine {
 		Labels: map[string]string{"kind": "qemu", "firmware": string(m.cfg.Firmware)}}
 }
 
-// InstallAddress is the machine's own, where nobody gives addresses.
+// InstallAddress is the machine's own, where there is no DHCP server.
 func (m *Machine) InstallAddress() string { return fmt.Sprintf("10.77.0.%d/%d", 10+m.slot, prefixBits) }
 
 // Endpoint is where the controller is told to find the BMC.
@@ -213,7 +213,7 @@ func (m *Machine) Endpoint() string {
 // Name is also its id.
 func (m *Machine) Name() string { return m.cfg.Name }
 
-// close takes the BMCs first, so that nobody switches it on again.
+// close closes the BMCs first, so that the machine is not switched on again.
 func (m *Machine) close() error {
 	var errs []error
 	if m.Redfish != nil {

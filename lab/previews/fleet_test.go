@@ -200,8 +200,8 @@ func (w *world) host(m *machine) {
 	}
 }
 
-// history is what has been done to a machine before: flags, moves, work that is under way, and workflows that failed.
-// What a call refuses did not happen.
+// history makes a machine's past: flags, moves, work that is under way, and workflows that failed. A refused call has
+// no effect.
 func (w *world) history(m *machine) {
 	ctx := w.T.Context()
 	switch w.rand.IntN(12) {

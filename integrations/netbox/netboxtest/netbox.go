@@ -27,7 +27,7 @@ const MaxPageSize = 20
 // Object is one of NetBox's.
 type Object = map[string]any
 
-// model is what is known of a kind of object.
+// model describes a kind of object.
 type model struct {
 	required []string
 	refs     map[string]string // fields that name another object: its model
@@ -51,7 +51,7 @@ type Server struct {
 	writes []string
 }
 
-// New starts one that says to be of a version, such as 4.6.8.
+// New starts a server that reports a version, such as 4.6.8.
 func New(version, token string) *Server {
 	s := &Server{version: version, token: token, rows: map[string]map[int64]Object{}, models: modelsOf(version)}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))

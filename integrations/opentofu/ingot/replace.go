@@ -14,8 +14,8 @@ import (
 	"github.com/ingot-metal/ingot/api/client"
 )
 
-// Keys of a machine's private state. OpenTofu plans a replacement as a change of the old object, and then as a new
-// object that still carries the private state of the first plan; a destroy is planned once, as such.
+// Keys of a machine's private state. OpenTofu plans a replacement as a change of the old object. Then it plans a new
+// object that still carries the private state of the first plan. A destroy is planned once, as such.
 const (
 	// privateManaged: the object has a state.
 	privateManaged = "managed"
@@ -80,8 +80,8 @@ func (r *machineResource) ModifyPlan(
 	}
 }
 
-// exists reports whether a machine is in the inventory as far as the controller tells. One that somebody has removed
-// meanwhile is not replaced: it is registered anew, and refused then.
+// exists reports whether a machine is in the inventory as far as the controller answers. One that was removed meanwhile
+// is not replaced: it is registered anew, and refused then.
 func (r *machineResource) exists(ctx context.Context, id string) bool {
 	if r.c == nil {
 		return true

@@ -182,7 +182,7 @@ func New(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// addGauges makes what is counted every 30 s for alerts.
+// addGauges makes the gauges that are counted every 30 s for alerts.
 func (m *Metrics) addGauges() {
 	m.Rollouts = gaugeVec("rollouts", "Rollouts that have not ended. Counted in the database: take the maximum over "+
 		"controllers.", "state")
@@ -263,7 +263,7 @@ type Capacity struct {
 	Used, Size              int64
 }
 
-// SetCapacity replaces all capacities at once. What has no size has no ratio and is left out.
+// SetCapacity replaces all capacities at once. A resource without a size has no ratio and is left out.
 func (m *Metrics) SetCapacity(all []Capacity) {
 	out := make([]prometheus.Metric, 0, len(all))
 	for _, c := range all {
@@ -316,8 +316,8 @@ var agentCertDesc = prometheus.NewDesc(namespace+"_agent_certificate_expires_tim
 	"When the first certificate ends of the agents connected to this controller: take the minimum. Agents renew at two "+
 		"thirds of the lifetime. Absent while no agent is connected.", nil, nil)
 
-// replaced is a collector of gauges that are counted all at once, because a GaugeVec could only be emptied and filled
-// under the eyes of a scrape.
+// replaced is a collector of gauges that are replaced all at once. A scrape could see a GaugeVec while it is emptied
+// and filled.
 type replaced struct {
 	desc    *prometheus.Desc
 	current atomic.Pointer[[]prometheus.Metric]

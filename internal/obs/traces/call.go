@@ -52,7 +52,7 @@ func (t *Tracer) Unary(now clock.Clock, codeOf func(error) codes.Code) grpc.Unar
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 		c, start := &call{}, now.Now()
 		answer, err := next(context.WithValue(ctx, callKey{}, c), req)
-		// gRPC gives /service/method.
+		// gRPC's name is /service/method.
 		service, method, _ := strings.Cut(strings.TrimPrefix(info.FullMethod, "/"), "/")
 		code := codeOf(err)
 		s := Span{

@@ -23,7 +23,7 @@ const (
 	Grant Name = "grant"
 	// Execute is the executor at work.
 	Execute Name = "execute"
-	// Resume is the executor finding out what has happened, after a restart of the agent or a reboot of its machine.
+	// Resume is the executor's Resume, after a restart of the agent or a reboot of its machine.
 	Resume Name = "resume"
 )
 

@@ -73,7 +73,7 @@ func New(c Config, s Service) (*Tracer, error) {
 	t.provider = sdk.NewTracerProvider(
 		sdk.WithBatcher(&exporting{SpanExporter: exporter, log: s.Log}, sdk.WithBatchTimeout(batchTime),
 			sdk.WithMaxExportBatchSize(batchSpans), sdk.WithMaxQueueSize(queueSpans), sdk.WithExportTimeout(exportTime)),
-		sdk.WithSampler(sdk.AlwaysSample()), // what is not sampled is not begun
+		sdk.WithSampler(sdk.AlwaysSample()), // a span that is not sampled is not begun
 		sdk.WithIDGenerator(ids{}),
 		sdk.WithResource(resource.NewSchemaless(attribute.String("service.name", s.Name),
 			attribute.String("service.version", s.Version), attribute.String("service.instance.id", s.Instance))),
@@ -127,7 +127,7 @@ const (
 	Consumer = Kind(trace.SpanKindConsumer)
 )
 
-// Span is what is told of something that has ended.
+// Span is a piece of work that has ended.
 type Span struct {
 	Name Name
 	// Of follows the name, where several kinds are told apart.
@@ -179,7 +179,7 @@ func (t *Tracer) Record(p Place, s Span) {
 	span.End(trace.WithTimestamp(s.End))
 }
 
-// attributes leaves out what is empty.
+// attributes drops empty values.
 func attributes(m map[Attribute]string) []attribute.KeyValue {
 	out := make([]attribute.KeyValue, 0, len(m))
 	for k, v := range m {
@@ -190,7 +190,7 @@ func attributes(m map[Attribute]string) []attribute.KeyValue {
 	return out
 }
 
-// ids gives spans the ids that their context names.
+// ids returns the ids for a span that its context names.
 type ids struct{}
 
 type idsKey struct{}

@@ -11,5 +11,5 @@
 // # Time
 //
 // Calls and sightings carry the time since the beginning of their run by one monotonic clock. Effects, commands and
-// operations carry wall-clock times of one machine, whose clock nobody sets.
+// operations carry wall-clock times of one machine, whose clock is never set.
 package check

@@ -23,7 +23,8 @@ const (
 	RuleOverlap = "no-overlap"
 	// RuleAttempt: the work of a step is done by one attempt, unless its kind is declared repeatable.
 	RuleAttempt = "one-attempt"
-	// RuleNotDone: what is said not to be done has had no effect, unless a fence stood or later proof explains it.
+	// RuleNotDone: a command that is reported as not done has had no effect, unless a fence stood or later proof explains
+	// it.
 	RuleNotDone = "not-done"
 	// RuleStranger: nothing acts but commands that the controller knows.
 	RuleStranger = "known-commands"
@@ -33,8 +34,8 @@ const (
 	RuleEnds = "operations-end"
 	// RuleFence: a machine names its unresolved command exactly while there is one.
 	RuleFence = "fence"
-	// RuleEvidence: what succeeded has had its effect exactly once, with the boot ids that the world saw, and what is said
-	// never to have started had none.
+	// RuleEvidence: a command that succeeded has had its effect exactly once, with the boot ids that the world saw. One
+	// that is reported as never started had none.
 	RuleEvidence = "evidence"
 	// RuleAccepted: an operation that a client was told of exists, once for each request id.
 	RuleAccepted = "accepted-is-kept"
@@ -55,7 +56,7 @@ const (
 	// RuleCopies: of two processes with one identity on one machine one ends by itself, and two machines with one identity
 	// end in quarantine.
 	RuleCopies = "one-of-a-kind"
-	// RuleTimes: what is stored of a run carries times of that run, whatever the wall clocks show, and nothing is refused as
+	// RuleTimes: the stored times of a run are of that run, whatever the wall clocks show, and nothing is refused as
 	// expired before it is.
 	RuleTimes = "true-times"
 	// RuleWindow: nothing is begun later than 30 s after its grant, by the boot-time clock of its machine.

@@ -20,7 +20,7 @@ type Plan struct {
 	Seed    uint64
 	Strikes []Strike
 	Clients []Script
-	// Patient says that tries have long limits.
+	// Patient is set when tries have long limits.
 	Patient bool
 	// Window is how long the traffic lasts.
 	Window time.Duration
@@ -69,7 +69,7 @@ type Script struct {
 type step struct {
 	Pause  time.Duration
 	Method check.Method
-	// Letter names the request; what it asks for is the same whoever asks.
+	// Letter names the request; its content is the same for every client.
 	Letter string
 	Kind   string
 	Via    int // which controller
@@ -137,7 +137,7 @@ func drawScript(rng *rand.Rand, machine int, byLetter map[string]string) Script 
 	return s
 }
 
-// Weight says how often a kind of fault is drawn.
+// Weight is how often a kind of fault is drawn.
 type Weight struct {
 	Kind string
 	n    int

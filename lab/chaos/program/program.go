@@ -28,9 +28,9 @@ type Program struct {
 	Env     []string
 	Clock   *SteppedClock // nil where it can't be stepped
 	Command func() (path string, args []string)
-	// Before is called before each start and started after it, by whoever starts it. Both may be nil.
+	// Before is called before each start and Started after it, on the starter's goroutine. Both may be nil.
 	Before, Started func() error
-	// Ended is told when the process ended and nobody here had made it.
+	// Ended is called when the process has ended without an order from here.
 	Ended func(name string, err error)
 
 	// Busy is held by a fault of the process, so that two don't meet in one.
@@ -39,7 +39,7 @@ type Program struct {
 	mu         sync.Mutex
 	current    *process.Process
 	failpoints string
-	held       bool // somebody else starts it
+	held       bool // another task starts it
 	closed     bool
 }
 
@@ -234,7 +234,7 @@ func (p *Program) Said() (out said, err error) {
 	return out, scan.Err()
 }
 
-// Disarm gives a process with failpoints a successor without.
+// Disarm replaces a process with failpoints by one without.
 func (p *Program) Disarm() error {
 	p.Busy.Lock()
 	defer p.Busy.Unlock()

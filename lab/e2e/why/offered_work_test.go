@@ -116,7 +116,7 @@ func ownBMC() string {
 }
 
 func situationsOfLife() []situation {
-	// At a site that nobody serves: a site agent would find the BMC in trouble, and that would be the answer.
+	// At a site without an agent: a site agent would find the BMC in trouble, and that would be the answer.
 	registered := func(r *whyRig, mac string) string {
 		return r.Register(&baremetalv1.Machine{Spec: &baremetalv1.MachineSpec{
 			Site: "unserved", MacAddresses: []string{mac}, BmcEndpoint: ownBMC(),
