@@ -42,7 +42,7 @@ func (c *Controller) followAuthority(ctx context.Context) error {
 	}
 }
 
-// loadAuthority takes over the generations of the database, and gives it those that it has lost.
+// loadAuthority takes over the generations of the database, and stores those that it has lost.
 func (c *Controller) loadAuthority(ctx context.Context) error {
 	all, err := c.store.Authorities(ctx)
 	if err != nil {

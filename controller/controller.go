@@ -130,7 +130,7 @@ func (c *Controller) openListeners(ctx context.Context) error {
 			return fmt.Errorf("open %s listener: %w", l.what, err)
 		}
 		*l.into = open
-		// Port 0 has become a real one; what is advertised follows from it.
+		// Port 0 has become a real one; the advertised address follows from it.
 		*l.address = open.Addr().String()
 	}
 	return nil
@@ -140,14 +140,14 @@ func (c *Controller) closeListeners() {
 	for _, l := range []net.Listener{c.listeners.frontpage, c.listeners.fleet, c.listeners.enrolment, c.listeners.http,
 		c.listeners.rest} {
 		if l != nil {
-			// Closing a listener twice is harmless, and nobody can be told at this point.
+			// Closing a listener twice is harmless, and the error has no reader at this point.
 			_ = l.Close()
 		}
 	}
 }
 
 func (c *Controller) openKeys(ctx context.Context) error {
-	// Others may pass through (the private database runs as another user), and read nothing: what is in it is 0600.
+	// Others may pass through (the private database runs as another user), and read nothing: its files have mode 0600.
 	if err := os.MkdirAll(c.cfg.DataDir, 0o711); err != nil {
 		return fmt.Errorf("make data directory: %w", err)
 	}
@@ -237,7 +237,7 @@ func (c *Controller) openEngine(context.Context) (err error) {
 // Addresses are where the listeners are. REST is empty where it is off.
 type Addresses struct{ Frontpage, Fleet, Enrolment, HTTP, REST string }
 
-// Addresses says where the listeners are, with the real ports.
+// Addresses returns the listeners' addresses, with the real ports.
 func (c *Controller) Addresses() Addresses {
 	return Addresses{c.cfg.Listen.Frontpage, c.cfg.Listen.Fleet, c.cfg.Listen.Enrolment, c.cfg.Listen.HTTP,
 		c.cfg.Listen.REST}

@@ -19,17 +19,15 @@ import (
 )
 
 const (
-	// strangers is how many calls that need no token are under way at a time, such as health checks, and strangerTime how
-	// long one may take: the message of each may be of any size that a message may have. Watches of health may take any
-	// time.
+	// strangers is how many calls without a need for a token, such as health checks, are under way at a time. strangerTime
+	// is how long one may take: its message may be of the largest size. Watches of health may take any time.
 	strangers, watches = 8, 64
 	strangerTime       = 5 * time.Second
 	// refusals is how many calls without a token that counts one connection is good for.
 	refusals = 100
 )
 
-// knock looks at the calls of the frontpage before their messages are read, so that those whom nobody knows cost no
-// memory.
+// knock checks the calls of the frontpage before their messages are read, so that unknown callers cost no memory.
 type knock struct {
 	guard *auth.Guard
 	conns *ratelimit.Listener
@@ -88,8 +86,8 @@ func (k *knock) rest(ctx context.Context, method string, authorization []string)
 	return nil
 }
 
-// enrolmentBounds bound the calls of the enrolment listener, where nobody is known: the messages that are being
-// received by their number, and those that have come by their size.
+// enrolmentBounds bound the calls of the enrolment listener, where all callers are unknown. Messages that are being
+// received are bounded by number, received ones by size.
 func (c *Controller) enrolmentBounds() []grpc.ServerOption {
 	calls := ratelimit.NewAnonymousCalls(c.cfg.Strangers.EnrolmentCalls, enrolmentTime)
 	var held atomic.Int64

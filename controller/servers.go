@@ -35,7 +35,7 @@ import (
 const (
 	// prefaceTime is how long the first bytes of HTTP/2 may take after a handshake.
 	prefaceTime = 20 * time.Second
-	// enrolmentMessage is more than a key and its proof have, in bytes. Nobody is known who sends one.
+	// enrolmentMessage is more than a key and its proof have, in bytes. Their senders are unknown.
 	enrolmentMessage = 64 << 10
 	// enrolmentStreams are calls on one connection, enrolmentTime is how long one takes, and enrolmentAge how long a
 	// connection is good for. enrolmentBytes is how large the messages are together that wait for their answers.
@@ -45,7 +45,7 @@ const (
 	enrolmentAge     = 5 * time.Minute
 	// headerBytes bound the metadata of a call.
 	headerBytes = 16 << 10
-	// windowBytes are what a call's sender may send before somebody reads it: the least that HTTP/2 has.
+	// windowBytes are what a call's sender may send before it is read: the least that HTTP/2 has.
 	windowBytes = 64<<10 - 1
 	// fleetStreams are the calls of an agent on one connection.
 	fleetStreams = 100
@@ -59,7 +59,7 @@ func (c *Controller) openServers(context.Context) error {
 	agents := newAgentCalls(c.sessions)
 	c.servers = []*grpc.Server{
 		c.server(atFront, ratelimit.Handshaken{}, append(c.behindDoor(), c.knock(atFront).option(),
-			// Whoever has more than that open on one connection waits on its own side.
+			// A client with more than that open on one connection waits on its own side.
 			grpc.MaxConcurrentStreams(uint32(c.cfg.Clients.StreamsPerClient+c.cfg.Clients.WaitingPerClient)))...),
 		c.server(auth.GuardConfig{Listener: auth.Fleet, Tokens: c.tokens, CheckAgent: c.checkCaller}, ratelimit.Handshaken{},
 			append(agents.options(),
@@ -207,8 +207,8 @@ func (c *Controller) frontpageTLS() (*tls.Config, error) {
 	return t, nil
 }
 
-// fleetTLS lets in nobody without a certificate of our CA that is recorded and not revoked, and decides it in the
-// handshake, before a message is read.
+// fleetTLS accepts only certificates of our CA that are recorded and not revoked. It decides that in the handshake,
+// before a message is read.
 func (c *Controller) fleetTLS() *tls.Config {
 	t := c.ownTLS()
 	t.ClientAuth = tls.RequireAndVerifyClientCert
@@ -235,8 +235,8 @@ func (c *Controller) checkCaller(ctx context.Context, agentID string, cert *x509
 		func(ctx context.Context) error { return c.checkAgent(ctx, agentID, cert) })
 }
 
-// checkAgent refuses a certificate that is not recorded for this agent, revoked, or replaced by a newer one in use, and
-// one of a generation of the CA that has been withdrawn.
+// checkAgent refuses a certificate that is not recorded for this agent, revoked, or replaced by a newer one in use. It
+// refuses those of a withdrawn generation of the CA, too.
 func (c *Controller) checkAgent(ctx context.Context, agentID string, cert *x509.Certificate) error {
 	known, err := c.store.GetCert(ctx, pki.Fingerprint(cert.Raw))
 	switch {

@@ -8,9 +8,8 @@ import (
 // timeEvery is how often the database is asked for the time.
 const timeEvery = 2 * time.Second
 
-// keepTime has the controller's clock follow the database's, which all controllers share. What is stored with a time,
-// such as when an operation is to be looked at again, then means the same to each of them, and survives that somebody
-// sets a machine's clock.
+// keepTime has the controller's clock follow the database's, which all controllers share. Stored times, such as an
+// operation's next evaluation, then mean the same to each of them. They survive a change of a machine's clock.
 func (c *Controller) keepTime(ctx context.Context) error {
 	t := c.clock.NewTicker(timeEvery)
 	defer t.Stop()

@@ -82,8 +82,8 @@ var walks = []struct {
 		}},
 }
 
-// TestReferenceWalks writes the walks from the comments of the functions that an operation passes through, and from what
-// was measured of it.
+// TestReferenceWalks writes the walks from the comments of the functions that an operation passes through, and from
+// what was measured of it.
 func TestReferenceWalks(t *testing.T) {
 	said := functionComments(t)
 	var b strings.Builder

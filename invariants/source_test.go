@@ -522,14 +522,15 @@ func f(spec *fleetv1.CommandSpec) {
 	}
 }
 
-// worseOnTheAgent are the actions whose harm depends on the fields of a step, each with the reason. The controller reads
-// those fields; the agent declares the worst.
+// worseOnTheAgent are the actions whose harm depends on the fields of a step, each with the reason. The controller
+// reads those fields; the agent declares the worst.
 var worseOnTheAgent = map[protoreflect.Name]string{
 	"script":          "a plan declares what its script does",
 	"provider_action": "what a provider is asked for may lose data",
 }
 
-// TestBothSidesDeclareTheSameHarm compares each action that the agent declares with the worst kind of work that makes it.
+// TestBothSidesDeclareTheSameHarm compares each action that the agent declares with the worst kind of work that makes
+// it.
 func TestBothSidesDeclareTheSameHarm(t *testing.T) {
 	same := map[kind.Harm][]executor.Harm{
 		kind.Harmless:   {executor.Harmless, executor.Changes},

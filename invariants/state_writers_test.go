@@ -137,8 +137,8 @@ var timeNames = []string{
 	"TimeOnly",
 }
 
-// TestOneFileFormatsTimes: every time that ingot prints or reads goes through cli/times/times.go, so that an output has one
-// zone.
+// TestOneFileFormatsTimes: every time that ingot prints or reads goes through cli/times/times.go, so that an output has
+// one zone.
 func TestOneFileFormatsTimes(t *testing.T) {
 	seen := 0
 	for _, f := range handWritten(t) {

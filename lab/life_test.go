@@ -13,8 +13,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/vm"
 )
 
-// TestLife: a machine that nobody knows boots from the network, is approved, installed, verified, and serves; it leaves
-// for good, and comes in again as another one. An operator does it with the command line alone.
+// TestLife: an unknown machine boots from the network, is approved, installed, verified, and serves. It leaves for
+// good, and comes in again as another one. An operator does it with the command line alone.
 func TestLife(t *testing.T) {
 	if !asRoot(t) {
 		return

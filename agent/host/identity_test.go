@@ -31,8 +31,8 @@ type box struct {
 	cards   []string
 }
 
-// install is a system on a disk, with what the controller knows its agent by. truth has the strong facts of the hardware
-// that counts as its machine, and cards those seen last.
+// install is a system on a disk, with what the controller knows its agent by. truth has the strong facts of the
+// hardware that counts as its machine, and cards those seen last.
 type install struct {
 	known string
 	truth map[string]string
@@ -272,8 +272,8 @@ func (w *world) step() {
 	}
 }
 
-// TestRandomHardware boots machines whose parts, disks and agents change at random: no machine is fenced for a weak fact,
-// and none is taken for another.
+// TestRandomHardware boots machines whose parts, disks and agents change at random: no machine is fenced for a weak
+// fact, and none is taken for another.
 func TestRandomHardware(t *testing.T) {
 	seed := *identitySeed
 	if seed == 0 {

@@ -6,7 +6,7 @@
 //	conn, err := client.Dial(client.Config{Server: "ingot.example.net:50051", CAFile: "ca.pem", TokenFile: "token"})
 //	machines := baremetalv1.NewMachineServiceClient(conn)
 //
-// # What is repeated
+// # Repeats
 //
 // While the controller is away, a connection of Dial repeats a call that may be sent twice. It sends the same body, and
 // so the same request id. Each call that starts work takes one, which makes it such a call. The few that may not be

@@ -78,7 +78,7 @@ func devToken(c config.Config, log *slog.Logger) error {
 	return pki.WriteFile(path, []byte(secret+"\n"), 0o600)
 }
 
-// announce writes the addresses, for whoever started us on port 0.
+// announce writes the addresses, for a starter with port 0.
 func announce(ctl *controller.Controller, path string) error {
 	if path != "" {
 		b, err := json.Marshal(ctl.Addresses())

@@ -65,12 +65,12 @@ type Config struct {
 	MaxMessageBytes int      `yaml:"max_message_bytes"`
 	Workers         int      `yaml:"workers"`
 	Webhooks        Webhooks `yaml:"webhooks"`
-	// Images says where the files of the image catalogue are kept, and bounds what comes in.
+	// Images has the place of the image catalogue's files, and the limits of uploads.
 	Images Images `yaml:"images"`
-	// Retention says how long what grows is kept.
+	// Retention is how long growing data is kept.
 	Retention Retention     `yaml:"retention"`
 	Log       obs.LogConfig `yaml:"log"`
-	// Traces says where the traces of operations go.
+	// Traces is the destination of the traces of operations.
 	Traces traces.Config `yaml:"traces"`
 }
 

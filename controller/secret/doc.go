@@ -1,5 +1,5 @@
-// Package secret seals what is stored in the database and must not be readable there: AES-256-GCM under a key that lies
-// in a file beside the controller.
+// Package secret seals data that is stored in the database and must not be readable there: AES-256-GCM under a key that
+// lies in a file beside the controller.
 //
 // # Sources of truth
 //

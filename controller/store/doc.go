@@ -2,9 +2,9 @@
 //
 // # Layers
 //
-// Each package below imports only those before it: dbsqlc (generated from queries/), pgtx (transactions), the helpers
-// jsonscan and convert, then history, machine, nodestate, workflowstate, operation, session, workflow, node, and those
-// that few others need. invariants/imports.txt has the whole order, and a test holds it.
+// Each package below imports only those before it: dbsqlc (generated from queries/), pgtx (transactions), and the
+// helpers jsonscan and convert. Then come history, machine, nodestate, workflowstate, operation, session, workflow,
+// node, and those that few others need. invariants/imports.txt has the whole order, and a test holds it.
 //
 // # Sources of truth
 //

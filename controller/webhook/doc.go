@@ -1,10 +1,10 @@
-// Package webhook tells other systems what happens to machines and operations: CloudEvents 1.0 over HTTP, signed as
-// Standard Webhooks says.
+// Package webhook tells other systems what happens to machines and operations: CloudEvents 1.0 over HTTP, signed as in
+// Standard Webhooks.
 //
 // # Sources of truth
 //
-// The database. This package decides (which webhook wants an event, what an answer means, when to try again, which
-// addresses may be called) and carries out one request; the store keeps the rest and the engine makes it happen.
+// The database. This package decides which webhook wants an event, what an answer means, when to try again, and which
+// addresses may be called. It carries out one request. The store keeps the rest, and the engine drives it.
 //
 // # State model
 //

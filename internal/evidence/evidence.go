@@ -46,8 +46,9 @@ const (
 	RefusedAgain = "refused_retryable"
 	// BootNext is the one-shot boot entry as the firmware holds it.
 	BootNext = "boot_next"
-	// BootNextProof is the proof of the setting where a BMC holds it. It is "read" (it reads back), "pending" (it reads
-	// back as a setting that the next reset applies) or "ordered" (accepted for the next reset, and not readable before).
+	// BootNextProof is the proof of the setting where a BMC holds it. It is "read" when it reads back, and "pending" when
+	// it reads back as a setting that the next reset applies. It is "ordered" when it was accepted for the next reset and
+	// is not readable before.
 	BootNextProof = "boot_next_proof"
 	// ImageDigest is "sha256:<hex>" of the raw bytes as read back from the disk.
 	ImageDigest = "image_digest"

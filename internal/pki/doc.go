@@ -14,9 +14,8 @@
 //
 // # Sources of truth
 //
-// A certificate says who somebody is, never that he may come in: whether a fingerprint is known and not
-// revoked is the controller's database's to say. A bundle's secret proves nothing until the controller has
-// compared it with its stored hash.
+// A certificate proves an identity, never a right to connect: the controller's database decides whether a fingerprint
+// is known and not revoked. A bundle's secret proves nothing until the controller has compared it with its stored hash.
 //
 // # Time
 //

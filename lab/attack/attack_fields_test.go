@@ -28,8 +28,8 @@ func fieldAttempts() []Attempt {
 	}
 }
 
-// changeFields tries to make a machine what it would be after a change, in every way that the API has. It returns nil where
-// one of them did, and else all refusals.
+// changeFields tries to make a machine what it would be after a change, in every way that the API has. It returns nil
+// where one of them did, and else all refusals.
 func changeFields(ctx context.Context, c *harness.Client, id string, change func(*baremetalv1.Machine)) error {
 	have, err := c.Machines().GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: id})
 	if err != nil {

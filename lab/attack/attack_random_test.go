@@ -209,8 +209,8 @@ func (d *drawn) rollsOut(ctx context.Context, c *harness.Client) error {
 	return err
 }
 
-// rights returns what decides about the identity: budgets, policies, roles and levels, and of each machine that it is no
-// admin of the fields by which those find it.
+// rights returns what decides about the identity: budgets, policies, roles and levels, and of each machine that it is
+// no admin of the fields by which those find it.
 func (d *drawn) rights(ctx context.Context) (map[string]string, error) {
 	out, c := map[string]string{}, d.rig.C
 	budgets, err := baremetalv1.NewBudgetServiceClient(c.Conn()).ListBudgets(ctx, &baremetalv1.ListBudgetsRequest{})

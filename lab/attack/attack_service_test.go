@@ -85,7 +85,8 @@ func inService(ctx context.Context, r *Rig) (string, error) {
 	return m.ID, nil
 }
 
-// interruptAll asks for everything that takes machines out of service. What waits is cancelled once, and asked for again.
+// interruptAll asks for everything that takes machines out of service. What waits is cancelled once, and asked for
+// again.
 func interruptAll(ctx context.Context, operator *harness.Client, fleet []string) error {
 	for round := range 2 {
 		for _, id := range fleet {

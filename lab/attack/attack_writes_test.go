@@ -159,8 +159,8 @@ var heldElsewhere = map[string]string{
 	"BudgetService/ReleaseBudgetSlot":    "controller/store/budget.TestAdminGivesASlotBack",
 }
 
-// changers are all methods that change something: those for readers about their own things, those for operators, and those
-// for admins and installers that read nothing alone.
+// changers are all methods that change something: those for readers about their own things, those for operators, and
+// those for admins and installers that read nothing alone.
 func changers() []string {
 	var out []string
 	for _, m := range methodsOf(auth.NeedOwn, auth.NeedOperate, auth.NeedAdmin, auth.NeedApprove, auth.NeedReport) {

@@ -84,7 +84,7 @@ type Attempt struct {
 	Attempt string
 	// Rule is the number of the rule that the attempt is about. 1 is credentials, 2 identity, 3 listeners, 4 reports, 5
 	// growth, 6 downloads, 7 audit log, 8 tokens, 9 sign-on. 10 is dependencies, 11 ends of certificates, 12 fields that
-	// rights depend on, 13 identity, 14 selections of tokens, 15 machines out of service, 18 tools of ours.
+	// rights depend on, 13 identity. 14 is selections of tokens, 15 machines out of service, 18 tools of ours.
 	Rule int
 	// Run makes the attempt. It returns an error when it could not be made.
 	Run func(ctx context.Context, r *Rig) (Outcome, error)

@@ -56,8 +56,8 @@ sensor_set_event_support 0x20 0 1 enable scanning per-state 000000000000000 0000
 main_sdr_add 0x20 0 0 0x51 1 0x35 0x20 0 1 7 1 0x67 0x68 1 1 0 0 0 0 0 0 0 1 0 0 1 0 0 0 0 0 0 0 0 0 0xff 0 0 0 0 0 0 0 0 0 0 0 0 0xca 0x49 0x6e 0x6c 0x65 0x74 0x20 0x54 0x65 0x6d 0x70
 `
 
-// fruLines give the controller its FRU, with a product area (Platform Management FRU Information Storage Definition 1.3,
-// 8 and 12), and start it.
+// fruLines give the controller its FRU, with a product area (Platform Management FRU Information Storage Definition
+// 1.3, 8 and 12), and start it.
 func (s *IPMI) fruLines() string {
 	about := s.cfg.Chassis.About()
 	area := []byte{1, 0, 0} // version, length, English

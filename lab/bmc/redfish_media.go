@@ -27,7 +27,8 @@ type Media struct {
 	Floppy bool
 	// OfSystem: the drives are the system's. Source: github.com/dell/terraform-provider-redfish, issue 331 (iDRAC).
 	OfSystem bool
-	// NoAction: the properties are written with PATCH and the entity tag; Inserted must be among them (sushy: Lenovo SD530).
+	// NoAction: the properties are written with PATCH and the entity tag; Inserted must be among them (sushy: Lenovo
+	// SD530).
 	NoAction bool
 	// OEM: the actions are the vendor's, of before there was a standard: "Hp" (iLO 4).
 	OEM string
@@ -35,15 +36,15 @@ type Media struct {
 	ImageOnly bool
 	// ProtocolNeeded and MethodNeeded: an order without TransferProtocolType, or TransferMethod, is refused (sushy).
 	ProtocolNeeded, MethodNeeded bool
-	// SecureOnly: http is refused. Source: github.com/openbmc/bmcweb, redfish-core/lib/virtual_media.hpp, which takes https
-	// and smb.
+	// SecureOnly: http is refused. Source: github.com/openbmc/bmcweb, redfish-core/lib/virtual_media.hpp, which takes
+	// https and smb.
 	SecureOnly bool
 	// Occupied is the status with which an order is refused while an image is attached; 0: the new one takes its place.
 	Occupied int
 	// NameOnly: the last part of the URL is shown alone.
 	NameOnly bool
-	// Stale: after an ejection the image still shows, not connected. Source: github.com/ansible-collections/community.general,
-	// issue 6969 and pull request 7470 (Supermicro).
+	// Stale: after an ejection the image still shows, not connected. Source:
+	// github.com/ansible-collections/community.general, issue 6969 and pull request 7470 (Supermicro).
 	Stale bool
 	// Late is how many reads go by before an image shows, or is gone.
 	Late int

@@ -8,7 +8,7 @@
 // executors of the agent work on it, down to the calls that read and write a disk, which package disktest takes.
 // Afterwards a judge reads every byte of every disk.
 //
-// # What is held
+// # Checks
 //
 // No byte of a disk other than the one that the rule means has changed. A disk has no partition table, at neither end,
 // unless the whole image is there. The result must match the full read. The judge has a parser of its own, made from

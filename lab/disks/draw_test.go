@@ -268,7 +268,7 @@ func (m *machine) draw(least int64) {
 	}
 }
 
-// duplicate gives a disk another one's names: the serial number alone, or all of its properties.
+// duplicate copies another disk's names to a disk: the serial number alone, or all of its properties.
 func (m *machine) duplicate(a, b *unit) {
 	b.Serial = a.Serial
 	switch m.r.IntN(4) {

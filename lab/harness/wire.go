@@ -37,7 +37,7 @@ type Wire struct {
 	peers map[string]*peerHooks // by machine id
 }
 
-// Verdict says how often a message is passed on, and after what wait.
+// Verdict is how often a message is passed on, and after which wait.
 type Verdict struct {
 	Copies int
 	Delay  time.Duration

@@ -3,16 +3,16 @@
 //
 // # Overview
 //
-// A mutant is one change: a comparison turned round or moved by one, a condition negated or left out, && for ||, a
-// statement left out, a case skipped, a return value emptied, a number one higher or lower. All mutants of a package
-// are written into one copy of it, each behind a switch, and one test binary is built from that copy (go test -c
-// -overlay). INGOT_MUTANT says which mutant is on; the tests that reach it run, and it is killed when one of them fails
-// or hangs.
+// A mutant is one change: a comparison turned round or moved by one, a condition negated or left out, or && for ||.
+// Others are a statement left out, a case skipped, a return value emptied, a number one higher or lower. All mutants of
+// a package are written into one copy of it, each behind a switch. One test binary is built from that copy (go test -c
+// -overlay). INGOT_MUTANT selects the mutant that is on; the tests that reach it run, and it is killed when one of them
+// fails or hangs.
 //
-// # What is not mutated
+// # Code without mutants
 //
-// Constants and array sizes, which cannot be switched in a running program; what make is given; texts, logging,
-// metrics, and methods that only print; failpoints; generated code.
+// Constants and array sizes, which cannot be switched in a running program; arguments of make; texts, logging, metrics,
+// and methods that only print; failpoints; generated code.
 //
 // # Sources of truth
 //

@@ -380,9 +380,9 @@ type stand struct {
 	out, written bool
 }
 
-// state returns the machines that are out of service and those that lose data. It reads neither slots nor the harms that
-// the controller has stored: what each verb does is written down here once more. A machine that has left the inventory
-// is in neither.
+// state returns the machines that are out of service and those that lose data. It reads neither slots nor the harms
+// that the controller has stored: what each verb does is written down here once more. A machine that has left the
+// inventory is in neither.
 func (b *budgetWorld) state() map[string]stand {
 	b.T.Helper()
 	rows, err := b.Store.Pool().Query(b.T.Context(), `SELECT * FROM (

@@ -18,7 +18,7 @@ import (
 const maxChallenge = 4 << 10
 
 // ActivateCredential certifies an installer whose TPM has released the secret of its challenge. Package internal/tpm
-// says what the proof binds. Before it holds, the call costs a decryption and an HMAC, and reads nothing.
+// describes what the proof binds. Before it holds, the call costs a decryption and an HMAC, and reads nothing.
 func (s *Server) ActivateCredential(
 	ctx context.Context, r *enrollv1.ActivateCredentialRequest,
 ) (*enrollv1.ActivateCredentialResponse, error) {

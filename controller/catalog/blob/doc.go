@@ -9,6 +9,6 @@
 // # Failure handling
 //
 // Every file comes in through a Spool, a directory of the controller's own. A crash leaves at most a file there, which
-// its writer has locked (flock(2)); opening removes those that nobody holds, so several processes may share it. A full
+// its writer has locked (flock(2)). Opening removes files without a lock, so several processes may share it. A full
 // disk is IMAGE_STORE_FULL, and leaves nothing behind.
 package blob

@@ -16,8 +16,8 @@ import (
 
 // Times bound how long a connection may take; each that is 0 has its default.
 type Times struct {
-	// FirstByte is the time until something is received, Turn until a handshake begins, Handshake until it is done, and
-	// FirstRequest from then until there is a request. Defaults: 10 s, 50 s, 15 s, 30 s.
+	// FirstByte is the time until the first byte is received, Turn until a handshake begins, and Handshake until it is
+	// done. FirstRequest is from then until there is a request. Defaults: 10 s, 50 s, 15 s, 30 s.
 	FirstByte, Turn, Handshake, FirstRequest time.Duration
 }
 
@@ -184,7 +184,7 @@ func (l *Listener) admit(raw net.Conn) {
 	l.mu.Unlock()
 	if !ok {
 		l.cfg.Closed(ClosedFull)
-		_ = raw.Close() // nobody waits for it
+		_ = raw.Close() // no accept waits for it
 		return
 	}
 	for _, v := range victims {
@@ -199,7 +199,7 @@ func (l *Listener) closeConn(p *slot, why string) {
 		return
 	}
 	l.cfg.Closed(why)
-	_ = p.conn.Close() // whatever it says, it is forgotten
+	_ = p.conn.Close() // its error does not matter: it is forgotten
 }
 
 // begin brings a connection as far as Accept.
@@ -224,7 +224,7 @@ func (c *Conn) begin() {
 	select {
 	case l.ready <- conn:
 	case <-l.done:
-		_ = c.Close() // nobody serves any more
+		_ = c.Close() // the server has ended
 	}
 }
 
@@ -434,7 +434,7 @@ func (l *Listener) Requested(call context.Context) {
 	}
 }
 
-// Refused notes that a call was refused on the connection of a context because nobody knows who makes it.
+// Refused records a call that was refused on the connection of a context because its caller is unknown.
 func (l *Listener) Refused(call context.Context) {
 	l.mu.Lock()
 	c := l.of(call)
@@ -465,7 +465,7 @@ func (l *Listener) CloseConn(call context.Context) {
 	c := l.of(call)
 	l.mu.Unlock()
 	if c != nil {
-		_ = c.Close() // what is wrong with it is why it is closed
+		_ = c.Close() // it is closed because of its error
 	}
 }
 

@@ -69,8 +69,8 @@ type slot struct {
 }
 
 // slots are the books of a listener's connections: pure, without clock and lock. Where a bound is reached, the
-// connection that has made no progress for the longest time gives way: the one of the same address where that address
-// has its share, else one of the same stage. So a stage that is flooded costs the others nothing.
+// connection without progress for the longest time is closed: the one of the same address where that address has its
+// share, else one of the same stage. So a stage that is flooded costs the others nothing.
 type slots struct {
 	limits ConnectionLimits
 	open   int
@@ -83,7 +83,7 @@ func newSlots(l ConnectionLimits) *slots {
 	return &slots{limits: l, addresses: map[netip.Addr]*list.List{}}
 }
 
-// add takes in a connection, and gives those that give way for it. Without room it takes in nothing.
+// add takes in a connection, and returns those to close for it. Without room it takes in nothing.
 func (b *slots) add(p *slot) (victims []*slot, ok bool) {
 	gives := func(v *slot) {
 		b.remove(v)
@@ -122,8 +122,8 @@ func (b *slots) least() *slot {
 	return nil
 }
 
-// advance notes progress: a connection enters a stage, or enters it again. It gives the one that gives way, if any.
-// What is proven or gone stays so.
+// advance notes progress: a connection enters a stage, or enters it again. It returns the one to close, if any. A
+// proven or closed connection stays so.
 func (b *slots) advance(p *slot, to stage) (victim *slot) {
 	if p.stage >= proven {
 		return nil

@@ -44,7 +44,7 @@ func Noted(queries ...func(*Queries) error) (*pgx.Batch, error) {
 	return &note.batch, nil
 }
 
-// Answered gives the functions the results of their queries, and closes the results.
+// Answered calls the functions with the results of their queries, and closes the results.
 func Answered(results pgx.BatchResults, queries ...func(*Queries) error) error {
 	for _, query := range queries {
 		if err := query(New(answering{results})); err != nil {
@@ -78,7 +78,7 @@ type noted struct{}
 
 func (noted) Scan(...any) error { return errNoted }
 
-// answering gives the answers in the order in which the queries were noted.
+// answering returns the answers in the order in which the queries were noted.
 type answering struct{ results pgx.BatchResults }
 
 func (a answering) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {

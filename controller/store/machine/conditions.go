@@ -9,7 +9,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 )
 
-// SetCondition writes a condition. One that was never true is not written as false: absence says the same.
+// SetCondition writes a condition. One that was never true is not written as false: absence means the same.
 func SetCondition(
 	ctx context.Context, q *dbsqlc.Queries, machineID string, c operation.ConditionChange, now time.Time,
 ) error {

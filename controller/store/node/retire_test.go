@@ -87,8 +87,8 @@ func TestBlockingEndsWhatWasNotGranted(t *testing.T) {
 	}
 }
 
-// What was granted is told to stop, and nothing more is granted or made; a node that is to be retired is, in the
-// transaction that ends the operation, however it ends.
+// A granted command is ordered to stop, and no more commands are granted or made. A node that must be retired is so in
+// the transaction that ends the operation, however it ends.
 func TestBlockingStopsWhatWasGranted(t *testing.T) {
 	for how, doIt := range block {
 		for outcome, phase := range map[operation.Outcome]operation.Phase{

@@ -165,7 +165,7 @@ func appended(column reflect.Value, arg any, rows int) reflect.Value {
 	return column
 }
 
-// read takes the set's answer from the results and says what it means for each statement.
+// read takes the set's answer from the results and sets each statement's result.
 func (s *sameWrites) read(results pgx.BatchResults) error {
 	if len(s.asked) == 1 {
 		tag, err := results.Exec()

@@ -19,7 +19,7 @@ func PostcommitOf(q *dbsqlc.Queries) *Postcommit {
 	return a
 }
 
-// Note adds to what is told once the transaction has committed.
+// Note adds a message that is sent once the transaction has committed.
 func (a *Postcommit) Note(n any) {
 	if a != nil {
 		a.notes = append(a.notes, n)

@@ -51,7 +51,8 @@ func (s *DB) committing(ctx context.Context, tx pgx.Tx, all ...*Postcommit) erro
 	return s.Committing(ctx, tx, notes)
 }
 
-// ErrLostVersion says that what was read is not what is stored any more. Its transaction is tried again.
+// ErrLostVersion is returned when the stored version is no longer the one that was read. Its transaction is tried
+// again.
 var ErrLostVersion = errors.New("the operation has changed meanwhile")
 
 func repeatable(err error) bool {
@@ -65,8 +66,8 @@ func repeatable(err error) bool {
 	return errors.Is(err, ErrLostVersion) || errors.Is(err, errNotCommitted)
 }
 
-// Unstorable reports whether the data itself is what the database refuses, such as a zero byte in a text or a number
-// that is too large (PostgreSQL, appendix A: classes 22 and 54).
+// Unstorable reports whether the database refuses the data itself, such as a zero byte in a text or a number that is
+// too large. Source: PostgreSQL, appendix A, classes 22 and 54.
 func Unstorable(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && (strings.HasPrefix(pg.Code, "22") || strings.HasPrefix(pg.Code, "54"))

@@ -60,7 +60,7 @@ func (s *Store) Time(ctx context.Context) (time.Time, error) {
 	return now, nil
 }
 
-// ReleaseLease ends a controller's lease, so that nobody waits for it to run out.
+// ReleaseLease ends a controller's lease, so that no controller waits for its end.
 func (s *Store) ReleaseLease(ctx context.Context, controllerID string, now time.Time) error {
 	if err := s.db.Q.ReleaseLease(ctx, dbsqlc.ReleaseLeaseParams{ControllerID: controllerID, Now: now}); err != nil {
 		return fmt.Errorf("release lease: %w", err)
@@ -68,8 +68,8 @@ func (s *Store) ReleaseLease(ctx context.Context, controllerID string, now time.
 	return nil
 }
 
-// ForgetControllers deletes the records of controllers whose leases have ended before a time, 1,000 at most, and says
-// how many.
+// ForgetControllers deletes the records of controllers whose leases have ended before a time, 1,000 at most, and
+// returns their number.
 func (s *Store) ForgetControllers(ctx context.Context, before time.Time) (int64, error) {
 	n, err := s.db.Q.ForgetControllers(ctx, dbsqlc.ForgetControllersParams{Before: before, MaxRows: 1000})
 	if err != nil {
@@ -168,7 +168,8 @@ type Moved struct {
 	Ended             bool
 }
 
-// MovedSessions says which of these sessions are over: no longer the newest of their agents, or ended by others.
+// MovedSessions returns those of these sessions that are over: no longer the newest of their agents, or ended by
+// others.
 func (s *Store) MovedSessions(ctx context.Context, epochs map[string]int64) ([]Moved, error) {
 	p := dbsqlc.MovedSessionsParams{}
 	for id, epoch := range epochs {

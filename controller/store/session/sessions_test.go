@@ -161,12 +161,12 @@ func TestEventNumbersAreTakenOnce(t *testing.T) {
 		t.Errorf("%d lines, %v", len(logs), err)
 	}
 	if o := storetest.Open(t, s, a.Hello("st-1", "boot-1")); o.LastEventSeq != 6 || !o.RolledBack {
-		t.Errorf("%+v", o) // the Hello says that it knows of none
+		t.Errorf("%+v", o) // by the Hello it has none
 	}
 }
 
-// TestAnOlderSessionStoresNoEvent: a copy of an agent has a session, and the agent a newer one. A late event of the copy
-// takes no number, which would hide the agent's own event of that number.
+// TestAnOlderSessionStoresNoEvent: a copy of an agent has a session, and the agent a newer one. A late event of the
+// copy takes no number, which would hide the agent's own event of that number.
 func TestAnOlderSessionStoresNoEvent(t *testing.T) {
 	s := storetest.New(t)
 	a, id, c := storetest.Rebooting(t, s, "m-1")

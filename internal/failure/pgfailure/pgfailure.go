@@ -43,8 +43,8 @@ func unavailable(err error) bool {
 }
 
 // unavailableState reports whether an SQLSTATE is of a server that cannot serve clients now (PostgreSQL documentation,
-// appendix A). These are class 08 connection exception, class 53 insufficient resources (53300 is too many
-// connections), and 57P01 to 57P05 shutdown, crash, starting up, database dropped, idle session. 25006 is a primary
+// appendix A). These are class 08 connection exception and class 53 insufficient resources (53300 is too many
+// connections). 57P01 to 57P05 are shutdown, crash, starting up, database dropped, idle session. 25006 is a primary
 // that has become a standby.
 func unavailableState(code string) bool {
 	if len(code) != 5 {

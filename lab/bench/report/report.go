@@ -1,5 +1,5 @@
-// Package report collects the figures of benchmarks, prints them, keeps them in one file, and makes the performance page
-// of that.
+// Package report collects the figures of benchmarks, prints them, keeps them in one file, and makes the performance
+// page of that.
 package report
 
 import (

@@ -73,8 +73,8 @@ tokens_file: %q
 	return c, os.WriteFile(c.dir+".yaml", []byte(text), 0o600)
 }
 
-// freePort finds one below those that the kernel takes for outgoing connections (ip_local_port_range): a controller that
-// is started again must find its own free.
+// freePort finds one below those that the kernel takes for outgoing connections (ip_local_port_range): a controller
+// that is started again must find its own free.
 func (r *Rig) freePort() (int, error) {
 	for port := 20000; port < 32000; port++ {
 		if r.taken[port] {

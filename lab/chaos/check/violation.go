@@ -45,13 +45,14 @@ const (
 	RulePhases = "phases"
 	// RuleOwner: an epoch of an agent belongs to one session with one controller, and epochs grow.
 	RuleOwner = "one-owner"
-	// RuleCursor: a client that follows the reconcile cursor has in the end every machine as it is, and was never sent back.
+	// RuleCursor: a client that follows the reconcile cursor has in the end every machine as it is, and was never sent
+	// back.
 	RuleCursor = "cursor"
-	// RuleLogs: the line that an agent writes before a reboot arrives once. It may be lost only with the agent's memory, or
-	// for want of room, and then the agent logs the loss. A copy of the agent's memory may bring it once more.
+	// RuleLogs: the line that an agent writes before a reboot arrives once. It may be lost only with the agent's memory,
+	// or for want of room, and then the agent logs the loss. A copy of the agent's memory may bring it once more.
 	RuleLogs = "logs"
-	// RuleAnswers: the answers of the API are those of a machine that takes one call after the other. Calls without an answer
-	// may lie anywhere after they were made.
+	// RuleAnswers: the answers of the API are those of a machine that takes one call after the other. Calls without an
+	// answer may lie anywhere after they were made.
 	RuleAnswers = "linearizable"
 	// RuleCopies: of two processes with one identity on one machine one ends by itself, and two machines with one identity
 	// end in quarantine.

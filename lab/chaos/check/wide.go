@@ -29,8 +29,8 @@ func most(spans []span) (n int, when time.Time) {
 	return n, when
 }
 
-// budget: no more machines are at work than the budget has slots. A machine is at work from the first grant of a
-// destructive command to the success of its operation, or the release of its slot by an administrator.
+// budget: no more machines are at work than the budget has slots. Its work begins with the first grant of a destructive
+// command. It ends with the success of its operation, or the release of its slot by an administrator.
 func (j *judge) budget() {
 	if j.h.Header.Slots == 0 || j.h.stepped() {
 		return

@@ -36,8 +36,8 @@ type Plan struct {
 // too.
 func (s Strike) Alone() bool { return s.Suspends() || s.Kind == "elsewhere-agent" }
 
-// CopiesFirst reports whether the strike copies an agent's memory and puts the copy back later. With AtWork that is once
-// something was begun of which the copy knows nothing.
+// CopiesFirst reports whether the strike copies an agent's memory and puts the copy back later. With AtWork that is
+// once something was begun of which the copy knows nothing.
 func (s Strike) CopiesFirst() bool { return s.Kind == "rollback-agent" || s.Kind == "restore-agent" }
 
 // Suspends reports whether the strike suspends a machine.

@@ -44,8 +44,8 @@ var Classes = map[string]string{
 var wide = map[string]bool{"deadline-fails": true, "machine-feed": true, "event-feed": true,
 	"webhook-feed": true, "batch-shared": true}
 
-// WideEvery returns how many runs have one in a wide world, for a bug with faults of its own, and reports whether the
-// bug has them.
+// WideEvery returns that one of so many runs is in a wide world, for a bug with faults of its own. It reports whether
+// the bug has them.
 func WideEvery(planted string) (every int, known bool) {
 	if wide[planted] {
 		return 1, true

@@ -119,8 +119,8 @@ func (r *attempt) lateResult() time.Duration {
 	return 2*time.Duration(min(r.limit(), tryLimit))*time.Second + 3*time.Second
 }
 
-// rest waits for the operations of all machines to end and their effects to happen. A fence that stays is lifted by what
-// the world has seen.
+// rest waits for the operations of all machines to end and their effects to happen. A fence that stays is lifted by
+// what the world has seen.
 func (r *attempt) rest(ctx context.Context) error {
 	var fenced []string
 	for _, t := range r.c.machines {

@@ -260,8 +260,8 @@ func TestARotationWithoutTheRootsKeyIsRefused(t *testing.T) {
 	}
 }
 
-// TestADatabaseThatHasForgottenTheRotation: the controller's disk knows what the database has forgotten, and agents that
-// trust the new root alone are not locked out.
+// TestADatabaseThatHasForgottenTheRotation: the controller's disk knows what the database has forgotten, and agents
+// that trust the new root alone are not locked out.
 func TestADatabaseThatHasForgottenTheRotation(t *testing.T) {
 	t.Parallel()
 	c := harness.New(t, harness.Options{})

@@ -53,7 +53,7 @@ func (s site) restart() {
 }
 
 // TestGoClient uses the client as a program does. It starts work once, waits for it over a restart of the controller,
-// reads why calls are refused, watches machines, and keeps a copy of the fleet.
+// and reads why calls are refused. It watches machines, and keeps a copy of the fleet.
 func TestGoClient(t *testing.T) {
 	t.Parallel()
 	s := start(t)

@@ -143,8 +143,8 @@ func TestImagesFromARegistry(t *testing.T) {
 	wantStored(t, c, 3)
 }
 
-// TestKilledAmidAnIngest: kill -9 of the controller on the way of an image. The next start leaves nothing of it, and the
-// same call then makes it whole.
+// TestKilledAmidAnIngest: kill -9 of the controller on the way of an image. The next start leaves nothing of it, and
+// the same call then makes it whole.
 func TestKilledAmidAnIngest(t *testing.T) {
 	s := start(t, options{})
 	content := disk(1, size)

@@ -57,7 +57,8 @@ type options struct {
 	auth string
 }
 
-// certificate makes one of 127.0.0.1, as net/http/httptest has it, and has programs trust it that are started from now on.
+// certificate makes one of 127.0.0.1, as net/http/httptest has it, and has programs trust it that are started from now
+// on.
 func certificate(t *testing.T) (pair tls.Certificate, certFile, keyFile string) {
 	t.Helper()
 	srv := httptest.NewTLSServer(nil)

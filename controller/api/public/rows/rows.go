@@ -207,7 +207,7 @@ func atFirstDifference(a, b string) (by int, known bool) {
 	return cmp.Compare(a[i], b[i]), true
 }
 
-// part cuts off the first run of digits, or of what is none.
+// part cuts off the first run of digits, or of other characters.
 func part(s string) (first, rest string) {
 	digits := digit(s[0])
 	i := strings.IndexFunc(s, func(r rune) bool { return (r >= '0' && r <= '9') != digits })

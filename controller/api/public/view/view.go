@@ -77,7 +77,7 @@ func message(who savedview.Caller, v savedview.View) *baremetalv1.View {
 	}
 }
 
-// mask gives the fields that are to be changed.
+// mask returns the fields to change.
 func mask(paths []string) ([]string, error) {
 	if len(paths) == 0 || slices.Equal(paths, []string{"*"}) {
 		return savedview.Fields(), nil

@@ -311,7 +311,7 @@ func (s *scene) party(p explain.Party) string {
 	return ""
 }
 
-// exactly takes the message for the cause: the engine gives it, and knows better.
+// exactly takes the message for the cause: the engine wrote it, and has more facts.
 func exactly(_ *scene, v *verdict, message string) {
 	if message != "" {
 		v.Text = message

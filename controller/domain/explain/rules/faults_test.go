@@ -23,7 +23,7 @@ type fault struct {
 	inject func(l *lab)
 	reason string
 	on     explain.Party
-	// says are words of the cause; next of what happens next, empty for nothing; do of an action.
+	// says are words of the cause; next of the next event, empty for none; do of an action.
 	says []string
 	next string
 	do   string

@@ -30,7 +30,7 @@ const (
 )
 
 // lab is a machine, its site and one operation. What happens to the operation is decided by the rules of the engine, so
-// that what is explained is what really is stored.
+// that the explained records are as they are really stored.
 type lab struct {
 	*testing.T
 	now     time.Time
@@ -281,7 +281,7 @@ func (l *lab) look() *lab {
 	return l
 }
 
-// applies says that the site's agent serves by the newest document.
+// applies makes the site's agent serve by the newest document.
 func (l *lab) applies() *lab {
 	l.f.Site.Applied, l.f.Site.AppliedAt = l.f.Site.Revision, l.now
 	return l.look()
@@ -312,7 +312,7 @@ func (l *lab) beat() {
 	}
 }
 
-// grants gives the latest command's executor leave, and says whether it was given.
+// grants asks for the grant of the latest command, and reports whether it was granted.
 func (l *lab) grants() bool {
 	l.Helper()
 	c := l.latest()
@@ -392,7 +392,7 @@ func (l *lab) explain() explain.Explanation {
 	return rules.Explain(l.f)
 }
 
-// offer says what the calls would take, as far as the rules that need no database decide.
+// offer sets the starts that the calls would accept, as far as the rules that need no database decide.
 func (l *lab) offer() {
 	if l.f.Machine == nil {
 		return
@@ -427,7 +427,7 @@ func (l *lab) offer() {
 	}
 }
 
-// everything that an explanation says, for searching in.
+// everything returns all texts of an explanation, for a search.
 func everything(e explain.Explanation) string {
 	return strings.Join(append([]string{e.Summary, e.Cause.Text, e.WaitsFor}, e.Cause.Facts...), "\n")
 }
@@ -473,7 +473,7 @@ func (l *lab) stage() *lab {
 	return l
 }
 
-// lone is an operation in which the controller waits for somebody else, while the node is in a state of work.
+// lone is an operation in which the controller waits for another party, while the node is in a state of work.
 func (l *lab) lone(mode string, state baremetalv1.NodeState) *lab {
 	l.host().start(fleet.NodeTransition, operation.Step{Kind: kind.WorkflowStage, Mode: mode, Timeout: time.Hour}).look()
 	l.f.Machine.Status.NodeState = state
