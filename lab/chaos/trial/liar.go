@@ -22,11 +22,9 @@ import (
 	"github.com/ingot-metal/ingot/lab/chaos/program"
 )
 
-// The ways to lie. Each contradicts something that a controller knows; docs/bugs-found.md lists the lies that cannot be
-// detected.
+// The ways to lie. Each contradicts a controller's knowledge; docs/bugs-found.md lists lies that cannot be detected.
 const (
-	// lieClaim asks for its grant and then reports success. It invents the proof of a reboot; for other kinds it shows
-	// none.
+	// lieClaim asks for its grant and then reports success. It invents the proof of a reboot, and shows no other.
 	lieClaim = iota
 	// lieEarly reports success, with proof, before it has asked for anything.
 	lieEarly
