@@ -27,61 +27,61 @@ const (
 	refusals = 100
 )
 
-// knock checks the calls of the frontpage before their messages are read, so that unknown callers cost no memory.
-type knock struct {
+// preAuth checks the calls of the frontpage before their messages are read, so that unknown callers cost no memory.
+type preAuth struct {
 	guard *auth.Guard
 	conns *ratelimit.Listener
 	log   *slog.Logger
 	// observe is told of each call that was refused.
 	observe func(method string, code codes.Code, took time.Duration)
-	// calls and watched are what strangers have under way.
+	// calls and watched are the calls of unknown clients under way.
 	calls, watched *ratelimit.AnonymousCalls
 }
 
-func (c *Controller) knock(g auth.GuardConfig) *knock {
-	return &knock{
+func (c *Controller) preAuth(g auth.GuardConfig) *preAuth {
+	return &preAuth{
 		guard: auth.NewGuard(g), conns: c.bounded.frontpage, log: c.log, observe: c.metrics.ObserveCall,
 		calls: ratelimit.NewAnonymousCalls(strangers, strangerTime), watched: ratelimit.NewAnonymousCalls(watches, 0),
 	}
 }
 
 // option puts it before everything else. It runs on the goroutine that reads a connection, and so it must not wait.
-func (k *knock) option() grpc.ServerOption {
+func (p *preAuth) option() grpc.ServerOption {
 	return grpc.InTapHandle(func(ctx context.Context, info *tap.Info) (context.Context, error) {
-		known, err := k.guard.Knock(ctx, info.FullMethodName)
+		known, err := p.guard.PreAuthorize(ctx, info.FullMethodName)
 		switch {
 		case err != nil:
-			k.conns.Refused(ctx)
+			p.conns.Refused(ctx)
 			e := failure.From(err)
-			k.observe(info.FullMethodName, codes.Unauthenticated, 0)
-			k.log.Debug("call", "method", info.FullMethodName, "code", codes.Unauthenticated.String(), "reason", e.Reason,
+			p.observe(info.FullMethodName, codes.Unauthenticated, 0)
+			p.log.Debug("call", "method", info.FullMethodName, "code", codes.Unauthenticated.String(), "reason", e.Reason,
 				"message", e.Message)
 			return ctx, failure.ToStatus(err).Err()
 		case known:
-			k.conns.Known(ctx)
+			p.conns.Known(ctx)
 			return ctx, nil
 		}
-		k.conns.Requested(ctx)
+		p.conns.Requested(ctx)
 		if info.FullMethodName == healthv1.Health_Watch_FullMethodName {
-			return k.watched.Enter(ctx), nil
+			return p.watched.Enter(ctx), nil
 		}
-		return k.calls.Enter(ctx), nil
+		return p.calls.Enter(ctx), nil
 	})
 }
 
 // rest is the same for a request of REST, whose body has not been read.
-func (k *knock) rest(ctx context.Context, method string, authorization []string) error {
+func (p *preAuth) rest(ctx context.Context, method string, authorization []string) error {
 	md := metadata.MD{"authorization": authorization}
 	if len(authorization) == 0 {
 		md = metadata.MD{}
 	}
-	known, err := k.guard.Knock(metadata.NewIncomingContext(ctx, md), method)
+	known, err := p.guard.PreAuthorize(metadata.NewIncomingContext(ctx, md), method)
 	switch {
 	case err != nil:
-		k.conns.Refused(ctx)
+		p.conns.Refused(ctx)
 		return err
 	case known:
-		k.conns.Known(ctx)
+		p.conns.Known(ctx)
 	}
 	return nil
 }

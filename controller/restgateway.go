@@ -26,8 +26,8 @@ func (c *Controller) runREST(ctx context.Context) error {
 	}
 	defer conn.Close()
 	guard := auth.GuardConfig{Listener: auth.Frontpage, Tokens: c.tokens}
-	knock := c.knock(guard)
-	knock.conns = c.bounded.rest
+	early := c.preAuth(guard)
+	early.conns = c.bounded.rest
 	var provider console.Provider
 	if c.signOn != nil {
 		provider = c.signOn
@@ -42,13 +42,13 @@ func (c *Controller) runREST(ctx context.Context) error {
 		return fmt.Errorf("make the console: %w", err)
 	}
 	gateway, err := gateway.New(gateway.Config{
-		Conn: conn, MaxBody: int64(c.cfg.MaxMessageBytes), Logger: c.log, Knock: knock.rest,
+		Conn: conn, MaxBody: int64(c.cfg.MaxMessageBytes), Logger: c.log, PreAuthorize: early.rest,
 		Requested: c.bounded.rest.Requested, Front: pages.Handler,
 	})
 	if err != nil {
 		return fmt.Errorf("make the REST gateway: %w", err)
 	}
-	server := c.server(guard, insecure.NewCredentials(), c.behindDoor()...)
+	server := c.server(guard, insecure.NewCredentials(), c.clientOptions()...)
 	c.registerFrontpage(server)
 	g, _ := task.New(ctx)
 	g.Go("rest calls", c.serve(server, pipe))

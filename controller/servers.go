@@ -58,7 +58,7 @@ func (c *Controller) openServers(context.Context) error {
 	atFront := auth.GuardConfig{Listener: auth.Frontpage, Tokens: c.tokens}
 	agents := newAgentCalls(c.sessions)
 	c.servers = []*grpc.Server{
-		c.server(atFront, ratelimit.Handshaken{}, append(c.behindDoor(), c.knock(atFront).option(),
+		c.server(atFront, ratelimit.Handshaken{}, append(c.clientOptions(), c.preAuth(atFront).option(),
 			// A client with more than that open on one connection waits on its own side.
 			grpc.MaxConcurrentStreams(uint32(c.cfg.Clients.StreamsPerClient+c.cfg.Clients.WaitingPerClient)))...),
 		c.server(auth.GuardConfig{Listener: auth.Fleet, Tokens: c.tokens, CheckAgent: c.checkCaller}, ratelimit.Handshaken{},
@@ -93,8 +93,8 @@ func (c *Controller) openServers(context.Context) error {
 	return nil
 }
 
-// behindDoor bounds what clients may ask, by gRPC and by REST together, holds them to their machines, and traces it.
-func (c *Controller) behindDoor() []grpc.ServerOption {
+// clientOptions bounds what clients may ask, by gRPC and by REST together, holds them to their machines, and traces it.
+func (c *Controller) clientOptions() []grpc.ServerOption {
 	held, out := access.Interceptor{Machines: c.store}, newAnswers()
 	unary := []grpc.UnaryServerInterceptor{c.door.Unary(), held.Unary(), out.unary}
 	if c.traces != nil {

@@ -205,7 +205,7 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-func TestKnockAsksNobody(t *testing.T) {
+func TestPreAuthorizeAsksNoProvider(t *testing.T) {
 	tokens, _, _ := followed(t)
 	tokens.SignOn(waiting{}, DefaultLastSignOn)
 	if err := tokens.meet(t.Context(), "a.b.c", false); !errors.Is(err, ErrWouldWait) {

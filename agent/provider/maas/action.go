@@ -89,5 +89,5 @@ func Decide(o Order, s Seen) Next {
 	if a.Deployed && heldBy(o.Machine, s.M, s.User) != "" {
 		return conflict(s, heldBy(o.Machine, s.M, s.User))
 	}
-	return notTheirs(o, s, a.decide(o, s))
+	return keepForeign(o, s, a.decide(o, s))
 }

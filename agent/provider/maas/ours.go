@@ -61,8 +61,8 @@ var unguarded = []Verb{Create, Allocate, Annotate}
 // Guarded reports whether a request may take a machine from its holder, so that the holder must be read right before.
 func (v Verb) Guarded() bool { return v != "" && !slices.Contains(unguarded, v) }
 
-// notTheirs replaces a request that would change another client's machine by a conflict.
-func notTheirs(o Order, s Seen, n Next) Next {
+// keepForeign replaces a request that would change another client's machine by a conflict.
+func keepForeign(o Order, s Seen, n Next) Next {
 	switch {
 	case !n.Do.Guarded() || s.M == nil:
 		return n

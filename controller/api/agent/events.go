@@ -26,7 +26,7 @@ import (
 func grantPublicKey(issuer *ca.Authority) []byte {
 	pub, ok := issuer.GrantKey().Public().(ed25519.PublicKey)
 	if !ok {
-		panic("fleetapi: the grant key is not Ed25519")
+		panic("agent API: the grant key is not Ed25519")
 	}
 	return pub
 }

@@ -22,7 +22,7 @@ type statusWriter interface {
 func closeWithSession(call context.Context, sess *session.Session) (undo func() bool) {
 	stream, ok := grpc.ServerTransportStreamFromContext(call).(statusWriter)
 	if !ok {
-		panic("fleetapi: a stream of this server cannot be ended from outside its handler")
+		panic("agent API: a stream of this server cannot be ended from outside its handler")
 	}
 	return context.AfterFunc(sess.Context(), func() {
 		// It fails when the connection is gone, and then the stream has ended too.

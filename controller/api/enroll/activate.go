@@ -45,7 +45,7 @@ func (s *Server) ActivateCredential(
 		"operation_id", out.OperationID, "mac", c.MAC)
 	key, ok := s.cfg.CA.GrantKey().Public().(ed25519.PublicKey)
 	if !ok {
-		panic("enrollapi: the grant key is not Ed25519")
+		panic("enrol API: the grant key is not Ed25519")
 	}
 	return &enrollv1.ActivateCredentialResponse{
 		AgentId: out.AgentID, MachineId: out.MachineID, OperationId: out.OperationID, CertificateChainPem: out.ChainPEM,

@@ -57,7 +57,7 @@ func (s *Server) Enroll(ctx context.Context, r *enrollv1.EnrollRequest) (*enroll
 	}
 	key, ok := s.cfg.CA.GrantKey().Public().(ed25519.PublicKey)
 	if !ok {
-		panic("enrollapi: the grant key is not Ed25519")
+		panic("enrol API: the grant key is not Ed25519")
 	}
 	return &enrollv1.EnrollResponse{
 		AgentId: out.AgentID, MachineId: out.MachineID, Site: out.Site, Role: out.Role, CertificateChainPem: out.ChainPEM,

@@ -99,8 +99,8 @@ func (g *Gateway) prepare(
 	if err := op.checkQuery(query); err != nil {
 		return nil, http.StatusBadRequest, err
 	}
-	if g.cfg.Knock != nil {
-		if err := g.cfg.Knock(r.Context(), op.call, r.Header.Values("Authorization")); err != nil {
+	if g.cfg.PreAuthorize != nil {
+		if err := g.cfg.PreAuthorize(r.Context(), op.call, r.Header.Values("Authorization")); err != nil {
 			w.Header().Set("Connection", "close") // whatever follows is not read
 			e := failure.From(err)
 			return nil, runtime.HTTPStatusFromCode(failure.ToStatus(e).Code()), e

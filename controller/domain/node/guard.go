@@ -84,13 +84,13 @@ func Open(from State, by Trigger, f Facts) []State {
 
 func illegal(from, to State, by Trigger) string {
 	text := fmt.Sprintf("a node that is %s cannot become %s", Name(from), Name(to))
-	if len(waysTo(from, to)) > 0 {
+	if len(transitionsBetween(from, to)) > 0 {
 		text += fmt.Sprintf(" by %s", by)
 	}
 	return text + "; from here " + string(by) + " may move it to " + list(Targets(from, by))
 }
 
-func waysTo(from, to State) []Transition {
+func transitionsBetween(from, to State) []Transition {
 	var out []Transition
 	for _, t := range From(from) {
 		if t.To == to {

@@ -71,7 +71,7 @@ type Listener struct {
 
 	mu      sync.Mutex
 	err     error
-	places  *slots
+	slots   *slots
 	remote  map[netip.AddrPort]*Conn
 	callers map[string]*Conn // the newest of each; the others follow by older
 }
@@ -104,7 +104,7 @@ func Listen(raw net.Listener, cfg ListenerConfig) *Listener {
 		cfg.Closed = func(string) {}
 	}
 	l := &Listener{
-		raw: raw, cfg: cfg, ready: make(chan net.Conn), done: make(chan struct{}), places: newSlots(cfg.Limits),
+		raw: raw, cfg: cfg, ready: make(chan net.Conn), done: make(chan struct{}), slots: newSlots(cfg.Limits),
 		remote: map[netip.AddrPort]*Conn{}, callers: map[string]*Conn{},
 	}
 	task.Background("accept connections", l.run)
@@ -177,7 +177,7 @@ func (l *Listener) admit(raw net.Conn) {
 	}
 	c.slot = slot{address: shareOf(c.key.Addr()), conn: c}
 	l.mu.Lock()
-	victims, ok := l.places.add(&c.slot)
+	victims, ok := l.slots.add(&c.slot)
 	if ok {
 		l.remote[c.key] = c
 	}
@@ -321,7 +321,7 @@ var errNoTurn = errors.New("too many connections shake hands at once")
 func (c *Conn) Close() error {
 	l := c.of
 	l.mu.Lock()
-	l.places.remove(&c.slot)
+	l.slots.remove(&c.slot)
 	if l.remote[c.key] == c {
 		delete(l.remote, c.key)
 	}
@@ -338,7 +338,7 @@ func (c *Conn) Close() error {
 func (c *Conn) advance(to stage) {
 	l := c.of
 	l.mu.Lock()
-	victim := l.places.advance(&c.slot, to)
+	victim := l.slots.advance(&c.slot, to)
 	l.mu.Unlock()
 	l.closeConn(victim, ClosedCrowded)
 }
@@ -369,7 +369,7 @@ func (c *Conn) setCaller(caller string) {
 		l.mu.Unlock()
 		return
 	}
-	l.places.advance(&c.slot, proven)
+	l.slots.advance(&c.slot, proven)
 	c.caller, c.older = caller, l.callers[caller]
 	l.callers[caller] = c
 	n, oldest := 0, c
@@ -420,7 +420,7 @@ func (l *Listener) Known(call context.Context) {
 	defer l.mu.Unlock()
 	if c := l.of(call); c != nil {
 		c.requested()
-		l.places.advance(&c.slot, proven)
+		l.slots.advance(&c.slot, proven)
 	}
 }
 
@@ -430,7 +430,7 @@ func (l *Listener) Requested(call context.Context) {
 	defer l.mu.Unlock()
 	if c := l.of(call); c != nil && c.stage == quiet {
 		c.requested()
-		l.places.advance(&c.slot, quiet)
+		l.slots.advance(&c.slot, quiet)
 	}
 }
 
@@ -473,5 +473,5 @@ func (l *Listener) CloseConn(call context.Context) {
 func (l *Listener) Counts() (open, unproven int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.places.open, l.places.unproven()
+	return l.slots.open, l.slots.unproven()
 }

@@ -225,7 +225,7 @@ func (r *Region) serve(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	c := parse(q)
-	r.somebodyElse(c.op)
+	r.otherClient(c.op)
 	r.mu.Lock()
 	kind := r.strikes(c.op)
 	var a answer
@@ -276,8 +276,8 @@ func (r *Region) Unlawful() []string {
 	return slices.Clone(r.unlawful)
 }
 
-// somebodyElse runs the test's action of another client before an op.
-func (r *Region) somebodyElse(op string) {
+// otherClient runs the test's action of another client before an op.
+func (r *Region) otherClient(op string) {
 	r.mu.Lock()
 	act := r.quicker[op]
 	delete(r.quicker, op)

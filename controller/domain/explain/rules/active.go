@@ -22,7 +22,7 @@ var activeRules = []rule{
 	{"cancelling", past | present | record, func(s *scene) bool { return !s.Op.CancelRequested.IsZero() },
 		(*scene).cancelling},
 	// no controller has evaluated it at its time.
-	{"nobody-looks", past | present | record, (*scene).nobodyLooks, (*scene).sayNobodyLooks},
+	{"nobody-looks", past | present | record, (*scene).notEvaluated, (*scene).sayNotEvaluated},
 	// the fleet is frozen, and the step needs a grant.
 	{"frozen", past | present | record, func(s *scene) bool { return s.Freeze.Active() && s.needsGrant() },
 		(*scene).frozen},
@@ -125,9 +125,9 @@ func (s *scene) waitBudget(e *explain.Explanation) {
 	}
 }
 
-func (s *scene) nobodyLooks() bool { return !s.Op.WakeAt.IsZero() && s.Now.Sub(s.Op.WakeAt) > overdue }
+func (s *scene) notEvaluated() bool { return !s.Op.WakeAt.IsZero() && s.Now.Sub(s.Op.WakeAt) > overdue }
 
-func (s *scene) sayNobodyLooks(e *explain.Explanation) {
+func (s *scene) sayNotEvaluated(e *explain.Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = explain.OnLimit, "a controller", s.Op.WakeAt
 	e.Cause = explain.Cause{Text: "a controller should have looked at it " + s.Ago(s.Op.WakeAt) + ", and none has"}
 	e.Cause.Text += ": " + s.idleControllers()
@@ -392,7 +392,7 @@ func (s *scene) pending(e *explain.Explanation) {
 
 // notStarted: due operations are evaluated, and this one is not begun.
 func (s *scene) notStarted(e *explain.Explanation) {
-	s.sayNobodyLooks(e)
+	s.sayNotEvaluated(e)
 	e.Since = s.Op.CreatedAt
 	e.Cause.Text = "it was asked for " + s.Ago(s.Op.CreatedAt) + ", and no controller has begun with it"
 	e.Cause.Text += ": " + s.idleControllers()
