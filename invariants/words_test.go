@@ -228,7 +228,7 @@ func sentences(text string) []string {
 
 func TestSentences(t *testing.T) {
 	got := sentences("A one: two\nlines. \"Quoted.\" Last\n\n\tcode. block\n  - item. one\n# Head. line\nAnd e.g.this.\n")
-	if want := []string{"A one", "two\nlines", "\"Quoted", "Last\n", "And e.g.this"}; !slices.Equal(got, want) {
+	if want := []string{"A one", "two\nlines", "\"Quoted", "Last", "And e.g.this"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
