@@ -6,7 +6,7 @@
 //   - Keys and certificates: ECDSA P-256, PKCS #8 and PEM; files are replaced atomically and are durable when
 //     the function that stores them returns.
 //   - Identity: an agent's certificate carries exactly one URI SAN, spiffe://ingot/agent/<agent_id>. Nothing
-//     else in a certificate says who it is; the CSR's own wishes are ignored by the CA.
+//     else in a certificate identifies it; the CSR's own wishes are ignored by the CA.
 //   - Bundle: the one string that an operator carries to a machine. It pins the CA by hash, so the first
 //     connection is already verified.
 //   - Re-enrolment proof: a signature by an expired key over this very TLS connection and the new key.

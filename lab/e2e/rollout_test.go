@@ -23,7 +23,7 @@ type rackful struct {
 	rack     map[string]string
 }
 
-// newRackful makes n machines in turns over so many racks; those that fail says fail.
+// newRackful makes n machines in turns over so many racks. Those for which fails returns true fail.
 func newRackful(t *testing.T, c *harness.Client, n, racks int, fails func(i int) bool) *rackful {
 	f := &rackful{t: t, c: c, rollouts: baremetalv1.NewRolloutServiceClient(c.Conn()), rack: map[string]string{}}
 	plans := baremetalv1.NewPlanServiceClient(c.Conn())

@@ -12,7 +12,7 @@
 // # Code without mutants
 //
 // Constants and array sizes, which cannot be switched in a running program; arguments of make; texts, logging, metrics,
-// and methods that only print; failpoints; generated code.
+// and methods that only print. Failpoints and generated code have none either.
 //
 // # Sources of truth
 //
@@ -30,12 +30,13 @@
 // A break is a mutant in a statement that the named tests execute. No break is chosen by hand, and none is explained
 // away: an equivalent one counts against its line, which the majority tolerates. drawBreaks has the rules of the draw.
 // Not every mutant is a break: moved limits, numbers one higher, parts of conditions, cases that do not match and
-// clean-up are left to the sample above, since most inputs do not show them. A return without which a function ends in
-// a panic is replaced by the next draw, as any test notices a panic.
+// clean-up are left to the sample above: most inputs do not show them. A return without which a function ends in a
+// panic is replaced by the next draw, as any test notices a panic.
 //
-// All breaks of the product's packages are written into one copy of the tree, behind switches, and the programs that
-// tests start are built from it too: the statements of other processes are broken and traced like those of the test.
+// All breaks of the product's packages are written into one copy of the tree, behind switches. The programs that tests
+// start are built from it too: the statements of other processes are broken and traced like those of the test.
 //
-// A line is not measured if it names no Go test, if its tests need a build tag, fail or are skipped without a break, or
-// execute nothing that the tests beside them do not. Such lines are printed with the reason, and count neither way.
+// A line is not measured if it names no Go test, or if its tests need a build tag, fail or are skipped without a break.
+// It is not measured if they execute nothing that the tests beside them do not. Such lines are printed with the reason,
+// and count neither way.
 package main
