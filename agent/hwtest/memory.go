@@ -86,7 +86,7 @@ func memory(ctx context.Context, cfg Config, d time.Duration) []Result {
 	}
 	out = append(out, grown(before, correctedErrors(cfg.Root))...)
 	if read == 0 && len(out) > 0 {
-		return out // there is no time to test anything
+		return out // no part could be tested
 	}
 	return append([]Result{{
 		Test: Memory, Verdict: Passed, Figure: float64(read) / time.Since(began).Seconds() / 1e9, Unit: "GB/s",

@@ -60,10 +60,10 @@ func wrong(path string, isLabel func(string) bool) string {
 	}
 }
 
-// Apply returns the machine's labels and spec after a client's update. With paths, each gets the value in in and is
-// cleared where that is empty; paths of fields that are not the client's change nothing. Without paths, fields that are
-// not set in in stay, and a map or list that is not empty replaces the whole. stored and in are not changed; paths have
-// passed Check.
+// Apply returns the machine's labels and spec after a client's update. With paths, each gets in's value and is cleared
+// where that is empty; paths of fields that are not the client's change nothing. Without paths, fields that in does not
+// set stay, and a map or list that is not empty replaces the whole. stored and in are not changed; paths have passed
+// Check.
 func Apply(stored, in *baremetalv1.Machine, paths []string) *baremetalv1.Machine {
 	out := &baremetalv1.Machine{
 		MachineId: stored.GetMachineId(), Version: in.GetVersion(), Labels: maps.Clone(stored.GetLabels()),

@@ -90,8 +90,8 @@ func worth(kind types.EventReadingType, of types.SensorType, offset uint8) strin
 	return marks[table[offset]]
 }
 
-// judge is the worst of the states that hold. A power supply that has a state for its presence, which is not active,
-// has no input in an empty bay, too: then a fault cannot be told from that.
+// judge returns the worst health of the active states. A power supply whose state for its presence is not active may be
+// an empty bay. That has no input, too: whether a missing input is a fault is then unknown.
 func judge(kind types.EventReadingType, of types.SensorType, active, possible []uint8) (health string) {
 	gone := kind == types.EventReadingTypeSensorSpecific && of == types.SensorTypePowerSupply &&
 		slices.Contains(possible, supplyThere) && !slices.Contains(active, supplyThere)
