@@ -77,7 +77,7 @@ func admit(spec *fleetv1.CommandSpec, c circumstances) *executor.Result {
 	return &r
 }
 
-// ask is one numbered question for leave.
+// ask is one numbered request for a grant.
 type ask struct {
 	claims pki.GrantClaims // what the answer must be over, but for its time
 	asked  time.Duration   // boot-time clock

@@ -177,8 +177,8 @@ type Verdict struct {
 // Settle is the verdict that the command has ended, one way or the other.
 func Settle(r Result) Verdict { return Verdict{Settled: &r} }
 
-// GoOn is the verdict that the effect has not happened and that nothing can make it happen but us. The
-// dispatcher asks for leave again before it executes.
+// GoOn is the verdict that the effect has not happened and that nothing can make it happen but us. The dispatcher asks
+// for a grant again before it executes.
 func GoOn() Verdict { return Verdict{GoOn: true} }
 
 // Interrupted reports whether ctx ended because the agent stops.

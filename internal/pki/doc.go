@@ -10,7 +10,7 @@
 //   - Bundle: the one string that an operator carries to a machine. It pins the CA by hash, so the first
 //     connection is already verified.
 //   - Re-enrolment proof: a signature by an expired key over this very TLS connection and the new key.
-//   - Grants: the controller's signed leave to start one command.
+//   - Grants: the controller's signed permission to start one command.
 //
 // # Sources of truth
 //

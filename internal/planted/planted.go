@@ -21,7 +21,7 @@ var (
 	IntentRecord = lacks("intent-record")
 	// VersionGuard: the controller stores decisions over whatever others have stored since it read.
 	VersionGuard = lacks("version-guard")
-	// Grant: the agent starts commands without asking for leave.
+	// Grant: the agent starts commands without asking for a grant.
 	Grant = lacks("grant")
 	// StateID: the controller takes an agent that has lost its memory for the one that it knew.
 	StateID = lacks("state-id")

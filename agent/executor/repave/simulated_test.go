@@ -192,7 +192,7 @@ func TestASimulatedRepaveAfterARestart(t *testing.T) {
 	}
 }
 
-// TestASimulatedRepaveThatIsNotWritten: without leave, by a refusal, at a stop, or with a disk that cannot be read.
+// TestASimulatedRepaveThatIsNotWritten: without a grant, by a refusal, at a stop, or with a disk that cannot be read.
 func TestASimulatedRepaveThatIsNotWritten(t *testing.T) {
 	t.Parallel()
 	r := newSimRig(t, sim.Config{})

@@ -20,7 +20,7 @@ const ClockSlack = time.Second
 // AckedByAgent: the executor has made the command durable.
 type AckedByAgent struct{ CommandID, AgentID string }
 
-// GrantAsked is an executor's request for leave to start.
+// GrantAsked is an executor's request for a grant.
 type GrantAsked struct {
 	CommandID, AgentID, StateID, BootID string
 	Seq                                 uint64

@@ -155,7 +155,7 @@ func TestAGroupWhoseMemberFails(t *testing.T) {
 	}
 }
 
-// Statements of a group go together, and each member hears of its own rows alone: of eight that ask for leave at once,
+// Statements of a group go together, and each member hears of its own rows alone: of eight that ask for grants at once,
 // the one whose number was used before is refused.
 func TestAGroupTellsItsMembersApart(t *testing.T) {
 	s := storetest.New(t)

@@ -19,7 +19,7 @@ const (
 	Dispatch Name = "dispatch"
 	// Agent is an agent's work on a command, with its kind, from its receipt until the result is durable.
 	Agent Name = "agent"
-	// Grant is an agent's wait for leave to start.
+	// Grant is an agent's wait for a grant.
 	Grant Name = "grant"
 	// Execute is the executor at work.
 	Execute Name = "execute"

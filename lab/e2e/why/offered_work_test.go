@@ -18,7 +18,7 @@ func situationsOfWork() []situation {
 		rig.Reboot(t, r.Client, s.machine, "r", rig.PatientTime)
 		return s
 	}
-	// sent is a machine whose agent has fallen silent with a command that it has no leave to start.
+	// sent is a machine whose agent has fallen silent with a command without a grant.
 	sent := func(t *testing.T, r *whyRig) subject {
 		s := simulated(t, r, harness.MachineOptions{})
 		rig.IsolateAt(s.of, "agent.before-grant-request")

@@ -278,7 +278,7 @@ func (s *scene) failure(code, message string) verdict {
 	return v
 }
 
-// refusedFor takes the controller's reason out of what an agent that was given no leave repeats.
+// refusedFor returns the controller's reason in the message of an agent whose grant was refused.
 func refusedFor(message string) (code, rest string) {
 	code, rest, ok := strings.Cut(message, ": ")
 	if _, known := baremetalv1.Reason_value[code]; ok && known {

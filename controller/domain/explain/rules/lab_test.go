@@ -349,7 +349,7 @@ func (l *lab) fails(reason, message string) *lab {
 	return l.says(operation.OutcomeFailed, reason, message, false)
 }
 
-// refused lets an agent that was given no leave say so, the way that agents do.
+// refused lets an agent report a refused grant, in the form that agents do.
 func (l *lab) refused(reason, message string) *lab {
 	return l.says(operation.OutcomeRefused, "GRANT_REFUSED", reason+": "+message, false)
 }
@@ -366,7 +366,7 @@ func (l *lab) poweredOn() *lab {
 	return l
 }
 
-// installing is a reimage whose installer was given leave to write.
+// installing is a reimage whose installer was granted the write.
 func (l *lab) installing() *lab {
 	l.poweredOn()
 	a := l.agent(instID, "installer", "repave", "erase", "reboot", "agentless")
@@ -449,7 +449,7 @@ func (l *lab) quarantine(reason, message string) *lab {
 	return l.condition(fleet.NeedsIntervention, true, reason, message)
 }
 
-// ssh is an operation whose script the site's agent was given leave to run.
+// ssh is an operation whose script the site's agent was granted.
 func (l *lab) ssh() *lab {
 	l.f.Machine.Spec.SshEndpoint = "10.20.0.50:22"
 	l.start(fleet.RunPlan, operation.Step{Kind: "ssh", MaxRetries: 1})
