@@ -48,7 +48,7 @@ type Config struct {
 	// Bundle is the bootstrap token; it is used when the state directory holds no identity.
 	Bundle string
 	Region string
-	// Provider is what enrolment tells about the machine.
+	// Provider is the machine's provider, as reported at enrolment.
 	Provider string
 	// Providers are the adapters of the site role.
 	Providers site.Providers

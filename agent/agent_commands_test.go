@@ -168,7 +168,7 @@ func TestTheWindowIsLookedAtAgainAfterTheIntentIsDurable(t *testing.T) {
 }
 
 // TestLeaveThatHasGrownOldDestroysNothing: time passes between the start of a repave and its first write. The agent
-// asks again, and what it is told then holds, though the first answer was yes.
+// asks again, and the second answer holds, though the first answer was yes.
 func TestLeaveThatHasGrownOldDestroysNothing(t *testing.T) {
 	t.Parallel()
 	type hook = func(c *agenttest.Controller, g *fleetv1.GrantRequest) *fleetv1.ControllerMessage

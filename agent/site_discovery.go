@@ -26,7 +26,7 @@ type discoveryRun struct {
 	mu   sync.Mutex
 	id   string
 	stop context.CancelFunc
-	// stopped is the id that was told to stop last, perhaps before it has begun.
+	// stopped is the id of the last order to stop, perhaps before its discovery has begun.
 	stopped string
 }
 

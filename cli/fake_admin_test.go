@@ -196,7 +196,7 @@ func (f *fakeServer) ListRuns(context.Context, *pb.ListRunsRequest) (*pb.ListRun
 	return &pb.ListRunsResponse{Runs: []*pb.Run{someRun}}, nil
 }
 
-// WatchRuns breaks once and then tells the end.
+// WatchRuns breaks once and then sends the end.
 func (f *fakeServer) WatchRuns(r *pb.WatchRunsRequest, s pb.RunService_WatchRunsServer) error {
 	ev := &pb.RunEvent{Ts: at(1), Snapshot: someRun, Cursor: "r1", Seq: 1, Message: "begun"}
 	if r.GetCursor() == "r1" {

@@ -101,7 +101,7 @@ func (c *Controller) writeRoots() error {
 	return nil
 }
 
-// tellAgents tells each session once of every change: which roots to trust, and to renew a certificate of an older
+// tellAgents notifies each session once of every change: which roots to trust, and to renew a certificate of an older
 // generation. A session with a certificate that has been withdrawn ends; its agent enrols again.
 func (c *Controller) tellAgents() {
 	changed := c.ca.Changed()

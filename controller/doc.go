@@ -8,6 +8,6 @@
 // # Start and end
 //
 // Listeners open at once. Until the database answers and its schema is up to date, calls get UNAVAILABLE with
-// DATABASE_UNAVAILABLE and /readyz fails. A stopping controller tells its agents to go elsewhere, ends its streams and
-// lets go of its sessions.
+// DATABASE_UNAVAILABLE and /readyz fails. A stopping controller sends its agents elsewhere, ends its streams and lets
+// go of its sessions.
 package controller

@@ -32,7 +32,7 @@ type preAuth struct {
 	guard *auth.Guard
 	conns *ratelimit.Listener
 	log   *slog.Logger
-	// observe is told of each call that was refused.
+	// observe is called for each refused call.
 	observe func(method string, code codes.Code, took time.Duration)
 	// calls and watched are the calls of unknown clients under way.
 	calls, watched *ratelimit.AnonymousCalls

@@ -209,7 +209,8 @@ func efiArch(arch string) string {
 	return map[string]string{"amd64": "x64", "arm64": "aa64"}[arch]
 }
 
-// checkArch sees to it that program and kernel are of the architecture. A kernel without an EFI stub can't be told.
+// checkArch sees to it that program and kernel are of the architecture. A kernel without an EFI stub has no
+// recognizable architecture.
 func checkArch(program string, kernel []byte, arch string) error {
 	f, err := openELF(program)
 	if err != nil {

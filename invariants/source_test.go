@@ -34,7 +34,7 @@ func TestEveryPackageHasAComment(t *testing.T) {
 	}
 }
 
-// opensWithPackage tells whether the file carries the package's comment, in the form that go doc expects.
+// opensWithPackage reports whether the file carries the package's comment, in the form that go doc expects.
 func opensWithPackage(f *ast.File) bool {
 	if f.Doc == nil {
 		return false
@@ -134,7 +134,7 @@ func TestLooksLikeSQL(t *testing.T) {
 	}
 }
 
-// within tells whether a directory is the other or below it.
+// within reports whether a directory is the other or below it.
 func within(dir, parent string) bool {
 	return dir == parent || strings.HasPrefix(dir, parent+"/")
 }

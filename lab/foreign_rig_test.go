@@ -37,7 +37,7 @@ func (s *site) foreignServer() {
 	task.Background("dnsmasq", func() { done <- cmd.Wait() })
 	s.Cleanup(func() {
 		cancel()
-		<-done // it was told to end
+		<-done // it was ordered to end
 		if s.Failed() {
 			s.Logf("dnsmasq:\n%s", out)
 		}

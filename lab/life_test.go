@@ -35,7 +35,7 @@ func TestLife(t *testing.T) {
 	s.holdsNode(first, pb.NodeState_NODE_STATE_DELETED)
 }
 
-// credentials tells the controller a password of the rack's BMCs.
+// credentials stores a password of the rack's BMCs in the controller.
 func (s *site) credentials(password string) {
 	s.Helper()
 	_, err := s.api.Admin.SetBMCCredentials(s.ctx, &pb.SetBMCCredentialsRequest{

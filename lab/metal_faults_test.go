@@ -71,7 +71,7 @@ func TestMetalKilledInMidWrite(t *testing.T) {
 	}
 }
 
-// TestMetalUnknownMachine: it is told of, and gets no boot file.
+// TestMetalUnknownMachine: it is reported, and gets no boot file.
 func TestMetalUnknownMachine(t *testing.T) {
 	if !asRoot(t) {
 		return

@@ -86,7 +86,7 @@ func (s *site) holdsWrites(op *pb.Operation, verified int) {
 	s.holdsOnePass(op)
 }
 
-// bootsFromDisk restarts the machine, which asks the network first, and is told to boot from disk.
+// bootsFromDisk restarts the machine, which asks the network first, and is sent on to its disk.
 func (s *site) bootsFromDisk(m *metal.Machine, op *pb.Operation) {
 	s.Helper()
 	before := s.get(m.Name()).GetStatus().GetBootId()

@@ -226,7 +226,7 @@ func notify(log *slog.Logger, state string) {
 	}
 }
 
-// feedWatchdog tells systemd at half of its interval that the process is alive. It returns at once without one.
+// feedWatchdog notifies systemd at half of its interval that the process is alive. It returns at once without one.
 func feedWatchdog(ctx context.Context, log *slog.Logger) error {
 	every, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || every == 0 {

@@ -317,7 +317,7 @@ func (s service) active(ctx context.Context) error {
 	return nil
 }
 
-// connectedStatus is what a running agent tells systemd when it has its session.
+// connectedStatus is the status that a running agent sends to systemd when it has its session.
 const connectedStatus = "connected to the controller"
 
 // connected reports why the running service has no session; nil when it has one.

@@ -36,7 +36,7 @@ type Config struct {
 	Host string `yaml:"host"`
 	// Role is host or site; it must be that of the token.
 	Role string `yaml:"role"`
-	// Region and Provider are told at enrolment and must fit the token's bindings.
+	// Region and Provider are sent at enrolment and must fit the token's bindings.
 	Region   string `yaml:"region"`
 	Provider string `yaml:"provider"`
 	// TokenFile holds a bootstrap token, for an agent that enrols by itself.

@@ -178,7 +178,7 @@ func answeredAsk(asked []ask, got grantAnswer, boottime time.Duration) (ask, boo
 	return ask{}, false
 }
 
-// asking is an ask for a grant that is to be numbered and sent.
+// asking is a request for a grant before it is numbered and sent.
 type asking struct {
 	ctx context.Context //nolint:containedctx // lives as long as one call
 	job *job

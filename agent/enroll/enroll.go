@@ -33,7 +33,7 @@ var ErrRefused = errors.New("enrolment was refused")
 // callTime limits one attempt.
 const callTime = 30 * time.Second
 
-// Machine is what enrolment tells about the machine, so that the token's bindings can be checked.
+// Machine describes the machine at enrolment, so that the token's bindings can be checked.
 type Machine struct {
 	Region, Provider    string
 	MACs                []string

@@ -22,7 +22,7 @@ const again = 10 * time.Second
 type State struct {
 	// Name is equal for equal states; empty when there is nothing to look at.
 	Name string
-	// Report tells of the state.
+	// Report reports the state.
 	Report *fleetv1.Report
 }
 

@@ -84,8 +84,8 @@ type Identity struct {
 	// MachineID is /etc/machine-id: it belongs to the installed system and is copied with its disk.
 	MachineID string `json:"machine_id"`
 	Hostname  string `json:"hostname"`
-	// HardwareFingerprint is the text of hwid.Facts, or any other text of a simulated machine. It tells a cloned disk in
-	// another machine from the machine itself.
+	// HardwareFingerprint is the text of hwid.Facts, or any other text of a simulated machine. It distinguishes a cloned
+	// disk in another machine from the machine itself.
 	HardwareFingerprint string `json:"hardware_fingerprint"`
 	Simulated           bool   `json:"simulated"`
 }

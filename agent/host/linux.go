@@ -61,7 +61,7 @@ type Config struct {
 	Program string
 	// LoadModule inserts a driver by its alias, such as "fs-xfs"; nil: the kernel finds it by itself.
 	LoadModule func(alias string) error
-	// OpenDisk opens a disk by its path, exclusively where it is to be written. nil: block.Open.
+	// OpenDisk opens a disk by its path, exclusively for writing. nil: block.Open.
 	OpenDisk func(path string, write bool) (disks.Disk, error)
 	// HTTP fetches images. nil: image.NewClient.
 	HTTP *http.Client

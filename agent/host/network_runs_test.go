@@ -247,7 +247,7 @@ func runAll(t *testing.T, seeds []uint64) {
 	}
 }
 
-// together runs so many at once, and tells of each how it ended.
+// together runs so many at once, and reports how each ended.
 func together(t *testing.T, seeds []uint64, atOnce int) {
 	t.Helper()
 	next := make(chan uint64)
@@ -311,7 +311,7 @@ func untilReset(t *testing.T, seeds []uint64) {
 		return len(files)
 	}
 	hosttest.WriteFile(t, resetNote, "")
-	unix.Sync() // what comes before the change; of the change only what it has synced itself is to be there
+	unix.Sync() // what comes before the change; of the change only the data that it has synced itself must be there
 	hosttest.WriteFile(t, goFile, "")
 	for deadline := time.Now().Add(rigTime); guarded() < (len(seeds)+1)/2 && time.Now().Before(deadline); {
 		<-time.After(100 * time.Millisecond)

@@ -109,7 +109,7 @@ func ownFiles(t *testing.T, etc string) {
 		hosttest.Must(
 			t,
 			unix.Mount("sysfs", "/sys", "sysfs", unix.MS_RDONLY, ""),
-		) // it tells networkd not to wait for udev
+		) // networkd then does not wait for udev
 	}
 	for _, dir := range []string{"/run/dbus", "/run/systemd/system"} {
 		hosttest.Must(t, os.MkdirAll(dir, 0o755))
@@ -142,7 +142,7 @@ func daemon(t *testing.T, name string, args ...string) (stop func()) {
 	hosttest.Must(t, cmd.Start())
 	stop = sync.OnceFunc(func() {
 		_ = cmd.Process.Signal(unix.SIGTERM) // it may have ended
-		_ = cmd.Wait()                       // and was told to
+		_ = cmd.Wait()                       // and was ordered to
 	})
 	t.Cleanup(func() {
 		stop()

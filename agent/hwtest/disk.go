@@ -164,7 +164,7 @@ func sequential(ctx context.Context, f *os.File, size, most int64) (mbs float64,
 	return rate(n*sequentialBytes, began) / 1e6, fmt.Sprintf("%d MiB read in a row", n*sequentialBytes>>20), nil
 }
 
-// random reads at random places, several at a time, and tells how long the slowest hundredth took.
+// random reads at random places, several at a time, and returns how long the slowest hundredth took.
 func random(ctx context.Context, f *os.File, size, most int64) (iops float64, detail string, err error) {
 	var mu sync.Mutex
 	var took []time.Duration

@@ -27,7 +27,7 @@ const (
 	piece = 64 << 20
 	// kept is the part of the free memory that is never taken, in bytes.
 	kept = 256 << 20
-	// mostFaults is how many faults one piece tells.
+	// mostFaults is how many faults of one piece are reported.
 	mostFaults = 4
 )
 
@@ -172,7 +172,7 @@ func testPiece(ctx context.Context, mem []uint64, pattern func(uint64) uint64) (
 }
 
 // physical is where a word lies in the machine's memory (kernel, Documentation/admin-guide/mm/pagemap.rst). The kernel
-// tells only root.
+// shows them to root only.
 func physical(word *uint64) string {
 	at := uint64(uintptr(unsafe.Pointer(word))) //nolint:gosec // only its number is wanted
 	size := uint64(os.Getpagesize())

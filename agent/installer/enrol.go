@@ -51,7 +51,7 @@ type enroller struct {
 
 func (e *enroller) now() time.Time { return pki.EffectiveNow(e.clock.Now(), e.buildTime) }
 
-// machine is what enrolment tells about the machine.
+// machine describes the machine at enrolment.
 type machine struct{ bootID, fingerprint, serial string }
 
 // enrol returns the identity and its proxy. Both are durable, as far as memory is, when it returns; a repeat with the

@@ -172,7 +172,7 @@ func TestInstallerIsKilledAndResumes(t *testing.T) {
 	}
 }
 
-// Killed between the last write and its result: the disk tells what the process could not.
+// Killed between the last write and its result: the disk shows what the process could not report.
 func TestInstallerIsKilledAfterItsWork(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, agenttest.Hooks{})

@@ -193,8 +193,8 @@ func addrs(ips []net.IP) []netip.Addr {
 	return out
 }
 
-// keep renews the lease at half of its time, and asks anew when it has ended, until ctx ends. changed is told of
-// every lease whose address is another one.
+// keep renews the lease at half of its time, and asks anew when it has ended, until ctx ends. changed is called for
+// every lease with another address.
 func keep(ctx context.Context, c clock.Clock, l lease, changed func(old, current lease) error) error {
 	given := c.Now()
 	for {

@@ -26,8 +26,8 @@ type driver struct {
 	aliases []string
 }
 
-// loadModules inserts the modules of ModuleList, and those of HardwareList that the machine has a device for. One
-// that can't be inserted is told on the console; the machine may do without it.
+// loadModules inserts the modules of ModuleList, and those of HardwareList that the machine has a device for. One that
+// can't be inserted is reported on the console; the machine may do without it.
 func loadModules(log *slog.Logger) error {
 	text, err := os.ReadFile(imagelayout.ModuleList)
 	if err != nil {

@@ -195,7 +195,7 @@ func (e *Incomplete) Error() string {
 	return text
 }
 
-// Light is an identify light, as it is or is to be.
+// Light is the present or wanted state of an identify light.
 type Light string
 
 // Lights.

@@ -29,7 +29,7 @@ type Target struct {
 	// UUID and Serial are the system's own (SMBIOS), BIOS is set when its firmware is no UEFI; empty where unknown.
 	UUID, Serial string
 	BIOS         bool
-	// Light is what the identify light is to be, LightOn or LightOff; empty: it is left alone.
+	// Light is the wanted state of the identify light, LightOn or LightOff; empty: it is left alone.
 	Light Light
 }
 

@@ -60,7 +60,7 @@ type ServiceConfig struct {
 	Store          Store
 	// PhonedHome keeps what a system without the agent has said; it is durable when this returns nil.
 	PhonedHome func(context.Context, httpboot.PhoneCall) error
-	// Applied is told by which document the segments are served from now on; may be nil.
+	// Applied is called with the document by which the segments are served from now on; may be nil.
 	Applied func(*fleetv1.SiteDocument)
 	Clock   clock.Clock
 	Log     *slog.Logger

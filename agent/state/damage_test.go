@@ -23,7 +23,7 @@ import (
 
 const pageSize = 4096
 
-// reads are what a store tells.
+// reads are the reads of a store.
 var reads = map[string]func(ctx context.Context, s *state.Store) (any, error){
 	"unsettled": func(ctx context.Context, s *state.Store) (any, error) { return s.Unsettled(ctx) },
 	"command": func(ctx context.Context, s *state.Store) (any, error) {

@@ -81,7 +81,7 @@ func Transient(err error) bool {
 	return false
 }
 
-// brokenOff reports whether a handshake failed as its connection ended, which gRPC tells in words alone.
+// brokenOff reports whether a handshake failed as its connection ended, which gRPC reports as text only.
 func brokenOff(message string) bool {
 	for _, end := range []string{"EOF", "connection reset", "broken pipe", "i/o timeout", "deadline exceeded"} {
 		if strings.Contains(message, end) {

@@ -6,5 +6,5 @@
 //
 // Failure handling: a call that the server may see twice without harm is repeated with backoff while the connection is
 // down. Every call that starts work carries a request id, which makes it one of those. The few that are not are sent
-// once, and the caller is told that their outcome is open.
+// once, and their error reports an open outcome.
 package client

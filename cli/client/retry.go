@@ -28,7 +28,7 @@ type RetryConfig struct {
 	For time.Duration
 	// Attempt bounds one try, so that an answer that never comes counts as lost; 0 is no bound.
 	Attempt time.Duration
-	// OnRetry is told once per call, before the first repetition.
+	// OnRetry is called once per call, before the first repetition.
 	OnRetry func(error)
 }
 

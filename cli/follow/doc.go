@@ -14,7 +14,7 @@
 //
 // # Failure handling
 //
-// A transient error opens the stream again after a growing pause, for as long as the context lives: the
-// operation goes on without its watchers. Any other error ends the following and is returned. An outage is
-// told once, however many streams broke with it.
+// A transient error opens the stream again after a growing pause, for as long as the context lives: the operation goes
+// on without its watchers. Any other error ends the following and is returned. An outage is reported once, however many
+// streams broke with it.
 package follow

@@ -109,7 +109,7 @@ func (f *follower) collect(ctx context.Context, sink func(Item)) *pb.Operation {
 	return op
 }
 
-// repeatsState reports whether an item tells of an outage, or of its end, for a second time.
+// repeatsState reports whether an item repeats an outage, or its end.
 func repeatsState(it Item, lost *bool) bool {
 	switch {
 	case it.Lost:

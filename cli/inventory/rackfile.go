@@ -81,8 +81,8 @@ func (f *rackFile) err() error {
 		strings.Join(lines, "\n"))
 }
 
-// fieldOf is the field that a header stands for; empty where it is to be left out. known is false for a header that may
-// be a mistake.
+// fieldOf is the field that a header stands for; empty where it is left out. known is false for a header that may be a
+// mistake.
 func fieldOf(header string) (field string, known bool) {
 	if field, known = table.FieldOf(header); known {
 		return field, true

@@ -46,7 +46,7 @@ func New(device, address, pool string) (*pb.Segment, error) {
 	return s, nil
 }
 
-// Reach tells machines on the segment their router and name servers; "" and none tell them nothing.
+// Reach sets the router and the name servers of machines on the segment; "" and none set nothing.
 func Reach(s *pb.Segment, router string, dns []string) error {
 	for _, a := range append([]string{router}, dns...) {
 		if ip, err := netip.ParseAddr(a); a != "" && (err != nil || !ip.Is4()) {

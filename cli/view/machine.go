@@ -87,7 +87,7 @@ func conditionMark(m *pb.Machine, condition string) string {
 	return Mark(Holds(m, condition))
 }
 
-// Machines are the columns of `ingot list`. The effective state comes first: it tells if the machine may be used,
+// Machines are the columns of `ingot list`. The effective state comes first: it shows whether the machine may be used,
 // and ATTENTION the reason why not. wide adds what does not fit on 100 columns.
 func (s Style) Machines(m *pb.Machine) (cells, wide []Cell) {
 	st := m.GetStatus()

@@ -55,7 +55,7 @@ type people struct {
 	peopleRead
 	// lastSignOn bounds the age of a person's sign-on by which the person's tokens are worth something.
 	lastSignOn time.Duration
-	// seen are sessions that are to be recorded, recorded those that were, with their end.
+	// seen are the sessions to record, recorded those that were recorded, with their end.
 	seen     map[string]Seen
 	recorded map[string]time.Time
 }

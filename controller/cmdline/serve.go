@@ -107,7 +107,7 @@ func reloadOnHangup(ctx context.Context, ctl *controller.Controller) error {
 	}
 }
 
-// watchdog tells systemd that we are alive, if it wants to hear it.
+// watchdog notifies systemd that we are alive, if systemd asks for it.
 func watchdog(ctx context.Context) error {
 	every, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || every == 0 {

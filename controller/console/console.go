@@ -40,7 +40,7 @@ type Config struct {
 	Identify func(ctx context.Context, secret string) (auth.Caller, error)
 	// Provider is who people sign on with; nil where they don't.
 	Provider Provider
-	// SignedOn and RefusedSignOn are told of sign-ons, for the audit log.
+	// SignedOn and RefusedSignOn are called for sign-ons, for the audit log.
 	SignedOn      func(who auth.Caller, address string)
 	RefusedSignOn func(name, address, reason string)
 	// Ready refuses while it cannot be said who holds a token.

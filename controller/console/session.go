@@ -38,7 +38,7 @@ type session struct {
 	Ends  time.Time `json:"ends,omitzero"`
 }
 
-// shown is what a page is told of its session.
+// shown is a page's data on its session.
 type shown struct {
 	Name      string    `json:"name"`
 	Scope     string    `json:"scope"`

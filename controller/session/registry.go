@@ -73,7 +73,7 @@ type Session struct {
 	}
 }
 
-// ToldOf reports whether the agent is to be told of a change of the CA, and notes that it was. One goroutine asks.
+// ToldOf reports whether the agent must be notified of a change of the CA, and records that it was. One goroutine asks.
 func (s *Session) ToldOf(changed uint64, renew bool) bool {
 	if s.told.changed == changed && s.told.renew == renew {
 		return false
@@ -224,8 +224,8 @@ func (r *Registry) Add(s *Session) (old *Session, ok bool) {
 	return old, true
 }
 
-// Supersede tells an agent's session that a newer one is open on another controller, and returns it; nil if none older
-// is here.
+// Supersede notifies an agent's session that a newer one is open on another controller, and returns it; nil if none
+// older is here.
 func (r *Registry) Supersede(agentID, hardware string, epoch int64) (old *Session) {
 	old = r.Get(agentID)
 	if old == nil || old.Epoch >= epoch {

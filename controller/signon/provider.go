@@ -174,7 +174,7 @@ func (p *Provider) fetch(done chan struct{}) {
 	close(done)
 }
 
-// kept reads what this controller or another one was told before.
+// kept reads the provider's stored answer to this controller or another one.
 func (p *Provider) kept() (w word, ok bool) {
 	if p.cfg.Store == nil {
 		return w, false

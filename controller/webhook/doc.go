@@ -1,5 +1,5 @@
-// Package webhook tells other systems what happens to machines and operations: CloudEvents 1.0 over HTTP, signed as in
-// Standard Webhooks.
+// Package webhook notifies other systems of the events of machines and operations: CloudEvents 1.0 over HTTP, signed as
+// in Standard Webhooks.
 //
 // # Sources of truth
 //
@@ -12,6 +12,6 @@
 //
 // # Failure handling
 //
-// Delivery is at least once and not in order: a receiver tells repeats by the event's id. What a receiver answers
+// Delivery is at least once and not in order: a receiver recognizes repeats by the event's id. What a receiver answers
 // besides its status is neither kept nor shown.
 package webhook

@@ -48,7 +48,7 @@ func ParseRule(s string) (Rule, error) {
 	return r, nil
 }
 
-// ParseRules reads a list of rules; all that is wrong is told at once.
+// ParseRules reads a list of rules; it returns all errors at once.
 func ParseRules(list []string) ([]Rule, error) {
 	var rules []Rule
 	var errs []error

@@ -16,8 +16,8 @@ const (
 	HostImageDigest = "host_image_digest"
 	// HostHardware is the fingerprint of the machine that this system ran on.
 	HostHardware = "host_hardware"
-	// HardwareRemarks is what of the machine's hardware was other, or not read, when the system came up: nothing that
-	// tells another machine.
+	// HardwareRemarks is what of the machine's hardware was other, or not read, when the system came up: no value of
+	// another machine.
 	HardwareRemarks = "hardware_remarks"
 	// BootedSystem is which system came up after a boot, and BootedBy what it was recognized by: "installer_session",
 	// "operation_token", "agent_identity", "provider", "phone_home",
@@ -149,5 +149,6 @@ const (
 	PhoneHomeSecret = "secret_sha256"
 )
 
-// InstanceOf is the instance id of the system that an operation writes: what tells one installation from every other.
+// InstanceOf is the instance id of the system that an operation writes: the value that distinguishes one installation
+// from every other.
 func InstanceOf(operationID string) string { return "ingot-" + operationID }

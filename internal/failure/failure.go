@@ -60,7 +60,7 @@ type Error struct {
 	cause error
 }
 
-// DefaultRetryAfter is what a client is told to wait when an Error names no time.
+// DefaultRetryAfter is how long a client must wait when an Error names no time.
 const DefaultRetryAfter = time.Second
 
 // Error returns reason, message, faulty fields and cause.

@@ -118,8 +118,8 @@ func off(set, want int) bool {
 	return max(set-want, want-set)*100 > tolerance*set
 }
 
-// look tells what the last collection found alive, as the pacer counts it, and what was ever allocated
-// (runtime/metrics).
+// look returns the bytes that the last collection found alive, as the pacer counts them, and those that were ever
+// allocated (runtime/metrics).
 func look() (alive, allocated uint64) {
 	samples := []metrics.Sample{
 		{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"},

@@ -29,7 +29,7 @@ type Config struct {
 	Settings map[string]string
 	// Ephemeral is for tests: the server ends with this process, whatever ends the process, and Dir is removed then.
 	Ephemeral bool
-	// Logger tells what was started, found or stopped; slog.Default() when nil.
+	// Logger logs what was started, found or stopped; slog.Default() when nil.
 	Logger *slog.Logger
 }
 

@@ -45,7 +45,7 @@ var (
 var (
 	// MemoryNumbers: the controller does not compare the numbers of a memory with those that it has seen of it.
 	MemoryNumbers = lacks("memory-numbers")
-	// NewStateID: the agent goes on with a memory that it was told to be an old copy.
+	// NewStateID: the agent goes on with a memory that the controller has proved to be an old copy.
 	NewStateID = lacks("new-state-id")
 	// OldEvents: the agent sends the events of a memory that it has given up without asking which are stored.
 	OldEvents = lacks("old-events")

@@ -49,8 +49,8 @@ type Group struct {
 	ended *sync.Cond
 }
 
-// New makes a Group and the context its tasks run under. The context ends when ctx does, when a task fails,
-// or when Wait returns; context.Cause tells which.
+// New makes a Group and the context its tasks run under. The context ends when ctx does, when a task fails, or when
+// Wait returns; context.Cause returns which.
 func New(ctx context.Context) (*Group, context.Context) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	g := &Group{ctx: ctx, cancel: cancel}
@@ -95,8 +95,8 @@ func (g *Group) settle(err error) {
 	})
 }
 
-// isEcho reports whether err only repeats that the group was told to stop. context.Canceled from elsewhere while
-// the group is still running is a failure like any other.
+// isEcho reports whether err only repeats that the group had to stop. context.Canceled from elsewhere while the group
+// is still running is a failure like any other.
 func (g *Group) isEcho(err error) bool {
 	return errors.Is(err, context.Canceled) && g.ctx.Err() != nil
 }

@@ -38,7 +38,7 @@ func doorAttempts() []Attempt {
 }
 
 // ownHost begins sign-ons whose request names the stranger's host. Neither the provider nor the answer may lead there,
-// and browsers are told to stay with TLS.
+// and browsers must stay with TLS.
 func ownHost(ctx context.Context, r *Rig) (Outcome, error) {
 	theProvider().start()
 	const host = "attacker.example"

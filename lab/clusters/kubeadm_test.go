@@ -45,8 +45,7 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// installDouble puts kubeadm into a root directory, and tells it of the cluster's CA, which it would find in
-// cluster-info.
+// installDouble puts kubeadm into a root directory, and adds the cluster's CA, which it would find in cluster-info.
 func installDouble(t *testing.T, root string, ca []byte) (path string) {
 	t.Helper()
 	self, err := os.Executable()

@@ -35,7 +35,7 @@ func newRig(t *testing.T) *rig {
 	return &rig{Server: s, t: t, token: s.ServiceAccount("ingot", documented(t)...)}
 }
 
-// documented reads the role that operators are told to give.
+// documented returns the role that the documentation has operators grant.
 func documented(t *testing.T) []kubetest.Object {
 	t.Helper()
 	f, err := os.Open("../../deploy/kubernetes/ingot-access.yaml")

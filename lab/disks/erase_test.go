@@ -283,7 +283,7 @@ func (e *erasure) judgeDisk(id string, ev map[string]string, prefix string, done
 }
 
 // afterPowerLoss checks that zeros stay zeros, unless the evidence states that they may not. A disk that lies about a
-// command which guarantees zeros cannot be told from an honest one by reading.
+// command which guarantees zeros cannot be distinguished from an honest one by reading.
 func (e *erasure) afterPowerLoss(u *unit, notes string) {
 	later := u.PowerOn()
 	if at := nonZero(later.Durable, u.Size()); at >= 0 && !u.ZeroLie && !strings.Contains(notes, "after a loss of power") {

@@ -231,7 +231,7 @@ func (f *Fleet) Reported() map[string]int64 {
 	return out
 }
 
-// Receipts tells when commands were received.
+// Receipts returns when commands were received.
 func (f *Fleet) Receipts() *Receipts { return f.receipts }
 
 // Done is closed when the fleet has ended; Stop returns the reason.

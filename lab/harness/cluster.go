@@ -258,7 +258,7 @@ type lazy func() string
 
 func (l lazy) String() string { return l() }
 
-// Restored tells the database that it was restored from a backup, as an operator does before a controller is started.
+// Restored marks the database as restored from a backup, as an operator does before a controller is started.
 func (c *Cluster) Restored(t testing.TB) {
 	t.Helper()
 	s, err := store.New(t.Context(), store.Config{URL: c.o.DatabaseURL, PoolSize: 1, Logger: c.log})

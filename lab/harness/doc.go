@@ -17,6 +17,6 @@
 // # Failure handling
 //
 // Kill cuts a controller's database connections first, so that nothing that still runs in it can leave a trace, as
-// after SIGKILL. Crash does the same to an agent, as far as one process can: its streams are cut, then it is told to
+// after SIGKILL. Crash does the same to an agent, as far as one process can: its streams are cut, then it is ordered to
 // end. Crashes at exact places are injected by failpoints.
 package harness

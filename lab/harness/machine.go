@@ -330,7 +330,7 @@ func (m *Machine) End() error {
 	}
 }
 
-// Crash cuts the agent's connections and tells it to end, without waiting.
+// Crash cuts the agent's connections and cancels it, without waiting.
 func (m *Machine) Crash() {
 	m.Cut()
 	m.mu.Lock()

@@ -63,7 +63,7 @@ type rig struct {
 	began func()
 	// wrong is what must never be.
 	wrong []string
-	// trace tells the run's commands and actions, for the reader of a failure.
+	// trace has the run's commands and actions, for the reader of a failure.
 	trace []string
 }
 

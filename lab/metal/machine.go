@@ -21,7 +21,7 @@ import (
 // Protocol is how a machine's BMC is spoken to.
 type Protocol string
 
-// Protocols. Every machine has both; the controller is told one.
+// Protocols. Every machine has both; the controller has one.
 const (
 	Redfish Protocol = "redfish"
 	IPMI    Protocol = "ipmi"
@@ -49,7 +49,7 @@ type MachineConfig struct {
 	TwinOf string
 	// Unknown leaves the machine out of the inventory.
 	Unknown bool
-	// CredentialsRef is how the controller is told to log in to the BMC: CredentialsRef when empty.
+	// CredentialsRef names the BMC's credentials at the controller: CredentialsRef when empty.
 	CredentialsRef string
 	// Shape is what its Redfish service is like.
 	Shape bmc.Shape
@@ -71,7 +71,7 @@ type Machine struct {
 // DiskBytes is the size of a machine's disk unless its configuration has another.
 const DiskBytes = 2 << 30
 
-// AddMachine builds a machine into the rack and tells the lab's controller of it, if there is one.
+// AddMachine builds a machine into the rack and registers it with the lab's controller, if there is one.
 func (l *Lab) AddMachine(ctx context.Context, cfg MachineConfig) (*Machine, error) {
 	if cfg.Disks == nil {
 		cfg.Disks = []chassis.Disk{{Serial: cfg.Name + "-d0", Bytes: DiskBytes}}
@@ -182,7 +182,7 @@ func (l *Lab) awaitIPMI(ctx context.Context, address string) error {
 	return errors.New("the IPMI simulator does not answer")
 }
 
-// record is what the controller is told.
+// record is the machine's record at the controller.
 func (m *Machine) record() *pb.Machine {
 	about := m.About()
 	spec := &pb.MachineSpec{
@@ -202,7 +202,7 @@ func (m *Machine) record() *pb.Machine {
 // InstallAddress is the machine's own, where there is no DHCP server.
 func (m *Machine) InstallAddress() string { return fmt.Sprintf("10.77.0.%d/%d", 10+m.slot, prefixBits) }
 
-// Endpoint is where the controller is told to find the BMC.
+// Endpoint is the BMC's address at the controller.
 func (m *Machine) Endpoint() string {
 	if m.cfg.BMC == IPMI {
 		return m.IPMI.Endpoint()

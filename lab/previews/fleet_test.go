@@ -124,7 +124,7 @@ func (w *world) enrol(name string, token agentstore.NewToken, m *machine) *simAg
 	return a
 }
 
-// connect opens a session of the agent, and tells the operations that it concerns.
+// connect opens a session of the agent, and applies the event to its operations.
 func (w *world) connect(a *simAgent) {
 	w.T.Helper()
 	h := a.Hello(a.state, a.boot)

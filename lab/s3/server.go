@@ -119,7 +119,7 @@ func (s *Server) Again() {
 	}, "versitygw does not listen")
 }
 
-// Uploading tells whether parts of an upload have come: the server keeps them apart until the upload is complete.
+// Uploading reports whether parts of an upload have come: the server keeps them apart until the upload is complete.
 func (s *Server) Uploading() bool {
 	var found bool
 	// The function returns no error, so there is none: a file that is gone meanwhile is no part.

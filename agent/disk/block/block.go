@@ -143,7 +143,8 @@ func (d *Disk) Close() error { return errors.Join(d.release(), d.f.Close()) }
 // Fd is for system calls that this package does not make.
 func (d *Disk) Fd() uintptr { return d.f.Fd() }
 
-// Discard tells the device that a range is of no more use. It does not determine the content that is read afterwards.
+// Discard notifies the device that a range is no longer used. It does not determine the content that is read
+// afterwards.
 func (d *Disk) Discard(off, n int64) error {
 	if !d.device {
 		return d.Zero(off, n)

@@ -13,7 +13,7 @@ import (
 // ADDRESS (EXT), DEVICE CONFIGURATION IDENTIFY and GET NATIVE MAX ADDRESS EXT answer as ACS-2 7.32, 7.33, 7.10.3 and
 // ACS-3 7.1.2 have them. The registers are as in QEMU's hw/ide/core.c (cmd_read_native_max: the last address, not the
 // number of sectors). While a sanitize is under way the media and most commands are aborted (ACS-3, 4.15), and SANITIZE
-// STATUS EXT tells of it.
+// STATUS EXT reports it.
 type ATA struct {
 	*Disk
 	Security                      uint16

@@ -59,7 +59,7 @@ func (s Seed) Asks() bool {
 // Config is the order: what Files adds.
 type Config struct {
 	Seed Seed
-	// InstanceID tells this installation from every other: cloud-init runs once for each.
+	// InstanceID distinguishes this installation from every other: cloud-init runs once for each.
 	InstanceID string
 	// MAC is the address of the interface that the installer was booted from.
 	MAC string

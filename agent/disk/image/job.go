@@ -26,7 +26,7 @@ type Disk interface {
 	// return block.ErrUnsupported where the disk cannot.
 	Discard(off, n int64) error
 	Zero(off, n int64) error
-	// RereadTable tells the kernel about a new partition table.
+	// RereadTable notifies the kernel of a new partition table.
 	RereadTable() error
 }
 

@@ -270,9 +270,9 @@ func (w *writer) zeroEnds(context.Context) error {
 	return w.wipeEnds()
 }
 
-// discard tells the disk that the rest is of no more use, and then has the part that the image covers zeroed. That a
-// disk does neither is no failed write: then zeros are written. Zeroing without discard is not tried: it takes such
-// disks as long as writing.
+// discard discards the rest of the disk, and then has the part that the image covers zeroed. That a disk does neither
+// is no failed write: then zeros are written. Zeroing without discard is not tried: it takes such disks as long as
+// writing.
 func (w *writer) discard(ctx context.Context) error {
 	err := spans(ctx, gpt.HeadSize, w.tailAt(), func(off, n int64) error {
 		w.track.step(off)

@@ -135,7 +135,7 @@ func (d *Disk) WriteAt(b []byte, off int64) (int, error) {
 // Flush returns when all that was written is durable on both.
 func (d *Disk) Flush() error { return d.both(func(_ int, h Half) error { return h.Flush() }) }
 
-// Discard tells both that a range is of no more use.
+// Discard discards a range of both.
 func (d *Disk) Discard(off, n int64) error {
 	return d.both(func(_ int, h Half) error { return h.Discard(off, n) })
 }

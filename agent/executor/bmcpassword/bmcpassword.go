@@ -38,7 +38,7 @@ type Config struct {
 	BMCs *bmc.Provider
 	// Order asks the controller to make and keep the new password of a command.
 	Order func(ctx context.Context, commandID string) (Order, error)
-	// Settle tells the controller which password the BMC takes.
+	// Settle reports to the controller which password the BMC accepts.
 	Settle func(ctx context.Context, commandID string, version int64, accepted bool) error
 	Clock  clock.Clock
 }
@@ -91,7 +91,7 @@ func (e *Executor) Execute(ctx context.Context, job executor.Job) (executor.Resu
 	return r.accepted(proof)
 }
 
-// Resume looks whether the BMC takes the new password, if it was told. It changes nothing there.
+// Resume checks whether the BMC accepts the new password, if it was sent. It changes nothing there.
 func (e *Executor) Resume(ctx context.Context, job executor.Job) (executor.Verdict, error) {
 	r, _, err := e.newRun(ctx, job)
 	switch {
@@ -158,7 +158,7 @@ func (r *run) target() provider.Target {
 		CredentialsRef: s.GetBmcCredentialsRef(), MACs: s.GetMacAddresses()}
 }
 
-// accepted keeps the proof, tells the controller, and makes it the evidence.
+// accepted keeps the proof, reports it to the controller, and makes it the evidence.
 func (r *run) accepted(proof bmc.PasswordProof) (executor.Result, error) {
 	r.in.Told, r.in.At, r.in.Protocol = true, proof.At, proof.Protocol
 	if err := r.job.UpdateIntent(r.job.Hard, r.in); err != nil {
@@ -186,7 +186,7 @@ func pick(r *executor.Result) executor.Result {
 
 const settleEvery = time.Second
 
-// settle tells the controller until it has heard. The password itself is in its keeping already.
+// settle reports to the controller until it has acknowledged. The password itself is in its keeping already.
 func (r *run) settle(accepted bool) (*executor.Result, error) {
 	if r.order.InForce {
 		return nil, nil

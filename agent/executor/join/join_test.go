@@ -380,7 +380,8 @@ func TestItIsStoppedWhileTheControllerIsAway(t *testing.T) {
 	r.wants(got, fleetv1.CommandResult_CANCELED, baremetalv1.Reason_CANCELED_BY_REQUEST, "end")
 }
 
-// TestAnAgentThatStopsWhileKubeadmRuns: a join that was done is told; any other is left to the next life of the agent.
+// TestAnAgentThatStopsWhileKubeadmRuns: a join that was done is reported; any other is left to the next start of the
+// agent.
 func TestAnAgentThatStopsWhileKubeadmRuns(t *testing.T) {
 	for does, want := range map[error]error{nil: nil, context.Canceled: executor.ErrInterrupted} {
 		r := newRig(t)

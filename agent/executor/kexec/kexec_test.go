@@ -30,7 +30,7 @@ func sum(s string) string {
 	return hex.EncodeToString(b[:])
 }
 
-// machine is one that enters another kernel when it is told to.
+// machine is one that enters another kernel on request.
 type machine struct {
 	support, load, enter error
 	// stays: entering is accepted and nothing comes of it.

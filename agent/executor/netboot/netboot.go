@@ -132,7 +132,7 @@ func (e *Executor) set(
 	return change.New, err
 }
 
-// Resume reads the entry again. In the same boot it tells all. After another boot it has been consumed, and
+// Resume reads the entry again. In the same boot the entry decides. After another boot it has been consumed, and
 // only clearing can still be confirmed.
 func (e *Executor) Resume(ctx context.Context, job executor.Job) (executor.Verdict, error) {
 	var in intent

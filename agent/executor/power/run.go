@@ -76,7 +76,7 @@ func (r *run) all(ctx context.Context) error {
 	return r.on(r.job.Hard)
 }
 
-// off sets the boot device first: a machine that cannot be told where to boot from stays as it is.
+// off sets the boot device first: a machine whose boot device cannot be set stays unchanged.
 func (r *run) off(ctx context.Context) error {
 	if err := r.bootDevice(ctx); err != nil {
 		return err

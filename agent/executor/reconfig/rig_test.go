@@ -24,7 +24,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
-// guarded is a simulated host with a watchdog in memory, which writes down what it was told, and may be too quick.
+// guarded is a simulated host with a watchdog in memory, which records its calls, and may be too quick.
 type guarded struct {
 	*sim.Host
 	mu      sync.Mutex // of record, where a test watches

@@ -156,7 +156,7 @@ func (r *rig) job(ctx context.Context) executor.Job {
 	}
 }
 
-// TestDiskRepaveWithoutLeave: what the executor is told right before the first byte is the end of the command.
+// TestDiskRepaveWithoutLeave: the answer right before the first byte ends the command.
 func TestDiskRepaveWithoutLeave(t *testing.T) {
 	t.Parallel()
 	r := newRig()

@@ -37,7 +37,7 @@ type intent struct {
 	ImageRef string `json:"image_ref"`
 	URL      string `json:"url"`
 	Digest   string `json:"digest"`
-	Nonce    string `json:"nonce"` // tells this write from one of the same image by another command
+	Nonce    string `json:"nonce"` // distinguishes this write from one of the same image by another command
 	Before   string `json:"digest_before"`
 }
 

@@ -292,7 +292,7 @@ func (r *run) lost(s ssh.Status) executor.Result {
 		r.evidence(s))
 }
 
-// finish tells the rest of the output, and lets the machine forget what may hold secrets.
+// finish logs the rest of the output, and removes the files that may hold secrets from the machine.
 func (r *run) finish(s ssh.Status) {
 	r.out["stdout"].flush(s.Stdout.More)
 	r.out["stderr"].flush(s.Stderr.More)

@@ -217,7 +217,7 @@ func TestAMachineThatCannotBegin(t *testing.T) {
 }
 
 // watched is the beginning of a script that waits until what watches over it has noted whom it watches. Only then can
-// the machine be told to kill it.
+// the machine kill it.
 const watched = `while [ ! -e "${0%/*}/child" ]; do sleep 0.01; done; `
 
 // unwatched ends what watches over it.

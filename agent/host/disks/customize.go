@@ -20,7 +20,7 @@ import (
 type NextSystem struct {
 	// Files are those of its state partition.
 	Files map[string][]byte
-	// Seed is for its first boot, and InstanceID tells this installation from every other.
+	// Seed is for its first boot, and InstanceID distinguishes this installation from every other.
 	Seed       firstboot.Seed
 	InstanceID string
 	// PhoneHome is the URL that an agentless system posts to; "" for a system with the agent.

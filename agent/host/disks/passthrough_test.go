@@ -66,7 +66,7 @@ func TestAddressInSenseData(t *testing.T) {
 	}
 }
 
-// TestCountInSenseData: the same descriptors. SANITIZE STATUS EXT tells of its state in bits 15 and 14.
+// TestCountInSenseData: the same descriptors. SANITIZE STATUS EXT reports its state in bits 15 and 14.
 func TestCountInSenseData(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -133,7 +133,7 @@ func mounted(kind, device string, readOnly bool, fn func(dir string) error) erro
 	return err
 }
 
-// syncFileSystem tells of faults that an unmount would keep to itself.
+// syncFileSystem returns faults that an unmount would not report.
 func syncFileSystem(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

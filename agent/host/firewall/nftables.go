@@ -313,7 +313,7 @@ func commentOf(data []byte) string {
 	return ""
 }
 
-// nftErr tells a kernel that cannot do it from one that did not want to.
+// nftErr distinguishes a kernel without support from one that refused.
 func nftErr(doing string, err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM):

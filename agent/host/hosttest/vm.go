@@ -220,8 +220,8 @@ func addIfupdown(t *testing.T, w *cpio, cache string) {
 }
 
 // kernelModules returns the files of vmModules, below the kernel's folder of modules, in the order in which they are
-// inserted (depmod(8), modules.dep). A kernel that is unpacked and not installed has no such file; depmod tells what
-// would be in it.
+// inserted (depmod(8), modules.dep). A kernel that is unpacked and not installed has no such file; depmod returns its
+// content.
 func kernelModules(t *testing.T, k debian.Kernel) []string {
 	t.Helper()
 	root := strings.TrimSuffix(k.ModulesDir, filepath.Join("lib/modules", k.Release))

@@ -32,7 +32,7 @@ type Membership struct {
 	Begun bool
 }
 
-// JoinRequest is what kubeadm is told. The token stands in a file that only root may read, for as long as kubeadm runs.
+// JoinRequest is the input of kubeadm. The token stands in a file that only root may read, for as long as kubeadm runs.
 type JoinRequest struct {
 	APIServer, Token, NodeName string
 	CAHashes                   []string

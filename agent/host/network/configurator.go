@@ -24,9 +24,9 @@ const (
 	// duplicates, bonds for their members.
 	settleTime = 15 * time.Second
 	settlePoll = 100 * time.Millisecond
-	// settleReads in a row must be good: networkd begins a little after it was told to.
+	// settleReads in a row must be good: networkd begins a little after the order.
 	settleReads = 2
-	// nudgeAfter is when networkd is told again to configure each interface, for what a reload does not notice.
+	// nudgeAfter is when networkd is asked again to configure each interface, for changes that a reload does not notice.
 	nudgeAfter = 2 * time.Second
 	// busyTime is how long a way back waits for networkd to be done: a lease or an advertisement may never come.
 	busyTime = 5 * time.Second

@@ -224,7 +224,7 @@ func droppedCards(was, want []SavedLink) []string {
 	return names
 }
 
-// goneBack reports whether a manager's files and memory are as they were saved, so that it need not be told anything.
+// goneBack reports whether a manager's files and memory are as they were saved, so that it needs no order.
 func goneBack(ctx context.Context, m Manager, s SavedNetwork, before map[string]string) bool {
 	if s.Active == nil {
 		return false

@@ -24,7 +24,8 @@ const (
 // FileHeader begins each file of ours.
 const FileHeader = "# Written by the Ingot agent. A change by hand is reported, and refuses the next configuration.\n"
 
-// appliedRecord is the configuration in force, the boot that it was applied on, and who was told it.
+// appliedRecord is the configuration in force, the boot that it was applied on, and the manager that was ordered to
+// apply it.
 type appliedRecord struct {
 	BootID  string `json:"boot_id"`
 	Manager string `json:"manager,omitempty"` // "": systemd-networkd, or none where the agent is init
@@ -45,7 +46,7 @@ func (n *Configurator) writeApplied(bootID, manager string, c Config) error {
 	return n.WriteJSON(appliedFile, appliedRecord{BootID: bootID, Manager: manager, Config: c})
 }
 
-// managerNow is who was told the configuration in force; where there is none, who would be told c.
+// managerNow returns the manager of the configuration in force; where there is none, the one that would apply c.
 func (n *Configurator) managerNow(ctx context.Context, c Config) (Manager, error) {
 	var r appliedRecord
 	found, err := n.ReadJSON(appliedFile, &r)

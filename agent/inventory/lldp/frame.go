@@ -36,7 +36,7 @@ type Neighbour struct {
 	VLAN int `json:"vlan,omitempty"`
 }
 
-// key is what tells neighbours apart (802.1AB, 6.3).
+// key distinguishes neighbours (802.1AB, 6.3).
 func (n Neighbour) key() string { return n.Chassis + "\x00" + n.Port }
 
 // The types of TLVs (802.1AB, table 8-1) and the subtypes that matter.

@@ -51,7 +51,7 @@ type Provider struct {
 	// pins are the certificates that the controller knows, certificates those that were seen, both by Endpoint.Key.
 	pins         map[string]string
 	unparked     map[string]time.Time       // when an admin had a BMC asked again, by Endpoint.Key
-	marks        map[string]provider.Target // what tells a machine from others behind one BMC, by machine
+	marks        map[string]provider.Target // the values that distinguish machines behind one BMC, by machine
 	certificates map[string]Certificates
 }
 

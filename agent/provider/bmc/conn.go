@@ -55,7 +55,7 @@ type conn struct {
 	lent bool
 	// account: sessions are opened for the account alone, and with the privilege to change it.
 	account bool
-	// suffix tells refusals of the account in another protocol from those that park it.
+	// suffix distinguishes refusals of the account in another protocol from those that park it.
 	suffix string
 }
 

@@ -62,7 +62,7 @@ func (p *Provider) ReadHardware(ctx context.Context, t provider.Target) (provide
 			}
 		case q.name == questionSensors && !errors.Is(err, effect.ErrUnsupported):
 			if len(r.Sensors) == 0 && failure.ReasonOf(err) != "EXECUTION_FAILED" {
-				return r, err // it is not reached, which its reachability tells
+				return r, err // it is not reached, which its reachability shows
 			}
 			r.Sensors = append(r.Sensors, provider.NotRead("all sensors", "sensor", failure.From(err).Message))
 		default:

@@ -182,7 +182,7 @@ func (w *walk) record(id uint16) (sdr *types.SDR, next uint16, err error) {
 	}
 }
 
-// piece reports whether a piece is to be asked for again: with a new reservation (C5h), or a smaller one (C8h, CAh).
+// piece reports whether a piece must be asked for again: with a new reservation (C5h), or a smaller one (C8h, CAh).
 func (w *walk) piece(err error, size *uint8) bool {
 	var completed *types.ResponseError
 	if !errors.As(err, &completed) {

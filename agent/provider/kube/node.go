@@ -61,7 +61,7 @@ func (n *Node) Ready() (ready bool, since time.Time, why string) {
 	return false, time.Time{}, "its kubelet has not said anything yet"
 }
 
-// Machine is what tells one machine from others, as far as it is known: the kernel's boot id and the DMI system UUID.
+// Machine has the known values that distinguish a machine from others: the kernel's boot id and the DMI system UUID.
 type Machine struct{ BootID, SystemUUID string }
 
 // The ways in which a Node is recognized as a machine.

@@ -138,7 +138,7 @@ func (c *Client) EvictPod(ctx context.Context, p *Pod) (Evicted, error) {
 	return evicted(err)
 }
 
-// evicted tells the answers of the API server apart: 429 is a budget, 404 and 409 are a pod that is gone or another
+// evicted distinguishes the answers of the API server: 429 is a budget, 404 and 409 are a pod that is gone or another
 // one.
 func evicted(err error) (Evicted, error) {
 	var r *Refusal

@@ -161,7 +161,7 @@ func (c *Client) PowerState(ctx context.Context, systemID string) (state string,
 	return state, err
 }
 
-// NewMachine is what MAAS is told of a machine that it doesn't know.
+// NewMachine describes a machine that is new to MAAS.
 type NewMachine struct {
 	Hostname, Architecture string
 	MACs                   []string

@@ -63,7 +63,7 @@ func decideReady(_ Order, s Seen) Next {
 	return conflict(s, "Ready was expected")
 }
 
-// layouts that MAAS sets, and that can be told from what a machine shows.
+// layouts that MAAS sets, and that can be recognized on a machine.
 var layouts = map[string]bool{"flat": true, "lvm": true, "bcache": true, "blank": true}
 
 func decideLayout(o Order, s Seen) Next {
@@ -124,7 +124,7 @@ func decideFabric(_ Order, s Seen) Next {
 	return done(s, map[string]string{"maas_fabric_interfaces": itoa(linked)})
 }
 
-// link asks once per interface; what was asked is told apart by the interface's number.
+// link asks once per interface; requests are distinguished by the interface's number.
 func link(s Seen, n NIC, reason string) Next {
 	v := linkVerb(n.ID)
 	subnet := n.subnet()

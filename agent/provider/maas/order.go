@@ -79,7 +79,7 @@ type Progress struct {
 	LastEvent int `json:"last_event,omitempty"`
 	// Erasing: MAAS was seen to erase the disks after our request.
 	Erasing bool `json:"erasing,omitempty"`
-	// Settings of the region before the first request, where disks are to be erased.
+	// Settings of the region before the first request, where disks must be erased.
 	Settings *EraseSettings `json:"settings,omitempty"`
 }
 

@@ -49,7 +49,7 @@ func decideErase(o Order, s Seen) Next {
 	return decideRelease(o, s)
 }
 
-// decideRelease: the machine is Ready again; where disks are to be erased, MAAS was seen to do that after our request.
+// decideRelease: the machine is Ready again; where disks must be erased, MAAS was seen to do that after our request.
 func decideRelease(o Order, s Seen) Next {
 	if s.P.asked(Release) {
 		return afterRelease(o, s)

@@ -16,7 +16,7 @@ import (
 const maxAnswer = 64 << 20
 
 // exchange is one request and its answer, below the client library. The library knows neither contexts nor limits, and
-// it repeats requests by itself when it is told Retry-After; here it is never told.
+// it repeats requests by itself after Retry-After; here it never sees one.
 type exchange struct {
 	ctx  context.Context //nolint:containedctx // the library takes none, and an exchange lives no longer than its call
 	base http.RoundTripper

@@ -274,9 +274,9 @@ func takes(places []bootPlace, t redfish.BootSourceOverrideTarget) bool {
 	return !listed
 }
 
-// bootMode is the mode in which the machine is to boot; empty where the service knows none. What the override shows is
-// that of an earlier order, and tells nothing of the firmware: a UEFI machine that is sent to Legacy boots nothing. So
-// it is UEFI, unless the machine is known to have a BIOS, or the service lists one mode alone.
+// bootMode is the mode in which the machine is to boot; empty where the service knows none. The override may be that of
+// an earlier order, and is no evidence of the firmware: a UEFI machine that is sent to Legacy boots nothing. So it is
+// UEFI, unless the machine is known to have a BIOS, or the service lists one mode alone.
 func bootMode(places []bootPlace, bios bool) redfish.BootSourceOverrideMode {
 	known := false
 	for _, p := range places {

@@ -38,7 +38,7 @@ type Config struct {
 	Timeout time.Duration
 	// Grace is how long the answer to a log-in is awaited after its caller has gone; 0 means 2 s.
 	Grace time.Duration
-	// Heard, where set, is told how long each answer took.
+	// Heard, where set, is called with the time of each answer.
 	Heard func(time.Duration)
 	// OneLogin: a session that has ended is not renewed, so that the password is used for one log-in.
 	OneLogin bool

@@ -44,7 +44,7 @@ func (s *survey) miss(at path, err error) error {
 	return nil
 }
 
-// tail is the end of a path, which tells documents apart in a sentence.
+// tail returns the end of a path, which distinguishes documents in a sentence.
 func tail(p path) string {
 	parts := strings.Split(strings.Trim(strings.TrimPrefix(string(p), "/redfish/v1/"), "/"), "/")
 	const most = 4

@@ -35,7 +35,7 @@ type transport struct {
 	timeout time.Duration
 	most    int             // bytes of a document
 	ctx     context.Context //nolint:containedctx // of the call that is going on, see above
-	// heard is told how long each answer took.
+	// heard is called with the time of each answer.
 	heard func(time.Duration)
 	// grace is how long the answer to a log-in is awaited after its caller has gone: it names the session to end.
 	grace time.Duration

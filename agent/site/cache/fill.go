@@ -38,8 +38,8 @@ func (c *Cache) fill(ctx context.Context, e *entry) {
 // errResumed is returned when the wrong bytes may be those of an earlier process.
 var errResumed = errors.New("its beginning was here before")
 
-// stands is until when a failure is told to further readers too. Bytes that are damaged where they are kept come back
-// damaged, and a machine that waits for them had better be told.
+// stands is until when a failure is returned to further readers too. Bytes that are damaged where they are kept come
+// back damaged, and a machine that waits for them had better be told.
 func (c *Cache) stands(err error) time.Time {
 	if errors.Is(err, ErrCorrupt) && !errors.Is(err, errResumed) {
 		return c.cfg.Clock.Now().Add(c.cfg.Distrust)

@@ -6,12 +6,12 @@ import (
 	"github.com/ingot-metal/ingot/agent/site/segment"
 )
 
-// Boot is what the firmware of a machine is told; the zero value tells it nothing.
+// Boot has the boot options for a machine's firmware; the zero value has none.
 type Boot struct {
 	Program Program
 	// File is what to load: a name on the TFTP server for PXE, else a URL.
 	File string
-	// Local tells firmware and iPXE to go on to the next boot device. Without it UEFI waits a minute or more for a better
+	// Local makes firmware and iPXE go on to the next boot device. Without it UEFI waits a minute or more for a better
 	// offer, and iPXE waits for a proxy's answer.
 	Local bool
 }
@@ -35,8 +35,8 @@ func bootsHere(s segment.Segment, a segment.Assignment, known bool) bool {
 	return a.NetBoots() && a.Segment == s.Name
 }
 
-// bootOf decides what a client is told. Beside another server only machines that we know are sent to their disk: the
-// others may be that server's business.
+// bootOf returns the boot options of a client. Beside another server only machines that we know are sent to their disk:
+// the others may be that server's business.
 func bootOf(s segment.Segment, files map[iana.Arch]string, r Request, a segment.Assignment, known bool) Boot {
 	file := ""
 	if bootsHere(s, a, known) {

@@ -92,8 +92,8 @@ func TestWhatFirmwareLoads(t *testing.T) {
 	}
 }
 
-// checkLocal holds that PXE firmware is told to go on to its disk: a menu whose first entry is of type 0, and a prompt
-// that does not wait (PXE 2.1, table 2-1).
+// checkLocal checks that PXE firmware goes on to its disk: a menu whose first entry is of type 0, and a prompt that
+// does not wait (PXE 2.1, table 2-1).
 func checkLocal(t *testing.T, what string, p *dhcpv4.DHCPv4) {
 	t.Helper()
 	if p == nil || p.ClassIdentifier() != "PXEClient" || p.BootFileName != "" {

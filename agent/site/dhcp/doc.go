@@ -1,4 +1,4 @@
-// Package dhcp assigns addresses to the machines of a segment and tells their firmware what to boot. It is a DHCPv4
+// Package dhcp assigns addresses to the machines of a segment and sends boot options to their firmware. It is a DHCPv4
 // server (RFC 2131). Or it is only the part for booting (proxyDHCP, of the PXE specification 2.1), beside a server that
 // assigns the addresses.
 //

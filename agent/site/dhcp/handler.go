@@ -234,7 +234,7 @@ func (h *handler) acknowledge(c client, l lease.Lease) *reply {
 	return h.reply(c, p, true)
 }
 
-// inform tells a host with an address of its own about the network (RFC 2131, 4.3.5): no address, no times.
+// inform sends the network's options to a host with an address of its own (RFC 2131, 4.3.5): no address, no times.
 func (h *handler) inform(c client) *reply {
 	if !c.reaches(c.Client) {
 		h.count.NotOurs++
@@ -266,7 +266,7 @@ func (h *handler) release(c client, now time.Time) {
 // ours reports whether a message that must name its server names us.
 func (c client) ours() bool { return c.Server == c.Address.Addr() }
 
-// meet tells of a card without assignment, where that is wanted.
+// meet reports a card without assignment, where that is wanted.
 func (h *handler) meet(c client, a netip.Addr) {
 	if c.known || c.Discovery == segment.DiscoveryOff || c.VendorClass == probeClass {
 		return

@@ -28,7 +28,7 @@ import (
 // soon is for what happens in milliseconds on a quiet machine.
 const soon = 20 * time.Second
 
-// site is a server that runs, and what it tells.
+// site is a running server and its reports.
 type site struct {
 	*Server
 	table    *segment.Table
@@ -74,7 +74,7 @@ func (s *site) assign(t *testing.T, a segment.Assignment) {
 	}
 }
 
-// script is what udhcpc and dhclient call: it sets the address, and writes down what it was told.
+// script is what udhcpc and dhclient call: it sets the address, and records the options.
 func script(t *testing.T) (path, told string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -7,7 +7,7 @@ import (
 )
 
 // proxy adds the boot file to the offer of another server. It never assigns an address, and does not answer unknown
-// machines, unless they are to be discovered.
+// machines, unless discovery is on.
 func (h *handler) proxy(c client) *reply {
 	if c.Type != dhcpv4.MessageTypeDiscover {
 		h.count.NotOurs++ // the addresses are the other server's business

@@ -43,7 +43,7 @@ func answer(s segment.Segment, r Request, t dhcpv4.MessageType) *dhcpv4.DHCPv4 {
 	return p
 }
 
-// refusal is a NAK: the client forgets its address and begins anew. Behind a relay it is to be broadcast there.
+// refusal is a NAK: the client forgets its address and begins anew. Behind a relay it must be broadcast there.
 func refusal(s segment.Segment, r Request) *dhcpv4.DHCPv4 {
 	p := answer(s, r, dhcpv4.MessageTypeNak)
 	if r.Relay.IsValid() {

@@ -25,10 +25,10 @@ type Config struct {
 	Store lease.Store
 	// Files are the names on the TFTP server by architecture; DefaultFiles when nil.
 	Files map[iana.Arch]string
-	// Unknown is told of cards without assignment, except where discovery is off: once in a minute of each, and of all
+	// Unknown is called with cards without assignment, except where discovery is off: once in a minute of each, and of all
 	// together at a bounded rate. It may block; then reports are dropped.
 	Unknown func(Unknown)
-	// Foreign is told of DHCP servers that must not be there, likewise.
+	// Foreign is called with DHCP servers that must not be there, likewise.
 	Foreign func(Foreign)
 	// ProbeEvery is how often it is asked who else serves DHCP; 5 minutes when zero.
 	ProbeEvery time.Duration
@@ -217,7 +217,7 @@ func (s *Server) tell(event any) {
 	}
 	select {
 	case s.events <- event:
-	default: // the callbacks are slow; it will be told again
+	default: // the callbacks are slow; it will be reported again
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
-// failingStore fails when it is told to: before it has saved anything, or after it has.
+// failingStore fails on request: before it has saved anything, or after it has.
 type failingStore struct {
 	lease.Memory
 	before, after error

@@ -132,7 +132,7 @@ func (s *Server) self(w http.ResponseWriter, r *http.Request, v *view) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	// A client that is gone can't be told.
+	// A client that is gone gets no error.
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
@@ -186,7 +186,7 @@ func remote(r *http.Request) netip.Addr {
 	return from.Addr().Unmap()
 }
 
-// text answers with a script. Its length is told even to HEAD.
+// text answers with a script. Its length is sent even for HEAD.
 func text(w http.ResponseWriter, r *http.Request, body string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
@@ -194,6 +194,6 @@ func text(w http.ResponseWriter, r *http.Request, body string) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	// A client that is gone can't be told.
+	// A client that is gone gets no error.
 	_, _ = strings.NewReader(body).WriteTo(w)
 }

@@ -259,6 +259,6 @@ func reply(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	// A client that is gone can't be told.
+	// A client that is gone gets no error.
 	_ = json.NewEncoder(w).Encode(body)
 }

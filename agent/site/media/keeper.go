@@ -40,7 +40,7 @@ type KeeperConfig struct {
 // Record is the durable state of an image that may be attached.
 type Record struct {
 	Site, MachineID, OperationID string
-	// Assignment tells the one that the image was made for.
+	// Assignment identifies the one that the image was made for.
 	Assignment string
 	Target     provider.Target
 	At         time.Time
@@ -110,7 +110,7 @@ func (k *Keeper) nudge() {
 	}
 }
 
-// serve tells the server which images have not had their use. The caller holds the lock.
+// serve sets the server's images: those that are still needed. The caller holds the lock.
 func (k *Keeper) serve() {
 	byName := map[string]Boot{}
 	for id, b := range k.boots {
@@ -122,7 +122,7 @@ func (k *Keeper) serve() {
 	k.cfg.Server.Set(byName)
 }
 
-// assignment tells one from another without its token.
+// assignment returns an identifier of the assignment without its token.
 func (b Boot) assignment() string {
 	sum := sha256.Sum256([]byte(b.Token))
 	return hex.EncodeToString(sum[:8])

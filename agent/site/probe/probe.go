@@ -70,7 +70,7 @@ type Config struct {
 	Leased func(segment.MAC) (netip.Addr, bool)
 	// Neighbour is who answers for an address on the segments; false for one that is not on them.
 	Neighbour func(netip.Addr) (Neighbour, bool)
-	// Report is told how each machine is, after each question that leaves no doubt.
+	// Report is called with each machine's state, after each conclusive answer.
 	Report func(Target, Answer)
 	Clock  clock.Clock
 	Log    *slog.Logger

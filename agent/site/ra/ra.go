@@ -1,5 +1,5 @@
-// Package ra tells the machines of a segment, by router advertisements (RFC 4861), that IPv6 has nothing for them here.
-// Without one some boot firmware waits: the iPXE of Debian 12 for 16 seconds.
+// Package ra informs the machines of a segment, by router advertisements (RFC 4861), that IPv6 has nothing for them
+// here. Without one some boot firmware waits: the iPXE of Debian 12 for 16 seconds.
 //
 // The advertisements carry no prefix and a router lifetime of zero: no host gets an address or a route from them, and
 // those of a real router are not affected.

@@ -29,9 +29,9 @@ type Discovery string
 const (
 	// DiscoveryOff: an address, if we assign any, and nothing else; it is not reported.
 	DiscoveryOff Discovery = "off"
-	// DiscoveryReport: as off, and the controller is told of it.
+	// DiscoveryReport: as off, and it is reported to the controller.
 	DiscoveryReport Discovery = "report"
-	// DiscoveryBoot: the controller is told, and the machine boots the discovery image.
+	// DiscoveryBoot: it is reported to the controller, and the machine boots the discovery image.
 	DiscoveryBoot Discovery = "boot"
 )
 
@@ -49,9 +49,9 @@ type Segment struct {
 	// PoolStart and PoolEnd are the first and the last address for machines without a fixed one. Both absent: there is
 	// no pool, and only machines with a fixed address get one.
 	PoolStart, PoolEnd netip.Addr
-	// Router is the default gateway that machines are told of, if any.
+	// Router is the default gateway that machines get, if any.
 	Router netip.Addr
-	// DNS are the name servers that machines are told of.
+	// DNS are the name servers that machines get.
 	DNS []netip.Addr
 	// LeaseTime is how long an address is lent; at least a minute.
 	LeaseTime time.Duration

@@ -10,8 +10,8 @@
 //
 //	start -> serve the stored document -> ask for a newer one (held) -> store it -> serve by it -> say so and ask on
 //
-// The revision is told as applied only after the services answer by it: the controller lets a machine reboot into its
-// new system only when its site would no longer hand out an installer.
+// The revision is reported as applied only after the services answer by it: the controller lets a machine reboot into
+// its new system only when its site would no longer hand out an installer.
 //
 // # Failure handling
 //

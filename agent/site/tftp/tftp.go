@@ -208,7 +208,7 @@ func (s *Server) transfer(ctx context.Context, name string, to io.ReaderFrom) er
 	}
 	defer s.end(client)
 	start := s.cfg.Clock.Now()
-	// The size must be set before the transfer begins. It is told only to those who ask for it (tsize, RFC 2349).
+	// The size must be set before the transfer begins. It is sent only to clients that ask for it (tsize, RFC 2349).
 	peer.SetSize(int64(len(data)))
 	n, err := to.ReadFrom(reader{ctx, bytes.NewReader(data)})
 	if err != nil {

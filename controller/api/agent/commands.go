@@ -50,7 +50,7 @@ type Config struct {
 	FleetAddresses, EnrolmentAddresses []string
 	// Admission bounds how fast sessions are opened.
 	Admission reconnect.Limits
-	// Paced is told of each agent that is to come again later; may be nil.
+	// Paced is called for each agent that must come again later; may be nil.
 	Paced func()
 	// Draining ends when the controller shuts down. Spread is over what time its agents then go elsewhere.
 	Draining context.Context
@@ -285,7 +285,7 @@ func (s *Server) maySend(m *fleetv1.ControllerMessage) bool {
 	return true
 }
 
-// statusOf tells an agent why its session has ended.
+// statusOf returns the status by which an agent learns why its session has ended.
 func statusOf(cause error) error {
 	switch {
 	case errors.Is(cause, session.ErrSuperseded):

@@ -137,7 +137,7 @@ func (s *Server) GetMAASRegion(
 	}, nil
 }
 
-// sealed makes of an error in opening a secret what the agent is told. That the key is missing is the operator's.
+// sealed turns an error in opening a secret into the agent's error. A missing key is logged for the operator.
 func (s *Server) sealed(err error, what, ref string) error {
 	if !errors.Is(err, secret.ErrSealed) {
 		return err

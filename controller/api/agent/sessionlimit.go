@@ -113,7 +113,7 @@ func (g *sessionLimit) leave() {
 	g.call()
 }
 
-// retryDelay is how long an agent is told to wait before it looks for another controller, where this one stops.
+// retryDelay is how long an agent must wait before it looks for another controller, where this one stops.
 func retryDelay() time.Duration { return 100*time.Millisecond + rand.N(400*time.Millisecond) }
 
 func draining() error {

@@ -17,8 +17,8 @@ type statusWriter interface {
 	WriteStatus(*status.Status) error
 }
 
-// closeWithSession ends the stream of a call when its session ends, and tells the agent why. The returned function
-// undoes that.
+// closeWithSession ends the stream of a call when its session ends, and sends the agent the reason. The returned
+// function undoes that.
 func closeWithSession(call context.Context, sess *session.Session) (undo func() bool) {
 	stream, ok := grpc.ServerTransportStreamFromContext(call).(statusWriter)
 	if !ok {

@@ -328,7 +328,7 @@ func TestServedForReal(t *testing.T) {
 	}
 }
 
-// A client that never finishes its body is told so, and does not hold the gateway.
+// A client that never finishes its body gets an error, and does not hold the gateway.
 func TestSlowBodies(t *testing.T) {
 	r := newRigWith(t, gateway.Config{BodyTimeout: 50 * time.Millisecond})
 	body, w := io.Pipe()

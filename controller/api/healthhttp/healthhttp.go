@@ -80,7 +80,7 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// noted tells of each request, and takes no body.
+// noted records each request, and takes no body.
 func (s *Server) noted(next http.Handler) http.Handler {
 	if s.cfg.Requested == nil {
 		return next

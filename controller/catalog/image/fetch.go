@@ -206,7 +206,7 @@ func (c *Catalogue) receive(ctx context.Context, src source) (*blob.Writer, erro
 	return w, nil
 }
 
-// pour tells whose fault an error is: the source's or ours.
+// pour copies a source into a blob. Its errors distinguish faults of the source from ours.
 func pour(ctx context.Context, w *blob.Writer, src source, most int64) error {
 	buf := make([]byte, copyBytes)
 	for {

@@ -27,7 +27,7 @@ const (
 	maxRedirects  = 5
 )
 
-// manifestTypes are asked for; what comes is told by its content.
+// manifestTypes are asked for; the answer is recognized by its content.
 var manifestTypes = strings.Join([]string{ocispec.MediaTypeImageManifest, ocispec.MediaTypeImageIndex,
 	"application/vnd.docker.distribution.manifest.v2+json", "application/vnd.docker.distribution.manifest.list.v2+json",
 }, ", ")

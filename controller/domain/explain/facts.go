@@ -118,7 +118,7 @@ type Segment struct {
 // Lease is an address that one of the machine's interfaces was given.
 type Lease struct {
 	MAC, Segment, Address string
-	// Given is when it was given or renewed last, as far as its end tells.
+	// Given is when it was given or renewed last, as far as its end shows.
 	Given time.Time
 }
 

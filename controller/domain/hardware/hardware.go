@@ -32,7 +32,7 @@ type Change struct {
 // object is an object of the document.
 type object = map[string]any
 
-// list is a part that is a list, and how its items are told apart and shown.
+// list is a part that is a list, and how its items are distinguished and shown.
 type list struct {
 	part string
 	// within is the object that has the list; empty: the document.

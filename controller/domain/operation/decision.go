@@ -15,7 +15,7 @@ type Decision struct {
 	Op        Operation
 	// Commands that are new or have changed, in order.
 	Commands []*Command
-	// NewCommand points to the one of Commands that is to be inserted, nil for none.
+	// NewCommand points to the one of Commands to insert, nil for none.
 	NewCommand *Command
 	Notes      []Note
 	Machine    MachineChange
@@ -33,7 +33,7 @@ type Decision struct {
 	// AttemptFailed is why an install attempt of the node failed, whether or not the operation goes on with another; empty
 	// for none.
 	AttemptFailed string
-	// CancelOnAgent names a command whose executor should be told to stop.
+	// CancelOnAgent names a command whose executor should stop.
 	CancelOnAgent string
 }
 

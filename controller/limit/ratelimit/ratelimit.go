@@ -29,7 +29,7 @@ const (
 	ReasonOverloaded  = "CONTROLLER_OVERLOADED"
 )
 
-// Observer is told what happens, for metrics.
+// Observer is called for each event, for metrics.
 type Observer interface {
 	// Refused: why is one of admission's, or "wait" for a call that waited as long as it may.
 	Refused(client, why string)

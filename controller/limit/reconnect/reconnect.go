@@ -25,7 +25,7 @@ type State struct {
 	// Spent are the sessions that have been let in beyond what the rate has made up for; 0 after a rest, the burst at
 	// most.
 	Spent float64
-	// Queued are those that were told when to come again, as far as the rate has not made up for them since.
+	// Queued are those that got a time to come again, as far as the rate has not made up for them since.
 	Queued float64
 	// At is when both were true.
 	At time.Time
@@ -40,7 +40,7 @@ type Verdict struct {
 	RetryAfter time.Duration
 }
 
-// The bounds of what an agent is told to wait.
+// The bounds of the time that an agent must wait.
 const (
 	MinRetry = 100 * time.Millisecond
 	MaxRetry = time.Minute
@@ -103,8 +103,8 @@ func Spread(sessions int, l Limits, others int, limit time.Duration) time.Durati
 // BeatsPerSecond is how many heartbeats one controller takes a second before it asks for fewer.
 const BeatsPerSecond = 1500
 
-// Heartbeat is the interval that a new session is told: the configured one, or longer, in whole seconds, where the
-// fleet is so large that its controllers would hear too many.
+// Heartbeat returns the interval of a new session: the configured one, or longer, in whole seconds, where the fleet is
+// so large that its controllers would hear too many.
 func Heartbeat(configured time.Duration, sessions, controllers int) time.Duration {
 	share := sessions / max(controllers, 1)
 	if scaled := time.Duration((share+BeatsPerSecond-1)/BeatsPerSecond) * time.Second; scaled > configured {

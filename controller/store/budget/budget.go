@@ -29,8 +29,8 @@ const (
 	queuePage = 200
 )
 
-// OnRoom sets the function that is told when a slot may be free, or when one is asked for: after the commit, and rather
-// too often than too seldom.
+// OnRoom sets the function that is called when a slot may be free, or when one is asked for: after the commit, and
+// rather too often than too seldom.
 func (s *Store) OnRoom(tell func()) { s.room = tell }
 
 // SlotFreed is noted by a transaction after which a slot may be free, or that asks for one.

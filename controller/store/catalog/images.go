@@ -146,7 +146,7 @@ func sameImage(have, want *baremetalv1.Image) error {
 	return e
 }
 
-// touchForInstaller tells every site of a change of what installers boot.
+// touchForInstaller notifies every site of a change of the installer's files.
 func touchForInstaller(ctx context.Context, q *dbsqlc.Queries, r dbsqlc.Image) error {
 	if r.Kind == KindOS {
 		return nil

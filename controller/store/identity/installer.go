@@ -54,7 +54,7 @@ type Vouched struct {
 	Report  bool
 	// Replaced are the certificates of an installer that is gone; their sessions must end.
 	Replaced []string
-	// Ended reports that the operation is over: the system is to be the rescue system that it has left.
+	// Ended reports that the operation is over: the system must be the rescue system that it has left.
 	Ended bool
 	// life is what the operation may take at most, and the longest life of a certificate.
 	life time.Duration

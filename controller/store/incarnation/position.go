@@ -60,7 +60,7 @@ func (s *Store) met(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// OnDoubt sets the function that is told when another server answers than before. It must not block.
+// OnDoubt sets the function that is called when another server answers than before. It must not block.
 func (s *Store) OnDoubt(tell func()) {
 	s.place.mu.Lock()
 	defer s.place.mu.Unlock()

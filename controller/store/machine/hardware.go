@@ -11,7 +11,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// mostChanges is how many differences between inventories are told.
+// mostChanges is how many differences between inventories are reported.
 const mostChanges = 1000
 
 // GetInventory reads the newest inventory of a machine, and its differences from the ones before it.
@@ -50,7 +50,7 @@ func (s *Store) GetInventory(ctx context.Context, machineID string, before int32
 	return out, nil
 }
 
-// Hardware is what tells one machine from others.
+// Hardware has the values that distinguish a machine from others.
 type Hardware struct {
 	MachineID, Site, BMCEndpoint string
 	// MACs are of its network interfaces, lower case with colons. UUID and Serials are as its spec, its newest inventory

@@ -37,7 +37,7 @@ type DB struct {
 	Connected func(ctx context.Context, conn *pgx.Conn) error
 	// Committing does what belongs into a transaction that has noted something, before it commits.
 	Committing func(ctx context.Context, tx pgx.Tx, notes []any) error
-	// Committed is told what a transaction has noted, once that has committed.
+	// Committed is called with a transaction's notes, once that has committed.
 	Committed func(notes []any)
 
 	pool *pgxpool.Pool

@@ -15,7 +15,7 @@ const Everybody = "ingot_all"
 // ownChannel returns the channel for messages to one controller. HandOver's query makes the same name.
 func ownChannel(controllerID string) string { return "ingot_to_" + controllerID }
 
-// Listener is told what comes.
+// Listener receives the messages.
 type Listener struct {
 	// Up is called when the connection stands and nothing is missed from then on: what came before may have been.
 	Up func()

@@ -28,7 +28,7 @@ type RolloutMove struct {
 	Changed bool
 	// Starting are machines that are claimed and have no operation yet, of this look or of one that was cut off.
 	Starting []string
-	// Cancel are operations that are to be asked to stop.
+	// Cancel are the operations to cancel.
 	Cancel []string
 }
 

@@ -41,7 +41,7 @@ func (s *Store) Peers(ctx context.Context, controllerID string, now time.Time) (
 }
 
 // SetHeartbeat records the longest interval that a controller has told its sessions. It must be stored before the first
-// of them is told.
+// of them is notified.
 func (s *Store) SetHeartbeat(ctx context.Context, controllerID string, every time.Duration) error {
 	err := s.db.Q.SetHeartbeat(ctx, dbsqlc.SetHeartbeatParams{ControllerID: controllerID,
 		HeartbeatMs: every.Milliseconds()})
@@ -96,8 +96,8 @@ func (s *Store) CountSessions(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
-// HandOver tells the controllers that hold the agents' sessions, other than the one that asks, about items: one message
-// for each of them, in a transaction of its own. agentIDs and items go in pairs; items hold no spaces, and all of them
+// HandOver notifies the controllers that hold the agents' sessions, other than the caller's, of items: one message for
+// each of them, in a transaction of its own. agentIDs and items go in pairs; items hold no spaces, and all of them
 // together fit into one message (8,000 bytes, the limit of NOTIFY).
 func (s *Store) HandOver(ctx context.Context, controllerID string, agentIDs, items []string) error {
 	err := s.db.Q.HandOver(ctx, dbsqlc.HandOverParams{AgentIds: agentIDs, Items: items, ControllerID: controllerID})
@@ -107,7 +107,7 @@ func (s *Store) HandOver(ctx context.Context, controllerID string, agentIDs, ite
 	return nil
 }
 
-// Announce tells every controller that listens.
+// Announce notifies every listening controller.
 func (s *Store) Announce(ctx context.Context, payload string) error {
 	if err := s.db.Q.Announce(ctx, dbsqlc.AnnounceParams{Channel: pgtx.Everybody, Payload: payload}); err != nil {
 		return fmt.Errorf("announce: %w", err)

@@ -308,7 +308,7 @@ func (s *Store) HastenDeliveries(ctx context.Context, kind string, late []Delive
 	return tag.RowsAffected(), nil
 }
 
-// WebhookQueue is how a webhook's deliveries are to be worked.
+// WebhookQueue has the limits of the work on a webhook's deliveries.
 type WebhookQueue struct {
 	WebhookID      string
 	MaxConcurrency int

@@ -292,7 +292,7 @@ func labelsValue(labels map[string]string, owned types.Map) types.Map {
 	return types.MapValueMust(types.StringType, values)
 }
 
-// labelChanges are the paths of a field mask for the labels that are to be set or to go.
+// labelChanges are the paths of a field mask for the labels to set or remove.
 func labelChanges(planned, is types.Map) (paths []string) {
 	want, have := labelsOf(planned), labelsOf(is)
 	for key, v := range want {

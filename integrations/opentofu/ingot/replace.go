@@ -52,7 +52,8 @@ func destroyPlanned(ctx context.Context, p privateState) (bool, diag.Diagnostics
 	return isSet(ctx, p, privateDestroy)
 }
 
-// ModifyPlan implements resource.ResourceWithModifyPlan. It refuses a replacement, and tells what a destroy does.
+// ModifyPlan implements resource.ResourceWithModifyPlan. It refuses a replacement, and explains the effect of a
+// destroy.
 func (r *machineResource) ModifyPlan(
 	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
 ) {
@@ -93,7 +94,7 @@ func (r *machineResource) exists(ctx context.Context, id string) bool {
 	return !gone(err)
 }
 
-// whatDestroyDoes is told before a destroy, by on_destroy.
+// whatDestroyDoes is shown before a destroy, by on_destroy.
 var whatDestroyDoes = map[string]string{
 	destroyRelease: "takes %s out of the inventory unless it is in service, and leaves its disks alone.",
 	destroyPurge:   "takes %s out of the inventory although it may be in service, and leaves its disks alone.",

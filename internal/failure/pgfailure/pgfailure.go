@@ -69,7 +69,7 @@ func broken(err error) bool {
 		errors.Is(err, net.ErrClosed) || errors.Is(err, pgconn.ErrConnClosed) || errors.Is(err, puddle.ErrClosedPool)
 }
 
-// fromDriver tells the driver's broken connections from those of other network code: the errors of pgconn carry
+// fromDriver distinguishes the driver's broken connections from those of other network code: the errors of pgconn carry
 // SafeToRetry, those of the pool are known by name.
 func fromDriver(err error) bool {
 	var marked interface{ SafeToRetry() bool }

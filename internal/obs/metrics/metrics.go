@@ -18,7 +18,7 @@ const (
 	StageDone = "done"
 )
 
-// Metrics are the controller's own metrics, registered. Labels stand in the order in which they are to be given.
+// Metrics are the controller's own metrics, registered. Labels are in the order of their values.
 type Metrics struct {
 	machines  *replaced
 	capacity  *replaced
@@ -33,7 +33,7 @@ type Metrics struct {
 	CommandLatency *prometheus.HistogramVec
 	// Sessions is the number of agents connected to this controller, by role.
 	Sessions *prometheus.GaugeVec
-	// SessionsPaced counts agents that asked for a session and were told to come again, since too many did at once.
+	// SessionsPaced counts agents that asked for a session and had to come again, since too many did at once.
 	SessionsPaced prometheus.Counter
 	// EventLag is the age of agents' events when they are stored, by the agent's clock.
 	EventLag prometheus.Histogram
@@ -300,8 +300,8 @@ var budgetsDesc = prometheus.NewDesc(namespace+"_budget_used_ratio",
 		"or labels apart, the one where most is used. Counted in the database: take the maximum over controllers.",
 	[]string{"budget", "limit"}, nil)
 
-// SetAgentCertificate tells when the first certificate ends of those that agents are connected with; the zero time
-// where none is.
+// SetAgentCertificate sets when the first certificate ends of those that agents are connected with; the zero time where
+// none is.
 func (m *Metrics) SetAgentCertificate(ends time.Time) {
 	if ends.IsZero() {
 		m.agentCert.set(nil)

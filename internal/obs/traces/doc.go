@@ -4,8 +4,8 @@
 // spans follow from the ids of the operation and the commands (see TraceOf): a controller that takes over from one that
 // was killed goes on in the same trace, and needs to know nothing of it.
 //
-// A span is written when what it tells of has ended, with the times at which it began and ended. Nothing is held open:
-// what a killed process was in the middle of has no span, and the operation above it has.
+// A span is written when its work has ended, with the times at which it began and ended. Nothing is held open: what a
+// killed process was in the middle of has no span, and the operation above it has.
 //
 // Spans go to a queue in memory, and from there to the receiver (Config). A receiver that is away or slow costs the
 // spans that the queue has no room for, and nothing else. Attributes (Attribute) are ids, numbers, and names of the API

@@ -1,6 +1,6 @@
 package traces
 
-// Name is what a span tells of. Where several kinds of that are told apart, the kind follows it: "operation REBOOT".
+// Name is the work of a span. Where several kinds of it are distinguished, the kind follows it: "operation REBOOT".
 type Name string
 
 const (

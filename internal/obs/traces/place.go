@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// SpanID tells a span from the others of its trace.
+// SpanID identifies a span in its trace.
 type SpanID = trace.SpanID
 
 // TraceOf is the trace of an operation.

@@ -33,7 +33,7 @@ const (
 type Service struct {
 	// Name is ingot-controller or ingot-agent.
 	Name, Version string
-	// Instance tells it from others of its name.
+	// Instance distinguishes it from others of its name.
 	Instance string
 	Log      *slog.Logger
 }
@@ -97,7 +97,7 @@ func (t *Tracer) Close() {
 	_ = t.provider.Shutdown(ctx) // what could not be handed over has been told
 }
 
-// exporting tells once that the receiver takes nothing, and once that it does again.
+// exporting logs once that the receiver takes nothing, and once that it does again.
 type exporting struct {
 	sdk.SpanExporter
 	log     *slog.Logger
@@ -130,7 +130,7 @@ const (
 // Span is a piece of work that has ended.
 type Span struct {
 	Name Name
-	// Of follows the name, where several kinds are told apart.
+	// Of follows the name, where several kinds are distinguished.
 	Of string
 	// ID is random where it is not given.
 	ID         SpanID

@@ -21,7 +21,7 @@ const Path = "docs/reference/performance.json"
 
 // Run is one run of one benchmark, on one machine.
 type Run struct {
-	// Name tells benchmarks apart: a run replaces the one before of the same name.
+	// Name identifies the benchmark: a run replaces the one before of the same name.
 	Name  string `json:"name"`
 	Title string `json:"title"`
 	// About describes the measurement, and what it is compared with.

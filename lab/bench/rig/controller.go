@@ -133,7 +133,7 @@ func (c *Controller) Transport() (*http.Transport, error) {
 // CAFile is the certificate that clients trust.
 func (c *Controller) CAFile() string { return filepath.Join(c.dir, "ca.pem") }
 
-// ProfiledVerb is the first argument of this program where it is to be a controller.
+// ProfiledVerb is the first argument of this program where it runs as a controller.
 const ProfiledVerb = "controller"
 
 // RunProfiled runs a controller until ctx ends. SIGUSR1 begins a CPU profile, and ends it the next time.

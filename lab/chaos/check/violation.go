@@ -37,7 +37,7 @@ const (
 	// RuleEvidence: a command that succeeded has had its effect exactly once, with the boot ids that the world saw. One
 	// that is reported as never started had none.
 	RuleEvidence = "evidence"
-	// RuleAccepted: an operation that a client was told of exists, once for each request id.
+	// RuleAccepted: an operation in an answer to a client exists, once for each request id.
 	RuleAccepted = "accepted-is-kept"
 	// RuleEvents: a watcher gets every event of an operation once, in order, across broken streams.
 	RuleEvents = "events"

@@ -181,10 +181,10 @@ func Until(ctx context.Context, limit time.Duration, what string, cond func() bo
 	return nil
 }
 
-// injected finds the failpoints whose errors a log tells of.
+// injected returns the failpoints whose errors a log has.
 var injected = regexp.MustCompile(`failpoint ([a-z0-9._-]+): injected failure`)
 
-// Said is what a program's log tells of.
+// Said is the evidence of a program's log.
 type said struct {
 	Sessions []check.Session
 	Grants   []check.Grant
@@ -192,7 +192,7 @@ type said struct {
 	Lost     int      // events that found no room
 }
 
-// Said is what the program's log tells of since the mark.
+// Said returns the evidence of the program's log since the mark.
 func (p *Program) Said() (out said, err error) {
 	f, err := os.Open(p.Log.Name())
 	if err != nil {
@@ -247,5 +247,5 @@ func (p *Program) Disarm() error {
 	return p.Start("")
 }
 
-// Say tells a human what goes on; the results alone go to standard output.
+// Say prints a line on the progress; the results alone go to standard output.
 func Say(format string, args ...any) { fmt.Fprintf(os.Stderr, "chaos: "+format+"\n", args...) }

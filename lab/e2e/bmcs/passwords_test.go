@@ -213,7 +213,8 @@ func (w *world) hides(secret string) {
 	}
 }
 
-// TestACrashLosesNoPassword: the agent dies before the BMC is told, after, and before the controller knows.
+// TestACrashLosesNoPassword: the agent dies before the request to the BMC, after it, and before the report to the
+// controller.
 func TestACrashLosesNoPassword(t *testing.T) {
 	t.Parallel()
 	for i, c := range []struct {

@@ -110,7 +110,7 @@ const (
 	alone
 )
 
-// kindOf tells what a line begins by its first word: interfaces(5).
+// kindOf returns the kind of a line by its first word: interfaces(5).
 func kindOf(word string) kind {
 	switch {
 	case word == "auto" || word == "no-auto-down" || word == "no-scripts" || strings.HasPrefix(word, "allow-"):

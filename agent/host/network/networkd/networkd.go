@@ -23,7 +23,7 @@ const (
 	dir     = "etc/systemd/network"
 	// ReloadLimit is for a networkd that answers late. One that hangs does not block changes in the kernel.
 	ReloadLimit = 10 * time.Second
-	// pingTime tells the one that hangs.
+	// pingTime detects the one that hangs.
 	pingTime = 2 * time.Second
 	// restartTime is for a start on a machine that is busy: each try to go back would end the start of the one before.
 	restartTime = 30 * time.Second
@@ -80,7 +80,7 @@ func (Manager) Active(context.Context) (map[string]string, error) { return nil, 
 // Release does nothing: networkd takes another configuration without giving up the first.
 func (Manager) Release(context.Context, []string) error { return nil }
 
-// TellsResolver: networkd tells systemd-resolved the servers, where that runs.
+// TellsResolver: networkd passes the servers to systemd-resolved, where that runs.
 func (m Manager) TellsResolver(ctx context.Context) bool { return m.HasOwner(ctx, network.Resolved) }
 
 // Read does nothing: a reload configures too.

@@ -86,7 +86,7 @@ func (Manager) Before(saved map[string]string) (map[string]string, error) {
 	return saved, nil
 }
 
-// TellsResolver: it writes resolv.conf itself, or tells who does.
+// TellsResolver: it writes resolv.conf itself, or notifies the program that does.
 func (Manager) TellsResolver(context.Context) bool { return true }
 
 // Release does nothing: a device takes another connection without giving up the first.
@@ -204,7 +204,7 @@ func (m Manager) back(ctx context.Context, b bus, was map[string]string) error {
 	}
 }
 
-// Busy tells of those interfaces that NetworkManager activates or ends a connection of.
+// Busy returns those interfaces that NetworkManager activates or ends a connection of.
 func (m Manager) Busy(ctx context.Context, names []string) map[string]string {
 	busy := map[string]string{}
 	for name, state := range m.states(ctx, names) {

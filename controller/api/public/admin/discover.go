@@ -300,8 +300,8 @@ func name(b *baremetalv1.DiscoveredBMC, found machinestore.Hardware, candidates 
 	}
 }
 
-// judge compares a machine with what a BMC tells of its own. A machine has several serial numbers: as registered, and
-// as seen.
+// judge compares a machine with a BMC's data on its own. A machine has several serial numbers: as registered, and as
+// seen.
 func judge(m, found machinestore.Hardware) hwid.Verdict {
 	shown := hwid.Facts{UUID: hwid.UUID(found.UUID), Serial: hwid.Text(found.Serials[0])}
 	is := hwid.Facts{UUID: hwid.UUID(m.UUID)}

@@ -153,7 +153,7 @@ func (c Columns) Order(text string) (Order, error) {
 // None reports whether there is no order.
 func (o Order) None() bool { return o.by == "" }
 
-// Place is where a row stands: its value, and its identifier, which tells equal ones apart.
+// Place is where a row stands: its value, and its identifier, which distinguishes equal ones.
 type Place struct{ Value, ID string }
 
 // Place is where a row of this identifier stands.

@@ -68,7 +68,7 @@ func short[M proto.Message](ctx context.Context, l List[M], r narrowed, size int
 	return out, nil
 }
 
-// rowID is what tells a row from all others of its list.
+// rowID returns the identifier of a row in its list.
 func rowID(p validate.Page) string { return strings.TrimSpace(p.Key + " " + p.ID) }
 
 // whole reads the rows behind a place that match.

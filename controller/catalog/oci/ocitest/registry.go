@@ -1,5 +1,5 @@
 // Package ocitest is a registry for tests: it serves artefacts by the OCI distribution specification 1.1, "Pulling",
-// and lies where it is told to.
+// and lies on request.
 package ocitest
 
 import (

@@ -125,7 +125,7 @@ func (s *scene) neverEnrolled() verdict {
 	}
 }
 
-// silence returns why an agent is not there, as far as it can be told from outside.
+// silence returns why an agent is not there, as far as that is visible from outside.
 func (s *scene) silence(a *explain.Agent) verdict {
 	who := a.RoleName() + " " + a.AgentID
 	v := verdict{

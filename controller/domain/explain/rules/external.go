@@ -127,7 +127,7 @@ func (s *scene) sayProviderDrift(e *explain.Explanation) {
 	e.Next = "nothing is done about it by itself; it counts as mended when both agree again"
 }
 
-// whichCredentials tells the credentials apart that can be missing.
+// whichCredentials distinguishes the credentials that can be missing.
 func whichCredentials(s *scene, v *verdict, message string) {
 	switch {
 	case strings.Contains(message, "MAAS region"):

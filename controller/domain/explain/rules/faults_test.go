@@ -256,7 +256,7 @@ var faultsOfImages = []fault{
 		"STEP_TIMEOUT", explain.OnOperator, []string{"longer than it may"}, "", "ingot logs"},
 }
 
-// faultsOfAgents: of the machine's own agent, and of what it was told.
+// faultsOfAgents: of the machine's own agent, and of its orders.
 var faultsOfAgents = []fault{
 	{"host agent silent before the command",
 		func(l *lab) { l.host().gone(hostID).withoutSiteOnly().reboot().look().after(time.Minute) },

@@ -41,7 +41,7 @@ func TestRulesReadWhatTheyDeclare(t *testing.T) {
 	}
 }
 
-// TestPastIsNotReadFromThePresent: who is connected now tells nothing of what was sent, taken or answered.
+// TestPastIsNotReadFromThePresent: the present connections are no evidence of what was sent, taken or answered.
 func TestPastIsNotReadFromThePresent(t *testing.T) {
 	p := loadProgram(t)
 	n := 0
