@@ -17,8 +17,7 @@ import (
 )
 
 // TestReconcilersRunOnSignals: the end of an operation lets the reconcilers look, long before their period is over.
-// What they find is a node that an older version has left in a state of work, and a condition that does not follow its
-// node.
+// They find a node that an older version has left in a state of work, and a condition that contradicts its node.
 func TestReconcilersRunOnSignals(t *testing.T) {
 	s := storetest.New(t)
 	e, err := engine.New(engine.Config{
@@ -46,8 +45,8 @@ func TestReconcilersRunOnSignals(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := e.TransitionNode(ctx, nodestore.TransitionRequest{MachineID: "m-other", RequestID: "r", To: node.Pending,
-		Actor: "tester"}); err != nil {
+	if _, err := e.Requests.TransitionNode(ctx, nodestore.TransitionRequest{MachineID: "m-other", RequestID: "r",
+		To: node.Pending, Actor: "tester"}); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, 20*time.Second, func() bool {

@@ -41,7 +41,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/workflowstate"
 )
 
-// Config is the connection to the database, and the defaults of requests and plans.
+// Config says how to reach the database, and what requests and plans leave open.
 type Config struct {
 	// URL is a libpq connection string.
 	URL string
@@ -62,14 +62,14 @@ type Config struct {
 	// FileTokens returns the tokens of the token file; nil: there are none.
 	FileTokens func() []auth.FileToken
 	Logger     *slog.Logger
-	// Now is the clock for calls without a time of their own; nil means time.Now.
+	// Now is the time for what has no time of its own; nil means time.Now.
 	Now func() time.Time
-	// Tracer watches the statements to the database; nil for none.
+	// Tracer watches what is sent to the database; nil for none.
 	Tracer pgx.QueryTracer
 }
 
-// Store is the controller's database: all aggregates over one pool. It only opens and closes; a user of an aggregate
-// takes that one. It is safe for concurrent use.
+// Store is the controller's database: all aggregates over one pool. It only opens and closes; each user takes the
+// aggregates that it needs. It is safe for concurrent use.
 type Store struct {
 	DB *pgtx.DB
 
@@ -154,5 +154,5 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
-// Close closes the pool. Calls under way end first.
+// Close closes the pool. What is under way ends first.
 func (s *Store) Close() { s.DB.Close() }

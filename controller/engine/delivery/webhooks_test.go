@@ -129,7 +129,7 @@ func (r *rig) register(id string, labels map[string]string) {
 // maintain brings a machine into maintenance and returns the operation.
 func (r *rig) maintain(id string) string {
 	r.t.Helper()
-	op, err := r.e.Start(r.t.Context(), operationstore.StartRequest{MachineID: id, RequestID: ids.New("r"),
+	op, err := r.e.Requests.Start(r.t.Context(), operationstore.StartRequest{MachineID: id, RequestID: ids.New("r"),
 		Type: fleet.EnterMaintenance, Actor: "tester"})
 	if err != nil {
 		r.t.Fatalf("start: %v", err)
@@ -240,8 +240,8 @@ func (rec *receiver) kinds(t testing.TB) map[string]int {
 	return out
 }
 
-// TestEventsArrive: a receiver gets each event of a machine and of its operations, as a CloudEvent that the CloudEvents
-// SDK accepts, under a signature that the library of Standard Webhooks accepts.
+// TestEventsArrive: a receiver gets each event of a machine and of its operations. The CloudEvents SDK accepts each one
+// as a CloudEvent, and the library of Standard Webhooks its signature.
 func TestEventsArrive(t *testing.T) {
 	r := newRig(t)
 	rec := newReceiver(t, nil)

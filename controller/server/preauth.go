@@ -1,4 +1,4 @@
-package controller
+package server
 
 import (
 	"context"
@@ -38,9 +38,9 @@ type preAuth struct {
 	calls, watched *ratelimit.AnonymousCalls
 }
 
-func (c *Controller) preAuth(g auth.GuardConfig) *preAuth {
+func (s *Servers) preAuth(g auth.GuardConfig) *preAuth {
 	return &preAuth{
-		guard: auth.NewGuard(g), conns: c.bounded.frontpage, log: c.log, observe: c.metrics.ObserveCall,
+		guard: auth.NewGuard(g), conns: s.bounded.frontpage, log: s.cfg.Logger, observe: s.cfg.Metrics.ObserveCall,
 		calls: ratelimit.NewAnonymousCalls(strangers, strangerTime), watched: ratelimit.NewAnonymousCalls(watches, 0),
 	}
 }
@@ -88,12 +88,12 @@ func (p *preAuth) rest(ctx context.Context, method string, authorization []strin
 
 // enrolmentBounds bound the calls of the enrolment listener, where all callers are unknown. Messages that are being
 // received are bounded by number, received ones by size.
-func (c *Controller) enrolmentBounds() []grpc.ServerOption {
-	calls := ratelimit.NewAnonymousCalls(c.cfg.Strangers.EnrolmentCalls, enrolmentTime)
+func (s *Servers) enrolmentBounds() []grpc.ServerOption {
+	calls := ratelimit.NewAnonymousCalls(s.cfg.Config.Strangers.EnrolmentCalls, enrolmentTime)
 	var held atomic.Int64
 	return []grpc.ServerOption{
 		grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) {
-			c.bounded.enrolment.Requested(ctx)
+			s.bounded.enrolment.Requested(ctx)
 			return calls.Enter(ctx), nil
 		}),
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, r any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any,
