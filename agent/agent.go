@@ -31,7 +31,7 @@ const (
 // errHostDown: the simulated machine under this agent went down.
 var errHostDown = errors.New("the machine went down")
 
-// HostFactory gives the machine for one boot. A simulated one calls down when it goes down under the agent; release
+// HostFactory returns the machine for one boot. A simulated one calls down when it goes down under the agent; release
 // is called when the boot is over.
 type HostFactory func(ctx context.Context, down func()) (h host.Host, release func() error, err error)
 
@@ -48,7 +48,7 @@ type Config struct {
 	// Bundle is the bootstrap token; it is used when the state directory holds no identity.
 	Bundle string
 	Region string
-	// Provider is what enrolment tells about the machine.
+	// Provider is the machine's provider, as reported at enrolment.
 	Provider string
 	// Providers are the adapters of the site role.
 	Providers site.Providers
@@ -66,7 +66,8 @@ type Config struct {
 	Dial     transport.Dialer
 	// Boot is the base URL of the boot server of the machine's site, without a slash at its end. For the installer.
 	Boot string
-	// Network is pid1.NetworkFile of the systems that an installer writes, where nobody gives addresses; nil: none.
+	// Network is pid1.NetworkFile of the systems that an installer writes, on networks without DHCP; nil writes no such
+	// file.
 	Network []byte
 	// Traces writes this agent's spans; nil writes none.
 	Traces *traces.Tracer
@@ -165,7 +166,7 @@ func (a *Agent) next(ctx context.Context, err error) (again bool, _ error) {
 	return false, err
 }
 
-// forget gives up a memory that is an old copy.
+// forget replaces the state id after a rollback of the memory to an old copy.
 func (a *Agent) forget(ctx context.Context) error {
 	now := a.cfg.Clock.Now()
 	id, err := a.store.NewStateID(ctx, now, func(c state.Command, stateID string) ([]byte, error) {

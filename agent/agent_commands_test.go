@@ -41,7 +41,8 @@ func TestARepeatedCommandIsAnsweredAndNotDoneAgain(t *testing.T) {
 	first := r.c.WaitResult(id)
 	n := len(r.c.Results(id))
 	r.c.Redeliver(id)
-	// One that is made while a session opens may be sent twice, so that a second result alone says nothing of the repeat.
+	// A command that is made while a session opens may be sent twice, so that a second result alone is no proof of the
+	// repeat.
 	r.c.Wait("an ack of a command that is done", func() bool { return slices.Contains(r.c.Acks(id), state.Done) })
 	r.c.Wait("the stored result", func() bool { return len(r.c.Results(id)) > n })
 	for _, got := range r.c.Results(id) {
@@ -92,7 +93,7 @@ func TestAResultIsSentUntilItIsAcknowledged(t *testing.T) {
 	n := len(r.c.Results(id))
 	deaf.Store(false)
 	r.c.Wait("a repeat in the next session", func() bool { return len(r.c.Results(id)) > n && settled.Load() })
-	r.restart() // what is settled is not held any more
+	r.restart() // a settled command is no longer held
 	if held := r.c.WaitSessions(sessions + 2).Hello.GetHeld(); len(held) != 0 {
 		t.Fatalf("still holds %v", held)
 	}
@@ -167,7 +168,7 @@ func TestTheWindowIsLookedAtAgainAfterTheIntentIsDurable(t *testing.T) {
 }
 
 // TestLeaveThatHasGrownOldDestroysNothing: time passes between the start of a repave and its first write. The agent
-// asks again, and what it is told then holds, though the first answer was yes.
+// asks again, and the second answer holds, though the first answer was yes.
 func TestLeaveThatHasGrownOldDestroysNothing(t *testing.T) {
 	t.Parallel()
 	type hook = func(c *agenttest.Controller, g *fleetv1.GrantRequest) *fleetv1.ControllerMessage

@@ -124,7 +124,7 @@ func TestWhatACrashMeansForEachKind(t *testing.T) {
 	}{
 		{"reboot", "agent.after-received", fleetv1.CommandResult_SUCCEEDED, "", 1},
 		{"reboot", "agent.after-grant", fleetv1.CommandResult_SUCCEEDED, "", 1},
-		// Nobody can know whether the call was made.
+		// The record cannot tell whether the call was made.
 		{"reboot", "agent.after-intent", fleetv1.CommandResult_UNKNOWN, "OUTCOME_UNKNOWN", 0},
 		{"reboot", "agent.after-effect", fleetv1.CommandResult_SUCCEEDED, "", 1},
 		// The firmware shows that nothing was set, so the command goes on.
@@ -236,8 +236,8 @@ func TestAStopDuringConfirmationRollsBack(t *testing.T) {
 	wantOutcome(t, r.c.WaitResult(id), fleetv1.CommandResult_FAILED, "CONFIG_ROLLED_BACK")
 }
 
-// TestACopyOfTheMemoryFromBeforeTheStart is put back in the same boot, when the command has had its effect and nobody
-// has heard of it. Asked again, the controller gives leave again: the copy says truly that it asked before.
+// TestACopyOfTheMemoryFromBeforeTheStart restores a copy in the same boot, when the command has had its effect and its
+// result is unsent. The controller grants the second request too: the copy truthfully reports that it asked before.
 func TestACopyOfTheMemoryFromBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	for kind, k := range kinds {

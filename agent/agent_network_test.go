@@ -85,7 +85,7 @@ func TestDriftIsRefusedUntilItIsAccepted(t *testing.T) {
 	wantOutcome(t, r.c.WaitResult(r.c.Order(accepted)), fleetv1.CommandResult_SUCCEEDED, "")
 }
 
-// hastyClock runs faster than time does: what is to take a minute takes a fraction of a second.
+// hastyClock runs faster than time does: a wait of a minute takes a fraction of a second.
 type hastyClock struct {
 	clock.Clock
 	faster time.Duration
@@ -97,8 +97,8 @@ func (h hastyClock) NewTicker(d time.Duration) clock.Ticker {
 	return h.Clock.NewTicker(max(d/h.faster, time.Millisecond))
 }
 
-// An outage says nothing of the machine that a heartbeat after it doesn't say: an agent that is cut off for minutes
-// keeps none, and none takes the place of an event that tells something.
+// An outage adds nothing to what the next heartbeat reports. An agent that is cut off for minutes keeps no heartbeats,
+// and none takes the place of an event that carries news.
 func TestAnAgentThatIsCutOffKeepsNoHeartbeats(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, agenttest.Hooks{}, "")

@@ -113,7 +113,7 @@ func enrolBody(t *testing.T, mac string) string {
 	return file
 }
 
-// httpStatus is what curl says of a request; args go before the URL.
+// httpStatus returns the status that curl prints for a request; args go before the URL.
 func httpStatus(m *sitetest.Machine, args, url string) string {
 	return m.Run("curl -s -o /dev/null -w %{http_code} " + args + " " + url)
 }
@@ -253,7 +253,7 @@ func TestASiteServesOnWithoutItsController(t *testing.T) {
 	r.blockNew.Store(true)
 	r.restart()
 	testkit.Eventually(t, patience, func() bool {
-		// Until it listens again, curl has nobody to talk to.
+		// Until the agent listens again, curl cannot connect.
 		got, err := m.Try(t.Context(), "curl -s -o /dev/null -w %{http_code} "+siteBase+"/boot/"+bootToken+"/kernel")
 		return err == nil && got == "200"
 	}, "nothing is served")

@@ -88,7 +88,7 @@ func (r *rig) start() {
 	})
 }
 
-// end waits for the agent to end and gives its error.
+// end waits for the agent to end and returns its error.
 func (r *rig) end() error {
 	r.t.Helper()
 	select {

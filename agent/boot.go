@@ -31,7 +31,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// ErrNoToken says that the agent is not enrolled and has nothing to enrol with.
+// ErrNoToken is returned when the agent is not enrolled and has nothing to enrol with.
 var ErrNoToken = errors.New("not enrolled, and no bootstrap token is given")
 
 // life is what exists for one boot.
@@ -227,14 +227,14 @@ func (l *life) hello(ctx context.Context) (*fleetv1.Hello, error) {
 	return h, nil
 }
 
-// readImageDigest is what the running system says of the image that it was made from.
+// readImageDigest returns the digest of the image that the running system was made from, as its inventory reports it.
 func (l *life) readImageDigest(ctx context.Context) string {
 	if l.isSite() || l.a.cfg.NoInventory {
 		return ""
 	}
 	doc, err := l.host.Inventory(ctx)
 	if err != nil {
-		return "" // the inventory report says what went wrong
+		return "" // the inventory report reports the error
 	}
 	return doc.OS.ImageDigest
 }
@@ -345,8 +345,8 @@ type undoing interface {
 	RollBackPending(ctx context.Context, now bool) (done bool, err error)
 }
 
-// rollBack undoes what has had its time to prove itself, and tries for ever: systemd's timer may be gone, or have
-// failed.
+// rollBack undoes a configuration that was not confirmed in time, and retries without a limit: systemd's timer may be
+// gone, or have failed.
 func (l *life) rollBack(ctx context.Context) error {
 	h, ok := l.host.(undoing)
 	if !ok || l.isSite() || l.isInstaller() {

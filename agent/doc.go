@@ -2,13 +2,13 @@
 //
 // # Overview
 //
-// New and Run are all there is to it. Many agents can run in one process, each with its own state directory and
-// host; a simulated host that reboots takes down everything that ran on it and Run starts it again, as after a boot.
+// New and Run are all there is to it. Many agents can run in one process, each with its own state directory and host. A
+// simulated host that reboots stops everything that ran on it, and Run starts it again, as after a boot.
 //
-// # What is authoritative
+// # Sources of truth
 //
-// The state directory: the database of package state and the identity beside it. The certificate says who the
-// agent is; the role and the machine are the controller's to say.
+// The state directory: the database of package state and the identity beside it. The certificate has the agent's
+// identity; the controller assigns the role and the machine.
 //
 // # State model
 //

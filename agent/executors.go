@@ -91,7 +91,7 @@ func (l *life) nextSystem(ctx context.Context, spec *fleetv1.CommandSpec) (disks
 	return next, err
 }
 
-// seedOf reads what the new system is given for its first boot. Its faults are told without its content.
+// seedOf reads what the new system is given for its first boot. Its faults are reported without its content.
 func seedOf(a *fleetv1.IssueIdentityResponse) (firstboot.Seed, error) {
 	var seed baremetalv1.SystemSeed
 	if proto.Unmarshal(a.GetSeed(), &seed) != nil {

@@ -25,8 +25,7 @@ type withArrays interface {
 	Arrays() []inventory.Array
 }
 
-// reportFindings tells when somebody else has changed what a command had configured, when an array has lost a disk, and
-// when that is over.
+// reportFindings reports foreign changes of the configuration, arrays that have lost a disk, and the end of either.
 func (l *life) reportFindings(ctx context.Context) error {
 	if l.isSite() || l.isInstaller() {
 		return nil
@@ -61,7 +60,7 @@ func (l *life) reportFindings(ctx context.Context) error {
 	return group.Wait()
 }
 
-// raid is the state of a host's arrays: what is wrong with them, "none" when nothing is, empty when there are none.
+// raid is the state of a host's arrays: their faults, "none" for none, empty when there are no arrays.
 func (l *life) raid(arrays []inventory.Array) findings.State {
 	var faults []string
 	for _, a := range arrays {

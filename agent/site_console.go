@@ -16,7 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// The limits of what is captured of one operation's serial console.
+// The limits of the captured serial console of one operation.
 const (
 	// consoleLinger goes on after the assignment has ended: the new system's first words are worth having.
 	consoleLinger = 90 * time.Second
@@ -30,7 +30,7 @@ const (
 
 // consoles capture the serial consoles of machines that are being installed into their operations' logs.
 type consoles struct {
-	// capture gives lines until ctx ends; they hold no secrets.
+	// capture calls emit with each line until ctx ends; they hold no secrets.
 	capture func(ctx context.Context, t provider.Target, emit func(line string)) error
 	// keep puts a piece of an operation's log into the event buffer.
 	keep  func(ctx context.Context, e *fleetv1.Event) error
@@ -53,7 +53,7 @@ func newConsoles(c *consoles) *consoles {
 	return c
 }
 
-// follow says which operations there are: those whose machine boots the installer, and has a BMC.
+// follow sets the wanted operations: those whose machine boots the installer, and has a BMC.
 func (c *consoles) follow(doc *fleetv1.SiteDocument) {
 	wanted := consolesOf(doc)
 	c.mu.Lock()
@@ -97,7 +97,7 @@ func (c *consoles) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// adjust starts what is new, and lets what is over linger.
+// adjust starts new captures, and lets ended ones linger.
 func (c *consoles) adjust(ctx context.Context, group *task.Group) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -82,8 +82,8 @@ func siteDocument(mode string) *fleetv1.SiteDocument {
 	}
 }
 
-// TestConsoleOfAnInstallation: what the console of a machine says while it is installed is kept for its operation, that
-// of others is not looked at, and a document that says the same attaches nobody twice.
+// TestConsoleOfAnInstallation: the console output of a machine during its installation is kept for its operation. Those
+// of other machines are not captured, and an unchanged document attaches no console twice.
 func TestConsoleOfAnInstallation(t *testing.T) {
 	r := newConsoleRig(t, func(ctx context.Context, target provider.Target, emit func(string)) error {
 		emit("hello from " + target.MachineID)

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// discoveryMost is how long a discovery may take, whatever the controller says.
+	// discoveryMost is how long a discovery may take, whatever the controller's limit.
 	discoveryMost = 5 * time.Minute
 	// reportedAtOnce keeps a report far below the size of a message.
 	reportedAtOnce = 100
@@ -26,7 +26,7 @@ type discoveryRun struct {
 	mu   sync.Mutex
 	id   string
 	stop context.CancelFunc
-	// stopped is the id that was told to stop last, perhaps before it has begun.
+	// stopped is the id of the last order to stop, perhaps before its discovery has begun.
 	stopped string
 }
 

@@ -114,7 +114,7 @@ func (ctl controllerClient) deployedIdentity(
 	return bundle, hostname, nil
 }
 
-// maasPower says how MAAS is to switch a machine that it is told of: as we would.
+// maasPower returns the power settings for a machine that is new to MAAS: our own.
 func (ctl controllerClient) maasPower(
 	ctx context.Context,
 	spec *fleetv1.CommandSpec,

@@ -23,7 +23,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// SiteConfig says what a site agent may serve, and how it keeps BMCs in sight.
+// SiteConfig has the interfaces that a site agent may serve, and the intervals at which it polls BMCs and others.
 type SiteConfig struct {
 	// Interfaces are the network devices whose segments may be served.
 	Interfaces []string
@@ -36,16 +36,16 @@ type SiteConfig struct {
 	MediaPort int
 	// BMCPoll is how often each BMC is asked how it is; its machine's hardware is read every twentieth time.
 	BMCPoll time.Duration
-	// MAASPoll is how often MAAS is asked what it says of the site's machines; 0 means 30 s. While it works for a command
-	// it is asked every 5 s, or as often as this.
+	// MAASPoll is how often MAAS is asked for the site's machines; 0 means 30 s. While it works for a command it is asked
+	// every 5 s, or as often as this.
 	MAASPoll time.Duration
-	// ScriptDir is where machines remember the scripts that were run on them; empty means what package ssh says.
+	// ScriptDir is where machines remember the scripts that were run on them; empty means the default of package ssh.
 	ScriptDir string
-	// ClusterPoll is how often a cluster is asked how far it is; 0 means what package cluster says.
+	// ClusterPoll is how often a cluster is asked how far it is; 0 means the default of package cluster.
 	ClusterPoll time.Duration
 }
 
-// mediaFile is what is remembered of images that BMCs have attached; it holds no secret.
+// mediaFile has the records of images that BMCs have attached; it holds no secret.
 const mediaFile = "media.json"
 
 // sayOf puts a line into the log of an operation.
@@ -58,7 +58,7 @@ func (l *life) sayOf(ctx context.Context, operationID, line string) {
 	}
 }
 
-// bmcFile is what is remembered of BMCs; it holds no secret.
+// bmcFile has the records of BMCs; it holds no secret.
 const bmcFile = "bmc.json"
 
 // siteWork is what a site agent does beside commands.
@@ -146,9 +146,9 @@ func (ctl controllerClient) sshCredentials(ctx context.Context, machineID, ref s
 	return c, nil
 }
 
-// runSite starts what a site agent consists of. When a newer process turns out to have this identity, the machines of
-// the site are that one's to act on: commands, BMCs and the conversation with the controller end here. The segments
-// are served on, so that nobody loses an address; nothing can be installed through a site without a session.
+// runSite starts what a site agent consists of. When a newer process has this identity, only that one may act on the
+// machines of the site: commands, BMCs and the session end here. The segments are served on, so that no machine loses
+// its address; nothing can be installed through a site without a session.
 func (l *life) runSite(group *task.Group) {
 	orders, endOrders := context.WithCancel(context.Background())
 	group.Go("session", func(ctx context.Context) error {
@@ -218,7 +218,8 @@ const readHardware = 20
 // reported is how many sensors of one machine are reported at most.
 const reported = 1024
 
-// hardwareReport takes what firmware says: no byte of it may spoil the report of the whole site.
+// hardwareReport converts a reading. Firmware's texts are cleaned: no byte of them may spoil the report of the whole
+// site.
 func hardwareReport(r provider.Reading) *fleetv1.HardwareReading {
 	text := safetext.Line
 	out := &fleetv1.HardwareReading{MachineId: r.MachineID, Endpoint: r.Endpoint, ReadAt: timestamppb.New(r.ReadAt),

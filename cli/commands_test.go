@@ -84,8 +84,8 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// TestWatchFleet: each event is one line with its time, machine, operation, type and phase, from PENDING over RUNNING to
-// SUCCEEDED, and none is lost or repeated with the connection.
+// TestWatchFleet: each event is one line with its time, machine, operation, type and phase, from PENDING over RUNNING
+// to SUCCEEDED. None is lost or repeated with the connection.
 func TestWatchFleet(t *testing.T) {
 	f := reimaging(pb.Operation_SUCCEEDED, nil)
 	in := func(phase pb.Operation_Phase) *pb.Operation {

@@ -111,7 +111,7 @@ func (f *fakeServer) GetMachineTimeline(
 	}, nil
 }
 
-// VerifyTimeline gives two histories, one a page; those named in broken are at fault.
+// VerifyTimeline returns two histories, one a page; those named in broken are at fault.
 func (f *fakeServer) VerifyTimeline(
 	_ context.Context, r *pb.VerifyTimelineRequest,
 ) (*pb.VerifyTimelineResponse, error) {
@@ -151,7 +151,7 @@ func (f *fakeServer) GetHeadVerdicts(
 	return out, nil
 }
 
-// ListControllers gives one that serves and, asked for all, one that has ended.
+// ListControllers returns one that serves and, asked for all, one that has ended.
 func (f *fakeServer) ListControllers(
 	_ context.Context, r *pb.ListControllersRequest,
 ) (*pb.ListControllersResponse, error) {
@@ -196,7 +196,7 @@ func (f *fakeServer) ListRuns(context.Context, *pb.ListRunsRequest) (*pb.ListRun
 	return &pb.ListRunsResponse{Runs: []*pb.Run{someRun}}, nil
 }
 
-// WatchRuns breaks once and then tells the end.
+// WatchRuns breaks once and then sends the end.
 func (f *fakeServer) WatchRuns(r *pb.WatchRunsRequest, s pb.RunService_WatchRunsServer) error {
 	ev := &pb.RunEvent{Ts: at(1), Snapshot: someRun, Cursor: "r1", Seq: 1, Message: "begun"}
 	if r.GetCursor() == "r1" {

@@ -33,7 +33,7 @@ func (f *fakeServer) GetCluster(_ context.Context, r *pb.GetClusterRequest) (*pb
 	return f.findCluster(r.GetClusterRef())
 }
 
-// ListClusters gives one cluster a page.
+// ListClusters returns one cluster a page.
 func (f *fakeServer) ListClusters(_ context.Context, r *pb.ListClustersRequest) (*pb.ListClustersResponse, error) {
 	if r.GetPageToken() == "" {
 		return &pb.ListClustersResponse{Clusters: someClusters[:1], NextPageToken: "2"}, nil
@@ -68,7 +68,7 @@ func (f *fakeServer) SetMAASRegion(_ context.Context, r *pb.SetMAASRegionRequest
 	}, nil
 }
 
-// ListMAASRegions gives one region a page.
+// ListMAASRegions returns one region a page.
 func (f *fakeServer) ListMAASRegions(
 	_ context.Context, r *pb.ListMAASRegionsRequest,
 ) (*pb.ListMAASRegionsResponse, error) {

@@ -34,7 +34,7 @@ func (f *fakeServer) findNode(id string) (*pb.Node, error) {
 	return nil, refuse(codes.NotFound, pb.Reason_MACHINE_NOT_FOUND, "there is no machine \""+id+"\"", nil)
 }
 
-// ListNodes gives one node a page.
+// ListNodes returns one node a page.
 func (f *fakeServer) ListNodes(_ context.Context, r *pb.ListNodesRequest) (*pb.ListNodesResponse, error) {
 	if r.GetPageToken() == "" {
 		return &pb.ListNodesResponse{Nodes: []*pb.Node{someNode}, NextPageToken: "2"}, nil
@@ -132,7 +132,7 @@ func (f *fakeServer) GetScript(_ context.Context, r *pb.GetScriptRequest) (*pb.S
 	return f.findScript(r.GetScriptRef())
 }
 
-// ListScripts gives one script a page.
+// ListScripts returns one script a page.
 func (f *fakeServer) ListScripts(_ context.Context, r *pb.ListScriptsRequest) (*pb.ListScriptsResponse, error) {
 	if r.GetPageToken() == "" {
 		return &pb.ListScriptsResponse{Scripts: []*pb.Script{someScript}, NextPageToken: "2"}, nil

@@ -117,7 +117,7 @@ func (f *fakeServer) CancelRollout(_ context.Context, r *pb.CancelRolloutRequest
 	return f.rollout(r.GetRolloutId(), func(ro *pb.Rollout) { ro.State = pb.Rollout_STOPPING })
 }
 
-// CreateSelection keeps what is named, and of a filter three machines.
+// CreateSelection stores the named machines, and three for a filter.
 func (f *fakeServer) CreateSelection(_ context.Context, r *pb.CreateSelectionRequest) (*pb.Selection, error) {
 	n := int32(len(r.GetMachineIds()))
 	switch r.GetFilter() {
@@ -130,7 +130,7 @@ func (f *fakeServer) CreateSelection(_ context.Context, r *pb.CreateSelectionReq
 	return &pb.Selection{SelectionId: "sel-1", Count: n, Filter: r.GetFilter(), CreatedAt: at(0), ExpiresAt: at(3600)}, nil
 }
 
-// ListRollouts gives one rollout a page.
+// ListRollouts returns one rollout a page.
 func (f *fakeServer) ListRollouts(_ context.Context, r *pb.ListRolloutsRequest) (*pb.ListRolloutsResponse, error) {
 	one, err := f.rollout("ro-1", func(*pb.Rollout) {})
 	if r.GetFilter() == "state=PAUSED" || r.GetFilter() == "state=STOPPING" {
@@ -252,7 +252,7 @@ func (f *fakeServer) DeleteApprovalPolicy(
 	return &pb.ApprovalPolicy{Name: "prod", Harm: pb.ApprovalPolicy_DESTROYS}, nil
 }
 
-// ListBudgetSlots gives one slot a page.
+// ListBudgetSlots returns one slot a page.
 func (f *fakeServer) ListBudgetSlots(
 	_ context.Context, r *pb.ListBudgetSlotsRequest,
 ) (*pb.ListBudgetSlotsResponse, error) {

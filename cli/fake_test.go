@@ -43,7 +43,7 @@ type fakeServer struct {
 
 	mu       sync.Mutex
 	machines []*pb.Machine
-	// op is what a start returns and GetOperation gives; after is what the machine looks like once it was watched.
+	// op is the result of a start and of GetOperation; after is the machine once it was watched.
 	op    *pb.Operation
 	after *pb.Machine
 	// startErrs are returned by the next starts, after the start has taken effect.
@@ -113,7 +113,7 @@ func (f *fakeServer) GetMachine(_ context.Context, r *pb.GetMachineRequest) (*pb
 	return f.find(r.GetMachineId())
 }
 
-// ListMachines gives one machine a page, so that every list walks.
+// ListMachines returns one machine a page, so that every list walks.
 func (f *fakeServer) ListMachines(_ context.Context, r *pb.ListMachinesRequest) (*pb.ListMachinesResponse, error) {
 	if state, ok := strings.CutPrefix(r.GetFilter(), "effective_state="); ok {
 		state, _, _ = strings.Cut(state, ",")
@@ -270,7 +270,7 @@ func (f *fakeServer) runWith(t *testing.T, change func(*command.Config), args ..
 	g.Go("serve", func(context.Context) error { return srv.Serve(listener) })
 	defer func() {
 		srv.Stop()
-		// A server that is stopped before it has begun to serve says so.
+		// A server that is stopped before it has begun to serve returns this error.
 		if err := g.Wait(); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 			t.Errorf("fake server: %v", err)
 		}

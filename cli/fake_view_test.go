@@ -11,7 +11,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// gpuRacks is shared by somebody else, mine is personal.
+// gpuRacks is shared by another user, mine is personal.
 var (
 	gpuRacks = &pb.View{
 		Name: "gpu-racks", Title: "Racks\x1b[2J with GPUs", Filter: "labels.gpu=*", OrderBy: "rack desc",
@@ -21,7 +21,7 @@ var (
 	mine = &pb.View{Name: "mine", Filter: "site=a", CreatedBy: "tester", Own: true, UpdatedAt: at(0), Version: 1}
 )
 
-// ListViews gives one view a page.
+// ListViews returns one view a page.
 func (f *fakeServer) ListViews(_ context.Context, r *pb.ListViewsRequest) (*pb.ListViewsResponse, error) {
 	if r.GetPageToken() == "" {
 		return &pb.ListViewsResponse{Views: []*pb.View{gpuRacks}, NextPageToken: "2"}, nil

@@ -63,7 +63,7 @@ func (f *fakeServer) CreateWebhook(_ context.Context, r *pb.CreateWebhookRequest
 	return out, nil
 }
 
-// ListWebhooks gives one webhook a page.
+// ListWebhooks returns one webhook a page.
 func (f *fakeServer) ListWebhooks(_ context.Context, r *pb.ListWebhooksRequest) (*pb.ListWebhooksResponse, error) {
 	if r.GetPageToken() == "" {
 		return &pb.ListWebhooksResponse{Webhooks: []*pb.Webhook{someWebhook}, NextPageToken: "2"}, nil
@@ -106,7 +106,7 @@ func (f *fakeServer) TestWebhook(_ context.Context, r *pb.TestWebhookRequest) (*
 		CreatedAt: at(60)}, nil
 }
 
-// ListWebhookDeliveries gives one delivery a page; one that is asked for by its id has come to its end.
+// ListWebhookDeliveries returns one delivery a page; one that is asked for by its id has ended.
 func (f *fakeServer) ListWebhookDeliveries(
 	_ context.Context, r *pb.ListWebhookDeliveriesRequest,
 ) (*pb.ListWebhookDeliveriesResponse, error) {

@@ -43,7 +43,7 @@ func (f *fakeServer) CountMachines(_ context.Context, r *pb.CountMachinesRequest
 	return out, nil
 }
 
-// ExplainMachines gives one machine a page: one that waits, and one that needs somebody.
+// ExplainMachines returns one machine a page: one that waits, and one that needs an operator.
 func (f *fakeServer) ExplainMachines(
 	_ context.Context, r *pb.ExplainMachinesRequest,
 ) (*pb.ExplainMachinesResponse, error) {
@@ -201,7 +201,7 @@ func TestAsOf(t *testing.T) {
 // TestOneZone: an output has one zone, a time of day is read in the zone that is printed, and --utc has both in UTC.
 func TestOneZone(t *testing.T) {
 	berlin := func(c *command.Config) { c.Zone = time.FixedZone("CET", 3600) }
-	for line, want := range map[string][2]string{ // what is printed on the side, and as_of as it is asked
+	for line, want := range map[string][2]string{ // the notes on standard error, and as_of in the request
 		"machine get machine-1 --as-of 2026-03-01T03:12":       {"As of 2026-03-01T03:12:00+01:00 (CET):", "2026-03-01T02:12:00Z"},
 		"machine get machine-1 --as-of 2026-03-01T03:12 --utc": {"As of 2026-03-01T03:12:00Z (UTC):", "2026-03-01T03:12:00Z"},
 		"machine get machine-1 --as-of 2026-03-01T03:12Z":      {"As of 2026-03-01T04:12:00+01:00 (CET):", "2026-03-01T03:12:00Z"},

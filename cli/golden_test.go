@@ -27,7 +27,7 @@ type stillClock struct{ quickClock }
 
 func (stillClock) Now() time.Time { return at(60).AsTime() }
 
-// record keeps what is asked of the server, for transcripts.
+// record keeps the requests to the server, for transcripts.
 func (f *fakeServer) record(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler,
 ) (any, error) {
@@ -46,12 +46,12 @@ func (f *fakeServer) record(
 		resp = f.spoiled(m)
 	}
 	if lost != nil && err == nil {
-		return nil, lost // it has happened, and nobody hears of it
+		return nil, lost // it has happened, and its answer is lost
 	}
 	return resp, err
 }
 
-// said is what a request says, as JSON without what is empty.
+// said returns a request as JSON, without its empty fields.
 func said(m proto.Message) (string, error) {
 	line, err := encode.Line(m)
 	if err != nil {
@@ -86,7 +86,7 @@ func withoutEmpty(tree map[string]any) map[string]any {
 var madeID = regexp.MustCompile(`\b(req|plan)-[0-9a-z]{20,}`)
 
 // golden runs command lines, each against a server of its own, and compares the transcript with testdata/NAME.golden:
-// what is typed ($), what the server is asked (>), what is printed, what goes to standard error (!), and the exit code.
+// the command line ($), the requests (>), standard output, standard error (!), and the exit code.
 func golden(t *testing.T, name string, server func() *fakeServer, lines ...string) {
 	t.Helper()
 	var b strings.Builder

@@ -20,8 +20,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit/document"
 )
 
-// hostileText is what an agent, a BMC or an older row of the database can hold: a window title, colours in C0 and C1, a
-// reordered line, a byte order mark, separators of lines, a line that looks like a field, and YAML's own signs.
+// hostileText is a text that an agent, a BMC or an older row of the database can hold. It has a window title, colours
+// in C0 and C1, a reordered line, a byte order mark, and separators of lines. It has a line that looks like a field,
+// and YAML's own signs.
 const hostileText = "\x1b]0;owned\x07\x1b[8m\u009b31m\u0085\u202egnp\u2066\ufeff\ufffe\u2028\x7f\r" +
 	"\n  Phase:  READY\t\U0001f600: #\n"
 

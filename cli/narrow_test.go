@@ -13,8 +13,8 @@ import (
 	"github.com/ingot-metal/ingot/controller/api/public/rows"
 )
 
-// TestShortListsAreNarrowed: a list that the API filters and sorts by the fields of its rows is so from the command
-// line, and the controller takes what its help gives as examples.
+// TestShortListsAreNarrowed: the command line filters and sorts each list that the API filters and sorts by the fields
+// of its rows. The controller accepts the examples of its help.
 func TestShortListsAreNarrowed(t *testing.T) {
 	lists := shortLists()
 	for _, line := range []string{

@@ -12,7 +12,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// events sends what has a number above the cursor and ends with err.
+// events sends the events with a number above the cursor and ends with err.
 func events(
 	err error, evs ...*pb.OperationEvent,
 ) func(*pb.WatchOperationsRequest, pb.OperationService_WatchOperationsServer) error {

@@ -142,8 +142,8 @@ func TestSeveralMachines(t *testing.T) {
 	)
 }
 
-// TestRackImport: what is wrong is named by line and column before anything is written; what is known keeps what the
-// file does not say.
+// TestRackImport: errors are named by line and column before anything is written; a known machine keeps the fields that
+// are not in the file.
 func TestRackImport(t *testing.T) {
 	golden(
 		t,

@@ -10,7 +10,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// ExplainMachine knows one machine that waits, one that needs somebody, one that is stuck, and an operation.
+// ExplainMachine knows one machine that waits, one that needs an operator, one that is stuck, and an operation.
 func (f *fakeServer) ExplainMachine(
 	_ context.Context, r *pb.ExplainMachineRequest,
 ) (*pb.ExplainMachineResponse, error) {

@@ -109,7 +109,7 @@ func (c *Controller) openListeners(ctx context.Context) (err error) {
 }
 
 func (c *Controller) openKeys(ctx context.Context) error {
-	// Others may pass through (the private database runs as another user), and read nothing: what is in it is 0600.
+	// Others may pass through (the private database runs as another user), and read nothing: its files have mode 0600.
 	if err := os.MkdirAll(c.cfg.DataDir, 0o711); err != nil {
 		return fmt.Errorf("make data directory: %w", err)
 	}
@@ -207,7 +207,7 @@ func (c *Controller) openEngine(context.Context) (err error) {
 // Addresses are where the listeners are. REST is empty where it is off.
 type Addresses struct{ Frontpage, Fleet, Enrolment, HTTP, REST string }
 
-// Addresses says where the listeners are, with the real ports.
+// Addresses returns the listeners' addresses, with the real ports.
 func (c *Controller) Addresses() Addresses {
 	return Addresses{c.cfg.Listen.Frontpage, c.cfg.Listen.Fleet, c.cfg.Listen.Enrolment, c.cfg.Listen.HTTP,
 		c.cfg.Listen.REST}

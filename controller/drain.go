@@ -25,8 +25,8 @@ func (c *Controller) sayDraining() {
 	}
 }
 
-// drainAll stops taking work, waits until what is under way has ended or gone elsewhere, and returns. The engine goes
-// on meanwhile: grants are given and results are stored to the last.
+// drainAll stops taking work, waits until the work in progress has ended or gone elsewhere, and returns. The engine
+// goes on meanwhile: it grants and stores results to the last.
 func (c *Controller) drainAll(quiet context.CancelFunc) {
 	begun := c.clock.Now()
 	c.ready.stop("shutting down")

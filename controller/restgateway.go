@@ -14,7 +14,7 @@ import (
 )
 
 // runREST serves the frontpage's calls as JSON. They go to a server of the same kind as the frontpage's, behind the
-// same interceptors, which nobody but the gateway can reach.
+// same interceptors, which only the gateway can reach.
 func (c *Controller) runREST(ctx context.Context) error {
 	pipe := gateway.NewPipe()
 	conn, err := grpc.NewClient("passthrough:///frontpage", grpc.WithContextDialer(pipe.Dial),
@@ -39,7 +39,7 @@ func (c *Controller) runREST(ctx context.Context) error {
 		return fmt.Errorf("make the console: %w", err)
 	}
 	gateway, err := gateway.New(gateway.Config{
-		Conn: conn, MaxBody: int64(c.cfg.MaxMessageBytes), Logger: c.log, Knock: rest.Knock,
+		Conn: conn, MaxBody: int64(c.cfg.MaxMessageBytes), Logger: c.log, PreAuthorize: rest.PreAuthorize,
 		Requested: rest.Listener.Requested, Front: pages.Handler,
 	})
 	if err != nil {

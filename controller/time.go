@@ -15,15 +15,14 @@ const timeEvery = 2 * time.Second
 // timekeeper steers the controller's clock by the database's.
 type timekeeper struct {
 	store *store.Store
-	// steered is nil where the clock is not to be steered.
+	// steered is nil where the clock is not steered.
 	steered *clock.Steered
 	clock   clock.Clock
 	log     *slog.Logger
 }
 
-// keep has the controller's clock follow the database's, which all controllers share. What is stored with a time,
-// such as when an operation is to be looked at again, then means the same to each of them, and survives that somebody
-// sets a machine's clock.
+// keep has the controller's clock follow the database's, which all controllers share. Stored times, such
+// as an operation's next evaluation, then mean the same to each of them. They survive a change of a machine's clock.
 func (t *timekeeper) keep(ctx context.Context) error {
 	ticker := t.clock.NewTicker(timeEvery)
 	defer ticker.Stop()
@@ -34,7 +33,7 @@ func (t *timekeeper) keep(ctx context.Context) error {
 		case <-ticker.C():
 		}
 		if err := t.follow(ctx); err != nil && ctx.Err() == nil {
-			// Others say that the database is away. The clock goes on from where it was.
+			// Others report that the database is unavailable. The clock goes on from where it was.
 			t.log.Debug("the database does not tell the time", "error", err.Error())
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/zstream"
 )
 
-// Compression says how the initramfs is packed.
+// Compression is the format of the initramfs.
 type Compression string
 
 const (

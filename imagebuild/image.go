@@ -19,14 +19,14 @@ import (
 	"github.com/ingot-metal/ingot/internal/imagelayout"
 )
 
-// Config says what goes into an initramfs.
+// Config is the content of an initramfs.
 type Config struct {
 	// Init is the path of the static linux binary that becomes /init.
 	Init string
-	// Kernel gives the modules.
+	// Kernel has the modules.
 	Kernel debian.Kernel
-	// Modules are the names of the modules that are inserted at boot, each perhaps followed by a space and
-	// parameters; what they depend on is added. Nil means DefaultModules.
+	// Modules are the names of the modules that are inserted at boot, each optionally followed by a space and parameters.
+	// Their dependencies are added. Nil means DefaultModules.
 	Modules []string
 	// Hardware are the names of modules that are inserted when the machine has a device that they are for. Those
 	// that the kernel doesn't have are left out.
@@ -41,7 +41,7 @@ type Config struct {
 	Out string
 }
 
-// ErrNotStatic says that a binary asks for a dynamic loader, which the initramfs doesn't have.
+// ErrNotStatic is returned for a binary with a dynamic loader, which the initramfs doesn't have.
 var ErrNotStatic = errors.New("binary is not static (build it with CGO_ENABLED=0)")
 
 // Build writes the initramfs described by cfg.

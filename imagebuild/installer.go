@@ -38,7 +38,7 @@ const (
 	FormatAll = "all"
 )
 
-// InstallerConfig says what an installer is made of.
+// InstallerConfig is the content of an installer.
 type InstallerConfig struct {
 	// Agent is the path of the static binary that becomes /init.
 	Agent string
@@ -53,8 +53,7 @@ type InstallerConfig struct {
 	FirmwareDir string
 	// Stub is the path of systemd's EFI stub; DefaultStub of the architecture when empty.
 	Stub string
-	// Cmdline is what the unified kernel image says until the site's boot server replaces it. It carries no
-	// secrets.
+	// Cmdline is the unified kernel image's command line until the site's boot server replaces it. It carries no secrets.
 	Cmdline string
 	// Dir gets the files. It is made when it isn't there.
 	Dir string
@@ -72,7 +71,7 @@ type Manifest struct {
 type File struct {
 	Size   int64  `json:"size"`   // bytes
 	SHA256 string `json:"sha256"` // 64 hex digits
-	// Cmdline is the room for the command line in a unified kernel image, to be filled as package uki says.
+	// Cmdline is the room for the command line in a unified kernel image, to be filled as in package uki.
 	Cmdline *CmdlineRoom `json:"cmdline,omitempty"`
 }
 
@@ -82,7 +81,7 @@ type CmdlineRoom struct {
 	Size   int64 `json:"size"`
 }
 
-// ErrWrongArch says that a kernel or a binary is for another architecture.
+// ErrWrongArch is returned for a kernel or a binary of another architecture.
 var ErrWrongArch = errors.New("wrong architecture")
 
 // Installer builds an installer. The same inputs give the same bytes.
@@ -123,7 +122,7 @@ func (cfg *InstallerConfig) setDefaults() {
 	}
 }
 
-// parts gives the kernel and the initramfs.
+// parts returns the kernel and the initramfs.
 func (cfg InstallerConfig) parts(ctx context.Context) (kernel, initrd []byte, err error) {
 	if kernel, err = os.ReadFile(cfg.Kernel.Image); err != nil {
 		return nil, nil, fmt.Errorf("read kernel: %w", err)
@@ -210,7 +209,8 @@ func efiArch(arch string) string {
 	return map[string]string{"amd64": "x64", "arm64": "aa64"}[arch]
 }
 
-// checkArch sees to it that program and kernel are of the architecture. A kernel without an EFI stub can't be told.
+// checkArch sees to it that program and kernel are of the architecture. A kernel without an EFI stub has no
+// recognizable architecture.
 func checkArch(program string, kernel []byte, arch string) error {
 	f, err := openELF(program)
 	if err != nil {

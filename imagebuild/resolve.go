@@ -86,7 +86,7 @@ func resolveModules(dir string, wanted, hardware []string) (moduleSet, error) {
 	return set, nil
 }
 
-// has gives those of the names that the kernel has, built in or not. Parameters may follow them.
+// has returns those of the names that the kernel has, built in or not. Parameters may follow them.
 func (idx index) has(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(line string) bool {
 		name, _, _ := strings.Cut(line, " ")
@@ -102,7 +102,7 @@ type resolver struct {
 	order []*module
 }
 
-// add gives nil for a module that is built in. A module that lacks a dependency is not added.
+// add returns nil for a module that is built in. A module that lacks a dependency is not added.
 func (r *resolver) add(name string) (*module, error) {
 	if m, ok := r.seen[name]; ok || r.idx.builtin[name] {
 		return m, nil
@@ -132,8 +132,8 @@ func (r *resolver) add(name string) (*module, error) {
 	return m, nil
 }
 
-// first gives the modules behind names of softdep, as far as there are any. A name such as crc32c is an algorithm; the
-// module that works on every processor is called crc32c_generic.
+// first returns the modules behind names of softdep, as far as there are any. A name such as crc32c is an algorithm;
+// the module that works on every processor is called crc32c_generic.
 func (idx index) first(names []string) []string {
 	var out []string
 	for _, name := range names {
@@ -178,8 +178,8 @@ func (r *resolver) addNeeds(m *module, depends []string) error {
 	return nil
 }
 
-// firmwareEntries finds the firmware that modules for hardware name. Most is for cards that nobody has any more, so
-// what isn't there is left out. Compressed files are left out too: kernels differ in what they unpack.
+// firmwareEntries finds the firmware that modules for hardware name. Most is for obsolete cards, so missing files are
+// left out. Compressed files are left out too: kernels differ in what they unpack.
 func firmwareEntries(dir string, mods moduleSet) ([]entry, error) {
 	if dir == "" {
 		return nil, nil

@@ -14,7 +14,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/auth"
 )
 
-// listenerOf says where each proto package is served: one listener per level of trust.
+// listenerOf maps each proto package to its listener: one listener per level of trust.
 var listenerOf = map[protoreflect.FullName]auth.Listener{
 	"baremetal.v1":            auth.Frontpage,
 	"grpc.health.v1":          auth.Frontpage,

@@ -125,7 +125,7 @@ func shellCommands(line string) (out [][]string) {
 	return out
 }
 
-// wrongCommand says what is wrong with a command, by the pages of the reference and for ingot by its own parser.
+// wrongCommand returns the error of a command, by the pages of the reference and for ingot by its own parser.
 func wrongCommand(t *testing.T, pages map[string]string, words []string) string {
 	t.Helper()
 	words = slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "…" })

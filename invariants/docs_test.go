@@ -33,7 +33,7 @@ func TestSpecsHaveTheirForm(t *testing.T) {
 	}
 }
 
-// What is published and not built must be found in one place.
+// Reasons that are published and not built must be found in one place.
 func TestSpecsListEveryUnbuiltReason(t *testing.T) {
 	index := readFile(t, "SPECS.md")
 	for name := range reasonsOfProto(t) {

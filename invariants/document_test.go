@@ -36,8 +36,8 @@ func protoComments(text string, what func(line, comment string)) {
 	}
 }
 
-// TestOperatingGuideExplainsEveryReason holds that each reason says where it occurs, what it means and what to do next: somebody is woken
-// by it one night and looks it up.
+// TestOperatingGuideExplainsEveryReason checks that each reason has its place, its meaning and its next step: an
+// operator who is woken at night looks it up.
 func TestOperatingGuideExplainsEveryReason(t *testing.T) {
 	var rows [][]string
 	protoComments(readFile(t, reasonProto), func(line, comment string) {

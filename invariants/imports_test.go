@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// listedPackage is what go list says about a package.
+// listedPackage has go list's data on a package.
 type listedPackage struct {
 	ImportPath string
 	Imports    []string

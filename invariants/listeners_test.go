@@ -41,8 +41,8 @@ func dialAddress(t *testing.T, ctl *controller.Controller, address string) *grpc
 	return conn
 }
 
-// TestEachListenerServesItsOwn: what belongs to another listener is not there, whoever asks; agents' calls are not even
-// heard without a certificate.
+// TestEachListenerServesItsOwn: services of another listener are not there for any caller; agents' calls are not even
+// read without a certificate.
 func TestEachListenerServesItsOwn(t *testing.T) {
 	ctl, token := startController(t, &testkit.Buffer{})
 	ctx := withToken(t, token)
@@ -110,7 +110,7 @@ func reflected(ctx context.Context, conn *grpc.ClientConn) ([]string, error) {
 	err = s.Send(&grpc_reflection_v1.ServerReflectionRequest{
 		MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_ListServices{ListServices: "*"},
 	})
-	if err != nil && !errors.Is(err, io.EOF) { // whose reason is what is received
+	if err != nil && !errors.Is(err, io.EOF) { // the receive returns its reason
 		return nil, err
 	}
 	answer, err := s.Recv()

@@ -25,8 +25,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
-// Every call of the frontpage is made with a token that is good and with one that is not, calls that fail and one that
-// panics among them; then neither token, nor the scheme before it, may stand anywhere in the log.
+// Every call of the frontpage is made with a valid token and with an invalid one, among them calls that fail and one
+// that panics. Neither token, nor the scheme before it, may be anywhere in the log.
 func TestNoLogLineCarriesABearerToken(t *testing.T) {
 	log := &testkit.Buffer{}
 	ctl, token := startController(t, log)

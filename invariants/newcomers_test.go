@@ -31,7 +31,7 @@ type stop struct {
 	file string
 	// function is its name, with the type of its receiver before it: Engine.Start.
 	function string
-	// commits says what a transaction of the controller makes durable here; empty for none.
+	// commits describes the data that a transaction of the controller makes durable here; empty for none.
 	commits string
 }
 
@@ -82,8 +82,8 @@ var walks = []struct {
 		}},
 }
 
-// TestReferenceWalks writes the walks from the comments of the functions that an operation passes through, and from what
-// was measured of it.
+// TestReferenceWalks writes the walks from the comments of the functions that an operation passes through, and from
+// what was measured of it.
 func TestReferenceWalks(t *testing.T) {
 	said := functionComments(t)
 	var b strings.Builder

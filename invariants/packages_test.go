@@ -19,7 +19,7 @@ type drawing struct {
 	node func(dir string) string
 }
 
-// TestReferencePackages draws the code from its imports, from far to near, and says in one line what each package is.
+// TestReferencePackages draws the code from its imports, from far to near, with one line on each package.
 func TestReferencePackages(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("Drawn from the imports of the code. An arrow goes from the importer; one that follows from others is " +

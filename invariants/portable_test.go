@@ -78,7 +78,7 @@ func privateHosts(t *testing.T, variable string) []string {
 	return hosts
 }
 
-// trackedFiles gives the files that are in git or would be added to it.
+// trackedFiles returns the files that are in git or would be added to it.
 func trackedFiles(t *testing.T) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")

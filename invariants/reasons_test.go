@@ -13,7 +13,7 @@ const reasonProto = "api/baremetal/v1/reason.proto"
 
 var reasonLine = regexp.MustCompile(`(?m)^\s+([A-Z][A-Z0-9_]*)\s*=\s*(\d+);`)
 
-// The proto is read as text, so that the rule holds whatever the generated code says.
+// The proto is read as text, so that the rule holds whatever the generated code.
 func reasonsOfProto(t *testing.T) map[string]int {
 	t.Helper()
 	reasons := map[string]int{}
@@ -77,7 +77,7 @@ func TestReasonsHaveOneNumberEach(t *testing.T) {
 
 var upperSnake = regexp.MustCompile(`^[A-Z][A-Z0-9]*(_[A-Z0-9]+)+$|^INTERNAL$`)
 
-// Wherever Go code gives a reason as a string, it must be one of the set: compilers don't check strings.
+// Wherever Go code has a reason as a string, it must be one of the set: compilers don't check strings.
 func TestReasonsInCodeAreInTheSet(t *testing.T) {
 	inProto := reasonsOfProto(t)
 	found := 0

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// standing says how a requirement stands, by how its last cell begins. A cell that begins with a test is held.
+// standings are the beginnings of a requirement's last cell. A cell that begins with a test is held.
 var standings = []string{"held", "partly", "not built", "out of scope"}
 
 // requirement is one row of a table in docs/requirements.
@@ -94,8 +94,8 @@ func testsOfTree(t *testing.T) map[string]bool {
 	return out
 }
 
-// TestRequirementsAreHeldByTests: every line of the requirements says what holds it, or why nothing does, and what it
-// names is there.
+// TestRequirementsAreHeldByTests: every line of the requirements names its test, or the reason for none, and the test
+// exists.
 func TestRequirementsAreHeldByTests(t *testing.T) {
 	tests := testsOfTree(t)
 	total := 0
@@ -183,8 +183,8 @@ func TestSpecsCountTheRequirements(t *testing.T) {
 // namedTest is a test that a document names; behind -run it is the beginning of several names.
 var namedTest = regexp.MustCompile(`(-run '?)?\b(Test[A-Z][A-Za-z0-9_]*)`)
 
-// TestDocumentsNameTestsOfTheTree: every test that specs, the list of bugs and the page on what is known name is in the
-// tree.
+// TestDocumentsNameTestsOfTheTree: every test that is named by specs, the list of bugs or the page on known facts is in
+// the tree.
 func TestDocumentsNameTestsOfTheTree(t *testing.T) {
 	functions := map[string]bool{}
 	for name := range testsOfTree(t) {

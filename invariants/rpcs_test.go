@@ -100,7 +100,7 @@ func gatewaySelectors(t *testing.T) []string {
 	return out
 }
 
-// Whoever has no gRPC can do what everybody else can: each call of the frontpage is reachable over HTTP, but for those
+// A client without gRPC can do the same as all others: each call of the frontpage is reachable over HTTP, but for those
 // that stream from the client, which HTTP gateways cannot carry.
 func TestEveryCallIsReachableOverHTTP(t *testing.T) {
 	mapped := gatewaySelectors(t)

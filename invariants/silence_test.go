@@ -40,8 +40,8 @@ var heardFunctions = map[string]string{
 	"StrangerSince": "a request of a machine without an agent",
 }
 
-// Silence counts only while controllers listened: the view agent_silence and Candidate.SilentFrom know that, a heartbeat
-// alone does not.
+// Silence counts only while controllers listened: the view agent_silence and Candidate.SilentFrom know that, a
+// heartbeat alone does not.
 func TestNoHeartbeatAloneIsSilence(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "controller/store/queries", "*.sql"))
 	if err != nil || len(files) < 3 {

@@ -102,7 +102,7 @@ var largeMethodSets = map[string]int{
 // TestMethodSetsAreSmall holds that an object has one purpose: no type has more than mostMethods methods. Embedded ones
 // count; those in generated files do not, nor those of a generated server interface that the type implements.
 func TestMethodSetsAreSmall(t *testing.T) {
-	// These are the flags with which this test itself is built: the compiler's cache has what is asked for.
+	// These are the flags with which this test itself is built: the compiler's cache has the packages.
 	packages := goList(t, "-export", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace",
 		"-json=ImportPath,GoFiles,Export,Module")
 	counted := map[string]int{}

@@ -34,7 +34,7 @@ func TestEveryPackageHasAComment(t *testing.T) {
 	}
 }
 
-// opensWithPackage tells whether the file carries the package's comment, in the form that go doc expects.
+// opensWithPackage reports whether the file carries the package's comment, in the form that go doc expects.
 func opensWithPackage(f *ast.File) bool {
 	if f.Doc == nil {
 		return false
@@ -46,7 +46,7 @@ func opensWithPackage(f *ast.File) bool {
 	return strings.HasPrefix(text, "Package "+f.Name.Name+" ")
 }
 
-// A goroutine that nobody waits for outlives shutdown, and a panic in it ends the process: internal/task has neither.
+// A goroutine without a waiter outlives shutdown, and a panic in it ends the process: internal/task has neither.
 func TestGoStatementsOnlyInTask(t *testing.T) {
 	for _, f := range goFiles(t) {
 		if f.test || f.generated || f.dir == "internal/task" {
@@ -134,7 +134,7 @@ func TestLooksLikeSQL(t *testing.T) {
 	}
 }
 
-// within tells whether a directory is the other or below it.
+// within reports whether a directory is the other or below it.
 func within(dir, parent string) bool {
 	return dir == parent || strings.HasPrefix(dir, parent+"/")
 }
@@ -143,8 +143,8 @@ func unquote(lit *ast.BasicLit) string {
 	return strings.Trim(lit.Value, "`\"")
 }
 
-// begunElsewhere are the files of the controller that begin transactions by the driver's own functions, with the reason
-// why none of them needs the outcome of a lost COMMIT. All others go through controller/store/pgtx, which reads it.
+// begunElsewhere are the files of the controller that begin transactions by the driver's own functions. Each has the
+// reason why it needs no outcome of a lost COMMIT. All others go through controller/store/pgtx, which reads it.
 var begunElsewhere = map[string]string{
 	"controller/store/explain/explain.go": "reads only",
 	"controller/store/site/site.go":       "reads only",
@@ -197,9 +197,9 @@ type reader struct {
 	what string
 	// calls and imports are of other people's code that reads it, texts are parts of paths and formats.
 	calls, imports, texts []string
-	// taken are parts of names: what is called so is not taken apart by package strings. functions are names.
+	// taken are parts of names: values with such names are not taken apart by package strings. functions are names.
 	taken, functions *regexp.Regexp
-	// homes may have them, and what is below them.
+	// homes and the packages below them may have them.
 	homes []string
 }
 
@@ -296,7 +296,7 @@ var takers = []string{
 	"strconv.ParseFloat",
 }
 
-// takesApart reports whether a call takes apart what is called as the thing is, or is under such a name in a header.
+// takesApart reports whether a call takes apart a value of such a name, or a header of such a name.
 func (r reader) takesApart(call *ast.CallExpr) (found bool) {
 	if r.taken == nil || len(call.Args) == 0 || !slices.ContainsFunc(takers, func(taker string) bool {
 		pkg, name, _ := strings.Cut(taker, ".")
@@ -522,14 +522,15 @@ func f(spec *fleetv1.CommandSpec) {
 	}
 }
 
-// worseOnTheAgent are the actions whose harm depends on the fields of a step, each with the reason. The controller reads
-// those fields; the agent declares the worst.
+// worseOnTheAgent are the actions whose harm depends on the fields of a step, each with the reason. The controller
+// reads those fields; the agent declares the worst.
 var worseOnTheAgent = map[protoreflect.Name]string{
 	"script":          "a plan declares what its script does",
 	"provider_action": "what a provider is asked for may lose data",
 }
 
-// TestBothSidesDeclareTheSameHarm compares each action that the agent declares with the worst kind of work that makes it.
+// TestBothSidesDeclareTheSameHarm compares each action that the agent declares with the worst kind of work that makes
+// it.
 func TestBothSidesDeclareTheSameHarm(t *testing.T) {
 	same := map[kind.Harm][]executor.Harm{
 		kind.Harmless:   {executor.Harmless, executor.Changes},

@@ -16,7 +16,7 @@ const applyFile = "apply.sql"
 
 var applyOnlyTables = []string{"operations", "operation_steps", "commands", "operation_events"}
 
-// applyOnlyColumns are the columns of machines that say what is under way.
+// applyOnlyColumns are the columns of machines that record the current work.
 var applyOnlyColumns = regexp.MustCompile(`(?i)\b(phase|current_operation_id|unresolved_command_id)\s*=`)
 
 var sqlWrite = regexp.MustCompile(
@@ -145,8 +145,8 @@ var timeNames = []string{
 	"TimeOnly",
 }
 
-// TestOneFileFormatsTimes: every time that ingot prints or reads goes through cli/times/times.go, so that an output has one
-// zone.
+// TestOneFileFormatsTimes: every time that ingot prints or reads goes through cli/times/times.go, so that an output has
+// one zone.
 func TestOneFileFormatsTimes(t *testing.T) {
 	seen := 0
 	for _, f := range handWritten(t) {

@@ -113,7 +113,7 @@ func position(n ast.Node) string {
 	return p.String()
 }
 
-// readLines gives a list's lines without comments and blank ones.
+// readLines returns a list's lines without comments and blank ones.
 func readLines(t *testing.T, path string) []string {
 	t.Helper()
 	f, err := os.Open(path)

@@ -91,7 +91,7 @@ func (b *bare) plug(mac string) {
 	if b.ns, err = network.New(); err != nil {
 		b.Fatal(err)
 	}
-	// The address stands for none: DHCP gives one.
+	// The address stands for none: DHCP assigns one.
 	err = errors.Join(b.lab.Switch().Card(b.ns, b.card, netip.MustParsePrefix("169.254.7.7/32")),
 		b.ns.SetMAC(b.card, hardware))
 	b.Cleanup(func() {
@@ -126,7 +126,7 @@ func (b *bare) asks() (address string) {
 
 var leaseOf = regexp.MustCompile(`lease of (\S+) obtained`)
 
-// says sends an HTTP request to the site from the machine's card, and gives the answer's body.
+// says sends an HTTP request to the site from the machine's card, and returns the answer's body.
 func (b *bare) says(method, path, body string) string {
 	b.Helper()
 	conn, err := b.ns.Dial(b.ctx, net.JoinHostPort(metal.SiteAddress, "8080"))
@@ -148,7 +148,7 @@ func (b *bare) says(method, path, body string) string {
 	return string(text)
 }
 
-// enrols asks with a new key to be certified for the machine's operation, and gives what is answered.
+// enrols asks with a new key to be certified for the machine's operation, and returns the answer.
 func (b *bare) enrols() string {
 	b.Helper()
 	script := b.says("GET", "/boot/auto.ipxe?mac="+b.mac+"&arch=x86_64", "")

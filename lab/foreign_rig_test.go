@@ -13,7 +13,7 @@ import (
 
 const foreignAddress = "10.77.0.2"
 
-// foreignServer is a DHCP server that gives addresses of the segment, and nothing to boot.
+// foreignServer starts a DHCP server that assigns addresses of the segment, and nothing to boot.
 func (s *site) foreignServer() {
 	s.Helper()
 	ns, err := network.New()
@@ -37,7 +37,7 @@ func (s *site) foreignServer() {
 	task.Background("dnsmasq", func() { done <- cmd.Wait() })
 	s.Cleanup(func() {
 		cancel()
-		<-done // it was told to end
+		<-done // it was ordered to end
 		if s.Failed() {
 			s.Logf("dnsmasq:\n%s", out)
 		}

@@ -62,7 +62,7 @@ func (s *site) installPlan(id, rule string) {
 	}
 }
 
-// namesTheDisk: whoever asks why is told of the disk, and of the way out.
+// namesTheDisk: the answer to why names the disk, and the remedy.
 func (s *site) namesTheDisk(id string) {
 	s.Helper()
 	e := s.explain(id)
@@ -79,7 +79,7 @@ func (s *site) namesTheDisk(id string) {
 	}
 }
 
-// goesOnWith gives the node another plan and brings it into service.
+// goesOnWith sets another plan on the node and brings it into service.
 func (s *site) goesOnWith(m *metal.Machine, plan string) {
 	s.Helper()
 	began := time.Now()

@@ -16,8 +16,9 @@ import (
 	"github.com/ingot-metal/ingot/lab/vm"
 )
 
-// TestLifeLeavingKilled: a machine is wiped and installed anew, and then removed; at every stage of both, controller
-// and site agent are killed, and the machine itself is reset in the middle of its erasure. Both end as their mode says.
+// TestLifeLeavingKilled: a machine is wiped and installed anew, and then removed. At every stage of both, controller
+// and site agent are killed, and the machine itself is reset in the middle of its erasure. Both end in the state of
+// their mode.
 func TestLifeLeavingKilled(t *testing.T) {
 	if !asRoot(t) {
 		return
@@ -37,7 +38,7 @@ func TestLifeLeavingKilled(t *testing.T) {
 }
 
 // leavesKilled kills something whenever the workflow has come to another stage, or its attempt to another command. It
-// says whether the machine was reset in the middle of its erasure.
+// reports whether the machine was reset in the middle of its erasure.
 func (s *site) leavesKilled(m *metal.Machine, mode pb.Workflow_Mode) (reset bool) {
 	s.Helper()
 	began := time.Now()
@@ -176,9 +177,9 @@ func (k *killer) resume(w *pb.Workflow) {
 	}
 }
 
-// TestLifeResumed: a machine is off, and somebody has changed the password of its BMC. It cannot be wiped and installed
-// anew, and nothing of it is touched. Once the new password is known, resume does it, with the image that was asked for
-// at first.
+// TestLifeResumed: a machine is off, and the password of its BMC was changed elsewhere. It cannot be wiped and
+// installed anew, and nothing of it is touched. Once the new password is known, resume does it, with the image that was
+// asked for at first.
 func TestLifeResumed(t *testing.T) {
 	if !asRoot(t) {
 		return

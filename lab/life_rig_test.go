@@ -15,7 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/lab/metal"
 )
 
-// ingot runs the command line, as an operator beside the lab would, and gives its exit code and what it printed.
+// ingot runs the command line, as an operator beside the lab would, and returns its exit code and its output.
 func (s *site) ingot(args ...string) (int, string) {
 	s.Helper()
 	reach := s.lab.Reach()
@@ -114,7 +114,7 @@ func (s *site) operationOf(w *pb.Workflow) *pb.Operation {
 	return op
 }
 
-// discovered waits until the site has seen a machine that nobody knows.
+// discovered waits until the site has seen an unknown machine.
 func (s *site) discovered(mac string) *pb.DiscoveredMachine {
 	s.Helper()
 	var found *pb.DiscoveredMachine

@@ -13,8 +13,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/vm"
 )
 
-// TestLife: a machine that nobody knows boots from the network, is approved, installed, verified, and serves; it leaves
-// for good, and comes in again as another one. An operator does it with the command line alone.
+// TestLife: an unknown machine boots from the network, is approved, installed, verified, and serves. It leaves for
+// good, and comes in again as another one. An operator does it with the command line alone.
 func TestLife(t *testing.T) {
 	if !asRoot(t) {
 		return
@@ -35,7 +35,7 @@ func TestLife(t *testing.T) {
 	s.holdsNode(first, pb.NodeState_NODE_STATE_DELETED)
 }
 
-// credentials tells the controller a password of the rack's BMCs.
+// credentials stores a password of the rack's BMCs in the controller.
 func (s *site) credentials(password string) {
 	s.Helper()
 	_, err := s.api.Admin.SetBMCCredentials(s.ctx, &pb.SetBMCCredentialsRequest{

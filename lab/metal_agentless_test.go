@@ -19,7 +19,7 @@ import (
 	"github.com/ingot-metal/ingot/lab/vm"
 )
 
-// TestMetalStockAgentless: an image that nobody prepared for Ingot is installed without the agent, and the operation
+// TestMetalStockAgentless: an image without a preparation for Ingot is installed without the agent, and the operation
 // succeeds because its cloud-init phones home. `make lab-stock` runs it.
 func TestMetalStockAgentless(t *testing.T) {
 	if !asRoot(t) {

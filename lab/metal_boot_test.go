@@ -23,8 +23,9 @@ import (
 )
 
 // TestMetalThatCannotBeInstalledIsWhatItWas: one machine with a system of its own, and three installations that cannot
-// succeed. What the inventory rules out is refused at once; what only the installer sees is refused by it, and the old
-// system is booted again; a kexec that comes back in the old system is no success. The next installation is plain.
+// succeed. An order that the inventory rules out is refused at once. One that only the installer can judge is refused
+// by it, and the old system is booted again. A kexec that comes back in the old system is no success. The next
+// installation is plain.
 func TestMetalThatCannotBeInstalledIsWhatItWas(t *testing.T) {
 	if !asRoot(t) {
 		return
@@ -39,7 +40,7 @@ func TestMetalThatCannotBeInstalledIsWhatItWas(t *testing.T) {
 	s.refusedAtOnce(m.Name(), "DISK_RULE_NO_UNIQUE_MATCH")
 	s.holdsAsBefore(m.Name(), before, true)
 
-	// A name in the installer says nothing of the names in the system that runs now.
+	// A disk's name in the installer is unrelated to the names in the system that runs now.
 	s.installDisk(m.Name(), "path=/dev/nowhere")
 	op := s.ended(s.reimageBy(m.Name(), "no disk", "kexec"), nil)
 	s.holdsTurnedBack(op)
@@ -104,7 +105,7 @@ func (s *site) stands(name string) standing {
 	return out
 }
 
-// holdsAsBefore: the same system runs under the same identity; same says that it has not even been restarted.
+// holdsAsBefore: the same system runs under the same identity; same is set when it must not even have been restarted.
 func (s *site) holdsAsBefore(name string, before standing, same bool) standing {
 	s.Helper()
 	now := s.stands(name)
@@ -140,7 +141,7 @@ func (s *site) revoked(name, agent string) (revoked, known bool) {
 	return revoked, known
 }
 
-// refusedAtOnce: no operation is made, and the answer says why in a way that a program can read.
+// refusedAtOnce: no operation is made, and the answer has the reason in a form for programs.
 func (s *site) refusedAtOnce(name, reason string) {
 	s.Helper()
 	testkit.Eventually(s.T, cycle, func() bool {
@@ -161,7 +162,7 @@ func (s *site) refusedAtOnce(name, reason string) {
 	}
 }
 
-// holdsTurnedBack: the installer was asked, said no, and was given no write; the operation says so.
+// holdsTurnedBack: the installer was asked, refused, and got no write; the operation reports that.
 func (s *site) holdsTurnedBack(op *pb.Operation) {
 	s.Helper()
 	text := op.GetError().GetMessage()

@@ -24,7 +24,7 @@ func (s *site) hurry(m *metal.Machine) {
 	}
 }
 
-// TestMetalRestartInMidWrite: somebody presses the reset button while the disk is half written. It does not boot; the
+// TestMetalRestartInMidWrite: the reset button is pressed while the disk is half written. The disk does not boot; the
 // installer comes again, and a new command writes from the top.
 func TestMetalRestartInMidWrite(t *testing.T) {
 	if !asRoot(t) {
@@ -71,7 +71,7 @@ func TestMetalKilledInMidWrite(t *testing.T) {
 	}
 }
 
-// TestMetalUnknownMachine: it is told of, and gets no boot file.
+// TestMetalUnknownMachine: it is reported, and gets no boot file.
 func TestMetalUnknownMachine(t *testing.T) {
 	if !asRoot(t) {
 		return

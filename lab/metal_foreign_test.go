@@ -11,8 +11,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/vm"
 )
 
-// TestMetalBesideAnotherServer: another server gives the addresses, as it is meant to, and the site agent only says how
-// to boot.
+// TestMetalBesideAnotherServer: another server assigns the addresses, as intended, and the site agent only adds the
+// boot options.
 func TestMetalBesideAnotherServer(t *testing.T) {
 	if !asRoot(t) {
 		return
@@ -27,7 +27,7 @@ func TestMetalBesideAnotherServer(t *testing.T) {
 	}
 }
 
-// TestMetalForeignServer: another server gives addresses that are ours to give. It is noticed, and the operation ends.
+// TestMetalForeignServer: another server assigns addresses of our pool. It is noticed, and the operation ends.
 func TestMetalForeignServer(t *testing.T) {
 	if !asRoot(t) {
 		return

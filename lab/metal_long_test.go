@@ -108,8 +108,8 @@ func TestMetalPlugPulled(t *testing.T) {
 	}
 }
 
-// TestMetalNobodyReports: the machine is sent in as often as the step allows, and then the operation says what is
-// missing.
+// TestMetalNobodyReports: the machine is booted as often as the step allows, and then the operation reports the missing
+// event.
 func TestMetalNobodyReports(t *testing.T) {
 	if !asRoot(t) {
 		return
@@ -167,7 +167,7 @@ func (s *site) failed(op *pb.Operation, reason string) {
 	}
 }
 
-// causeOf is what made the operation fail; after the last install attempt it stands beside the code that says so.
+// causeOf returns the cause of the failure; after the last install attempt it is in the details of the code for that.
 func causeOf(op *pb.Operation) string {
 	if e := op.GetError(); e.GetCode() == "INSTALL_ATTEMPTS_EXHAUSTED" {
 		return e.GetDetails()["cause"]

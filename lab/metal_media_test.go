@@ -14,8 +14,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/vm"
 )
 
-// TestMediaInsteadOfDHCP: on a segment on which nobody gives addresses, a machine is started from an image that its BMC
-// attaches, by UEFI and by BIOS. The level reached is media, and the image is ejected.
+// TestMediaInsteadOfDHCP: on a segment without DHCP, a machine is started from an image that its BMC attaches, by UEFI
+// and by BIOS. The level reached is media, and the image is ejected.
 func TestMediaInsteadOfDHCP(t *testing.T) {
 	if !asRoot(t) {
 		return
@@ -39,8 +39,8 @@ func TestMediaInsteadOfDHCP(t *testing.T) {
 	}
 }
 
-// heardNoDHCP: the installer and the system that it wrote have spoken on the segment, and nobody gave an address there
-// (a BOOTREPLY with DHCP's magic cookie, RFC 2131).
+// heardNoDHCP: the installer and the system that it wrote have spoken on the segment. No server assigned an address
+// there (a BOOTREPLY with DHCP's magic cookie, RFC 2131).
 func (s *site) heardNoDHCP(wire []byte) {
 	s.Helper()
 	if !bytes.Contains(wire, []byte("/enrol")) {
@@ -72,7 +72,7 @@ func (s *site) ejected(m *metal.Machine) {
 }
 
 // TestMediaIsEjectedWhateverHappens: the site's agent is killed while the image is attached, and while the installer
-// writes; the operation is canceled; and the image is gone in the end.
+// writes. The operation is canceled, and the image is gone in the end.
 func TestMediaIsEjectedWhateverHappens(t *testing.T) {
 	if !asRoot(t) {
 		return

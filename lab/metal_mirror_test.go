@@ -91,7 +91,7 @@ func (s *site) showsMirror(m *metal.Machine, degraded bool) {
 	}, "list, inventory and why do not all say that degraded is %t", degraded)
 }
 
-// holdsMirror logs in, and compares what the system says of its mirror.
+// holdsMirror logs in, and compares the system's data on its mirror.
 func (s *site) holdsMirror(m *metal.Machine, disks, state string) {
 	s.Helper()
 	var said string

@@ -240,7 +240,7 @@ func (s *site) commands(op *pb.Operation) []*pb.Command {
 	return list.GetCommands()
 }
 
-// stages says where the time of a finished operation went.
+// stages logs the times of the stages of a finished operation.
 func (s *site) stages(op *pb.Operation) {
 	s.Helper()
 	stages, err := s.lab.Stages(s.ctx, op)
@@ -270,7 +270,7 @@ func (s *site) logged(op *pb.Operation, text string) int {
 	return n
 }
 
-// until waits for a line in the operation's log, and gives up when the operation ends without it.
+// until waits for a line in the operation's log, and fails when the operation ends without it.
 func (s *site) until(op *pb.Operation, text string) {
 	s.Helper()
 	s.await(op, nil, "says "+text, func(op *pb.Operation) bool { return s.logged(op, text) > 0 })
@@ -290,7 +290,7 @@ func (s *site) holdsOnePass(op *pb.Operation) {
 	}
 }
 
-// slow, in bytes a second, gives a test half a minute in the middle of a write.
+// slow, in bytes a second, leaves a test half a minute in the middle of a write.
 const slow = 1 << 20
 
 // slowMachine is one with a BIOS whose disk takes its time.

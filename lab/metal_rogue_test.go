@@ -24,8 +24,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/network"
 )
 
-// TestMetalSecondKey: while the installer writes, somebody else with the machine's addresses asks to be certified for
-// the same operation, and asks again after the installer has shown that it lives. Neither may go on.
+// TestMetalSecondKey: while the installer writes, another host with the machine's addresses asks for a certificate for
+// the same operation. It asks again after the installer has shown that it lives. Neither may go on.
 func TestMetalSecondKey(t *testing.T) {
 	if !asRoot(t) {
 		return

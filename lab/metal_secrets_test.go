@@ -17,7 +17,7 @@ import (
 )
 
 // capture records everything that crosses the provisioning segment until the function that it returns is called, which
-// gives the records.
+// returns the records.
 func (s *site) capture() func() []byte {
 	s.Helper()
 	path := filepath.Join(s.dir, "wire.pcap")
@@ -54,7 +54,7 @@ var (
 	keyForm    = regexp.MustCompile(`PRIVATE KEY-----`)
 )
 
-// keepsSecrets looks for what nobody may read: BMC password, administrator's token, bootstrap tokens, private keys.
+// keepsSecrets searches the capture for secrets: BMC password, administrator's token, bootstrap tokens, private keys.
 func (s *site) keepsSecrets(wire []byte) {
 	s.Helper()
 	for _, must := range []string{"GET /boot/auto.ipxe", "/enrol"} {

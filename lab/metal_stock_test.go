@@ -37,7 +37,7 @@ write_files:
     content: ` + stockSecret + `
 `
 
-// TestMetalStock: an image that nobody prepared for Ingot is installed, enrols, and lets in who has the key.
+// TestMetalStock: an image without a preparation for Ingot is installed, enrols, and accepts a log-in with the key.
 // `make lab-stock` runs it.
 func TestMetalStock(t *testing.T) {
 	if !asRoot(t) {

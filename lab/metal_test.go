@@ -43,8 +43,8 @@ func (s *site) installs(m *metal.Machine, request string) *pb.Operation {
 	return op
 }
 
-// holdsInstalled: the evidence is of this image, the machine says the same, no command has written twice, none after
-// one that had verified its work, and nothing is left that boots anything but the disk.
+// holdsInstalled: the evidence is of this image, and the machine reports the same. No command has written twice, and
+// none after one that had verified its work. Only the disk is left to boot.
 func (s *site) holdsInstalled(m *metal.Machine, op *pb.Operation) {
 	s.Helper()
 	s.succeeded(op)
@@ -86,7 +86,7 @@ func (s *site) holdsWrites(op *pb.Operation, verified int) {
 	s.holdsOnePass(op)
 }
 
-// bootsFromDisk restarts the machine, which asks the network first, and is told to boot from disk.
+// bootsFromDisk restarts the machine, which asks the network first, and is sent on to its disk.
 func (s *site) bootsFromDisk(m *metal.Machine, op *pb.Operation) {
 	s.Helper()
 	before := s.get(m.Name()).GetStatus().GetBootId()

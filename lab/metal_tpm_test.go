@@ -18,9 +18,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/vm"
 )
 
-// TestMetalTPM: the first installation records the machine's TPM. After that, neither a box without a TPM nor a second
-// computer with the machine's MAC address, UUID and serial number gets anything, and the machine itself is still
-// installed.
+// TestMetalTPM: the first installation records the machine's TPM. After that, a box without a TPM is refused, and so is
+// a second computer with the machine's MAC address, UUID and serial number. The machine itself is still installed.
 func TestMetalTPM(t *testing.T) {
 	if !asRoot(t) {
 		return

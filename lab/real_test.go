@@ -179,7 +179,7 @@ func (r *rig) holdsPolicy() {
 // silence is well above the time in which an emulated machine answers.
 const silence = 2 * time.Second
 
-// answers reports whether the guest refuses a connection to the port, on which nobody listens. A packet that is dropped
+// answers reports whether the guest refuses a connection to the port, which has no listener. A packet that is dropped
 // gets no answer.
 func (r *rig) answers(port int) bool {
 	r.Helper()
@@ -226,8 +226,8 @@ const (
 	cardROM   = "iPXE"                                       // the network card's own program, which comes last
 )
 
-// firmwareAlone starts the machine without a kernel until it tries the network, cuts the power, and gives what the
-// firmware said.
+// firmwareAlone starts the machine without a kernel until it tries the network, cuts the power, and returns the
+// firmware's output.
 func (r *rig) firmwareAlone(cfg vm.Config) string {
 	r.Helper()
 	cfg.Kernel, cfg.Initrd = "", ""

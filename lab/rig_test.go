@@ -19,7 +19,7 @@ import (
 	"github.com/ingot-metal/ingot/controller"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/config"
-	_ "github.com/ingot-metal/ingot/controller/store/storetest" // gives test databases their schema
+	_ "github.com/ingot-metal/ingot/controller/store/storetest" // registers the schema of test databases
 	"github.com/ingot-metal/ingot/imagebuild"
 	"github.com/ingot-metal/ingot/internal/debian"
 	"github.com/ingot-metal/ingot/internal/ext4"
@@ -194,7 +194,7 @@ func (r *rig) enrol(change func(*vm.Config)) *pb.Machine {
 	return r.connected("")
 }
 
-// prepare registers the machine and gives it a disk. It is still off.
+// prepare registers the machine and makes its disk. It is still off.
 func (r *rig) prepare() vm.Config {
 	r.Helper()
 	_, err := r.machines.RegisterMachine(r.ctx, &pb.RegisterMachineRequest{Machine: &pb.Machine{MachineId: r.id}})

@@ -14,8 +14,8 @@ import (
 // strangerMAC is in no record.
 const strangerMAC = "52:54:00:ba:4e:ff"
 
-// bootFault is something that keeps a machine from coming into the installer. It is really brought about: by its BMC,
-// by what its card says on the segment, by what else is there.
+// bootFault is a fault that keeps a machine from booting the installer. It is really brought about: by its BMC, by its
+// card's packets on the segment, by other hosts there.
 type bootFault struct {
 	harness.Expected
 	// spec changes the machine's record; happens runs once the machine has been switched on.

@@ -52,8 +52,8 @@ func TestEachActionIsDeclaredOnce(t *testing.T) {
 	}
 }
 
-// TestEachExecutorDeclaresItsAction holds that each package below agent/executor has a declaration, that each declaration
-// is listed, and that the tests of package executortest run on it.
+// TestEachExecutorDeclaresItsAction holds that each package below agent/executor has a declaration, that each
+// declaration is listed, and that the tests of package executortest run on it.
 func TestEachExecutorDeclaresItsAction(t *testing.T) {
 	t.Parallel()
 	entries, err := os.ReadDir("../executor")
@@ -81,8 +81,8 @@ func TestEachExecutorDeclaresItsAction(t *testing.T) {
 	}
 }
 
-// declarations returns the names of a folder's variables of type executor.Declaration, and of those with which its tests
-// call executortest.Run.
+// declarations returns the names of a folder's variables of type executor.Declaration, and of those with which its
+// tests call executortest.Run.
 func declarations(t *testing.T, dir string) (declared, tested map[string]bool) {
 	t.Helper()
 	declared, tested = map[string]bool{}, map[string]bool{}

@@ -1,5 +1,5 @@
-// Package agenttest has a scripted controller for tests of the agent: real gRPC over real mTLS on loopback, an
-// authority of its own, and hooks at every point where a controller can misbehave, be late, or be gone.
+// Package agenttest has a scripted controller for tests of the agent: real gRPC over real mTLS on loopback, with an
+// authority of its own. It has hooks at every point where a controller can misbehave, be late, or be gone.
 package agenttest
 
 import (

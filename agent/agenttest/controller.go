@@ -43,7 +43,7 @@ type Hooks struct {
 	Vouch func(r *fleetv1.VouchInstallerRequest) error
 	// Identity may refuse to give an installer the identity of its next system.
 	Identity func() error
-	// EventAck gives the number to acknowledge; 0 means none.
+	// EventAck returns the event number to acknowledge; 0 means none.
 	EventAck func(e *fleetv1.Event) uint64
 }
 
@@ -156,7 +156,7 @@ func (c *Controller) hook() Hooks {
 	return c.hooks
 }
 
-// Order gives the agent a command, now or when it comes. The spec's command id is returned.
+// Order sends a command to the agent, now or when it connects, and returns the command's id.
 func (c *Controller) Order(spec *fleetv1.CommandSpec) string {
 	if spec.GetCommandId() == "" {
 		spec.CommandId = ids.New(ids.Command)

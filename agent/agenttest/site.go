@@ -33,7 +33,7 @@ func (c *Controller) SetDocument(doc *fleetv1.SiteDocument) {
 	c.update(func() { c.site.document = proto.Clone(doc).(*fleetv1.SiteDocument) })
 }
 
-// AddBlob stores a file and gives its digest.
+// AddBlob stores a file and returns its digest.
 func (c *Controller) AddBlob(data []byte) string {
 	sum := sha256.Sum256(data)
 	c.AddBlobAs(hex.EncodeToString(sum[:]), data)
@@ -50,7 +50,7 @@ func (c *Controller) AddBlobAs(digest string, data []byte) {
 	})
 }
 
-// SetCredentials is what GetBMCCredentials gives for a reference.
+// SetCredentials sets the answer of GetBMCCredentials for a reference.
 func (c *Controller) SetCredentials(ref, username, password string, version int64) {
 	c.update(func() {
 		if c.site.credentials == nil {

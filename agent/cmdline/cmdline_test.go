@@ -73,7 +73,7 @@ func launch(t *testing.T, failpoints string, args ...string) *process {
 	}
 	task.Background("wait for the agent process", func() {
 		defer close(p.done)
-		_ = p.cmd.Wait() // ProcessState says how it ended
+		_ = p.cmd.Wait() // ProcessState has the exit code
 	})
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill() // it may have ended

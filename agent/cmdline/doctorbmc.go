@@ -27,7 +27,7 @@ const (
 	bmcsAtOnce = 32
 )
 
-// checkBMCs asks every BMC for what it says to anybody. It sends no password.
+// checkBMCs asks every BMC for the data that it returns without a log-in. It sends no password.
 func checkBMCs(ctx context.Context, list []*fleetv1.BMCTarget) []doctor.Finding {
 	if len(list) == 0 {
 		return nil

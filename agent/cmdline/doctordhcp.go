@@ -35,7 +35,7 @@ func checkOtherDHCP(ctx context.Context, device string, proxy bool) doctor.Findi
 	if err != nil {
 		return doctor.Fault("dhcp", device+": "+err.Error(), "ip link show "+device)
 	}
-	defer func() { _ = client.Close() }() // it is a socket that nobody needs any more
+	defer func() { _ = client.Close() }() // the socket is not used again
 	offer, err := client.DiscoverOffer(ctx, dhcpv4.WithBroadcast(true),
 		dhcpv4.WithOption(dhcpv4.OptClassIdentifier(pxeClass)))
 	if err != nil && !errors.Is(err, nclient4.ErrNoResponse) {
@@ -44,7 +44,7 @@ func checkOtherDHCP(ctx context.Context, device string, proxy bool) doctor.Findi
 	return judgeOffer(device, offer, proxy)
 }
 
-// judgeOffer says of another server's offer, nil for none, whether it is as it should be.
+// judgeOffer rates the offer of another DHCP server, nil where none answered.
 func judgeOffer(device string, offer *dhcpv4.DHCPv4, proxy bool) doctor.Finding {
 	what := "no other DHCP server answers on " + device
 	if offer != nil {
@@ -71,7 +71,7 @@ func siteDocument(ctx context.Context, c config.Config) (doc *fleetv1.SiteDocume
 	return doc
 }
 
-// proxied are the devices on which another server gives the addresses.
+// proxied returns the devices on which another server assigns the addresses.
 func proxied(doc *fleetv1.SiteDocument) map[string]bool {
 	devices := map[string]bool{}
 	for _, segment := range doc.GetSegments() {

@@ -16,7 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/lab/bmc"
 )
 
-// TestDoctorFindsAnotherDHCPServer: dnsmasq gives addresses on the site's network, and ends.
+// TestDoctorFindsAnotherDHCPServer: dnsmasq assigns addresses on the site's network, and ends.
 func TestDoctorFindsAnotherDHCPServer(t *testing.T) {
 	if !sitetest.InNamespace(t) {
 		return

@@ -34,8 +34,8 @@ const (
 	exitClosed     = 7 // the packet filter's policy could not be read
 )
 
-// Main runs the agent's command line until ctx ends, and gives the exit code. As process 1 of a machine it runs
-// the agent on the state disk, whatever the arguments. version may be empty.
+// Main runs the agent's command line until ctx ends, and returns the exit code. As process 1 of a machine it runs the
+// agent on the state disk, whatever the arguments. version may be empty.
 func Main(ctx context.Context, args []string, version string) int {
 	if err := failpoint.FromEnv(); err != nil {
 		fmt.Fprintln(os.Stderr, "ingot-agent:", err)

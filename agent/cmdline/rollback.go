@@ -77,7 +77,7 @@ func showGuard(ctx context.Context, l *host.Linux) (string, error) {
 	return guardText(g, clock.Boottime()), nil
 }
 
-// guardText says what has become of the last change, at a time since boot.
+// guardText describes the state of the last change, at a time since boot.
 func guardText(g *rollback.Guard, sinceBoot time.Duration) string {
 	if g == nil {
 		return "no configuration was ever applied here"

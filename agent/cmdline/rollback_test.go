@@ -6,7 +6,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/cmdline"
 )
 
-// What it does is tried with a whole system; here, that nobody rolls back by mistake.
+// The effect itself is tried with a whole system. Here it is refused unless it was asked for explicitly.
 func TestRollbackNeedsToBeTold(t *testing.T) {
 	for _, args := range [][]string{{"rollback"}, {"rollback", "--pending", "--now"}, {"rollback", "now"},
 		{"rollback", "--keep", "--show"}} {

@@ -31,7 +31,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// simPoll is how often a simulated host looks for a reboot that somebody else caused.
+// simPoll is how often a simulated host looks for a reboot that it did not order itself.
 const simPoll = 500 * time.Millisecond
 
 func (a app) run() *cobra.Command {
@@ -147,7 +147,7 @@ func (a app) agentConfig(c config.Config, bundle string, log *slog.Logger, machi
 	return cfg, err
 }
 
-// tracer writes the agent's spans, as the configuration says.
+// tracer writes the agent's spansto the destination in the configuration.
 func (a app) tracer(c config.Config, log *slog.Logger) (*traces.Tracer, error) {
 	hostname, err := os.Hostname()
 	if err != nil {
@@ -226,7 +226,7 @@ func notify(log *slog.Logger, state string) {
 	}
 }
 
-// feedWatchdog tells systemd at half of its interval that the process is alive. It returns at once without one.
+// feedWatchdog notifies systemd at half of its interval that the process is alive. It returns at once without one.
 func feedWatchdog(ctx context.Context, log *slog.Logger) error {
 	every, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || every == 0 {

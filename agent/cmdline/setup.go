@@ -137,7 +137,7 @@ func (o *setupFlags) report(s service, words []string) error {
 	return err
 }
 
-// missing lists what is to be done, in its order.
+// missing lists the changes that are still to be made, in their order.
 func (o *setupFlags) missing(ctx context.Context, s service) ([]setupChange, error) {
 	var list []setupChange
 	text, err := o.wantedConfig(s)
@@ -160,7 +160,7 @@ func (o *setupFlags) missing(ctx context.Context, s service) ([]setupChange, err
 	case err != nil:
 		return nil, err
 	}
-	// Whether it is connected says nothing of its configuration: its controller may be restarting.
+	// Whether it is connected is no sign of a wrong configuration: its controller may be restarting.
 	switch active := s.active(ctx); {
 	case active == nil && s.enabled(ctx) && (text != "" || s.outdated(ctx)):
 		list = append(list, setupChange{"restart " + s.unit, func(ctx context.Context) error {
@@ -317,7 +317,7 @@ func (s service) active(ctx context.Context) error {
 	return nil
 }
 
-// connectedStatus is what a running agent tells systemd when it has its session.
+// connectedStatus is the status that a running agent sends to systemd when it has its session.
 const connectedStatus = "connected to the controller"
 
 // connected reports why the running service has no session; nil when it has one.

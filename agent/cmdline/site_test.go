@@ -17,8 +17,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
-// TestASiteServesAsAnotherUser starts a site agent as root that is to be nobody's: it serves all that a segment needs,
-// from ports under 1024 too, and can do nothing else.
+// TestASiteServesAsAnotherUser starts a site agent as root with user nobody: it serves all that a segment needs, from
+// ports under 1024 too, and has no other rights.
 func TestASiteServesAsAnotherUser(t *testing.T) {
 	if !sitetest.InNamespace(t) {
 		return

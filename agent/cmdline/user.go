@@ -54,12 +54,13 @@ func lookUp(name string) (uid, gid int, err error) {
 	return uid, gid, nil
 }
 
-// handOver makes a directory and gives it and all in it to a user. Links are given, not followed.
+// handOver makes a directory and changes the owner of it and of all in it. It changes the owner of links and does not
+// follow them.
 func handOver(dir string, uid, gid int) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(dir) // nothing that somebody puts there meanwhile leads out of it
+	root, err := os.OpenRoot(dir) // no link that appears there meanwhile leads out of it
 	if err != nil {
 		return err
 	}

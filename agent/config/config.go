@@ -22,7 +22,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/obs/traces"
 )
 
-// DefaultStateDir is where the state lives unless the configuration says otherwise.
+// DefaultStateDir is where the state lives unless the configuration names another directory.
 const DefaultStateDir = "/var/lib/ingot"
 
 // Config is the whole file.
@@ -36,18 +36,18 @@ type Config struct {
 	Host string `yaml:"host"`
 	// Role is host or site; it must be that of the token.
 	Role string `yaml:"role"`
-	// Region and Provider are told at enrolment and must fit the token's bindings.
+	// Region and Provider are sent at enrolment and must fit the token's bindings.
 	Region   string `yaml:"region"`
 	Provider string `yaml:"provider"`
 	// TokenFile holds a bootstrap token, for an agent that enrols by itself.
 	TokenFile string `yaml:"token_file"`
-	// Addresses, host:port, replace the fleet addresses that enrolment gives.
+	// Addresses, host:port, replace the fleet addresses that the controller sends at enrolment.
 	Addresses []string `yaml:"addresses"`
 	// Proxy, http://host:port, takes CONNECT to the controller, where there is no other way to it.
 	Proxy string `yaml:"proxy"`
-	// Log says how to log.
+	// Log configures the agent's log.
 	Log obs.LogConfig `yaml:"log"`
-	// Traces says where this agent's part of the traces of operations goes. What is traced, the controller decides.
+	// Traces configures where the agent's spans of operations go. The controller decides which operations are traced.
 	Traces traces.Config `yaml:"traces"`
 	// Site is for role site.
 	Site Site `yaml:"site"`
@@ -119,7 +119,7 @@ func yamlProblems(err error) []error {
 	return out
 }
 
-// Check says what is wrong with the values.
+// Check returns all errors in the values, joined.
 func (c Config) Check() error {
 	var errs []error
 	for _, p := range c.problems() {

@@ -12,8 +12,8 @@ import (
 
 // Site is for role site: what it may serve, and where it keeps things.
 type Site struct {
-	// Interfaces are the network devices whose segments may be served. The controller says how; on any other device
-	// this agent serves nothing, whatever it is told.
+	// Interfaces are the network devices whose segments may be served. The controller sends the settings of each; orders
+	// to serve on any other device are ignored.
 	Interfaces []string `yaml:"interfaces"`
 	// TFTPDir has boot programs that go before those of the distribution's iPXE in /usr/lib/ipxe.
 	TFTPDir string `yaml:"tftp_dir"`

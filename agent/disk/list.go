@@ -185,7 +185,7 @@ func (s scanner) partitions(name string) []string {
 	return out
 }
 
-// links gives the names below /dev/disk of every kernel name. A system without udev has none.
+// links returns the names below /dev/disk, by kernel name. A system without udev has none.
 func (s scanner) links() (map[string][]string, error) {
 	out := map[string][]string{}
 	files, err := filepath.Glob(s.path("dev/disk/by-*/*"))
@@ -210,7 +210,7 @@ func (s scanner) links() (map[string][]string, error) {
 	return out, nil
 }
 
-// uses tells by device number what is mounted where, and by path what is swapped on.
+// uses returns the mount points by device number, and the swaps by path.
 func (s scanner) uses() (map[string][]string, error) {
 	out := map[string][]string{}
 	mounts, err := os.ReadFile(s.path("proc/self/mountinfo"))

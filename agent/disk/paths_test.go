@@ -8,9 +8,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/disk"
 )
 
-// TestPathsOfOneDiskAreOneDisk: what sysfs shows of dual-port NVMe with native multipath
-// (drivers/nvme/host/multipath.c: the head nvme0n1 below nvme-subsys0, hidden paths nvme0c0n1 and nvme0c1n1), of the
-// same with nvme_core.multipath=N, and of a logical unit that two ports of an array show (drivers/scsi/scsi_sysfs.c).
+// TestPathsOfOneDiskAreOneDisk: three trees of sysfs. Dual-port NVMe with native multipath has the head nvme0n1 below
+// nvme-subsys0 and hidden paths nvme0c0n1 and nvme0c1n1 (drivers/nvme/host/multipath.c). The others are the same with
+// nvme_core.multipath=N, and a logical unit that two ports of an array show (drivers/scsi/scsi_sysfs.c).
 func TestPathsOfOneDiskAreOneDisk(t *testing.T) {
 	t.Parallel()
 	mounts := map[string]string{"proc/self/mountinfo": ""}
@@ -76,7 +76,7 @@ func TestPathsOfOneDiskAreOneDisk(t *testing.T) {
 	}
 }
 
-// TestNamesByID: the names that udev gives, without udev. The examples are from real machines' listings of
+// TestNamesByID: the names that udev would make, without udev. The examples are from real machines' listings of
 // /dev/disk/by-id.
 func TestNamesByID(t *testing.T) {
 	t.Parallel()

@@ -34,7 +34,7 @@ func (l *link) acks(id string) (states []string) {
 }
 
 // TestACommandThatComesAgain is acknowledged with where it stands, or answered with its result, and is executed once,
-// whatever it says now.
+// even if its content has changed.
 func TestACommandThatComesAgain(t *testing.T) {
 	t.Parallel()
 	begun, free := make(chan struct{}), make(chan struct{})

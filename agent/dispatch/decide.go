@@ -60,7 +60,7 @@ type circumstances struct {
 	needsGrant bool
 }
 
-// admit says why a command may not be started, or nil.
+// admit returns the refusal of a command that may not be started, or nil.
 func admit(spec *fleetv1.CommandSpec, c circumstances) *executor.Result {
 	var r executor.Result
 	switch {
@@ -77,7 +77,7 @@ func admit(spec *fleetv1.CommandSpec, c circumstances) *executor.Result {
 	return &r
 }
 
-// ask is one numbered question for leave.
+// ask is one numbered request for a grant.
 type ask struct {
 	claims pki.GrantClaims // what the answer must be over, but for its time
 	asked  time.Duration   // boot-time clock
@@ -86,7 +86,7 @@ type ask struct {
 	earlier []uint64
 }
 
-// verify says whether the grant answers the ask, by any of the keys.
+// verify returns nil when the grant answers the ask and is signed by any of the keys.
 func (a ask) verify(g *fleetv1.Grant, keys []ed25519.PublicKey) error {
 	if g.GetTargetId() != a.claims.TargetID || !bytes.Equal(g.GetDigest(), a.claims.Digest) {
 		return errors.New("the grant is for another target or command")
@@ -107,8 +107,8 @@ func (a ask) fresh(boottime time.Duration) bool {
 	return boottime-a.asked <= GrantWindow
 }
 
-// remaining is how long a command that was started earlier may still take. A clock that was set back meanwhile
-// gives it its whole time again.
+// remaining is how long a command that was started earlier may still take. After a clock was set back it is the whole
+// time again.
 func remaining(spec *fleetv1.CommandSpec, startedAt, now time.Time) time.Duration {
 	whole := timeout(spec)
 	left := whole - now.Sub(startedAt)
@@ -122,7 +122,7 @@ func timeout(spec *fleetv1.CommandSpec) time.Duration {
 	return defaultTimeout
 }
 
-// wire gives a result the form in which it is stored and sent.
+// wire returns a result in the form in which it is stored and sent.
 func (d *Dispatcher) wire(id, stateID string, r executor.Result) *fleetv1.CommandResult {
 	out := &fleetv1.CommandResult{
 		CommandId: id, Outcome: r.Outcome, Message: r.Message, Evidence: r.Evidence, Retryable: r.Retryable,
@@ -134,8 +134,8 @@ func (d *Dispatcher) wire(id, stateID string, r executor.Result) *fleetv1.Comman
 	return out
 }
 
-// LostResult is the result of a command whose record turned out to be an old copy: it may have been executed
-// since, and nobody here can know.
+// LostResult is the result of a command whose record turned out to be an old copy: whether it was executed since is
+// unknown.
 func LostResult(id, stateID string, simulated bool, now time.Time) ([]byte, error) {
 	b, err := proto.Marshal(&fleetv1.CommandResult{
 		CommandId: id, Outcome: fleetv1.CommandResult_UNKNOWN,

@@ -36,7 +36,7 @@ var (
 // acknowledgement.
 var commandAgain = failpoint.Register("wire.command-again")
 
-// Resolver finds the executor of a command, or says why there is none.
+// Resolver returns the executor of a command, or the result that refuses it.
 type Resolver func(spec *fleetv1.CommandSpec) (executor.Executor, *executor.Result)
 
 // Config is what a Dispatcher needs.
@@ -107,8 +107,8 @@ func New(cfg Config) *Dispatcher {
 	return d
 }
 
-// Run takes over what the store holds and works until ctx ends, when it returns nil, or until an error that
-// the agent must not live on with.
+// Run takes over the commands of the store and works until ctx ends, when it returns nil. It returns an error that the
+// agent must not live on with.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	group, ctx := task.New(ctx)
 	d.group = group
@@ -127,7 +127,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 // Ready is closed when the dispatcher has taken over what the store holds and can handle messages.
 func (d *Dispatcher) Ready() <-chan struct{} { return d.ready }
 
-// Attach gives the dispatcher a session. All results that are not settled are sent through it.
+// Attach connects the dispatcher to a session. All results that are not settled are sent through it.
 func (d *Dispatcher) Attach(link Link, w *fleetv1.Welcome) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -261,9 +261,9 @@ func (d *Dispatcher) grantKeys() []ed25519.PublicKey {
 	return d.keys
 }
 
-// controllerNow is the controller's time, counted on from the last Welcome by a clock that nobody can set. Before the
-// first Welcome it is the last that the memory has of it: that much has passed, and this machine's own clock proves no
-// more.
+// controllerNow is the controller's time, counted on from the last Welcome by the boot-time clock, which cannot be set.
+// Before the first Welcome it is the last time in the memory: that time has passed, and the machine's own clock proves
+// no more.
 func (d *Dispatcher) controllerNow(ctx context.Context) (time.Time, error) {
 	d.mu.Lock()
 	at, since := d.controllerTime, d.controllerAt

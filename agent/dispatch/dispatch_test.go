@@ -159,7 +159,7 @@ type rig struct {
 	dies error
 }
 
-// start gives a dispatcher with a session.
+// start returns a dispatcher with a session.
 func start(t *testing.T, store *state.Store, exec executor.Executor, edit func(*dispatch.Config)) *rig {
 	t.Helper()
 	r := startAlone(t, store, exec, edit)
@@ -176,7 +176,7 @@ func startAlone(t *testing.T, store *state.Store, exec executor.Executor, edit f
 	return startAloneWith(t, store, exec, edit, nil)
 }
 
-// startAloneWith gives a dispatcher that may end with an error from the first moment on.
+// startAloneWith returns a dispatcher that may end with an error from the first moment on.
 func startAloneWith(
 	t *testing.T, store *state.Store, exec executor.Executor, edit func(*dispatch.Config), dies error,
 ) *rig {
@@ -336,7 +336,7 @@ func TestACommandThatCannotBeMadeDurableIsNotAcknowledged(t *testing.T) {
 	spec := &fleetv1.CommandSpec{Step: string(make([]byte, 100<<10))}
 	id := r.order(spec)
 	small := r.order(&fleetv1.CommandSpec{})
-	_ = small // it may fit into what is left of a page
+	_ = small // it may fit into the rest of a page
 	for _, m := range r.messages() {
 		if m.GetAck().GetCommandId() == id {
 			t.Fatal("acknowledged")

@@ -35,8 +35,8 @@ func held(t *testing.T, s *state.Store, id string) bool {
 	return found
 }
 
-// TestOldCommandsAreEvictedAtStartAndDaily: what is settled for more than seven days goes when the agent starts, and
-// once a day while it runs.
+// TestOldCommandsAreEvictedAtStartAndDaily: commands that were settled over seven days ago are deleted when the agent
+// starts, and once a day while it runs.
 func TestOldCommandsAreEvictedAtStartAndDaily(t *testing.T) {
 	t.Parallel()
 	begin := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)

@@ -12,7 +12,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
-// fast is a wall clock that somebody has set six hours ahead.
+// fast is a wall clock that was set six hours ahead.
 type fast struct{ clock.Clock }
 
 func (c fast) Now() time.Time { return c.Clock.Now().Add(6 * time.Hour) }

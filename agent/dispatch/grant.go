@@ -68,9 +68,8 @@ func (d *Dispatcher) acquireGrant(ctx context.Context, j *job) (ask, *executor.R
 	}
 }
 
-// renewGrant is for an executor that is about to destroy data. Leave that has grown old since the command was started
-// counts for nothing any more: the controller may have given the machine to somebody else meanwhile. It is asked for
-// again.
+// renewGrant is for an executor that is about to destroy data. A grant that has expired since the command was started
+// is requested again: the controller may have assigned the machine to another operation meanwhile.
 func (d *Dispatcher) renewGrant(ctx context.Context, j *job, a ask) (*executor.Result, error) {
 	r, err := d.admission(ctx, j)
 	for r == nil && err == nil && !a.fresh(d.cfg.Boottime()) {
@@ -179,7 +178,7 @@ func answeredAsk(asked []ask, got grantAnswer, boottime time.Duration) (ask, boo
 	return ask{}, false
 }
 
-// asking is an ask for a grant that is to be numbered and sent.
+// asking is a request for a grant before it is numbered and sent.
 type asking struct {
 	ctx context.Context //nolint:containedctx // lives as long as one call
 	job *job
@@ -224,7 +223,8 @@ func (d *Dispatcher) sendAsks(list []*asking) {
 	}
 }
 
-// judge says what an answer to the ask means. Nothing at all means that it is worthless and the wait goes on.
+// judge returns the consequence of an answer to the ask. ok, a result and an error are all unset when the answer is
+// invalid and the wait goes on.
 func (d *Dispatcher) judge(
 	ctx context.Context, j *job, a ask, got grantAnswer,
 ) (ok bool, r *executor.Result, err error) {

@@ -42,8 +42,7 @@ func (l *link) cancel(id string) {
 		&fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Cancel{Cancel: &fleetv1.CancelCommand{CommandId: id}}})
 }
 
-// TestAWorthlessGrantStartsNothing: a grant for something else, or that somebody else has signed, is as if none had
-// come.
+// TestAWorthlessGrantStartsNothing: a grant for something else, or with another signer, is ignored.
 func TestAWorthlessGrantStartsNothing(t *testing.T) {
 	t.Parallel()
 	_, stranger, err := ed25519.GenerateKey(rand.Reader)
@@ -112,8 +111,8 @@ func TestOnlyTheKeysOfTheNewestWelcomeCount(t *testing.T) {
 	}
 }
 
-// TestARefusalEndsTheCommandIfItIsFinal: what is refused for good is never executed; what is refused for now is asked
-// again.
+// TestARefusalEndsTheCommandIfItIsFinal: after a final refusal the command is never executed; after another one the
+// grant is asked for again.
 func TestARefusalEndsTheCommandIfItIsFinal(t *testing.T) {
 	t.Parallel()
 	exec := &scriptedExecutor{}
@@ -154,7 +153,7 @@ func TestAnAgentThatIsAnOldCopyEnds(t *testing.T) {
 	}
 }
 
-// TestACancelBeforeTheEffect: whenever it comes, nothing is executed, and the result says that it was canceled.
+// TestACancelBeforeTheEffect: whenever it comes, nothing is executed, and the result is canceled.
 func TestACancelBeforeTheEffect(t *testing.T) {
 	t.Parallel()
 	t.Run("instead of a grant", func(t *testing.T) {
@@ -406,7 +405,7 @@ func TestAGrantThatAnswersAnEarlierAskCounts(t *testing.T) {
 }
 
 // TestAnEarlierAskIsAnsweredInTimeOrByAGrantOnly: a grant whose ask is older than the window by the boot-time clock
-// starts nothing, and neither does the refusal of an earlier ask end the command.
+// starts nothing. The refusal of an earlier ask does not end the command.
 func TestAnEarlierAskIsAnsweredInTimeOrByAGrantOnly(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -461,8 +460,8 @@ func (c stepped) After(d time.Duration) <-chan time.Time {
 	return c.Clock.After(d)
 }
 
-// TestWhatChangesNothingNeedsNoGrant, unless the controller says so; a command that changes the machine needs one
-// whatever it says.
+// TestWhatChangesNothingNeedsNoGrant, unless the controller asks for one; a command that changes the machine always
+// needs one.
 func TestWhatChangesNothingNeedsNoGrant(t *testing.T) {
 	t.Parallel()
 	for _, needs := range []bool{false, true} {

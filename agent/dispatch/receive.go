@@ -15,7 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/state"
 )
 
-// received is a command with what its memory says of it.
+// received is a command with its record in the memory.
 type received struct {
 	command *fleetv1.Command
 	spec    *fleetv1.CommandSpec
@@ -95,7 +95,7 @@ func (d *Dispatcher) unpark(ctx context.Context) error {
 	return nil
 }
 
-// repeat answers a command that is known already from what is stored.
+// repeat answers a command that is known already from its record.
 func (d *Dispatcher) repeat(ctx context.Context, c *fleetv1.Command, stored state.Command) error {
 	if !bytes.Equal(c.GetDigest(), stored.Digest) {
 		d.cfg.Log.Error("a known command id came with another content; it is answered as before", "command_id", stored.ID)

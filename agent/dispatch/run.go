@@ -70,7 +70,7 @@ func (d *Dispatcher) run(ctx context.Context, j *job, bad error) error {
 	return d.finish(ctx, j, r)
 }
 
-// stopped tells an ordinary stop from what the agent must die of.
+// stopped distinguishes an ordinary stop from an error that the agent must end with.
 func (d *Dispatcher) stopped(ctx context.Context, err error) error {
 	if errors.Is(err, failpoint.ErrInjected) || errors.Is(err, state.ErrRolledBack) {
 		return err

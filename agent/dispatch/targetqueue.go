@@ -13,7 +13,7 @@ type targetQueue struct {
 
 func newTargetQueue() *targetQueue { return &targetQueue{queue: map[string][]chan struct{}{}} }
 
-// enter queues up. turn is closed when the lane is free; leave gives it up, or the place in the queue.
+// enter queues up. turn is closed when the lane is free; leave releases the lane, or the place in the queue.
 func (l *targetQueue) enter(target string) (turn <-chan struct{}, leave func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

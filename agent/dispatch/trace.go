@@ -24,8 +24,7 @@ func (d *Dispatcher) traceCommand(j *job, r executor.Result) {
 	d.cfg.Traces.Record(place, s)
 }
 
-// trace writes the span of a part of the work that has come to an end, with a result of the command, with an error, or
-// with neither.
+// trace writes the span of a part of the work that has ended. It has the command's result, an error, or neither.
 func (d *Dispatcher) trace(j *job, n traces.Name, began time.Time, r executor.Result, err error) {
 	place, ok := d.cfg.Traces.Follow(j.spec.GetTraceparent())
 	if !ok {
@@ -33,7 +32,7 @@ func (d *Dispatcher) trace(j *job, n traces.Name, began time.Time, r executor.Re
 	}
 	s := d.span(j, n, began, r)
 	if err != nil {
-		s.Fault = "INTERRUPTED" // the whole of it is told by whoever goes on
+		s.Fault = "INTERRUPTED" // the run that goes on writes the whole span
 	}
 	d.cfg.Traces.Record(place.Below(traces.SpanOf(traces.Agent, j.id)), s)
 }

@@ -179,8 +179,8 @@ func (s *neverFinishes) Finish(context.Context, string, []byte, time.Time) error
 	return fmt.Errorf("finish: %w", state.ErrStorageFull)
 }
 
-// A command that comes again when it is done is acknowledged as done, and answered with its result, with the limits of
-// a configuration that names none.
+// A command that comes again when it is done is acknowledged as done and answered with its result. The configuration
+// names no limits, so that the defaults apply.
 func TestADoneCommandThatComesAgainIsAnswered(t *testing.T) {
 	t.Parallel()
 	r := start(t, memory(t), &scriptedExecutor{}, func(c *dispatch.Config) {

@@ -27,13 +27,13 @@ var (
 	beforeSave  = failpoint.Register("agent.reenroll-before-save")
 )
 
-// ErrRefused says that the controller's no is final: trying again with the same token brings nothing.
+// ErrRefused is returned when the controller's refusal is final: another attempt with the same token fails too.
 var ErrRefused = errors.New("enrolment was refused")
 
 // callTime limits one attempt.
 const callTime = 30 * time.Second
 
-// Machine is what enrolment tells about the machine, so that the token's bindings can be checked.
+// Machine describes the machine at enrolment, so that the token's bindings can be checked.
 type Machine struct {
 	Region, Provider    string
 	MACs                []string
@@ -178,7 +178,7 @@ func waitFor(attempt int, err error) time.Duration {
 	return transport.Backoff(attempt)
 }
 
-// isFinal: the controller has understood and says no, or the server is not the one that the token names.
+// isFinal: the controller has understood and refuses, or the server is not the one that the token names.
 func isFinal(err error) bool {
 	if errors.Is(err, pki.ErrPin) {
 		return true

@@ -13,8 +13,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
-// Reenroll replaces an expired certificate: the old key vouches for the new one, over this very connection. One
-// call is one attempt; the caller repeats. ErrRefused is final until somebody helps.
+// Reenroll replaces an expired certificate: the old key vouches for the new one, over this very connection. One call is
+// one attempt; the caller repeats. ErrRefused is final until an operator acts.
 func Reenroll(ctx context.Context, cfg Config) error {
 	identity, err := cfg.Dir.Identity()
 	if err != nil {
@@ -56,8 +56,8 @@ func (c Config) newest() (state.Credentials, error) {
 	return c.Dir.Credentials()
 }
 
-// newKey gives a key that outlives a crash, so that a lost answer is repeated with it. One that is in use already
-// was left by a crash after the certificate was stored.
+// newKey returns a key that outlives a crash, so that a lost answer is repeated with it. One that is in use already was
+// left by a crash after the certificate was stored.
 func (c Config) newKey(old state.Credentials) (*ecdsa.PrivateKey, error) {
 	key, err := c.Dir.EnrollKey()
 	if err != nil || !key.Equal(old.Key) {

@@ -23,8 +23,8 @@ var AfterEffect = failpoint.Register("agent.after-effect")
 // Executor executes one kind of command. The dispatcher calls Prepare, writes its intent durably, and then
 // calls Execute. After a restart it calls Resume with the stored intent instead.
 type Executor interface {
-	// Prepare reads the world and says what Execute is about to do and how it will be recognized afterwards. It
-	// has no effect. A Result ends the command without any.
+	// Prepare reads the world and returns the intent: what Execute is about to do and how it will be recognized
+	// afterwards. It has no effect. A Result ends the command without any.
 	Prepare(ctx context.Context, spec *fleetv1.CommandSpec) (intent any, settled *Result, err error)
 	// Execute has the effect and reads it back. ctx ends with one of the causes below. An error means that the
 	// outcome is open: it becomes UNKNOWN. ErrInterrupted leaves the command to Resume.
@@ -35,7 +35,7 @@ type Executor interface {
 
 // The causes that end an executor's context (context.Cause).
 var (
-	// ErrCanceled: somebody wants it stopped at the next safe point.
+	// ErrCanceled: it must stop at the next safe point.
 	ErrCanceled = errors.New("the command was canceled")
 	// ErrTimeout: the time for the command is up.
 	ErrTimeout = errors.New("the command's time is up")
@@ -60,16 +60,15 @@ type Job struct {
 	Logf func(format string, args ...any)
 	// Output adds what a command has written itself, to "stdout" or "stderr", to the operation's log.
 	Output func(stream string, data []byte)
-	// Leave is what MayDestroy asks; nil where nobody has to give any.
+	// Leave is what MayDestroy asks; nil where no grant is needed.
 	Leave func(ctx context.Context) (*Result, error)
 	// UpdateIntent replaces the intent, durably.
 	UpdateIntent func(ctx context.Context, intent any) error
 }
 
-// MayDestroy is asked right before the first thing that destroys data, after whatever may have taken time since the
-// command was started. It says nothing when the leave that the command was started with is young enough, or when
-// another has been obtained; that may take as long as the command has. A Result or an error ends the command, with
-// nothing destroyed.
+// MayDestroy is called right before the first effect that destroys data, after every wait since the start of the
+// command. It returns nil when the grant of the start is recent enough, or once it has been renewed. A renewal may take
+// as long as the command has. A Result or an error ends the command, with nothing destroyed.
 func (j Job) MayDestroy(ctx context.Context) (*Result, error) {
 	if j.Leave == nil {
 		return nil, nil
@@ -115,12 +114,12 @@ func Failed(reason baremetalv1.Reason, format string, args ...any) Result {
 	return Result{Outcome: fleetv1.CommandResult_FAILED, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// Refused says that the command was never started.
+// Refused returns the result of a command that was never started.
 func Refused(reason baremetalv1.Reason, format string, args ...any) Result {
 	return Result{Outcome: fleetv1.CommandResult_REFUSED, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// Canceled says that it was stopped at a safe point.
+// Canceled returns the result of a command that was stopped at a safe point.
 func Canceled(format string, args ...any) Result {
 	return Result{
 		Outcome: fleetv1.CommandResult_CANCELED, Reason: baremetalv1.Reason_CANCELED_BY_REQUEST,
@@ -128,7 +127,7 @@ func Canceled(format string, args ...any) Result {
 	}
 }
 
-// Unknown says that nobody can know.
+// Unknown returns the result of a command whose outcome cannot be determined.
 func Unknown(format string, args ...any) Result {
 	return Result{
 		Outcome: fleetv1.CommandResult_UNKNOWN, Reason: baremetalv1.Reason_OUTCOME_UNKNOWN,
@@ -163,7 +162,7 @@ func (r Result) WithEvidence(evidence map[string]string) Result {
 	return r
 }
 
-// AndRetry says that another attempt may help.
+// AndRetry returns the result marked as retryable.
 func (r Result) AndRetry() Result {
 	r.Retryable = true
 	return r
@@ -178,8 +177,8 @@ type Verdict struct {
 // Settle is the verdict that the command has ended, one way or the other.
 func Settle(r Result) Verdict { return Verdict{Settled: &r} }
 
-// GoOn is the verdict that the effect has not happened and that nothing can make it happen but us. The
-// dispatcher asks for leave again before it executes.
+// GoOn is the verdict that the effect has not happened and that nothing can make it happen but us. The dispatcher asks
+// for a grant again before it executes.
 func GoOn() Verdict { return Verdict{GoOn: true} }
 
 // Interrupted reports whether ctx ended because the agent stops.

@@ -62,7 +62,7 @@ func TestOnlyAnAgentThatStopsInterrupts(t *testing.T) {
 	}
 }
 
-// TestALeaveThatDoesNotCome: without leave to destroy, the command ends as what kept the leave away says.
+// TestALeaveThatDoesNotCome: without a grant to destroy, the command ends with the cause of the missing grant.
 func TestALeaveThatDoesNotCome(t *testing.T) {
 	t.Parallel()
 	refused := executor.Refused(baremetalv1.Reason_GRANT_REFUSED, "no")

@@ -9,8 +9,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// FromFailure turns an error that says what it means for a command into a failed result: with its reason, with its
-// metadata as evidence, and retryable where it is. ok is false for other errors.
+// FromFailure turns a typed error into a failed result: with its reason, with its metadata as evidence, and retryable
+// where it is. ok is false for other errors.
 func FromFailure(err error) (r Result, ok bool) {
 	var e *failure.Error
 	if !errors.As(err, &e) {

@@ -3,7 +3,7 @@
 // # Failure handling
 //
 // What was reported is remembered with the event, in one transaction. An agent that is killed reports nothing twice,
-// and what has changed while it was away it reports at its next start.
+// and it reports changes from its absence at its next start.
 package findings
 
 import (
@@ -22,7 +22,7 @@ const again = 10 * time.Second
 type State struct {
 	// Name is equal for equal states; empty when there is nothing to look at.
 	Name string
-	// Report tells of the state.
+	// Report reports the state.
 	Report *fleetv1.Report
 }
 

@@ -25,7 +25,7 @@ type host struct {
 
 	mu     sync.Mutex
 	shows  string
-	flash  string // what is shown once, instead
+	flash  string // the state that is shown once, instead
 	fails  error
 	failed int
 	called int // how often a report was followed by the call
@@ -127,7 +127,7 @@ func TestEachChangeIsReportedOnce(t *testing.T) {
 		h.told("it is red")
 		stop()
 
-		// An agent that starts again reports nothing again, and what has changed meanwhile.
+		// An agent that starts again repeats no report, and reports changes from the time in between.
 		stop = h.start()
 		pass(5 * time.Minute)
 		h.told("it is red")

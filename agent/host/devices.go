@@ -60,9 +60,8 @@ func (l *Linux) pciID(address, name string) (string, error) {
 	return strings.TrimPrefix(strings.TrimSpace(string(raw)), "0x"), err
 }
 
-// ResetDevice resets a device by the first method that the kernel has for it (function level reset, bus reset, …), and
-// reads back that the device answers. It returns the kernel's methods, or "unnamed" before Linux 5.15, which doesn't
-// tell.
+// ResetDevice resets a device by the kernel's first method for it (function level reset, bus reset, …), and reads back
+// that it answers. It returns the kernel's methods, or "unnamed" before Linux 5.15, which doesn't name them.
 func (l *Linux) ResetDevice(_ context.Context, _ effect.Cause, d Accelerator) (methods string, err error) {
 	dir := filepath.Join(l.Root, pciDevices, d.Address)
 	reset, err := os.OpenFile(filepath.Join(dir, "reset"), os.O_WRONLY, 0)

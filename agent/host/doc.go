@@ -6,13 +6,13 @@
 // simulated twin, which keeps a journal of every effect outside the agent's process. Package host decides
 // nothing about operations: it causes an effect, or reads the world.
 //
-// # What is authoritative
+// # Sources of truth
 //
-// The kernel and the firmware. Nothing is cached here: every read asks again, because the answer is used as
-// evidence. What a changing method returns is read back after the change.
+// The kernel and the firmware. Nothing is cached here: every read asks again, because the answer is used as evidence. A
+// changing method returns the state that was read back after the change.
 //
 // # Parts
 //
 // Each part of the operating system has a package of its own: boot, disks, firewall, kubeadm and network. Package
-// rollback undoes what has not proved itself. Linux is all of them together.
+// rollback undoes changes that have not proved themselves. Linux is all of them together.
 package host

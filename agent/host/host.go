@@ -11,13 +11,13 @@ import (
 
 // Host is the machine that the agent runs on. Methods that take an effect.Cause change it; all others only read.
 //
-// An error from a changing method does not say that nothing happened, unless it is ErrUnsupported,
-// ErrNotWired or ErrInvalid: whoever must know reads the world back.
+// An error from a changing method is no proof that nothing happened, unless it is ErrUnsupported, ErrNotWired or
+// ErrInvalid: a caller that must know reads the state back.
 type Host interface {
 	Network
 
-	// Identity says which machine this is and which boot of it. Parts that cannot be read are empty; only a
-	// missing boot id is an error, because nothing can be proved without it.
+	// Identity returns the machine and its boot. Parts that cannot be read are empty; only a missing boot id is an error,
+	// because nothing can be proved without it.
 	Identity(ctx context.Context) (Identity, error)
 	// Capabilities are those of Cap* that this host really has, sorted.
 	Capabilities() []string
@@ -77,15 +77,15 @@ const (
 	CapJoin = "join"
 )
 
-// Identity says which machine this is, and which boot of it.
+// Identity identifies the machine and its boot.
 type Identity struct {
 	// BootID is random for each boot of the kernel (/proc/sys/kernel/random/boot_id).
 	BootID string `json:"boot_id"`
 	// MachineID is /etc/machine-id: it belongs to the installed system and is copied with its disk.
 	MachineID string `json:"machine_id"`
 	Hostname  string `json:"hostname"`
-	// HardwareFingerprint is the text of hwid.Facts, or any other text of a simulated machine. It tells a cloned disk in
-	// another machine from the machine itself.
+	// HardwareFingerprint is the text of hwid.Facts, or any other text of a simulated machine. It distinguishes a cloned
+	// disk in another machine from the machine itself.
 	HardwareFingerprint string `json:"hardware_fingerprint"`
 	Simulated           bool   `json:"simulated"`
 }
@@ -98,7 +98,7 @@ type DiskImage struct {
 	Nonce  string `json:"nonce,omitempty"` // of the operation that wrote it
 }
 
-// RepaveRequest says what to write and where.
+// RepaveRequest is the image to write and its disk.
 type RepaveRequest struct {
 	ImageRef string `json:"image_ref"`
 	URL      string `json:"url,omitempty"`
@@ -108,7 +108,7 @@ type RepaveRequest struct {
 	Nonce    string `json:"nonce,omitempty"`     // handed over to the new system
 }
 
-// RepaveProgress says how far a repave got.
+// RepaveProgress is how far a repave has come.
 type RepaveProgress struct {
 	Stage   string `json:"stage"` // zero, write, verify
 	Percent int    `json:"percent"`

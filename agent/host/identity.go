@@ -26,8 +26,8 @@ func (l *Linux) Identity(ctx context.Context) (Identity, error) {
 	}, nil
 }
 
-// hardware reads what tells the machine from others, with the fingerprint that older agents have shown: a controller
-// that knows the machine by that one compares it once more.
+// hardware reads the machine's identifying values, with the fingerprint that older agents have shown: a controller that
+// knows the machine by that one compares it once more.
 func (l *Linux) hardware() hwid.Facts {
 	f := inventory.Identity(l.Root)
 	f.V1 = fingerprintV1(inventory.ReadFingerprinted(l.Root), inventory.PermanentMACs(l.Root))

@@ -31,8 +31,8 @@ type box struct {
 	cards   []string
 }
 
-// install is a system on a disk, with what the controller knows its agent by. truth has the strong facts of the hardware
-// that counts as its machine, and cards those seen last.
+// install is a system on a disk, with what the controller knows its agent by. truth has the strong facts of the
+// hardware that counts as its machine, and cards those seen last.
 type install struct {
 	known string
 	truth map[string]string
@@ -54,13 +54,13 @@ func (w *world) next(prefix string) string {
 	return fmt.Sprintf("%s%04d", prefix, w.serial)
 }
 
-// mac is an address of a maker, which is nobody else's.
+// mac returns a maker's address, which is unique.
 func (w *world) mac() string {
 	w.serial++
 	return fmt.Sprintf("00:25:90:%02x:%02x:%02x", w.serial>>16&0xff, w.serial>>8&0xff, w.serial&0xff)
 }
 
-// newBoard gives a box another mainboard. Some firmware fills in little, or what factories leave.
+// newBoard replaces the mainboard of a box. Some firmware fills in little, or the defaults of the factory.
 func (w *world) newBoard(b *box) {
 	w.serial++
 	all := map[string]string{"product_uuid": fmt.Sprintf("4c4c4544-0031-3510-8052-%012x", w.serial),
@@ -272,8 +272,8 @@ func (w *world) step() {
 	}
 }
 
-// TestRandomHardware boots machines whose parts, disks and agents change at random: no machine is fenced for a weak fact,
-// and none is taken for another.
+// TestRandomHardware boots machines whose parts, disks and agents change at random: no machine is fenced for a weak
+// fact, and none is taken for another.
 func TestRandomHardware(t *testing.T) {
 	seed := *identitySeed
 	if seed == 0 {

@@ -35,7 +35,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/imagelayout"
 )
 
-// Config says how to reach the operating system. The zero value is right for an agent under systemd.
+// Config is how to reach the operating system. The zero value is right for an agent under systemd.
 type Config struct {
 	// Root is where /etc, /proc, /run and /sys are. "": the root directory.
 	Root string
@@ -46,29 +46,29 @@ type Config struct {
 	// Now is the time of collection of an inventory. nil: time.Now.
 	Now func() time.Time
 
-	// Installer says that the system runs from memory, so that it may overwrite disks.
+	// Installer is set when the system runs from memory, so that it may overwrite disks.
 	Installer bool
-	// Disks says how long the installer waits for disks.
+	// Disks is how long the installer waits for disks.
 	Disks disks.Patience
 	// StateTemplate holds the file system of a new system's state partition, compressed by zstd. "": where the
 	// installer's image has it.
 	StateTemplate string
 	// BootMAC is the address of the interface that the installer was booted from; "": unknown.
 	BootMAC string
-	// BootNetwork is the installer's own address where nobody gives addresses; nil: by DHCP.
+	// BootNetwork is the installer's own address where there is no DHCP server; nil: by DHCP.
 	BootNetwork *firstboot.Network
 	// Program is the agent's static binary, which systems without it are given. "": this process's own.
 	Program string
 	// LoadModule inserts a driver by its alias, such as "fs-xfs"; nil: the kernel finds it by itself.
 	LoadModule func(alias string) error
-	// OpenDisk opens a disk by its path, exclusively where it is to be written. nil: block.Open.
+	// OpenDisk opens a disk by its path, exclusively for writing. nil: block.Open.
 	OpenDisk func(path string, write bool) (disks.Disk, error)
 	// HTTP fetches images. nil: image.NewClient.
 	HTTP *http.Client
 	Log  *slog.Logger
 	// Kubeadm is the program that joins clusters. "": kubeadm, by PATH.
 	Kubeadm string
-	// RaiseLinks says that the system runs from memory and may bring network interfaces up, without addresses, to hear
+	// RaiseLinks is set when the system runs from memory and may bring network interfaces up, without addresses, to hear
 	// their neighbours.
 	RaiseLinks bool
 	// Kexec enters the loaded kernel where the agent is init. nil: systemd, or reboot(2) where there is none.
@@ -250,7 +250,7 @@ func repaveElsewhere() error {
 	)
 }
 
-// ChangesAtOnce reports whether a change that a dead process asked for is there by now, or never comes: the host name
-// and our table are set by system calls that end before they return, and what networkd may still do it does by files
-// that a rollback takes away.
+// ChangesAtOnce reports whether a change that a dead process asked for has happened by now, or never will. The host
+// name and our table are set by system calls that end before they return. Later changes of networkd come from files,
+// which a rollback removes.
 func (*Linux) ChangesAtOnce() bool { return true }

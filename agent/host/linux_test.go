@@ -127,8 +127,8 @@ func TestRebootRefusals(t *testing.T) {
 	}
 }
 
-// A reboot is declined only where the kernel has said no, or where systemd has and no shutdown is under way. The answers
-// are those of systemd 252.
+// A reboot is declined only where the kernel has said no, or where systemd has and no shutdown is under way. The
+// answers are those of systemd 252.
 func TestADeclinedReboot(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("exit status 1")

@@ -17,8 +17,8 @@ import (
 // netplanPackages are netplan and those of its libraries that few hosts have without it.
 var netplanPackages = []string{"netplan.io", "libnetplan0", "libyaml-0-2"}
 
-// TestOursGoesBeforeNetplans: what netplan makes of its own configuration, for either of its renderers, is there but
-// not in force while an interface is ours, also after netplan has written it again.
+// TestOursGoesBeforeNetplans: the output of netplan for either renderer is there, but not in force while an interface
+// is ours. That holds after netplan has written it again, too.
 func TestOursGoesBeforeNetplans(t *testing.T) {
 	if os.Getenv(hosttest.NetworkdVariable) == "" {
 		t.Setenv("NETPLAN_ROOT", unpacked(t, netplanPackages...)) // here is a network to download it

@@ -14,16 +14,15 @@ import (
 // Only what a network.Config names is ours. Files of others are never touched, and interfaces of others only as far as
 // a bond of ours takes them.
 type Network interface {
-	// NetworkSupport gives the ErrNotWired refusal of a host that cannot apply the configuration, and nil else. It
-	// changes nothing.
+	// NetworkSupport returns the ErrNotWired refusal of a host that cannot apply the configuration, or nil. It changes
+	// nothing.
 	NetworkSupport(ctx context.Context, c network.Config) error
-	// Network reads back how the host differs from the configuration. With before, the state that a change of ours
-	// began with, addresses and routes that came since and that nobody has ordered are somebody else's, and no
-	// difference.
+	// Network reads back how the host differs from the configuration. before is the state before a change of ours:
+	// addresses and routes that came since without an order are foreign, and no difference.
 	Network(ctx context.Context, c network.Config, before *network.SavedNetwork) (network.State, error)
 	// SaveNetwork reads what RestoreNetwork needs to come back to now, once next was applied.
 	SaveNetwork(ctx context.Context, next network.Config) (network.SavedNetwork, error)
-	// ApplyNetwork makes the configuration the whole of what is ours, and waits until the kernel shows it or ctx ends.
+	// ApplyNetwork replaces all of our settings by the configuration, and waits until the kernel shows it or ctx ends.
 	ApplyNetwork(ctx context.Context, e effect.Cause, c network.Config) error
 	// RestoreNetwork goes back to what was saved, and waits likewise.
 	RestoreNetwork(ctx context.Context, e effect.Cause, s network.SavedNetwork) error
@@ -38,8 +37,8 @@ type Watchdog interface {
 	// Guard writes durably what to go back to, and makes sure that it happens at the deadline unless CommitGuard comes
 	// first. It must return before the first change is made.
 	Guard(ctx context.Context, g rollback.Guard) error
-	// CommitGuard makes the change stay. ErrGuardLost says that the deadline came first: the change is undone or about
-	// to be, and must count as failed.
+	// CommitGuard makes the change stay. It returns ErrGuardLost when the deadline came first: the change is undone or
+	// about to be, and must count as failed.
 	CommitGuard(ctx context.Context, commandID string) error
 	// RollBackGuard goes back now. One that was rolled back already is left alone; one that is committed is an error.
 	RollBackGuard(ctx context.Context, commandID string) error

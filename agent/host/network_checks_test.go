@@ -17,7 +17,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
-// checked makes the checks and gives them by name and subject.
+// checked makes the checks and returns them by name and subject.
 func checked(
 	t *testing.T,
 	c network.Config,
@@ -76,7 +76,7 @@ func TestChecksOfAGoodNetwork(t *testing.T) {
 	}
 	p := hosttest.NewPeer6(t)
 	p.There("ip addr add 10.9.0.53/24 dev there; ip addr add 10.9.0.54/24 dev there")
-	// A resolver that knows nothing says so; one without anybody to ask refuses.
+	// A resolver without the name answers NXDOMAIN; one without an upstream server refuses.
 	p.Background("dnsmasq", "--keep-in-foreground", "--user=root", "--conf-file=/dev/null", "--pid-file=", "--no-resolv",
 		"--no-hosts", "--bind-interfaces", "--listen-address=10.9.0.53", "--local=/#/")
 	p.Background("dnsmasq", "--keep-in-foreground", "--user=root", "--conf-file=/dev/null", "--pid-file=", "--no-resolv",
@@ -219,7 +219,7 @@ func TestPathMTU(t *testing.T) {
 	}
 }
 
-// TestPathMTUBehindARouter: a smaller MTU on the way is none of the order's business as long as the router says so.
+// TestPathMTUBehindARouter: a smaller MTU on the way is none of the order's business as long as the router reports it.
 func TestPathMTUBehindARouter(t *testing.T) {
 	t.Parallel()
 	if !hosttest.InNamespace(t) {

@@ -27,7 +27,7 @@ func (r *run) judge(before, filesBefore string, fault *runFault) {
 	if g != nil && g.State == rollback.GuardCommitted {
 		r.tell("committed")
 		if fault.drops {
-			// Somebody else's restart of networkd takes cards out of their bond and puts them back, in its own time.
+			// A foreign restart of networkd takes cards out of their bond and puts them back, in its own time.
 			for end := time.Now().Add(10 * time.Second); len(r.notAsOrdered(now)) > 0 && time.Now().Before(end); now = r.look() {
 				<-time.After(200 * time.Millisecond)
 			}

@@ -91,7 +91,7 @@ func (r *run) afterReset(dir string, blocked bool) {
 			break
 		}
 	}
-	if !pending || !blocked { // networkd takes its time, and nobody says that it is done
+	if !pending || !blocked { // networkd takes its time, and sends no signal when it is done
 		end := time.Now().Add(20 * time.Second)
 		for now := r.look(); now != before && len(r.notAsOrdered(now)) > 0 && time.Now().Before(end); now = r.look() {
 			<-time.After(200 * time.Millisecond)

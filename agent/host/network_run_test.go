@@ -64,7 +64,7 @@ func networkdPID() int {
 	b, _ := os.ReadFile(networkdPIDFile) // none yet
 	pid, _ := strconv.Atoi(string(b))    // 0: none
 	if pid == 0 {
-		return 1 << 30 // nobody's
+		return 1 << 30 // unused
 	}
 	return pid
 }
@@ -103,7 +103,7 @@ type run struct {
 	said   strings.Builder // by what changes the network
 }
 
-// testChange is what is ordered.
+// testChange is the order.
 type testChange struct {
 	Network  network.Config   `json:"network"`
 	Firewall *firewall.Policy `json:"firewall,omitempty"`

@@ -22,13 +22,12 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/hosttest"
 )
 
-// A run gives a host with a systemd-networkd of its own a random network, of ours and of others, a random order, and a
-// random fault while the order is carried out. It must end in the new state, proven, or in the old one, equal in files
-// and kernel, and the host must be reachable. What is compared is what ip(8) and nft(8) show, and not what the code
-// under test reads.
+// A run sets up a host with a systemd-networkd of its own: a random network of ours and of others, a random order, and
+// a random fault during the order. It must end in the new state, proven, or in the old one, equal in files and kernel,
+// and the host must be reachable. The comparison uses the output of ip(8) and nft(8), and not the code under test.
 //
 // Every tenth run is one with a reboot: the whole machine is reset in the middle of the change, without a sync, and
-// starts again with what its disk holds. What ingot-rollback.service runs is run before networkd.
+// starts again with what its disk holds. The command of ingot-rollback.service runs before networkd.
 const (
 	runsVariable  = "INGOT_NETWORK_RUNS"  // FIRST:COUNT, of seeds
 	doneVariable  = "INGOT_NETWORK_DONE"  // a file of the seeds that are done, to go on after an interruption
@@ -248,7 +247,7 @@ func runAll(t *testing.T, seeds []uint64) {
 	}
 }
 
-// together runs so many at once, and tells of each how it ended.
+// together runs so many at once, and reports how each ended.
 func together(t *testing.T, seeds []uint64, atOnce int) {
 	t.Helper()
 	next := make(chan uint64)
@@ -312,7 +311,7 @@ func untilReset(t *testing.T, seeds []uint64) {
 		return len(files)
 	}
 	hosttest.WriteFile(t, resetNote, "")
-	unix.Sync() // what comes before the change; of the change only what it has synced itself is to be there
+	unix.Sync() // what comes before the change; of the change only the data that it has synced itself must be there
 	hosttest.WriteFile(t, goFile, "")
 	for deadline := time.Now().Add(rigTime); guarded() < (len(seeds)+1)/2 && time.Now().Before(deadline); {
 		<-time.After(100 * time.Millisecond)
@@ -322,7 +321,7 @@ func untilReset(t *testing.T, seeds []uint64) {
 	<-context.Background().Done()
 }
 
-// TestMachinesOfRuns: every seed is run once, those with a reboot apart, and what is done is not done again.
+// TestMachinesOfRuns: every seed is run once, those with a reboot apart, and a run that is done is not repeated.
 func TestMachinesOfRuns(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "done")

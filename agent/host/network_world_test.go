@@ -60,7 +60,7 @@ func (r *run) layCables() {
 	hosttest.Shell(r.t, strings.Join(lines, "\n"))
 }
 
-// begin is a network of ours, or of files of somebody else.
+// begin is a network of ours, or of foreign files.
 func (r *run) begin() {
 	if r.rand.IntN(4) > 0 || r.native {
 		c := r.config(false)
@@ -262,12 +262,12 @@ func (r *run) reachable(addresses ...string) bool {
 type runFault struct {
 	name string
 	at   time.Duration
-	// holds says that the kernel is restored though the way back cannot end yet.
+	// holds: the kernel is restored though the rollback cannot end yet.
 	holds bool
-	// drops says that a networkd which somebody else starts again drops rules and routes that are not its own, whatever
-	// Ingot does (ManageForeignRoutingPolicyRules= in networkd.conf(5)).
+	// drops: a foreign restart of networkd drops rules and routes that are not its own, whatever Ingot does
+	// (ManageForeignRoutingPolicyRules= in networkd.conf(5)).
 	drops  bool
-	came   []string // texts of what somebody else has added meanwhile
+	came   []string // texts of foreign additions meanwhile
 	strike func(*os.Process)
 	lift   func()
 }

@@ -37,8 +37,8 @@ const busConfig = `<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Con
 </busconfig>
 `
 
-// withNetworkd runs the calling test again in a network and a file system of its own, where a systemd-networkd and a
-// bus of its own run. It returns true in there; the caller returns when it is false.
+// withNetworkd runs the calling test again in its own network and file system, where a systemd-networkd and a bus of
+// its own run. It returns true in there; the caller returns when it is false.
 func withNetworkd(t *testing.T) bool {
 	t.Helper()
 	return withOwn(t, ownSystem)
@@ -109,7 +109,7 @@ func ownFiles(t *testing.T, etc string) {
 		hosttest.Must(
 			t,
 			unix.Mount("sysfs", "/sys", "sysfs", unix.MS_RDONLY, ""),
-		) // which says that there is no udev to wait for
+		) // networkd then does not wait for udev
 	}
 	for _, dir := range []string{"/run/dbus", "/run/systemd/system"} {
 		hosttest.Must(t, os.MkdirAll(dir, 0o755))
@@ -142,7 +142,7 @@ func daemon(t *testing.T, name string, args ...string) (stop func()) {
 	hosttest.Must(t, cmd.Start())
 	stop = sync.OnceFunc(func() {
 		_ = cmd.Process.Signal(unix.SIGTERM) // it may have ended
-		_ = cmd.Wait()                       // and was told to
+		_ = cmd.Wait()                       // and was ordered to
 	})
 	t.Cleanup(func() {
 		stop()

@@ -245,8 +245,8 @@ func TestGuardGoesBackToNameAndFirewallToo(t *testing.T) {
 	}
 }
 
-// TestTheKernelGoesBackThoughFilesCannotBeWritten: the way back ends only when the files are back too, and leaves alone
-// what somebody else has put on the interface meanwhile.
+// TestTheKernelGoesBackThoughFilesCannotBeWritten: the rollback ends only when the files are back too, and keeps
+// foreign additions to the interface.
 func TestTheKernelGoesBackThoughFilesCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	if !withNetworkd(t) {

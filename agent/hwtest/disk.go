@@ -27,9 +27,9 @@ const (
 	patience = 30 * time.Second
 )
 
-// Health is how a disk says that it is.
+// Health is a disk's report of its own health.
 type Health struct {
-	// Failing says that the disk expects to fail; Why, what it says of itself.
+	// Failing is set when the disk expects to fail; Why is its own report.
 	Failing bool
 	Why     string
 	// PercentUsed is how much of its life an NVMe disk has had; -1 is not known.
@@ -57,7 +57,7 @@ func disks(ctx context.Context, cfg Config, d time.Duration) []Result {
 	return out
 }
 
-// within gives up a disk that does not answer: a read of one may never return.
+// within abandons a disk that does not answer: a read of one may never return.
 func within(
 	ctx context.Context, d time.Duration, disk inventory.Disk, fn func(context.Context) []Result,
 ) []Result {
@@ -164,7 +164,7 @@ func sequential(ctx context.Context, f *os.File, size, most int64) (mbs float64,
 	return rate(n*sequentialBytes, began) / 1e6, fmt.Sprintf("%d MiB read in a row", n*sequentialBytes>>20), nil
 }
 
-// random reads at random places, several at a time, and tells how long the slowest hundredth took.
+// random reads at random places, several at a time, and returns how long the slowest hundredth took.
 func random(ctx context.Context, f *os.File, size, most int64) (iops float64, detail string, err error) {
 	var mu sync.Mutex
 	var took []time.Duration

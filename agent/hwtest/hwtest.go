@@ -38,7 +38,7 @@ const (
 // Result is what came of one test of one part.
 type Result = evidence.HardwareResult
 
-// Config says what to test. Root and Doc are required.
+// Config is the order of a test. Root and Doc are required.
 type Config struct {
 	// Root is where /proc and /sys are; devices are below its /dev.
 	Root string
@@ -52,9 +52,9 @@ type Config struct {
 	Share float64
 	// DiskBytes is how much is read of each disk, to the next MiB.
 	DiskBytes int64
-	// SMART asks a disk how it is; nil: nobody can.
+	// SMART reads a disk's health; nil: it cannot be read.
 	SMART func(device string) (Health, error)
-	// Progress receives the percentage done, 0 to 100, and what is being tested; nil: nobody is interested.
+	// Progress receives the percentage done, 0 to 100, and the part under test; it may be nil.
 	Progress func(percent int, message string)
 }
 
@@ -95,7 +95,7 @@ func Run(ctx context.Context, cfg Config) []Result {
 	return bounded(out)
 }
 
-// bounded leaves out what is too much for a report: never a failure before a success.
+// bounded drops the results that exceed a report: never a failure before a success.
 func bounded(all []Result) []Result {
 	for i := range all {
 		all[i].Detail = short(all[i].Detail)
@@ -108,7 +108,7 @@ func bounded(all []Result) []Result {
 	return all[:MostResults]
 }
 
-// short cuts what a driver says of an error.
+// short truncates a driver's text of an error.
 func short(text string) string {
 	const most = 300
 	if len(text) <= most {
@@ -164,7 +164,7 @@ type Report struct {
 	Results []Result
 }
 
-// ModelOf names the maker and the model of a machine; empty where the firmware says neither.
+// ModelOf names the maker and the model of a machine; empty where the firmware has neither.
 func ModelOf(doc inventory.Document) string {
 	return strings.TrimSpace(doc.System.Vendor + " " + doc.System.Product)
 }

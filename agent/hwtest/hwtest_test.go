@@ -161,7 +161,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// The time is shared, and what is cancelled ends.
+// The tests share the time, and a cancelled test ends.
 func TestTheTimeIsBounded(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

@@ -25,9 +25,9 @@ import (
 const (
 	// piece of memory that is tested at once, in bytes.
 	piece = 64 << 20
-	// kept is what is never taken of the free memory, in bytes.
+	// kept is the part of the free memory that is never taken, in bytes.
 	kept = 256 << 20
-	// mostFaults is how many faults one piece tells.
+	// mostFaults is how many faults of one piece are reported.
 	mostFaults = 4
 )
 
@@ -86,7 +86,7 @@ func memory(ctx context.Context, cfg Config, d time.Duration) []Result {
 	}
 	out = append(out, grown(before, correctedErrors(cfg.Root))...)
 	if read == 0 && len(out) > 0 {
-		return out // nobody could test anything
+		return out // no part could be tested
 	}
 	return append([]Result{{
 		Test: Memory, Verdict: Passed, Figure: float64(read) / time.Since(began).Seconds() / 1e9, Unit: "GB/s",
@@ -141,7 +141,7 @@ func testPieces(ctx context.Context, n int) (read, covered uint64, faults []Resu
 	return read, covered, faults, nil
 }
 
-// words is the memory as words. mmap(2) gives whole pages, which are aligned.
+// words is the memory as words. mmap(2) returns whole pages, which are aligned.
 func words(p []byte) []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(&p[0])), len(p)/8) //nolint:gosec // as above
 }
@@ -172,7 +172,7 @@ func testPiece(ctx context.Context, mem []uint64, pattern func(uint64) uint64) (
 }
 
 // physical is where a word lies in the machine's memory (kernel, Documentation/admin-guide/mm/pagemap.rst). The kernel
-// tells only root.
+// shows them to root only.
 func physical(word *uint64) string {
 	at := uint64(uintptr(unsafe.Pointer(word))) //nolint:gosec // only its number is wanted
 	size := uint64(os.Getpagesize())
@@ -192,7 +192,7 @@ func physical(word *uint64) string {
 	return fmt.Sprintf("address 0x%x", frame*size+at%size)
 }
 
-// testable is how much memory may be taken: a share of what is free to this process.
+// testable is how much memory may be taken: a share of the memory that is free to this process.
 func testable(root string, share float64) uint64 {
 	free := meminfo(root, "MemAvailable")
 	if room, limited := cgroupRoom(root); limited {

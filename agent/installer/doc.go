@@ -2,10 +2,10 @@
 //
 // # Overview
 //
-// Run makes a key, shows the machine's TPM where there is one, has the site's agent vouch for it, and then runs an
+// Run makes a key, shows the machine's TPM where there is one, and has the site's agent vouch for it. Then it runs an
 // ordinary agent in the role installer, which reaches the controller through the site's boot server.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // The assignment at the site, and the controller's word on the first key. The boot token, which came on the kernel's
 // command line, is no secret and proves nothing.
@@ -17,7 +17,7 @@
 //
 // # Failure handling
 //
-// A desk that does not answer is asked again, for ever. A final no (ENROLMENT_CONTESTED, a token that has died, a
-// machine that does not stand where it is said to) stops the installer: it says so on the console and waits to be
-// switched off. It neither asks again nor reboots, because both would end in the same place.
+// A desk that does not answer is asked again, for ever. A final no (ENROLMENT_CONTESTED, an expired token, a machine at
+// another place than recorded) stops the installer: it prints that on the console and waits to be switched off. It
+// neither asks again nor reboots, because both would end in the same place.
 package installer

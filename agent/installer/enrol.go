@@ -30,7 +30,7 @@ type Refused struct {
 	Reason, Message string
 }
 
-// Error gives reason and message.
+// Error returns reason and message.
 func (r *Refused) Error() string { return fmt.Sprintf("%s: %s", r.Reason, r.Message) }
 
 // maxAnswer bounds what the desk may say.
@@ -51,11 +51,11 @@ type enroller struct {
 
 func (e *enroller) now() time.Time { return pki.EffectiveNow(e.clock.Now(), e.buildTime) }
 
-// machine is what enrolment tells about the machine.
+// machine describes the machine at enrolment.
 type machine struct{ bootID, fingerprint, serial string }
 
-// enrol gives the identity and the proxy that it was given with. Both are durable, as far as memory is, when it
-// returns; a repeat with the same key gets the same certificate.
+// enrol returns the identity and its proxy. Both are durable, as far as memory is, when it returns; a repeat with the
+// same key gets the same certificate.
 func (e *enroller) enrol(ctx context.Context, m machine) (installerenrol.Answer, error) {
 	key, err := e.dir.EnrollKey()
 	if err != nil {

@@ -34,7 +34,7 @@ const (
 	memoryLimit = 80 << 20
 	// answerFile remembers, for a restart, what the desk said beside the identity.
 	answerFile = "desk.json"
-	// sayEvery is how often a stopped installer says why.
+	// sayEvery is how often a stopped installer logs the reason.
 	sayEvery = time.Minute
 )
 
@@ -78,7 +78,7 @@ func Run(ctx context.Context, cfg Config) error {
 	return serve(ctx, cfg, answer)
 }
 
-// certified gives what the desk said, in this life of the process or in one before.
+// certified returns the desk's answer, in this life of the process or in one before.
 func certified(ctx context.Context, cfg Config) (installerenrol.Answer, error) {
 	dir := state.Dir(cfg.StateDir)
 	enrolled, err := dir.Enrolled()
@@ -124,7 +124,7 @@ func remembered(stateDir string) (a installerenrol.Answer, err error) {
 	return a, nil
 }
 
-// remember comes before the identity is stored, so that whoever finds the identity finds this too.
+// remember comes before the identity is stored, so that an identity is never found without it.
 func remember(dir state.Dir, a installerenrol.Answer) error {
 	b, err := json.Marshal(installerenrol.Answer{Proxy: a.Proxy, Mode: a.Mode, OperationID: a.OperationID,
 		MachineID: a.MachineID})
@@ -166,7 +166,7 @@ func serve(ctx context.Context, cfg Config, a installerenrol.Answer) error {
 	return err
 }
 
-// stop says why, again and again, until ctx ends.
+// stop logs the reason every sayEvery until ctx ends.
 func stop(ctx context.Context, cfg Config, no *Refused) error {
 	for {
 		cfg.Log.Error(

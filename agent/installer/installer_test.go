@@ -35,7 +35,7 @@ func sum(b []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// image puts an image into the site's cache and gives the order to write it.
+// image puts an image into the site's cache and returns the order to write it.
 func (s *site) image(t *testing.T) *fleetv1.CommandSpec {
 	t.Helper()
 	raw, err := disktest.Image(t.TempDir(), 12<<20)
@@ -172,7 +172,7 @@ func TestInstallerIsKilledAndResumes(t *testing.T) {
 	}
 }
 
-// Killed between the last write and its result: the disk tells what the process could not.
+// Killed between the last write and its result: the disk shows what the process could not report.
 func TestInstallerIsKilledAfterItsWork(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, agenttest.Hooks{})
@@ -230,7 +230,7 @@ func TestInstallerStopsWhereItIsNotWanted(t *testing.T) {
 	}
 }
 
-// A boot server on its way up says all sorts of things.
+// A boot server that is starting answers with all sorts of errors.
 func TestInstallerIsPatientWithItsSite(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, agenttest.Hooks{})

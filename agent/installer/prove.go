@@ -49,8 +49,8 @@ func openTPM(ctx context.Context, cfg Config) *tpmdevice.Device {
 	}
 }
 
-// prove answers the desk's challenge: the TPM releases its secret, and the controller gives the certificate for a proof
-// by that secret over this very connection.
+// prove answers the desk's challenge: the TPM releases its secret, and the controller issues the certificate for a
+// proof by that secret over this very connection.
 func (e *enroller) prove(
 	ctx context.Context, csr, keyDigest []byte, a installerenrol.Answer, attempt int,
 ) (installerenrol.Answer, time.Duration, error) {
@@ -118,8 +118,8 @@ func (e *enroller) activate(
 	})
 }
 
-// finalNo marks what asking again can't change. A challenge that is too old is asked for again, and so is one whose
-// proof did not hold, which happens where somebody is in between.
+// finalNo marks an error that another attempt can't change. A challenge that is too old is asked for again. So is one
+// whose proof did not hold, which happens with a man in the middle.
 func finalNo(err error) error {
 	f := failure.From(err)
 	switch {

@@ -18,7 +18,7 @@ func (c collector) accelerators(functions []PCI) []Accelerator {
 		out = append(out, Accelerator{
 			Address: p.Address, Vendor: p.Vendor, Device: p.Device, Driver: p.Driver,
 			DriverVersion: c.driverVersion(p.Driver),
-			// The files of amdgpu (kernel, Documentation/gpu/amdgpu/driver-misc.rst), else what NVIDIA's driver says.
+			// The files of amdgpu (kernel, Documentation/gpu/amdgpu/driver-misc.rst), else the values of NVIDIA's driver.
 			Model:       cmp.Or(c.text(dir+"product_name"), nvidia["Model"]),
 			Serial:      cmp.Or(c.first(dir+"serial_number", dir+"unique_id"), nvidia["GPU UUID"]),
 			Firmware:    cmp.Or(c.text(dir+"vbios_version"), nvidia["Video BIOS"]),
@@ -40,7 +40,7 @@ func (c collector) driverVersion(driver string) string {
 	return c.text("sys/module/" + strings.ReplaceAll(driver, "-", "_") + "/version")
 }
 
-// nvidia reads what NVIDIA's driver says of a device: names, a colon, and values (its README, appendix "The /proc
+// nvidia reads NVIDIA's driver's values of a device: names, a colon, and values (its README, appendix "The /proc
 // interface").
 func (c collector) nvidia(address string) map[string]string {
 	out := map[string]string{}

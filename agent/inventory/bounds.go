@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// MostBytes bounds a document. A controller drops what is larger than a mebibyte.
+	// MostBytes bounds a document. A controller drops documents over one mebibyte.
 	MostBytes = 900 << 10
 	// mostText bounds a text, mostItems a list.
 	mostText, mostItems = 256, 2048

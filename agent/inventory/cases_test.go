@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestCases: every tree of testdata/cases, a line for each file or link below /sys, is read as the .want beside it
-// says.
+// TestCases: every tree of testdata/cases, a line for each file or link below /sys, is read as in the .want file beside
+// it.
 func TestCases(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/cases/*.tree")

@@ -14,7 +14,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
-// Config says where to look.
+// Config is the source of the inventory.
 type Config struct {
 	// Root is where /etc, /proc and /sys are. "": the root directory. Below another root only files are read,
 	// and no device or kernel of this machine is asked.

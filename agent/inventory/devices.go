@@ -39,7 +39,7 @@ func (c collector) disks() []Disk {
 }
 
 // PermanentMACs are those that fingerprints of version 1 count: all physical network interfaces, sorted, without USB
-// ones, which management controllers plug in and out. Identity tells which of them are an identity.
+// ones, which management controllers plug in and out. Identity marks those that are an identity.
 func PermanentMACs(root string) []string {
 	c := collector{root: rootOr(root), missing: map[string]string{}}
 	var macs []string

@@ -11,8 +11,8 @@ import (
 	"github.com/ingot-metal/ingot/agent/inventory/lldp"
 )
 
-// Document is the inventory of one machine. Lists are sorted by a key that does not depend on the order of
-// discovery, so that two collections of the same machine give the same bytes.
+// Document is the inventory of one machine. Lists are sorted by a key that does not depend on the order of discovery,
+// so that two collections have the same bytes.
 type Document struct {
 	CollectedAt time.Time `json:"collected_at"` // volatile
 	Simulated   bool      `json:"simulated,omitempty"`
@@ -60,7 +60,7 @@ type CPU struct {
 	Threads      int    `json:"threads"` // over all sockets
 }
 
-// Memory is the main memory. TotalBytes is what is fitted, UsableBytes what the running kernel was left with.
+// Memory is the main memory. TotalBytes is the fitted memory, UsableBytes the part that the running kernel can use.
 type Memory struct {
 	TotalBytes  uint64 `json:"total_bytes"`
 	UsableBytes uint64 `json:"usable_bytes"`    // volatile: differs by kernel
@@ -152,7 +152,7 @@ type TPM struct {
 	Version string `json:"version,omitempty"` // "1.2" or "2.0"
 }
 
-// OS is the running system. ImageDigest is what the system says of the image it was made from: a claim.
+// OS is the running system. ImageDigest is the system's own claim of the image that it was made from.
 type OS struct {
 	Name        string `json:"name,omitempty"` // PRETTY_NAME of os-release
 	ID          string `json:"id,omitempty"`

@@ -19,10 +19,10 @@ func (d Document) JSON() ([]byte, error) {
 	return b, nil
 }
 
-// Hash is the SHA-256, in lower-case hex, of everything in the document that isn't volatile: not the time of
-// collection, the boot id, kernel names of disks and NICs, states of links, usable memory, the rebuilding of an array,
-// nor what was missing.
-// Two documents with the same hash describe the same hardware and the same system on it.
+// Hash returns the SHA-256, in lower-case hex, of everything in the document that isn't volatile. Volatile are the time
+// of collection, the boot id, kernel names of disks and NICs, and states of links. So are usable memory, the rebuilding
+// of an array, and the list of missing parts. Two documents with the same hash describe the same hardware and the same
+// system on it.
 func (d Document) Hash() string {
 	b, err := json.Marshal(d.lasting())
 	if err != nil {

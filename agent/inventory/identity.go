@@ -13,8 +13,8 @@ import (
 // mostCards bounds the network cards that tell a machine.
 const mostCards = 64
 
-// Identity reads what tells the machine from others. Addresses that software chooses are left out: those of virtual
-// functions and representors, of links that are no Ethernet, of USB, and locally administered ones.
+// Identity reads the values that distinguish the machine from others. Addresses that software chooses are left out:
+// those of virtual functions and representors, of links that are no Ethernet, of USB, and locally administered ones.
 func Identity(root string) hwid.Facts {
 	c := collector{root: rootOr(root), missing: map[string]string{}}
 	s := c.system()

@@ -254,7 +254,7 @@ func TestCollectDevices(t *testing.T) {
 	}
 	pci := []PCI{
 		{Address: "0000:17:00.0", Class: "030200", Vendor: "10de", Device: "2330", Driver: "nvidia", GPU: true},
-		{Address: "0000:18:00.0", Class: "120000"}, // of nobody who makes accelerators
+		{Address: "0000:18:00.0", Class: "120000"}, // not of a maker of accelerators
 		{Address: "0000:3b:00.0", Class: "020000", Vendor: "15b3", Device: "101f", Subsystem: "15b3:0001"},
 		{Address: "0000:65:00.0", Class: "120000", Vendor: "1002", Device: "74a1", GPU: true},
 	}

@@ -28,7 +28,7 @@ func (c collector) memory(tables []dmi.Structure) Memory {
 	return m
 }
 
-// memTotal is MemTotal of /proc/meminfo, which is in kibibytes whatever it says.
+// memTotal is MemTotal of /proc/meminfo, which is in kibibytes whatever its unit reads.
 func (c collector) memTotal() uint64 {
 	for line := range strings.SplitSeq(c.text("proc/meminfo"), "\n") {
 		rest, ok := strings.CutPrefix(line, "MemTotal:")
@@ -77,7 +77,7 @@ func (c collector) tables() []dmi.Structure {
 	return structures
 }
 
-// mostTable bounds what is read of the SMBIOS tables, in bytes. Real ones have some ten thousand.
+// mostTable bounds the bytes that are read of the SMBIOS tables. Real ones have some ten thousand.
 const mostTable = 1 << 20
 
 // dimms are the modules that are fitted, and the number of slots for them.

@@ -11,8 +11,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/mediaproof"
 )
 
-// Kernel parameters that this package reads. Anybody on the machine, and whoever sees its boot script go by, can read
-// them: none is a secret.
+// Kernel parameters that this package reads. Every user of the machine, and every reader of its boot script on the
+// network, can read them: none is a secret.
 const (
 	// ParamRole chooses what the machine is for: RoleInstaller, or a host when it is absent.
 	ParamRole = "ingot.role"
@@ -22,7 +22,7 @@ const (
 	ParamToken = "ingot.token"
 	// ParamMAC picks the network interface to use. BOOTIF, which PXE loaders append, does the same.
 	ParamMAC = "ingot.mac"
-	// ParamNet says how a machine without a NetworkFile gets its address: NetDHCP, or DefaultNetwork when absent.
+	// ParamNet is how a machine without a NetworkFile gets its address: NetDHCP, or DefaultNetwork when absent.
 	ParamNet = "ingot.net"
 
 	// RoleInstaller is the role of a machine that is booted to be installed.
@@ -33,10 +33,10 @@ const (
 	paramBootIf = "BOOTIF"
 )
 
-// ErrBootLine says that the kernel's command line doesn't say what it must, or says something else.
+// ErrBootLine is returned when the kernel's command line lacks a parameter or has a wrong one.
 var ErrBootLine = errors.New("wrong kernel command line")
 
-// bootLine is what the kernel's command line says to this program.
+// bootLine has this program's parameters on the kernel's command line.
 type bootLine struct {
 	role, site, token, net string
 	// mac is in the form of net.HardwareAddr.String, or "".
@@ -54,7 +54,7 @@ func readBootLine(path string) (bootLine, error) {
 }
 
 // parseBootLine takes the last of several values, as the kernel does, and knows no quotes: none of the values has
-// spaces. Parameters that it doesn't know are somebody else's.
+// spaces. Parameters that it doesn't know belong to others.
 func parseBootLine(text string) (bootLine, error) {
 	values := map[string]string{}
 	for _, field := range strings.Fields(text) {

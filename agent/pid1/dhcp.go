@@ -26,7 +26,7 @@ const (
 	defaultLease = time.Hour
 )
 
-// ErrNoLease says that no DHCP server answered with an address.
+// ErrNoLease is returned when no DHCP server answered with an address.
 var ErrNoLease = errors.New("no answer by DHCP on any interface with a link")
 
 // lease is an address that a DHCP server (RFC 2131) gave to an interface for a while.
@@ -69,8 +69,7 @@ func acquireAny(ctx context.Context, mac string, limit time.Duration) (lease, er
 	return answer, nil
 }
 
-// ready brings every candidate up and gives those that have a link. A list that can't be had now is asked for
-// again.
+// ready brings every candidate up and returns those that have a link. A list that can't be had now is asked for again.
 func ready(mac string) []netlink.Link {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -149,7 +148,7 @@ func wanted(m *dhcpv4.DHCPv4) {
 	dhcpv4.WithRequestedOptions(dhcpv4.OptionHostName, dhcpv4.OptionRouter, dhcpv4.OptionDomainNameServer)(m)
 }
 
-// read takes what is used from an acknowledgement. A network mask that is missing is that of the address's old
+// read returns the used settings of an acknowledgement. A network mask that is missing is that of the address's old
 // class; so RFC 2132 leaves it.
 func read(ack *dhcpv4.DHCPv4) (Network, time.Duration, error) {
 	address, ok := netip.AddrFromSlice(ack.YourIPAddr.To4())
@@ -172,7 +171,7 @@ func read(ack *dhcpv4.DHCPv4) (Network, time.Duration, error) {
 	return n, ack.IPAddressLeaseTime(defaultLease), nil
 }
 
-// firstLabel gives the host's part of a name when it is a host name (RFC 1123), else "".
+// firstLabel returns the host's part of a name when it is a host name (RFC 1123), else "".
 func firstLabel(name string) string {
 	label, _, _ := strings.Cut(name, ".")
 	ok := len(label) <= 63 && !strings.HasPrefix(label, "-") && strings.IndexFunc(label, func(r rune) bool {
@@ -194,8 +193,8 @@ func addrs(ips []net.IP) []netip.Addr {
 	return out
 }
 
-// keep renews the lease at half of its time, and asks anew when it has ended, until ctx ends. changed is told of
-// every lease whose address is another one.
+// keep renews the lease at half of its time, and asks anew when it has ended, until ctx ends. changed is called for
+// every lease with another address.
 func keep(ctx context.Context, c clock.Clock, l lease, changed func(old, current lease) error) error {
 	given := c.Now()
 	for {

@@ -43,7 +43,7 @@ func inNetns(t *testing.T) bool {
 
 // giver is a DHCP server on the other end of a cable.
 type giver struct {
-	address  atomic.Value // net.IP that it gives
+	address  atomic.Value // net.IP that it assigns
 	refuse   atomic.Bool  // requests
 	requests atomic.Int32
 }
@@ -65,7 +65,7 @@ func (g *giver) answer(conn net.PacketConn, peer net.Addr, m *dhcpv4.DHCPv4) {
 	}
 }
 
-// cable gives the client's end of one that the giver serves.
+// cable returns the client's end of a cable that the DHCP server g serves.
 func cable(t *testing.T, g *giver) netlink.Link {
 	t.Helper()
 	attrs := netlink.NewLinkAttrs()

@@ -79,9 +79,9 @@ type superblock struct {
 	written int64 // seconds since 1970
 }
 
-// extSuperblock reads s_volume_name and s_wtime. The superblock stands at byte 1024 and holds the magic 0xEF53 at 0x38,
-// 16 bytes of label at 0x78, and the time at 0x30 with its upper bits at 0x274
-// (https://docs.kernel.org/filesystems/ext4/super.html).
+// extSuperblock reads s_volume_name and s_wtime. The superblock stands at byte 1024. It holds the magic 0xEF53 at 0x38,
+// 16 bytes of label at 0x78, and the time at 0x30 with its upper bits at 0x274. Source:
+// https://docs.kernel.org/filesystems/ext4/super.html.
 func extSuperblock(r io.ReaderAt) (superblock, error) {
 	const start, length, timeAt, magicAt, labelAt, labelLen, timeHighAt = 1024, 1024, 0x30, 0x38, 0x78, 16, 0x274
 	sb := make([]byte, length)

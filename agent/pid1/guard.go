@@ -22,7 +22,7 @@ const (
 	guardGrace = 2 * time.Second
 )
 
-// guard is the part of the record that says when to go back.
+// guard is the part of the record that has the time of the rollback.
 type guard struct {
 	State    string        `json:"state"`
 	BootID   string        `json:"boot_id"`

@@ -48,7 +48,7 @@ func (i Installer) write(path string) error {
 	return nil
 }
 
-// readInstaller gives nil when there is no such file.
+// readInstaller returns nil when there is no such file.
 func readInstaller(path string) (*Installer, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

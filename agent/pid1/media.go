@@ -46,7 +46,7 @@ const (
 	siteTimeout = 3 * time.Second
 )
 
-// setupMedia gives the address to the first of the machine's interfaces through which the site answers.
+// setupMedia assigns the address to the first of the machine's interfaces through which the site answers.
 func setupMedia(ctx context.Context, log *slog.Logger, etc string, b bootLine) (connection, error) {
 	n := Network{Address: b.media.Address, Gateway: b.media.Gateway, DNS: b.media.DNS}
 	site, err := url.Parse(b.site)

@@ -26,8 +26,8 @@ type driver struct {
 	aliases []string
 }
 
-// loadModules inserts the modules of ModuleList, and those of HardwareList that the machine has a device for. One
-// that can't be inserted is told on the console; the machine may do without it.
+// loadModules inserts the modules of ModuleList, and those of HardwareList that the machine has a device for. One that
+// can't be inserted is reported on the console; the machine may do without it.
 func loadModules(log *slog.Logger) error {
 	text, err := os.ReadFile(imagelayout.ModuleList)
 	if err != nil {
@@ -132,7 +132,7 @@ func (d driver) fits(devices []string) bool {
 	return false
 }
 
-// deviceAliases gives what every device on a bus says of itself.
+// deviceAliases returns the modalias of every device on a bus.
 func deviceAliases(sys string) []string {
 	// The pattern is constant and well formed, which is all that Glob complains about.
 	files, _ := filepath.Glob(filepath.Join(sys, "bus", "*", "devices", "*", "modalias"))
@@ -156,7 +156,7 @@ func insertModule(p, parameters string) error {
 	return unix.FinitModule(int(f.Fd()), parameters, 0)
 }
 
-// harmless errors of finit_module(2): no such device, as efivarfs says under a BIOS, or loaded already.
+// harmless errors of finit_module(2): no such device, as for efivarfs under a BIOS, or loaded already.
 func harmless(err error) bool {
 	return errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EEXIST)
 }

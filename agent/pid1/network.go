@@ -35,7 +35,7 @@ type Network struct {
 	DNS []netip.Addr `json:"dns,omitempty"`
 }
 
-// ErrNoInterface says that the machine has no network interface, or not the one asked for.
+// ErrNoInterface is returned when the machine has no network interface, or not the one asked for.
 var ErrNoInterface = errors.New("no such network interface")
 
 // DefaultNetwork is the address of the only guest on QEMU's user network
@@ -55,8 +55,7 @@ type connection struct {
 	address netip.Prefix
 }
 
-// setupNetwork brings the network up as NetworkFile says, else by DHCP where that is asked for, else as
-// DefaultNetwork says.
+// setupNetwork brings the network up by NetworkFile, else by DHCP where that is asked for, else by DefaultNetwork.
 func setupNetwork(ctx context.Context, log *slog.Logger, stateDir, etc string, b bootLine) (connection, error) {
 	if err := bringUpLoopback(); err != nil {
 		return connection{}, err
@@ -131,7 +130,7 @@ func keepConnected(ctx context.Context, log *slog.Logger, l lease, etc string) {
 	}
 }
 
-// use gives the interface its address and the machine its name servers and its name.
+// use sets the address of the interface, and the machine's name servers and name.
 func use(link netlink.Link, n Network, etc string) (connection, error) {
 	c := connection{link: link, address: n.Address}
 	if err := configure(link, n); err != nil {

@@ -15,7 +15,7 @@ import (
 const (
 	// StateDir is where the file system labelled imagelayout.StateLabel is mounted.
 	StateDir = "/var/lib/ingot"
-	// NetworkFile, in StateDir, is a JSON Network. Without it ParamNet says what to do.
+	// NetworkFile, in StateDir, is a JSON Network. Without it ParamNet applies.
 	NetworkFile = "network.json"
 
 	// childEnv marks the process that process 1 starts for the real work.
@@ -50,8 +50,8 @@ func isChild() bool {
 	return os.Getenv(childEnv) != "" && os.Getppid() == 1
 }
 
-// Setup makes the machine usable; doc.go says how. In the child there is nothing left to do. It fails when
-// ctx ends, and when the disk or the network interface doesn't appear in time.
+// Setup makes the machine usable; doc.go has the steps. In the child there is nothing left to do. It fails when ctx
+// ends, and when the disk or the network interface doesn't appear in time.
 func Setup(ctx context.Context, log *slog.Logger) (*System, error) {
 	sys := &System{stateDir: StateDir}
 	if isChild() {
@@ -97,7 +97,7 @@ func Setup(ctx context.Context, log *slog.Logger) (*System, error) {
 	return sys, sys.handOver(b, c)
 }
 
-// mountStateFor gives an installer a state directory in memory: what it must remember stands at the site.
+// mountStateFor mounts the state directory, for an installer in memory: the site keeps an installer's durable state.
 func mountStateFor(ctx context.Context, log *slog.Logger, b bootLine, dir string) (device string, err error) {
 	if b.role == RoleInstaller {
 		return "none", mount{"tmpfs", dir, "tmpfs", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, "mode=0700"}.do()

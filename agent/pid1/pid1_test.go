@@ -235,7 +235,7 @@ func TestAfterExit(t *testing.T) {
 	}
 }
 
-// run puts the next life of a supervisor whose child is done as the test says on a channel.
+// run puts the next life of a supervisor whose child's end comes from the test's channel.
 func run(t *testing.T, fake *clock.Fake, done chan unix.WaitStatus) (*supervisor, <-chan verb) {
 	t.Helper()
 	s := &supervisor{requests: make(chan verb, 1), clock: fake, start: func() (*child, error) {

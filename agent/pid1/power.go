@@ -18,16 +18,16 @@ const (
 // kexecLoaded is 1 when a kernel was loaded (https://docs.kernel.org/admin-guide/abi-testing.html, kexec_loaded).
 const kexecLoaded = "/sys/kernel/kexec_loaded"
 
-// ErrNoKernel says that there is no kernel to enter.
+// ErrNoKernel is returned when there is no kernel to enter.
 var ErrNoKernel = errors.New("no kernel has been loaded for kexec")
 
 // Reboot writes everything out and restarts the machine through its firmware. In process 1 it returns only when that
 // failed, and then the state disk can be written again. In the child it asks process 1 and returns; the child is then
 // told to end by SIGTERM.
 //
-// The child must not do it itself. While the disk is frozen, whichever of its threads writes to a mapped file stands
-// still in a page fault, as SQLite's do; Go's scheduler waits for such a thread before it collects garbage, and the
-// thread that wants to reboot waits for the scheduler.
+// The child must not do it itself. While the disk is frozen, a thread that writes to a mapped file stops in a page
+// fault, as SQLite's do. Go's scheduler waits for such a thread before it collects garbage, and the thread that wants
+// to reboot waits for the scheduler.
 func (s *System) Reboot() error {
 	if isChild() {
 		return askInit(unix.SIGINT)
@@ -35,8 +35,8 @@ func (s *System) Reboot() error {
 	return s.end(unix.LINUX_REBOOT_CMD_RESTART)
 }
 
-// Kexec enters the kernel that was loaded by kexec_file_load(2), as Reboot restarts the machine. ErrNoKernel says that
-// none was loaded.
+// Kexec enters the kernel that was loaded by kexec_file_load(2), as Reboot restarts the machine. It returns ErrNoKernel
+// when none was loaded.
 func (s *System) Kexec() error {
 	loaded, err := os.ReadFile(kexecLoaded)
 	if err != nil {

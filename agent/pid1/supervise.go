@@ -24,9 +24,8 @@ const (
 	kexec
 )
 
-// Supervise runs fn in a child process of process 1; doc.go says what happens when it ends. In process 1 it
-// returns only when the machine could be neither switched off nor rebooted. In the child, and anywhere else, it
-// is just fn.
+// Supervise runs fn in a child process of process 1; doc.go has the consequences of its end. In process 1 it returns
+// only when the machine could be neither switched off nor rebooted. In the child, and anywhere else, it is just fn.
 func Supervise(fn func() error) error {
 	if os.Getpid() != 1 {
 		return fn()
@@ -74,7 +73,7 @@ type child struct {
 	done <-chan unix.WaitStatus
 }
 
-// life starts the child, waits for its end, and says what that means.
+// life starts the child, waits for its end, and returns the next action.
 func (s *supervisor) life() verb {
 	c, err := s.start()
 	if err != nil {
@@ -146,8 +145,8 @@ func startChild() (*child, error) {
 
 type wait4 func(pid int, status *unix.WaitStatus, options int, rusage *unix.Rusage) (int, error)
 
-// reapUntil collects every process that ends until pid is among them. ECHILD means that somebody else has
-// collected it; then its fate counts as an accident.
+// reapUntil collects every process that ends until pid is among them. ECHILD means that another wait has collected it;
+// then its end counts as a failure.
 func reapUntil(pid int, wait wait4) unix.WaitStatus {
 	for {
 		var status unix.WaitStatus

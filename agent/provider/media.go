@@ -7,12 +7,12 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/effect"
 )
 
-// Medium is one drive of a BMC's virtual media that a machine can boot from as a CD, and what is in it.
+// Medium is one drive of a BMC's virtual media that a machine can boot from as a CD, and the image in it.
 type Medium struct {
 	// Slot names the drive for later calls.
 	Slot string
-	// Image is the URL of what is in it, or the last part of that where the BMC shows no more. Inserted may be true
-	// without one, where somebody has attached a file of his own.
+	// Image is the URL of its image, or the last part of that where the BMC shows no more. Inserted may be true without
+	// one, when a user has attached a local file.
 	Image    string
 	Inserted bool
 }
@@ -21,11 +21,11 @@ type Medium struct {
 type MediaOrder struct {
 	// URLs are where the BMC may fetch it, the best one first: some BMCs take https alone.
 	URLs []string
-	// Ours says of an image whether it is one of this machine's, of this operation or an earlier one.
+	// Ours reports whether an image is one of this machine, of this operation or an earlier one.
 	Ours func(image string) bool
 }
 
-// MediaProof says that an image was read back as attached.
+// MediaProof is the proof that an image was read back as attached.
 type MediaProof struct {
 	Slot     string
 	At       time.Time
@@ -35,11 +35,11 @@ type MediaProof struct {
 // VirtualMedia attaches images to machines. Errors are those of OutOfBand, and with reasons MEDIA_IN_USE and
 // MEDIA_UNSUPPORTED.
 type VirtualMedia interface {
-	// Media reads what is attached.
+	// Media reads the drives and their images.
 	Media(ctx context.Context, t Target) ([]Medium, error)
 	// InsertMedia returns when the image was read back. One of ours that is attached already is ejected first; anybody
 	// else's is left alone.
 	InsertMedia(ctx context.Context, t Target, e effect.Cause, o MediaOrder) (MediaProof, error)
-	// EjectMedia ejects what is ours, and returns when it was read back as gone. It says how many there were.
+	// EjectMedia ejects our images, and returns once they were read back as gone, with their number.
 	EjectMedia(ctx context.Context, t Target, ours func(image string) bool) (int, error)
 }

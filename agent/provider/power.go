@@ -26,8 +26,7 @@ const (
 // BootProof is how it is known what a machine boots from next.
 type BootProof string
 
-// What is known of a boot device that was set. Only BootRead is in effect; what the others are worth, the next boot
-// shows.
+// The proof of a boot device that was set. Only BootRead is in effect; for the others the next boot is the proof.
 const (
 	BootRead BootProof = "read" // it reads back
 	// BootPending reads back as a setting that the next reset brings into effect.
@@ -38,10 +37,10 @@ const (
 	BootStays BootProof = "continuous"
 )
 
-// BootChoice is what a BMC says of the next boot.
+// BootChoice is the next boot as the BMC reports it.
 type BootChoice struct {
 	Device BootDevice
-	// Stays says that the device is meant for every boot, and not for the next one alone.
+	// Stays is set when the device is meant for every boot, and not for the next one alone.
 	Stays bool
 	Proof BootProof
 }
@@ -72,18 +71,18 @@ type Cycle struct {
 	OnAskedAt time.Time `json:"on_asked_at,omitzero"`
 	// OnSeenAt is when the BMC said that it is on again.
 	OnSeenAt time.Time `json:"on_seen_at,omitzero"`
-	// Others are changes of the power that were seen and that nobody here had asked for.
+	// Others are changes of the power that were seen and were not ordered here.
 	Others []Outside `json:"others,omitempty"`
 	// Protocol is how the BMC was spoken to: redfish or ipmi.
 	Protocol string `json:"protocol,omitempty"`
-	// Forced says that the machine did not go off by itself.
+	// Forced is set when the machine did not switch itself off.
 	Forced bool `json:"forced,omitempty"`
 	// BootOnce is the device that was set for the next boot, BootProof how that is known.
 	BootOnce  BootDevice `json:"boot_once,omitempty"`
 	BootProof BootProof  `json:"boot_proof,omitempty"`
 }
 
-// Outside is a change of the power by somebody else: a person, another manager, or the machine itself.
+// Outside is a change of the power from elsewhere: by a person, another manager, or the machine itself.
 type Outside struct {
 	State PowerState `json:"state"`
 	At    time.Time  `json:"at"`
@@ -91,7 +90,7 @@ type Outside struct {
 
 const mostOutside = 8
 
-// Outside notes a change by somebody else, as long as there are few.
+// Outside records a change from elsewhere, as long as there are few.
 func (c *Cycle) Outside(state PowerState, at time.Time) {
 	if len(c.Others) < mostOutside {
 		c.Others = append(c.Others, Outside{State: state, At: at})
@@ -102,10 +101,10 @@ func (c *Cycle) Outside(state PowerState, at time.Time) {
 // Last is what the BMC had done until then.
 type CutShort struct{ Cause, Last error }
 
-// Error gives both.
+// Error returns both.
 func (e *CutShort) Error() string { return fmt.Sprintf("%v; until then: %v", e.Cause, e.Last) }
 
-// Unwrap gives Cause alone.
+// Unwrap returns Cause alone.
 func (e *CutShort) Unwrap() error { return e.Cause }
 
 // OutOfBand is power and boot device through a BMC, each call until it was read back. Errors are those of package
@@ -117,7 +116,7 @@ type OutOfBand interface {
 	TurnOff(ctx context.Context, t Target, e effect.Cause, gently bool, c *Cycle, keep func(Cycle) error) error
 	// TurnOn returns when the machine was seen on.
 	TurnOn(ctx context.Context, t Target, e effect.Cause, c *Cycle, keep func(Cycle) error) error
-	// SetBootDevice sets the device of the next boot and says how it is known to be set.
+	// SetBootDevice sets the device of the next boot and returns the proof of it.
 	SetBootDevice(ctx context.Context, t Target, e effect.Cause, d BootDevice) (BootProof, error)
 }
 
@@ -125,7 +124,7 @@ type OutOfBand interface {
 type Machine struct {
 	OutOfBand
 	Target Target
-	// Blind says that nobody can look inside: its system's boot id is not to be had.
+	// Blind is set when the system inside cannot be read: its boot id is unknown.
 	Blind bool
 }
 
@@ -150,10 +149,10 @@ func MachineOf(h host.Host) (Machine, bool) {
 // Sensor is one thing that a BMC watches: it has a reading, a state, or both.
 type Sensor struct {
 	Name  string
-	Kind  string // such as temperature, fan, power supply; as the BMC says, in lower case
+	Kind  string // such as temperature, fan, power supply; as the BMC names it, in lower case
 	Value float64
 	Unit  string // such as Cel, RPM, W
-	// Stateful says that there is no Value, only State, in the BMC's words.
+	// Stateful is set when there is no Value, only State, in the BMC's words.
 	Stateful bool
 	State    string
 	Health   string // ok, warning, critical; empty: not said; HealthUnknown
@@ -196,7 +195,7 @@ func (e *Incomplete) Error() string {
 	return text
 }
 
-// Light is an identify light, as it is or is to be.
+// Light is the present or wanted state of an identify light.
 type Light string
 
 // Lights.
@@ -206,7 +205,7 @@ const (
 	LightOff     Light = "off"
 )
 
-// Reading is what a BMC says of its machine's hardware at one moment.
+// Reading is a BMC's data on its machine's hardware at one moment.
 type Reading struct {
 	MachineID string
 	// Endpoint as it was asked for.
@@ -215,7 +214,7 @@ type Reading struct {
 	Sensors  []Sensor
 	Events   []Event // the newest first
 	Light    Light
-	// NotRead says what could not be read, and why.
+	// NotRead lists the parts that could not be read, each with the reason.
 	NotRead []string
 }
 
@@ -227,7 +226,7 @@ type Event struct {
 	Message  string
 }
 
-// Hardware is what a BMC says of its machine, unchecked. What it does not say is empty.
+// Hardware is a BMC's data on its machine, unchecked. Missing values are empty.
 type Hardware struct {
 	Vendor, Model, Serial, UUID string
 	// MACs of the machine's network interfaces, lower case with colons.
@@ -238,7 +237,7 @@ type Hardware struct {
 var (
 	// ErrCredentials: the BMC refuses name and password. Trying again may lock the account.
 	ErrCredentials = errors.New("the BMC refuses the credentials")
-	// ErrUnauthorized is ErrCredentials, said with 401. A BMC that is starting says that too.
+	// ErrUnauthorized is ErrCredentials with status 401. A BMC that is starting answers with that too.
 	ErrUnauthorized = fmt.Errorf("%w (401)", ErrCredentials)
 	// ErrSilent: no answer in time, or no connection.
 	ErrSilent = errors.New("the BMC does not answer")

@@ -26,10 +26,10 @@ type Target struct {
 	CredentialsVersion int64
 	// MACs of its network interfaces, lower case with colons.
 	MACs []string
-	// UUID and Serial are the system's own (SMBIOS), BIOS that its firmware is no UEFI; empty where nobody knows.
+	// UUID and Serial are the system's own (SMBIOS), BIOS is set when its firmware is no UEFI; empty where unknown.
 	UUID, Serial string
 	BIOS         bool
-	// Light is what the identify light is to be, LightOn or LightOff; empty: it is left alone.
+	// Light is the wanted state of the identify light, LightOn or LightOff; empty: it is left alone.
 	Light Light
 }
 
@@ -37,7 +37,7 @@ type Target struct {
 type Base interface {
 	// Name is that of spec.provider.
 	Name() string
-	// Simulated says that its machines are made up.
+	// Simulated reports whether its machines are simulated.
 	Simulated() bool
 }
 
@@ -49,7 +49,7 @@ const (
 	PowerOn      PowerState = "on"
 	PowerOff     PowerState = "off"
 	PowerUnknown PowerState = "unknown"
-	// PowerTurningOn and PowerTurningOff are of a machine on its way. They are not reported: whoever asks reads unknown.
+	// PowerTurningOn and PowerTurningOff are of a machine on its way. They are not reported: a caller reads unknown.
 	PowerTurningOn  PowerState = "turning-on"
 	PowerTurningOff PowerState = "turning-off"
 )
@@ -101,7 +101,7 @@ const (
 	CapInspect = "inspect"
 )
 
-// Capabilities says what p can do, sorted, in the words of host.Cap* and those above.
+// Capabilities returns the capabilities of p, sorted: names of host.Cap* and of those above.
 func Capabilities(p Base) []string {
 	caps := []string{} // in alphabetical order
 	add := func(has bool, name string) {

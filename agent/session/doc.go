@@ -2,12 +2,12 @@
 //
 // # Overview
 //
-// A session opens the Commands stream with Hello, and after Welcome the Events stream. Messages of the dispatcher
-// go out as they come; events go out of the buffer in order and are trimmed when acknowledged; heartbeats go out live.
+// A session opens the Commands stream with Hello, and after Welcome the Events stream. Messages of the dispatcher are
+// sent as they come. Events are sent from the buffer in order and trimmed when acknowledged. Heartbeats are sent live.
 //
-// # What is authoritative
+// # Sources of truth
 //
-// The controller: one session per identity, and the newer one wins. An agent that is told that a newer process uses its
+// The controller: one session per identity, and the newer one wins. An agent that learns that a newer process uses its
 // identity confirms that and stops for good.
 //
 // # State model
@@ -18,7 +18,7 @@
 //
 // # Failure handling
 //
-// Everything else is tried again with exponential backoff and full jitter, or after the time that the
-// controller gives. An expired certificate is replaced by Reenroll. While a rotation is under way the next certificate
-// and the one in use are tried in turns, so that a crash at any point leaves one that works.
+// Everything else is tried again with exponential backoff and full jitter, or after the controller's delay. An expired
+// certificate is replaced by Reenroll. While a rotation is under way the next certificate and the one in use are tried
+// in turns: a crash at any point leaves one that works.
 package session

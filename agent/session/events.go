@@ -21,7 +21,7 @@ const eventBatch = 128
 
 type eventStream = grpc.BidiStreamingClient[fleetv1.EventsRequest, fleetv1.EventsResponse]
 
-// events sends what is buffered, in order, and heartbeats between.
+// events sends the buffered events, in order, and heartbeats between.
 func (s *session) events(ctx context.Context, group *task.Group, client fleetv1.AgentServiceClient) error {
 	stream, err := client.Events(ctx)
 	if err != nil {

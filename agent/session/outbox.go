@@ -36,7 +36,7 @@ func (l *outbox) take() []*fleetv1.AgentMessage {
 	return out
 }
 
-// pump sends what is queued until ctx ends.
+// pump sends the queued messages until ctx ends.
 func (l *outbox) pump(ctx context.Context, send func(*fleetv1.AgentMessage) error) error {
 	for {
 		for _, m := range l.take() {

@@ -10,15 +10,14 @@ import (
 )
 
 // reached is a connection that was made before anything was prepared for it. While a controller is away, a fleet asks
-// for it again and again: to read keys and check certificates each time would take the processors from what is to bring
-// it back.
+// for it again and again: reading keys and checking certificates each time would take processors from its recovery.
 type reached struct {
 	conn  net.Conn
 	taken atomic.Bool
 }
 
-// predial connects to the address, if the certificate that was used last still counts; an expired one is replaced
-// first. nil without an error says that nothing is known of it yet.
+// predial connects to the address, if the last certificate is still valid; an expired one is replaced first. It returns
+// nil without an error when the certificate is expired or unknown yet.
 func (r *Runner) predial(ctx context.Context, address string, now time.Time) (*reached, error) {
 	if !now.Before(r.expires) {
 		return nil, nil
@@ -43,7 +42,7 @@ func (p *reached) dialer(next transport.Dialer) transport.Dialer {
 	}
 }
 
-// drop closes the connection if nobody has taken it.
+// drop closes the connection unless it was taken.
 func (p *reached) drop() {
 	if p != nil && p.taken.CompareAndSwap(false, true) {
 		_ = p.conn.Close() // nothing was on it

@@ -13,9 +13,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
-// Probe makes new contact with one of the controllers: a new look-up of its name, a new TCP connection, and a
-// TLS handshake in both directions, of which the controller's first bytes are the proof, since a server that
-// refuses the client's certificate says so only after the client's side of a TLS 1.3 handshake is complete.
+// Probe makes new contact with one of the controllers: a new look-up of its name, a new TCP connection, and a TLS
+// handshake in both directions. The controller's first bytes are the proof: a server refuses the client's certificate
+// only after the client's side of a TLS 1.3 handshake is complete.
 func (r *Runner) Probe(ctx context.Context) error {
 	list, err := r.cfg.Addresses()
 	if err != nil {

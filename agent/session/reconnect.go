@@ -15,7 +15,7 @@ func (r *Runner) Reconnect() {
 	}
 }
 
-// awaitReconnect ends the session when it is told to.
+// awaitReconnect ends the session on the controller's request.
 func (s *session) awaitReconnect(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

@@ -34,7 +34,7 @@ func rotateAt(c *x509.Certificate) time.Time {
 	return signed.Add(c.NotAfter.Sub(signed) * 2 / 3)
 }
 
-// trust takes over which roots to trust, and notes that the certificate is to be renewed.
+// trust takes over which roots to trust, and records that the certificate must be renewed.
 func (s *session) trust(m *fleetv1.Trust) {
 	if err := s.r.cfg.Dir.SaveTrust(m.GetBundlePem()); err != nil {
 		s.r.cfg.Log.Error("trust bundle not taken over", "error", err)

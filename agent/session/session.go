@@ -20,7 +20,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
-// ErrSuperseded says that a newer process uses this identity. This one must not come back by itself.
+// ErrSuperseded is returned when a newer process uses this identity. This one must not come back by itself.
 var ErrSuperseded = errors.New("a newer process uses this agent's identity")
 
 var (
@@ -34,7 +34,7 @@ type Config struct {
 	Store      Store
 	Dir        state.Dir
 	Dispatcher *dispatch.Dispatcher
-	// Addresses gives host:port of the fleet listeners.
+	// Addresses returns host:port of the fleet listeners.
 	Addresses func() ([]string, error)
 	Dial      transport.Dialer
 	// Hello describes the agent; the runner fills in what the store knows.
@@ -204,8 +204,8 @@ func paced(err error) bool {
 	return err != nil && failure.ReasonOf(err) == baremetalv1.Reason_ADMISSION_PACED.String()
 }
 
-// line makes a connection, or gives the one that is held. With an expired certificate it enrols again instead, and
-// gives none.
+// line makes a connection, or returns the one that is held. With an expired certificate it enrols again instead, and
+// returns nil.
 func (r *Runner) line(ctx context.Context, now time.Time) (*line, error) {
 	if l := r.held; l != nil {
 		r.held = nil

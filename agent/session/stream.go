@@ -75,7 +75,7 @@ func (s *session) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// open says Hello and waits for Welcome.
+// open sends Hello and waits for Welcome.
 func (s *session) open(ctx context.Context, client fleetv1.AgentServiceClient) (commandStream, error) {
 	hello, err := s.makeHello(ctx)
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *session) open(ctx context.Context, client fleetv1.AgentServiceClient) (
 // firstMessage bounds the wait by closing the connection, since a Recv has no deadline of its own.
 func (s *session) firstMessage(ctx context.Context, stream commandStream) (*fleetv1.ControllerMessage, error) {
 	timer := time.AfterFunc(welcomeWait, func() {
-		_ = s.conn.Close() // the error that Recv returns says it all
+		_ = s.conn.Close() // Recv returns the error
 	})
 	defer timer.Stop()
 	return stream.Recv()
@@ -140,7 +140,7 @@ func (s *session) makeHello(ctx context.Context) (*fleetv1.Hello, error) {
 	return hello, nil
 }
 
-// accept takes over what the Welcome says. Each part is durable before it is relied on.
+// accept takes over the settings of the Welcome. Each part is durable before it is relied on.
 func (s *session) accept(ctx context.Context) error {
 	w := s.welcome
 	if w.GetStateRolledBack() {
@@ -191,7 +191,7 @@ func (s *session) receive(ctx context.Context, group *task.Group, stream command
 			m, err := stream.Recv()
 			if err != nil {
 				ended <- err
-				return nil // receive says what it means
+				return nil // receive returns its meaning
 			}
 			select {
 			case messages <- m:
@@ -259,9 +259,8 @@ func replaced(err error) bool {
 	return failure.ReasonOf(err) == baremetalv1.Reason_SESSION_SUPERSEDED.String()
 }
 
-// ended gives way to a better account of why a stream has ended, for a moment. io.EOF of a Send only says that the
-// receiving side knows more, which gives way itself where the session was replaced; and that is told on the command
-// stream, where the agent confirms.
+// ended waits a moment for a more precise error of a stream that has ended. After io.EOF of a Send the receiving side
+// has the cause. After a replaced session the command stream has it, where the agent confirms.
 func (s *session) ended(ctx context.Context, err error) error {
 	super := err != nil && replaced(err)
 	wait := supersededWait
@@ -282,7 +281,7 @@ func (s *session) ended(ctx context.Context, err error) error {
 	return err
 }
 
-// superseded confirms, and gives the confirmation a moment to arrive.
+// superseded confirms, and waits a moment for the confirmation to arrive.
 func (s *session) superseded(ctx context.Context, messages <-chan *fleetv1.ControllerMessage) error {
 	s.link.Send(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_SupersededAck{SupersededAck: &fleetv1.SupersededAck{
 		BootId: s.hello.GetBootId(), HardwareFingerprint: s.hello.GetHardwareFingerprint(),

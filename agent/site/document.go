@@ -14,7 +14,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/site/segment"
 )
 
-// What a segment has where the document says nothing.
+// The defaults of a segment.
 const (
 	defaultHTTPPort  = 8080
 	defaultLeaseTime = time.Hour
@@ -24,7 +24,7 @@ const (
 type plan struct {
 	revision int64
 	segments []segmentPlan
-	// refused says why a segment is not served, by its name.
+	// refused has the reasons why segments are not served, by name.
 	refused map[string]string
 	// problems are what was left out.
 	problems []error
@@ -67,7 +67,7 @@ func readDocument(doc *fleetv1.SiteDocument, allowed []string, httpPort int) pla
 	return p
 }
 
-// planSegment gives a segment its own copy of the assignments: a machine may be on any of them.
+// planSegment plans a segment with its own copy of the assignments: a machine may be on any segment.
 func planSegment(s segment.Segment, revision int64, assignments []segment.Assignment, view httpboot.View) segmentPlan {
 	own := slices.Clone(assignments)
 	for i := range own {
@@ -83,7 +83,7 @@ func planSegment(s segment.Segment, revision int64, assignments []segment.Assign
 	}
 }
 
-// assignments gives one for each network card. What makes no sense is left out: it must not cost the others theirs.
+// assignments returns one for each network card. It leaves out invalid ones: they must not affect the others.
 func (p *plan) assignments(doc *fleetv1.SiteDocument) []segment.Assignment {
 	var out []segment.Assignment
 	owner := map[segment.MAC]string{}

@@ -18,7 +18,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// DefaultMediaPort is where BMCs fetch images unless the configuration says otherwise.
+// DefaultMediaPort is where BMCs fetch images unless the configuration has another port.
 const DefaultMediaPort = 8082
 
 // The bounds of the connections of BMCs that fetch images. One reads its image over a few.

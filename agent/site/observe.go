@@ -17,7 +17,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/site/segment"
 )
 
-// watch looks at what is to be reported until ctx ends.
+// watch reports the state at intervals until ctx ends.
 func (s *Service) watch(ctx context.Context) error {
 	tick := s.cfg.Clock.NewTicker(s.cfg.Watch)
 	defer tick.Stop()
@@ -31,7 +31,7 @@ func (s *Service) watch(ctx context.Context) error {
 	}
 }
 
-// report hands over leases, segments and boot addresses; what is as before costs no call.
+// report hands over leases, segments and boot addresses; unchanged ones cost no call.
 func (s *Service) report() {
 	var leases []*fleetv1.SiteLease
 	segments := []*fleetv1.SegmentObservation{}
@@ -52,7 +52,7 @@ func (s *Service) report() {
 	s.reports.BootAddresses(addresses)
 }
 
-// observe gives what there is to say of one segment.
+// observe returns the leases and the state of one segment.
 func (r *segmentServer) observe() ([]*fleetv1.SiteLease, *fleetv1.SegmentObservation) {
 	r.mu.Lock()
 	d := r.dhcp
@@ -71,7 +71,7 @@ func (r *segmentServer) observe() ([]*fleetv1.SiteLease, *fleetv1.SegmentObserva
 	return leases, o
 }
 
-// stateOf is "up", or what is down and why.
+// stateOf returns "up", or the services that are down, with the reasons.
 func stateOf(services map[string]string) string {
 	var down []string
 	for _, name := range slices.Sorted(maps.Keys(services)) {
@@ -122,7 +122,7 @@ func poolSize(s segment.Segment) int32 {
 	return int32(binary.BigEndian.Uint32(last[:]) - binary.BigEndian.Uint32(first[:]) + 1)
 }
 
-// poolUsed is how many of them nobody else can get now, but for those that only rest.
+// poolUsed returns how many of them are not available now, but for those that only rest.
 func poolUsed(s segment.Segment, all []lease.Lease) (n int) {
 	for _, l := range all {
 		if l.State != lease.Ended && s.PoolStart.IsValid() && !l.Address.Less(s.PoolStart) && !s.PoolEnd.Less(l.Address) {

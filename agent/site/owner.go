@@ -44,8 +44,8 @@ func neighbour(device string, a netip.Addr) (segment.MAC, bool) {
 	return segment.MAC{}, false
 }
 
-// agree takes what the lease book says, unless the kernel knows another card behind the address. Beside another DHCP
-// server there is no lease book, and the kernel's word alone counts.
+// agree returns the card of the lease, unless the kernel knows another card behind the address. Beside another DHCP
+// server there are no leases, and only the kernel's entry counts.
 func agree(mode segment.Mode, lent segment.MAC, isLent bool, seen segment.MAC, isSeen bool) (segment.MAC, bool) {
 	switch {
 	case mode == segment.ModeProxy, mode == segment.ModeStatic:

@@ -99,7 +99,7 @@ func (r *segmentServer) keep(ctx context.Context, name string, run service) erro
 	}
 }
 
-// tell remembers how a service is, and says whether that is news.
+// tell records the state of a service, and reports whether it has changed.
 func (r *segmentServer) tell(name, why string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,8 +129,8 @@ func (r *segmentServer) awaitUp(ctx context.Context) {
 	}
 }
 
-// services are those of a segment by their names. Both kinds of DHCP segments need all of them, and one on which nobody
-// gives addresses the boot server alone.
+// services are those of a segment by their names. Both kinds of DHCP segments need all of them, and one without DHCP
+// only the boot server.
 func (r *segmentServer) services() map[string]service {
 	if r.segment.Mode == segment.ModeStatic {
 		return map[string]service{"http": r.serveHTTP}
@@ -239,7 +239,7 @@ func untilReady(ctx context.Context, s server, up func()) error {
 	return group.Wait()
 }
 
-// owner says which network card has an address of the segment.
+// owner returns the network card that has an address of the segment.
 func (r *segmentServer) owner(a netip.Addr) (segment.MAC, bool) {
 	r.mu.Lock()
 	d := r.dhcp

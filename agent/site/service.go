@@ -60,7 +60,7 @@ type ServiceConfig struct {
 	Store          Store
 	// PhonedHome keeps what a system without the agent has said; it is durable when this returns nil.
 	PhonedHome func(context.Context, httpboot.PhoneCall) error
-	// Applied is told by which document the segments are served from now on; may be nil.
+	// Applied is called with the document by which the segments are served from now on; may be nil.
 	Applied func(*fleetv1.SiteDocument)
 	Clock   clock.Clock
 	Log     *slog.Logger
@@ -75,7 +75,7 @@ type Service struct {
 	reports *sitesync.Reports
 	loop    *sitesync.Loop
 	prober  *probe.Prober
-	// images and keeper are nil where nobody can attach images.
+	// images and keeper are nil where no BMC can attach images.
 	images *media.Server
 	keeper *media.Keeper
 
@@ -114,7 +114,7 @@ func NewService(cfg ServiceConfig) (*Service, error) {
 // Reports is where others put what they have seen.
 func (s *Service) Reports() *sitesync.Reports { return s.reports }
 
-// OpenBlob gives a file of the controller's by its SHA-256, through the cache.
+// OpenBlob returns a file of the controller's by its SHA-256, through the cache.
 func (s *Service) OpenBlob(ctx context.Context, sha256 string) (io.ReadCloser, error) {
 	b, err := s.cache.Open(ctx, sha256)
 	if err != nil {
@@ -123,8 +123,8 @@ func (s *Service) OpenBlob(ctx context.Context, sha256 string) (io.ReadCloser, e
 	return b, nil
 }
 
-// Run serves until ctx ends: first by the stored document, then by what the controller says. orders ends earlier, when
-// the agent may not act on the controller's word any more; the segments are served on.
+// Run serves until ctx ends: first by the stored document, then by those of the controller. orders ends earlier, when
+// the agent may no longer act on the controller's orders; the segments are served on.
 func (s *Service) Run(ctx, orders context.Context) (err error) {
 	defer func() { err = errors.Join(err, s.cache.Close()) }()
 	group, ctx := task.New(ctx)
@@ -155,8 +155,8 @@ func (s *Service) Run(ctx, orders context.Context) (err error) {
 	return group.Wait()
 }
 
-// apply makes the segments serve by a document. A segment that cannot be served doesn't keep the others from it: nobody
-// boots from what isn't there, and it is tried again until it can.
+// apply makes the segments serve by a document. A segment that cannot be served doesn't keep the others from it: it is
+// tried again until it can.
 func (s *Service) apply(ctx context.Context, doc *fleetv1.SiteDocument) error {
 	p := readDocument(doc, s.cfg.Interfaces, s.cfg.HTTPPort)
 	for _, problem := range p.problems {
@@ -180,7 +180,7 @@ func (s *Service) apply(ctx context.Context, doc *fleetv1.SiteDocument) error {
 	return nil
 }
 
-// replace stops what is gone or different, changes the documents of what stays, and starts what is new.
+// replace stops segments that are gone or different, replaces the documents of the unchanged ones, and starts new ones.
 func (s *Service) replace(ctx context.Context, p plan) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,7 +27,7 @@ func (p Providers) Resolve(agent action.Agent, spec *fleetv1.CommandSpec) (execu
 		MACs: spec.GetMacAddresses(),
 	})
 	agent.Moved = nil // not of this machine
-	// The controller's reachability from here says nothing about the machine; its answer through the provider does.
+	// The controller's reachability from here is no evidence about the machine; its answer through the provider is.
 	agent.Prove = func(ctx context.Context) error {
 		_, err := h.Identity(ctx)
 		return err

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// Begun is a Store that also keeps which commands were started in this boot of the machine, in a directory that lives
-// no longer than the boot and that no copy of the state directory takes along. It tells an old copy of the memory, put
-// back in the same boot: there a command was only received that was started since.
+// Begun is a Store that also records the commands that were started in this boot of the machine. The record is in a
+// directory that ends with the boot and is in no copy of the state directory. It detects an old copy of the memory that
+// was restored in the same boot: there a started command is only received.
 //
 // A start that cannot be kept there is logged and goes on.
 type Begun struct {
@@ -99,7 +99,7 @@ func (b *Begun) Settle(ctx context.Context, id string) error {
 	return nil
 }
 
-// file is named by a digest: an id is whatever a controller says.
+// file is named by a digest: a controller may send any id.
 func (b *Begun) file(id string) string {
 	return filepath.Join(b.dir, fmt.Sprintf("%x", sha256.Sum256([]byte(id))))
 }

@@ -142,8 +142,8 @@ func TestEveryUseWorks(t *testing.T) {
 	}
 }
 
-// TestABrokenDatabaseIsNotAnEmptyOne: whatever table is damaged, each use that touches it says so. An agent that took a
-// failure for "nothing there" would execute a command again.
+// TestABrokenDatabaseIsNotAnEmptyOne: whatever table is damaged, each use that touches it returns an error. An agent
+// that took a failure for "nothing there" would execute a command again.
 func TestABrokenDatabaseIsNotAnEmptyOne(t *testing.T) {
 	t.Parallel()
 	touches := map[string][]string{
@@ -238,7 +238,7 @@ func TestAFailedUseChangesNothing(t *testing.T) {
 	}
 }
 
-// TestAnEventOfNoKindIsRefused: it would be given up first, and nobody could say what was lost.
+// TestAnEventOfNoKindIsRefused: it would be dropped first, and the lost event could not be named.
 func TestAnEventOfNoKindIsRefused(t *testing.T) {
 	t.Parallel()
 	s, _ := filled(t)

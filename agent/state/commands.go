@@ -121,7 +121,7 @@ func (s *Store) Unsettled(ctx context.Context) (list []Command, err error) {
 	return list, err
 }
 
-// Evict forgets settled commands that were done before now minus Retention, and says how many.
+// Evict forgets settled commands that were done before now minus Retention, and returns their number.
 func (s *Store) Evict(ctx context.Context, now time.Time) (n int64, err error) {
 	err = s.write(ctx, "evict commands", func(tx *sql.Tx) error {
 		res, err := tx.Exec("DELETE FROM commands WHERE settled = 1 AND state = 'DONE' AND done_ms < ?",

@@ -23,7 +23,7 @@ import (
 
 const pageSize = 4096
 
-// reads are what a store tells.
+// reads are the reads of a store.
 var reads = map[string]func(ctx context.Context, s *state.Store) (any, error){
 	"unsettled": func(ctx context.Context, s *state.Store) (any, error) { return s.Unsettled(ctx) },
 	"command": func(ctx context.Context, s *state.Store) (any, error) {
@@ -71,8 +71,8 @@ func large(t *testing.T, dir string) {
 	must(t, err)
 }
 
-// TestADamagedPageIsNotTakenForNothing: whichever page of the file is lost, each answer is the right one or an error,
-// and an event is not buffered where nobody can tell how many there are.
+// TestADamagedPageIsNotTakenForNothing: whichever page of the file is lost, each answer is the right one or an error.
+// An event is not buffered where their number is unknown.
 func TestADamagedPageIsNotTakenForNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -124,7 +124,7 @@ const (
 	dirVariable  = "INGOT_TEST_STATE_DIR"
 )
 
-// limited runs a test of this package in a process whose files may not grow beyond so many bytes, and gives its
+// limited runs a test of this package in a process whose files may not grow beyond so many bytes, and returns its
 // output's lines.
 func limited(t *testing.T, test, dir string, room int) []string {
 	t.Helper()

@@ -9,21 +9,20 @@ import (
 )
 
 var (
-	// ErrStorageFull says that there is no room to make something durable. Its reason on the wire is
-	// AGENT_STORAGE_FULL.
+	// ErrStorageFull is returned when there is no room to make data durable. Its reason on the wire is AGENT_STORAGE_FULL.
 	ErrStorageFull = errors.New("AGENT_STORAGE_FULL: no space left for the agent's state")
-	// ErrFenced says that the handle was given up: another one owns the state now.
+	// ErrFenced is returned after the handle was fenced: another one owns the state now.
 	ErrFenced = errors.New("state handle is fenced")
-	// ErrConflict says that a command is not in the state that the change starts from.
+	// ErrConflict is returned when a command is not in the state that the change starts from.
 	ErrConflict = errors.New("command is in another state")
-	// ErrRolledBack says that the memory is an old copy: the controller, or the machine's boot, knows more of it than it
-	// does itself.
+	// ErrRolledBack is returned when the memory is an old copy: the controller, or the machine's boot, knows more of it
+	// than it does itself.
 	ErrRolledBack = errors.New("the agent's memory is an old copy of itself")
-	// ErrInUse says that another process works on the state directory.
+	// ErrInUse is returned when another process works on the state directory.
 	ErrInUse = errors.New("state directory is in use by another process")
 )
 
-// classify adds ErrStorageFull to what SQLite says when a write found no room.
+// classify adds ErrStorageFull to SQLite's error when a write found no room.
 func classify(what string, err error) error {
 	if err == nil {
 		return nil

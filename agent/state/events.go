@@ -13,10 +13,10 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 )
 
-// Priority says which events go first when the buffer is full: the lowest.
+// Priority is the order in which a full buffer drops events: the lowest first.
 type Priority int
 
-// In order of what is given up first. Dropped itself is never given up.
+// In the order in which they are dropped. Dropped itself is never dropped.
 const (
 	Progress Priority = iota
 	Log
@@ -146,9 +146,9 @@ func drop(tx *sql.Tx, seq int64, p Priority) error {
 	return err
 }
 
-// Events gives up to limit events with numbers above after, in order. When events were dropped since the last
-// call, it first appends a Dropped event that says how many; that is done here and not at the loss, because
-// in a long silence the notices would themselves fill the buffer.
+// Events returns up to limit events with numbers above after, in order. When events were dropped since the last call,
+// it first appends a Dropped event with their number. That is done here and not at the loss, because in a long silence
+// the notices would themselves fill the buffer.
 func (s *Store) Events(ctx context.Context, after uint64, limit int, now time.Time) (list []*fleetv1.Event, err error) {
 	var lost int
 	err = s.read(ctx, "count dropped events", func() error {

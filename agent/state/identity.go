@@ -26,7 +26,7 @@ const (
 	fileNextKey     = "key.pem"
 )
 
-// ErrNotEnrolled says that the directory holds no identity.
+// ErrNotEnrolled is returned when the directory holds no identity.
 var ErrNotEnrolled = errors.New("not enrolled")
 
 // Identity is what enrolment said about this agent.
@@ -101,7 +101,7 @@ func (d Dir) SaveIdentity(id Identity) error {
 	return pki.WriteFile(d.path(fileIdentity), append(b, '\n'), 0o644)
 }
 
-// EnrollKey gives the key to enrol with, made and durable before its first use. It stays until the identity is
+// EnrollKey returns the key to enrol with, made and durable before its first use. It stays until the identity is
 // stored, so that a repeat after a lost answer brings the same key.
 func (d Dir) EnrollKey() (*ecdsa.PrivateKey, error) { return loadOrMakeKey(d.path(fileEnrollKey)) }
 

@@ -134,7 +134,7 @@ func TestDamagedCredentialsAreNotNone(t *testing.T) {
 	}
 }
 
-// TestAClaimIsGivenUpOnce: what is not held cannot be given up.
+// TestAClaimIsGivenUpOnce: a claim that is not held cannot be released.
 func TestAClaimIsGivenUpOnce(t *testing.T) {
 	t.Parallel()
 	release, err := state.Claim(t.TempDir())

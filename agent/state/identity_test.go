@@ -133,7 +133,7 @@ func TestCredentialsMustBelongTogether(t *testing.T) {
 	}
 }
 
-// TestARotationThatCannotGoOn says so, and leaves what is in use.
+// TestARotationThatCannotGoOn returns an error, and keeps the credentials in use.
 func TestARotationThatCannotGoOn(t *testing.T) {
 	t.Parallel()
 	d, c, next := state.Dir(t.TempDir()), credentials(t), credentials(t)

@@ -32,7 +32,7 @@ type Meta struct {
 	StateID string
 	// PreviousStateID is the one given up last, until Recognized; else empty.
 	PreviousStateID string
-	// InDoubt says that no controller has opened a session for this memory since Doubt.
+	// InDoubt is set when no controller has opened a session for this memory since Doubt.
 	InDoubt bool
 	// SharedEventSeq is LastEventSeq as it was at Doubt: no number above it can have been sent from this memory.
 	SharedEventSeq uint64
@@ -141,7 +141,7 @@ func asksFor(q querier, commandID string) (asks []uint64, err error) {
 	return asks[max(0, len(asks)-keepAsks):], nil
 }
 
-// SawControllerTime remembers t if it is later than what is remembered.
+// SawControllerTime records t if it is later than the recorded time.
 func (s *Store) SawControllerTime(ctx context.Context, t time.Time) error {
 	return s.write(ctx, "remember controller time", func(tx *sql.Tx) error {
 		old, err := getNumber(tx, keyControllerTime)
@@ -179,9 +179,9 @@ func (s *Store) Finding(ctx context.Context, kind string) (state string, err err
 	return state, err
 }
 
-// NewStateID gives up a memory that has turned out to be an old copy: it takes a new state_id, forgets what was
-// reported of the inventory and of findings, and ends every command that is not done with the result that lost makes
-// for it. Stored results stay, and so do events, until Recognized says which of them the controller has.
+// NewStateID makes a new memory of an old copy. It takes a new state_id, and deletes the records of reported
+// inventories and findings. Every command that is not done ends with the result of lost. Stored results stay, and so do
+// events, until Recognized determines which of them the controller has.
 func (s *Store) NewStateID(
 	ctx context.Context, now time.Time, lost func(c Command, oldID string) ([]byte, error),
 ) (id string, err error) {
@@ -214,8 +214,8 @@ func (s *Store) NewStateID(
 	return id, err
 }
 
-// Doubt notes how far the events go that this memory has in common with one that it may be a copy of. It is called when
-// a process begins; what is noted holds until Recognized, over further starts.
+// Doubt records the last event that this memory can share with an original, if it is a copy. It is called when a
+// process begins. The record holds until Recognized, over further starts.
 func (s *Store) Doubt(ctx context.Context) error {
 	return s.write(ctx, "note the last event", noteShared)
 }
@@ -232,9 +232,9 @@ func noteShared(tx *sql.Tx) error {
 	return setNumber(tx, keySharedSeq, seq)
 }
 
-// Recognized ends the doubt: the controller has opened a session for this memory. It forgets the events that were
-// stored under the state_id that NewStateID gave up, the last of which has the number stored. A copy gives numbers anew
-// that its original has used after they parted: those events are others, and stay.
+// Recognized ends the doubt: the controller has opened a session for this memory. It deletes the events that the
+// controller stored under the former state_id, the last of which has the number stored. A copy reuses numbers that its
+// original has used after the copy: those events are others, and stay.
 func (s *Store) Recognized(ctx context.Context, stored uint64) error {
 	return s.write(ctx, "end the doubt about the memory", func(tx *sql.Tx) error {
 		shared, err := getNumber(tx, keySharedSeq)

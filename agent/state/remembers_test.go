@@ -134,7 +134,7 @@ func TestABufferOfNoticesAlone(t *testing.T) {
 	}
 }
 
-// TestAMemoryIsOneForAllCallers: what is kept in memory belongs to one connection, however many ask at once.
+// TestAMemoryIsOneForAllCallers: a database in memory belongs to one connection, however many calls run at once.
 func TestAMemoryIsOneForAllCallers(t *testing.T) {
 	t.Parallel()
 	s := open(t, state.Config{InMemory: true})

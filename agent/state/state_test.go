@@ -100,7 +100,7 @@ func TestOnlySettledCommandsAreEverEvicted(t *testing.T) {
 	if n, err := s.Evict(ctx, t0.Add(state.Retention+time.Second)); n != 1 || err != nil {
 		t.Fatalf("evicted %d, %v", n, err)
 	}
-	// A clock that jumped to 2090 takes what is settled and nothing else.
+	// A clock that jumped to 2090 evicts settled commands and nothing else.
 	if n, err := s.Evict(ctx, t0.AddDate(64, 0, 0)); n != 1 || err != nil {
 		t.Fatalf("evicted %d, %v", n, err)
 	}
@@ -292,8 +292,8 @@ func TestNewStateIDGivesUpWhatIsOpen(t *testing.T) {
 	}
 }
 
-// What a copy and its original have in common is forgotten as far as the original has delivered it; what the copy has
-// added is kept, though the original has used its numbers too.
+// Events that a copy shares with its original are deleted as far as the original has delivered them. Those that the
+// copy has added are kept, though the original has used their numbers too.
 func TestEventsOfAMemoryGivenUp(t *testing.T) {
 	t.Parallel()
 	for stored, want := range map[uint64][]string{0: {"1", "2", "3", "mine", "later"}, 2: {"3", "mine", "later"},

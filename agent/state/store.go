@@ -61,7 +61,7 @@ CREATE TABLE IF NOT EXISTS leases (
 ) WITHOUT ROWID;
 `
 
-// Config says where the state lives.
+// Config has the place and the limits of the state.
 type Config struct {
 	// Dir holds the database file. It must exist. Not used with InMemory.
 	Dir string
@@ -143,14 +143,14 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Fence waits for what is in flight and makes every later use of this handle ErrFenced.
+// Fence waits for calls in flight. Later uses of this handle return ErrFenced.
 func (s *Store) Fence() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fenced = true
 }
 
-// Reopen fences this handle and gives a new one on the same database, as after a restart of the process.
+// Reopen fences this handle and returns a new one on the same database, as after a restart of the process.
 func (s *Store) Reopen() *Store {
 	s.Fence()
 	return newHandle(s.db, s.maxEvents)
@@ -189,8 +189,8 @@ func (s *Store) read(_ context.Context, what string, fn func() error) error {
 	return classify(what, fn())
 }
 
-// write makes what fn does durable, or none of it. Ending ctx does not interrupt it: a graceful stop must not lose what
-// is being made durable.
+// write makes what fn does durable, or none of it. Ending ctx does not interrupt it: a graceful stop must not lose a
+// write in progress.
 func (s *Store) write(ctx context.Context, what string, fn func(*sql.Tx) error) error {
 	return s.read(ctx, what, func() error { return s.writes.do(fn) })
 }

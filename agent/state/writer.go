@@ -91,7 +91,7 @@ func (w *writer) alone(fn func(*sql.Tx) error) error {
 	return inTx(w.db, func(tx *sql.Tx) error { return attempt(tx, fn) })
 }
 
-// attempt makes an error of a panic, which is nobody else's business.
+// attempt returns a panic of fn as an error, so that other writes of the batch go on.
 func attempt(tx *sql.Tx, fn func(*sql.Tx) error) error {
 	return task.Run(context.Background(), "write state", func(context.Context) error { return fn(tx) })
 }

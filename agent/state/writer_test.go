@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestWritesThatComeTogether: writes that wait for another share its successor's transaction, and each hears what became
-// of itself: one that is refused, and one that panics, take nothing of the others with them.
+// TestWritesThatComeTogether: writes that wait for another share its successor's transaction, and each hears what
+// became of itself: one that is refused, and one that panics, take nothing of the others with them.
 func TestWritesThatComeTogether(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), Config{Dir: t.TempDir()})

@@ -15,7 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/tpm"
 )
 
-// ErrNone says that the machine shows no TPM 2.0.
+// ErrNone is returned when the machine has no TPM 2.0.
 var ErrNone = errors.New("the machine has no TPM 2.0")
 
 // deviceNames are tried in this order. The first goes through the kernel's resource manager, which flushes what a

@@ -147,7 +147,7 @@ func roots(t *testing.T, paths []string) tpm.Roots {
 	return tpm.ParseRoots(list)
 }
 
-// TestNoTPM: a machine without a device says so.
+// TestNoTPM: a machine without a device returns ErrNone.
 func TestNoTPM(t *testing.T) {
 	t.Parallel()
 	if _, err := tpmdevice.Open(t.TempDir()); !errors.Is(err, tpmdevice.ErrNone) {

@@ -2,9 +2,9 @@
 //
 // # Overview
 //
-// Open makes two transient keys in the TPM: the endorsement key by the TCG's default template, which is the same each
-// time, and an attestation key in the null hierarchy, which is new at each boot. Activate releases a secret that was
-// encrypted to both. Package internal/tpm says what that proves.
+// Open makes two transient keys in the TPM. The endorsement key, by the TCG's default template, is the same each time.
+// The attestation key, in the null hierarchy, is new at each boot. Activate releases a secret that was encrypted to
+// both. Package internal/tpm describes what that proves.
 //
 // # State model
 //

@@ -14,10 +14,10 @@ import (
 // proxyAnswer is how long a proxy may take to reach the other end.
 const proxyAnswer = 15 * time.Second
 
-// ErrProxy says that a proxy did not make the connection.
+// ErrProxy is returned when a proxy did not make the connection.
 var ErrProxy = errors.New("proxy refuses")
 
-// ParseProxy reads the address of a proxy, such as http://192.0.2.1:8080, and gives its host:port.
+// ParseProxy reads the address of a proxy, such as http://192.0.2.1:8080, and returns its host:port.
 func ParseProxy(s string) (string, error) {
 	u, err := url.Parse(s)
 	if err != nil {
@@ -33,7 +33,7 @@ func ParseProxy(s string) (string, error) {
 }
 
 // ViaProxy is a Dialer that asks an HTTP proxy for each connection (CONNECT, RFC 9110, 9.3.6). TLS is spoken through
-// it, so that the proxy sees where a connection goes and nothing of what is on it. The proxy looks the name up.
+// it, so that the proxy sees the destination of a connection and nothing of its content. The proxy looks the name up.
 func ViaProxy(proxy string, dial Dialer) (Dialer, error) {
 	hostport, err := ParseProxy(proxy)
 	if err != nil {

@@ -43,7 +43,7 @@ func proxy(t *testing.T, answer string) (url string, asked <-chan string) {
 
 func TestViaProxyTunnelsFromTheFirstByteOn(t *testing.T) {
 	t.Parallel()
-	// What the other end says comes in one packet with the proxy's answer.
+	// The other end's first bytes come in one packet with the proxy's answer.
 	url, asked := proxy(t, "HTTP/1.1 200 Connected\r\n\r\nhello")
 	dial, err := transport.ViaProxy(url, transport.NetDialer())
 	if err != nil {

@@ -15,9 +15,9 @@ const resolvConf = "/etc/resolv.conf"
 
 type sourceKey struct{}
 
-// WithSource makes NetDialer's connections prove the network as it is now: names are asked of the servers that
-// resolv.conf names now, where Go would go on with those of up to five seconds ago, and connections and questions come
-// from the address. The zero Addr leaves that choice to the kernel.
+// WithSource makes NetDialer's connections prove the network as it is now. Connections and DNS queries come from the
+// address. Names are resolved by the servers in the present resolv.conf, where Go would use those of up to five seconds
+// ago. The zero Addr leaves that choice to the kernel.
 func WithSource(ctx context.Context, from netip.Addr) context.Context {
 	return context.WithValue(ctx, sourceKey{}, from)
 }

@@ -40,7 +40,7 @@ func TestConnectionsComeFromTheSource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.Close() }) // nobody accepts any more
+	t.Cleanup(func() { _ = l.Close() }) // no connection is accepted any more
 	for _, from := range []string{"127.0.0.2", "127.0.0.3"} {
 		c, err := NetDialer()(WithSource(t.Context(), netip.MustParseAddr(from)), l.Addr().String())
 		if err != nil {

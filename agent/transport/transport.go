@@ -24,8 +24,8 @@ import (
 // Dialer opens a connection to host:port. Each call looks the name up anew, and obeys WithSource.
 type Dialer func(ctx context.Context, address string) (net.Conn, error)
 
-// deadPeer is how long sent bytes may stay unacknowledged before the connection counts as broken. Heartbeats are
-// what is sent, so that a controller that has vanished is noticed without its help.
+// deadPeer is how long sent bytes may stay unacknowledged before the connection counts as broken. Heartbeats are sent,
+// so that a controller that has vanished is noticed without its help.
 const deadPeer = 20 * time.Second
 
 // A controller that stands still keeps its connections, and its kernel goes on acknowledging: only pings that it must
@@ -86,9 +86,9 @@ type Conn struct {
 	creds *recorder
 }
 
-// How long a connection may take to be one. A controller to which a whole fleet comes back has most of it wait for
-// their turn, and who goes and comes again costs it more than who stays; but where there is another controller, this
-// one may be one that hangs.
+// How long a connection may take to be established. When a whole fleet reconnects, most agents wait for their turn, and
+// a repeated attempt costs the controller more than a patient one. But where there is another controller, this one may
+// hang.
 const (
 	Patience     = 20 * time.Second
 	LastPatience = time.Minute
@@ -111,8 +111,8 @@ func Dial(address string, cfg *tls.Config, dial Dialer, patience time.Duration) 
 	return &Conn{ClientConn: c, creds: rec}, nil
 }
 
-// Connect waits until the connection is established and gives its TLS state. When the handshake failed, its
-// own error is returned, which gRPC would have turned into a string.
+// Connect waits until the connection is established and returns its TLS state. When the handshake failed, its own error
+// is returned, which gRPC would have turned into a string.
 func (c *Conn) Connect(ctx context.Context) (tls.ConnectionState, error) {
 	for {
 		c.ClientConn.Connect()
@@ -138,7 +138,7 @@ type recorder struct {
 	mu    sync.Mutex
 	state tls.ConnectionState
 	err   error
-	// unknown says that the other end does not know the CA of our certificate.
+	// unknown is set when the other end does not know the CA of our certificate.
 	unknown bool
 }
 
@@ -177,7 +177,7 @@ func (l listening) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// unknownCA is how crypto/tls says alert 48 (RFC 8446, 6.2); its type is not exported.
+// unknownCA is the text of crypto/tls for alert 48 (RFC 8446, 6.2); its type is not exported.
 const unknownCA = "tls: unknown certificate authority"
 
 // AuthorityUnknown reports whether the other end has refused our certificate because it does not know its CA.

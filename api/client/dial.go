@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// Config says how to reach a controller, and as whom.
+// Config is the connection to a controller, and its credentials.
 type Config struct {
 	// Server is host:port of the gRPC listener.
 	Server string

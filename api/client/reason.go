@@ -73,7 +73,7 @@ func Transient(err error) bool {
 		// gRPC uses RESOURCE_EXHAUSTED for oversized messages too, which stay oversized.
 		return passing[Reason(err)]
 	case codes.Unauthenticated:
-		// The next call brings a renewed token, or says that there is none.
+		// The next call brings a renewed token, or an error that there is none.
 		return Reason(err) == baremetalv1.Reason_SIGN_ON_EXPIRED
 	case codes.Internal, codes.Unknown:
 		return strings.Contains(st.Message(), "RST_STREAM") || strings.Contains(st.Message(), "unexpected EOF")
@@ -81,7 +81,7 @@ func Transient(err error) bool {
 	return false
 }
 
-// brokenOff reports whether a handshake failed as its connection ended, which gRPC tells in words alone.
+// brokenOff reports whether a handshake failed as its connection ended, which gRPC reports as text only.
 func brokenOff(message string) bool {
 	for _, end := range []string{"EOF", "connection reset", "broken pipe", "i/o timeout", "deadline exceeded"} {
 		if strings.Contains(message, end) {
@@ -91,7 +91,7 @@ func brokenOff(message string) bool {
 	return false
 }
 
-// OperationError says that an operation has ended without success.
+// OperationError is the error of an operation that has ended without success.
 type OperationError struct{ Operation *baremetalv1.Operation }
 
 func (e *OperationError) Error() string {

@@ -15,8 +15,8 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// Reconciler keeps a copy of the fleet up to date without a stream: it walks the fleet once, and then reads what has
-// changed. It misses no change, deletions included, however long it was away. Its cursor is in a file, so that the next
+// Reconciler keeps a copy of the fleet up to date without a stream: it walks the fleet once, and then reads the
+// changes. It misses no change, deletions included, however long it was away. Its cursor is in a file, so that the next
 // run goes on where the last one ended.
 type Reconciler struct {
 	// Conn is a connection of Dial.
@@ -61,8 +61,8 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	}
 }
 
-// Pass reads everything that has changed since the last pass, and returns when there is nothing more. The first one
-// without a cursor is a walk of the fleet, and so is one with a cursor that a restore of the database has ended.
+// Pass reads all changes since the last pass, and returns when there are no more. Without a cursor it walks the fleet.
+// It does so too when a restore of the database has ended the cursor.
 func (r *Reconciler) Pass(ctx context.Context) error {
 	if err := r.load(); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (r *Reconciler) Pass(ctx context.Context) error {
 	return r.changes(ctx, machines)
 }
 
-// changes applies what has changed since the cursor.
+// changes applies the changes since the cursor.
 func (r *Reconciler) changes(ctx context.Context, machines baremetalv1.MachineServiceClient) error {
 	for {
 		page, err := machines.ListMachines(ctx, &baremetalv1.ListMachinesRequest{Cursor: r.cursor})

@@ -71,8 +71,8 @@ func page(cursor, token string, ids ...string) *baremetalv1.ListMachinesResponse
 	return p
 }
 
-// TestReconcilerAfterARestore: a cursor that a restore has ended is followed by a walk, after which the copy has what is
-// there and nothing else; and what could not be applied comes again.
+// TestReconcilerAfterARestore: a cursor that a restore has ended is followed by a walk, after which the copy equals the
+// fleet. A change that could not be applied comes again.
 func TestReconcilerAfterARestore(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cursor")
 	have := map[string]bool{}

@@ -13,7 +13,7 @@ import (
 type Watch struct {
 	// Conn is a connection of Dial.
 	Conn grpc.ClientConnInterface
-	// Filter says which machines, as in ListMachinesRequest. Empty: all.
+	// Filter selects machines, as in ListMachinesRequest. Empty: all.
 	Filter string
 	// Cursor is where to go on: the last one of a watch with the same filter. Run keeps it up to date.
 	Cursor string
@@ -48,7 +48,7 @@ func (w *Watch) Run(ctx context.Context, handle func(*baremetalv1.MachineEvent) 
 	}
 }
 
-// once follows until the stream breaks. handled says that the error is that of handle.
+// once follows until the stream breaks. handled reports whether the error is that of handle.
 func (w *Watch) once(
 	ctx context.Context, machines baremetalv1.MachineServiceClient, back *Backoff,
 	handle func(*baremetalv1.MachineEvent) error,

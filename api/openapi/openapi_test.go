@@ -36,7 +36,7 @@ func TestDocumentIsValid(t *testing.T) {
 	}
 }
 
-// Every call says what it does, whether it needs a token, and in which form it fails.
+// Every call is described: its effect, whether it needs a token, and the form of its errors.
 func TestCallsAreDescribed(t *testing.T) {
 	doc := load(t)
 	bearer := doc.Components.SecuritySchemes["bearer"]

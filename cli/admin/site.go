@@ -71,7 +71,7 @@ machine gets that is in no inventory: off, report (default) or boot.`,
 	return cmd
 }
 
-// readSite reads what is to be set, and leaves out what only the server can know.
+// readSite reads the site to set, without the fields that only the server knows.
 func (a commands) readSite(path string) (*pb.SetSiteRequest, error) {
 	raw, err := a.app.ReadInput(path)
 	if err != nil {

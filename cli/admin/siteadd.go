@@ -61,7 +61,7 @@ differs is refused: ingot site set replaces segments.`,
 	return cmd
 }
 
-// addSegment adds the segment unless the site has it. pool says that the pool is part of what was asked for.
+// addSegment adds the segment unless the site has it. pool reports that the order includes the pool.
 func (a commands) addSegment(cmd *cobra.Command, site string, added *pb.Segment, pool bool) (*pb.Site, error) {
 	svc := a.app.Services()
 	have, err := svc.Admin.GetSite(cmd.Context(), &pb.GetSiteRequest{Site: site})

@@ -41,7 +41,7 @@ var eventTypes = []string{
 	"site.*", "site.silent", "site.heard",
 }
 
-// registerWebhook makes the flags of what an operator says of a webhook, its address aside.
+// registerWebhook makes the flags of a webhook's settings, without its address.
 func (a commands) registerWebhook(cmd *cobra.Command, w *pb.Webhook) {
 	f := cmd.Flags()
 	f.StringSliceVar(&w.EventTypes, "event", nil,

@@ -7,7 +7,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/webhook"
 )
 
-// TestEventTypesAreKnown: what is completed is what the server takes, and all of it.
+// TestEventTypesAreKnown: the completion lists exactly the types of the server.
 func TestEventTypesAreKnown(t *testing.T) {
 	for _, kind := range webhook.Types() {
 		if !slices.Contains(eventTypes, kind) {

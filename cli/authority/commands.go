@@ -97,7 +97,7 @@ Give clients the new root (ingot ca roots) before the old one ends.`,
 	return cmd
 }
 
-// finish waits until nobody holds an old certificate, and withdraws what is old.
+// finish waits until no agent holds an old certificate, and withdraws the old generations.
 func (a commands) finish(ctx context.Context, svc *command.Services, got *pb.Authority) (*pb.Authority, error) {
 	said := int32(-1)
 	for got.GetHolderCount() > 0 {

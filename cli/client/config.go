@@ -19,7 +19,7 @@ type File struct {
 	Contexts       map[string]Context `yaml:"contexts,omitempty"`
 }
 
-// Context says how to reach one controller.
+// Context is the connection to one controller.
 type Context struct {
 	// Server is host:port of the controller's API.
 	Server string `yaml:"server"`

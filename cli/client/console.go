@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// ErrNoConsole says that the controller serves no pages.
+// ErrNoConsole is returned when the controller serves no pages.
 var ErrNoConsole = errors.New("the controller serves no REST and no console; set listen.rest in its configuration")
 
 // ConsoleAddress is where the console of the controller at server is, which listens for it at listen.

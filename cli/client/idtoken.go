@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// endOf reads when an ID token ends. Whether it is genuine, the controller says.
+// endOf reads when an ID token ends. The controller verifies its signature.
 func endOf(token string) (time.Time, error) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

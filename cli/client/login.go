@@ -48,7 +48,7 @@ type Login struct {
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
-// ErrLogin says that a person has to sign on again.
+// ErrLogin is returned when a person has to sign on again.
 var ErrLogin = errors.New("the sign-on has ended: ingot login")
 
 // LoginPath is where the sign-on for a server is kept, beside the configuration file.
@@ -90,7 +90,7 @@ func NewLogin(server string, s *pb.SignOn) *Login {
 
 // Device is a sign-on that waits for a person at the provider's page.
 type Device struct {
-	// URL is the page, with the code in it where the provider can do that, and Code what is typed there.
+	// URL is the page, with the code in it where the provider can do that, and Code the text to type there.
 	URL, Code string
 
 	l        *Login
@@ -120,7 +120,7 @@ func (l *Login) Begin(ctx context.Context, deviceEndpoint string) (*Device, erro
 	return d, nil
 }
 
-// Finish waits until the person has signed on, and gives the sign-on with its tokens.
+// Finish waits until the person has signed on, and returns the sign-on with its tokens.
 func (d *Device) Finish(ctx context.Context) (*Login, error) {
 	ctx, err := d.l.calling(ctx)
 	if err != nil {
@@ -133,7 +133,7 @@ func (d *Device) Finish(ctx context.Context) (*Login, error) {
 	return d.l, d.l.take(got)
 }
 
-// failed tells a provider that says no from one that does not answer.
+// failed distinguishes a provider that refuses from one that does not answer.
 func (l *Login) failed(err error) error {
 	var no *oauth2.RetrieveError
 	if errors.As(err, &no) && no.Response.StatusCode < 500 || errors.Is(err, context.Canceled) {
@@ -182,7 +182,7 @@ func (l *Login) take(got *oauth2.Token) error {
 	return nil
 }
 
-// bearerSource gives the token of a call. A sign-on is renewed when its end is near.
+// bearerSource returns the token of a call. A sign-on is renewed when its end is near.
 type bearerSource struct {
 	path  string
 	clock clock.Clock

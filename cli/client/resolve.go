@@ -21,7 +21,7 @@ type Target struct {
 	Login string
 }
 
-// ErrNoServer says that no source names a server.
+// ErrNoServer is returned when no source names a server.
 var ErrNoServer = errors.New("no server: use --server, INGOT_SERVER, or a context (ingot config set-context)")
 
 // Resolve weighs the sources: a flag wins over the environment, which wins over the context. Naming a CA in

@@ -21,14 +21,14 @@ var long = map[string]bool{
 	pb.RolloutService_CreateRollout_FullMethodName: true, pb.AdminService_DiscoverBMCs_FullMethodName: true,
 }
 
-// RetryConfig says how lost unary calls are repeated.
+// RetryConfig configures the repetition of lost unary calls.
 type RetryConfig struct {
 	Clock clock.Clock
 	// For is how long a call is repeated; then its last error stands.
 	For time.Duration
 	// Attempt bounds one try, so that an answer that never comes counts as lost; 0 is no bound.
 	Attempt time.Duration
-	// OnRetry is told once per call, before the first repetition.
+	// OnRetry is called once per call, before the first repetition.
 	OnRetry func(error)
 }
 

@@ -109,7 +109,7 @@ func (a *App) Close() {
 		a.cancel()
 	}
 	if a.conn != nil {
-		_ = a.conn.Close() // the process ends; there is nobody left to tell
+		_ = a.conn.Close() // the process ends; the error has no reader
 	}
 }
 
@@ -186,7 +186,7 @@ func (a *App) Root() (erasure.Trust, error) {
 	return erasure.Trust{Roots: roots, RootHash: hash}, err
 }
 
-// Note tells a person something on the side. A lost note is not worth failing for.
+// Note prints a remark on standard error. A lost note is not worth failing for.
 func (a *App) Note(format string, args ...any) {
 	_, _ = fmt.Fprintf(a.Config.Err, format+"\n", args...)
 }

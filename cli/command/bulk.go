@@ -24,7 +24,7 @@ type Bulk struct {
 	ValidateOnly bool
 	// Comment goes into the audit log.
 	Comment string
-	// FailedPercent stops the rollout where no flag says when; 0 stops it at the first failure.
+	// FailedPercent stops the rollout where no flag sets it; 0 stops it at the first failure.
 	FailedPercent int32
 	// alone: the call is one operation on the one machine that is named, and no rollout.
 	alone bool
@@ -95,8 +95,8 @@ func (a *App) WorkOn(
 	return a.Roll(cmd, b, w, args, spec)
 }
 
-// Roll begins a rollout over the machines, or finds the one that the same request has begun, and shows it. spec says
-// what is done.
+// Roll begins a rollout over the machines, or finds the one that the same request has begun, and shows it. spec is the
+// work.
 func (a *App) Roll(cmd *cobra.Command, b *Bulk, w *WorkFlags, args []string, spec *pb.RolloutSpec) error {
 	ctx := cmd.Context()
 	svc := a.Services()
@@ -175,7 +175,7 @@ func ready(p *pb.RolloutPreview) int {
 	return n
 }
 
-// noteRefused says which machines are left out, by reason.
+// noteRefused prints the machines that are left out, by reason.
 func (a *App) noteRefused(p *pb.RolloutPreview) {
 	byReason := map[string][]string{}
 	var reasons []string

@@ -25,7 +25,7 @@ func CompleteAt(fns ...Completion) Completion {
 	}
 }
 
-// Remote completes with what the server says, within two seconds: a shell must not hang on a tab.
+// Remote completes with the server's answer, within two seconds: a shell must not hang on a tab.
 func (a *App) Remote(read func(context.Context, *Services) ([]string, error)) Completion {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		a.Flags.RetryFor = 0

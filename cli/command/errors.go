@@ -86,7 +86,7 @@ func (a *App) hint(err error) string {
 	return hintsByCode[status.Code(err)]
 }
 
-// fill puts what is known into a hint. The server's word on an id wins over the command line's.
+// fill fills the known ids into a hint. The server's word on an id wins over the command line's.
 func (a *App) fill(text string, known map[string]string) string {
 	pick := func(fallback string, candidates ...string) string {
 		for _, c := range candidates {

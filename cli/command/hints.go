@@ -6,7 +6,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// hints says for a reason what a person can do next. {machine}, {operation} and {command} are filled in.
+// hints has the next step for each reason. {machine}, {operation} and {command} are filled in.
 var hints = map[pb.Reason]string{
 	pb.Reason_MACHINE_NOT_FOUND:   "ingot list shows the machines that there are",
 	pb.Reason_OPERATION_NOT_FOUND: "ingot ops shows the operations that there are",

@@ -152,8 +152,8 @@ func Table[T any](a *App, columns view.Columns[T], rows ...T) string {
 	return view.TableOf(a.Style(), a.Wide(), columns, rows...).String()
 }
 
-// Show makes the body of a command that takes one name and prints the answer of one call, whose request has the name
-// as its first field. The name is the subject of hints, where it is a machine's or an operation's.
+// Show returns the body of a command that takes one name and prints the answer of one call. The name is the first field
+// of the request. The name is the subject of hints, where it is a machine's or an operation's.
 func Show[Q, R proto.Message](
 	a *App, method call[Q, R], name func(R) string, text func(view.Style, R) string,
 ) func(*cobra.Command, []string) error {

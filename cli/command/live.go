@@ -54,7 +54,7 @@ func (a *App) alreadyOver(op *pb.Operation) {
 	scr.Put(text, "")
 }
 
-// Live shows an operation until it ends. When the view ends first it says how to come back to it.
+// Live shows an operation until it ends. When the view ends first it prints how to resume it.
 func (a *App) Live(ctx context.Context, svc *Services, op *pb.Operation, before *pb.Machine) (*pb.Operation, error) {
 	scr, cfg := a.People()
 	v := view.NewLive(cfg)

@@ -10,8 +10,8 @@ import (
 // mostNames bounds the names that one argument stands for.
 const mostNames = 10_000
 
-// ExpandNames gives the names that an argument stands for: r42-[01-16] is r42-01 to r42-16, m-[1,3,7-9] is five names.
-// A number that begins with 0 keeps its width.
+// ExpandNames returns the names that an argument stands for: r42-[01-16] is r42-01 to r42-16, m-[1,3,7-9] is five
+// names. A number that begins with 0 keeps its width.
 func ExpandNames(pattern string) ([]string, error) {
 	open := strings.IndexByte(pattern, '[')
 	if open < 0 {

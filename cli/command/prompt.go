@@ -38,7 +38,7 @@ func (a *App) ask(format string, args ...any) {
 	_, _ = fmt.Fprintf(a.Config.Err, format, args...)
 }
 
-// Confirm asks before what cannot be taken back. Where nobody can answer, only --yes goes on.
+// Confirm asks before an effect that cannot be undone. Without a terminal only --yes goes on.
 func (a *App) Confirm(yes bool, what, name string) error {
 	if yes {
 		return nil

@@ -62,7 +62,7 @@ func (a *App) WatchRollout(ctx context.Context, svc *Services, id string) error 
 	}
 }
 
-// readRollout hands on what one stream gives, and returns why it has ended: io.EOF where the server has.
+// readRollout hands on the messages of one stream, and returns why it has ended: io.EOF where the server has.
 func readRollout(ctx context.Context, svc *Services, id string, show func(*pb.Rollout) error) error {
 	stream, err := svc.Rollouts.WatchRollout(ctx, &pb.WatchRolloutRequest{RolloutId: id})
 	for err == nil {

@@ -55,7 +55,7 @@ func (f *SeedFlags) Read(a *App) (*pb.SystemSeed, error) {
 		if err != nil {
 			return nil, err
 		}
-		// cloud-init takes what is compressed; what travels is text.
+		// cloud-init accepts compressed data; the request carries text.
 		if *text.into, err = userdata.Plain(raw); err != nil {
 			return nil, Invalidf("%s: %w", text.path, err)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/ingot-metal/ingot/cli/command"
 )
 
-// TestUserDataTravelsAsText: what cloud-init unpacks is unpacked here, and what is no text is refused by name.
+// TestUserDataTravelsAsText: compressed data is unpacked here, and a file without text is refused by name.
 func TestUserDataTravelsAsText(t *testing.T) {
 	t.Parallel()
 	read := func(file string) (string, error) {

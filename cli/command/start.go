@@ -52,8 +52,8 @@ func (w *WorkFlags) StepSeconds() (int32, error) {
 	return int32(w.stepTimeout / time.Second), nil
 }
 
-// Request returns the request id, and tells it before anything is sent: whatever happens after, the caller can
-// repeat the same request.
+// Request returns the request id, and prints it before anything is sent: whatever happens after, the caller can repeat
+// the same request.
 func (a *App) Request(w *WorkFlags) string {
 	if w.RequestID == "" {
 		w.RequestID = ids.New("req")
@@ -93,8 +93,8 @@ func (a *App) Work(cmd *cobra.Command, machine string, w *WorkFlags, call Start)
 	return a.Show(ctx, svc, op, before)
 }
 
-// MachineBefore reads the machine that is to be worked on, for the comparison at the end. Only a token that
-// may start work and not read leaves it unknown.
+// MachineBefore reads the machine before the work, for the comparison at the end. Only a token that may start work and
+// not read leaves it unknown.
 func MachineBefore(ctx context.Context, svc *Services, id string) (*pb.Machine, error) {
 	m, err := svc.Machines.GetMachine(ctx, &pb.GetMachineRequest{MachineId: id})
 	switch status.Code(err) {
@@ -124,7 +124,7 @@ func (a *App) Show(ctx context.Context, svc *Services, op *pb.Operation, before 
 	return ExitByPhase(final.GetPhase())
 }
 
-// hintForResult says what to do about an operation that failed.
+// hintForResult prints the hint for an operation that failed.
 func (a *App) hintForResult(op *pb.Operation) {
 	code := op.GetError().GetCode()
 	if text, ok := hints[pb.Reason(pb.Reason_value[code])]; ok && op.GetPhase() == pb.Operation_FAILED {

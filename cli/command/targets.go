@@ -66,7 +66,7 @@ func (t *Targets) Single(args []string) (string, bool) {
 	return args[0], true
 }
 
-// names are those that are given, in their order; nil where a filter says which machines.
+// names are those that are given, in their order; nil where a filter selects the machines.
 func (a *App) names(t *Targets, args []string) ([]string, error) {
 	if t.filter != "" || t.all {
 		return nil, nil
@@ -173,14 +173,14 @@ func (a *App) selection(
 	return svc.Rollouts.CreateSelection(ctx, r)
 }
 
-// eachHelp ends the long help of verbs that do on one machine after the other what is no operation.
+// eachHelp ends the long help of verbs that make a call for one machine after the other, without an operation.
 const eachHelp = `
 
 Machines are names, also with ranges such as r42-[01-16], those of --select, of a file, or --all. They come
 one after the other; one that fails leaves the others alone, and the exit code is then not 0.`
 
-// ForEach makes cmd a verb over machines that does on one after the other what is no operation. question, which holds
-// a %d for their number, is asked where they are several; without one none is asked.
+// ForEach makes cmd a verb that calls do for one machine after the other, without an operation. question, which holds a
+// %d for their number, is asked for several machines, unless it is empty.
 func (a *App) ForEach(
 	cmd *cobra.Command, question string, do func(ctx context.Context, svc *Services, machine string) error,
 ) *cobra.Command {

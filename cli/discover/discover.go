@@ -120,7 +120,7 @@ func (a commands) print(found *pb.DiscoverBMCsResponse) error {
 		names...)
 }
 
-// noteRest says what the table does not.
+// noteRest prints the counts and the problem below the table.
 func (a commands) noteRest(found *pb.DiscoverBMCsResponse) {
 	a.app.Note("%d BMCs at %d addresses", len(found.GetBmcs()), found.GetAddresses())
 	if n := found.GetSkipped(); n > 0 {
@@ -211,7 +211,7 @@ func (a commands) register(ctx context.Context, svc *command.Services, f *flags,
 	return nil
 }
 
-// noteNext says what comes after.
+// noteNext prints the next step.
 func (a commands) noteNext(f *flags, fresh []newMachine) {
 	if f.dry || f.prefix == "" {
 		return

@@ -10,10 +10,10 @@ import (
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
-// LogConfig says which log to read.
+// LogConfig is the log to read.
 type LogConfig struct {
 	Open Opener
-	// Complete says whether nothing more will come, after a stream has ended. Asked once per end.
+	// Complete reports whether the log is complete, after a stream has ended. It is called once per end.
 	Complete func(ctx context.Context) (bool, error)
 	// Wake, when it is closed, cuts the pause short that waits for a log to be complete. May be nil.
 	Wake  <-chan struct{}
@@ -25,7 +25,7 @@ type LogConfig struct {
 // Opener starts a log after the chunk with the given number and returns the function that receives.
 type Opener func(ctx context.Context, afterSeq int64) (func() (*pb.LogChunk, error), error)
 
-// OperationLog opens the log of an operation; with noFollow it ends after what is stored.
+// OperationLog opens the log of an operation; with noFollow it ends after the stored part.
 func OperationLog(c pb.OperationServiceClient, id string, noFollow bool) Opener {
 	return func(ctx context.Context, after int64) (func() (*pb.LogChunk, error), error) {
 		s, err := c.StreamOperationLogs(ctx, &pb.StreamOperationLogsRequest{OperationId: id, AfterSeq: after,
@@ -37,7 +37,7 @@ func OperationLog(c pb.OperationServiceClient, id string, noFollow bool) Opener 
 	}
 }
 
-// RunLog opens the log of a run; with noFollow it ends after what is stored.
+// RunLog opens the log of a run; with noFollow it ends after the stored part.
 func RunLog(c pb.RunServiceClient, id string, noFollow bool) Opener {
 	return func(ctx context.Context, after int64) (func() (*pb.LogChunk, error), error) {
 		s, err := c.StreamRunLogs(ctx, &pb.StreamRunLogsRequest{RunId: id, AfterSeq: after, NoFollow: noFollow})

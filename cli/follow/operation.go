@@ -15,7 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// Config says which operation to follow.
+// Config is the operation to follow.
 type Config struct {
 	Operations  pb.OperationServiceClient
 	OperationID string
@@ -33,9 +33,9 @@ type Item struct {
 	Event  *pb.OperationEvent
 	Log    *pb.LogChunk
 	Polled *pb.Operation
-	// LogErr says that the log cannot be read; the operation is followed without it.
+	// LogErr is set when the log cannot be read; the operation is followed without it.
 	LogErr error
-	// Lost says that the connection is gone, Back that the controller answers again.
+	// Lost is set when the connection is gone, Back when the controller answers again.
 	Lost, Back bool
 }
 
@@ -73,8 +73,7 @@ func Operation(ctx context.Context, cfg Config, sink func(Item)) (*pb.Operation,
 	return op, nil
 }
 
-// collect hands items on until the operation has finished and its log is complete. It gives nil when ctx
-// ended first.
+// collect hands items on until the operation has finished and its log is complete. It returns nil when ctx ended first.
 func (f *follower) collect(ctx context.Context, sink func(Item)) *pb.Operation {
 	var (
 		tick  <-chan time.Time
@@ -110,7 +109,7 @@ func (f *follower) collect(ctx context.Context, sink func(Item)) *pb.Operation {
 	return op
 }
 
-// repeatsState reports whether an item tells of an outage, or of its end, for a second time.
+// repeatsState reports whether an item repeats an outage, or its end.
 func repeatsState(it Item, lost *bool) bool {
 	switch {
 	case it.Lost:

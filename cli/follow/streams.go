@@ -8,7 +8,7 @@ import (
 	"github.com/ingot-metal/ingot/cli/client"
 )
 
-// watch reads events until one says that the operation has finished.
+// watch reads events until one shows that the operation has finished.
 func (f *follower) watch(ctx context.Context) error {
 	var (
 		back  apiclient.Backoff
@@ -93,7 +93,7 @@ func (f *follower) logs(ctx context.Context) error {
 		Complete: func(context.Context) (bool, error) { return f.hasEnded(), nil },
 		Wake:     f.ended,
 		Clock:    f.cfg.Clock,
-		Lost:     func() {}, // the watch tells of the outage
+		Lost:     func() {}, // the watch reports the outage
 	}, func(c *pb.LogChunk) error { return f.send(ctx, Item{Log: c}) })
 	if err != nil && ctx.Err() == nil {
 		return f.send(ctx, Item{LogErr: err})

@@ -85,7 +85,7 @@ type tail[E Event] struct {
 
 func newTail[E Event](src Source[E]) *tail[E] { return &tail[E]{src: src, seen: map[string]int64{}} }
 
-// read opens the stream once and hands each new event on, until each says stop (then nil) or the stream ends.
+// read opens the stream once and hands each new event on, until each returns stop (then nil) or the stream ends.
 func (t *tail[E]) read(ctx context.Context, each func(E) (stop bool, err error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -132,7 +132,7 @@ func (t *tail[E]) forget(err error) bool {
 	return true
 }
 
-// WatchConfig says what to watch.
+// WatchConfig is the stream to watch.
 type WatchConfig[E Event] struct {
 	Source Source[E]
 	Clock  clock.Clock

@@ -82,7 +82,7 @@ func parts(n int) string {
 	return fmt.Sprintf("%d parts were", n)
 }
 
-// light says what was ordered beside what was read back: the BMC takes a moment.
+// light returns the ordered light beside the one that was read back: the BMC takes a moment.
 func light(h *pb.HardwareHealth) string {
 	said, ordered := words(h.GetIdentifyLight()), words(h.GetIdentifyLightOrdered())
 	if said == "" {

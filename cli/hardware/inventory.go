@@ -83,8 +83,8 @@ type accelerator struct {
 	LinkBest      string `json:"link_best"`
 }
 
-// Inventory is the sheet of `ingot machine inventory`: the machine, a table for each kind of part, what could not be
-// read, and what is another than before.
+// Inventory is the sheet of `ingot machine inventory`: the machine, a table for each kind of part, the parts that could
+// not be read, and the changes.
 func Inventory(s view.Style, i *pb.Inventory) string {
 	var doc document
 	if err := json.Unmarshal(i.GetDocument(), &doc); err != nil {
@@ -258,7 +258,7 @@ func changes(s view.Style, i *pb.Inventory) string {
 	return b.String()
 }
 
-// words joins what is there, cleaned: it comes from a machine.
+// words joins the texts that are not empty, cleaned: they come from a machine.
 func words(all ...string) string {
 	var out []string
 	for _, w := range all {

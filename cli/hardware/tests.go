@@ -10,7 +10,7 @@ import (
 	"github.com/ingot-metal/ingot/cli/view"
 )
 
-// Tests is the sheet of `ingot machine tests`: for each test what was found of each part, and what is to be done.
+// Tests is the sheet of `ingot machine tests`: for each test the findings of each part, and the next step.
 func Tests(s view.Style, all *pb.HardwareTests) string {
 	if len(all.GetTests()) == 0 {
 		return "The hardware of " + all.GetMachineId() + " was never tested.\nNext: ingot test " + all.GetMachineId() + "\n"

@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// leafSoon is less than what is left of a listener's certificate when the controller replaces it.
+	// leafSoon is the time left of a listener's certificate below which the controller should have replaced it.
 	leafSoon = 7 * 24 * time.Hour
 	// caSoon is long enough to give every agent another root.
 	caSoon = 90 * 24 * time.Hour

@@ -21,7 +21,7 @@ import (
 type fleetStatus struct {
 	server *pb.ServerInfo
 	sites  []siteStatus
-	// attention are the first machines that need somebody, of so many.
+	// attention are the first machines that need an operator, with their number.
 	attention    []*pb.Machine
 	rollouts     []*pb.Rollout
 	work         *pb.FleetSummary
@@ -178,7 +178,7 @@ func certificateEnd(agent *pb.Agent) time.Time {
 	return end
 }
 
-// failedSlots are those that somebody must look at: they free themselves no more.
+// failedSlots returns the number of slots that an operator must free: they no longer free themselves.
 func (s *fleetStatus) failedSlots() int {
 	n := 0
 	for _, slot := range s.slots {

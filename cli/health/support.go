@@ -52,7 +52,7 @@ ingot-controller support-bundle on a controller's machine has more: configuratio
 				err = closeErr
 			}
 			if err != nil {
-				_ = os.Remove(out) // half a bundle helps nobody, and the error says what went wrong
+				_ = os.Remove(out) // half a bundle is of no use, and the first error is returned
 				return err
 			}
 			return a.app.Write(said(out, m))

@@ -11,7 +11,7 @@ import (
 	"github.com/ingot-metal/ingot/cli/command"
 )
 
-// planned is what a file would register beside machines that there are, or what is wrong with it.
+// planned returns the machines that a file would register beside the existing ones, or its errors.
 func planned(f *rackFile, err error, have ...*pb.Machine) string {
 	if err != nil {
 		return err.Error() + "\n"

@@ -10,7 +10,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// kubeconfig is what is read of a kubeconfig file (client-go, clientcmd/api/v1).
+// kubeconfig has the fields that are read of a kubeconfig file (client-go, clientcmd/api/v1).
 type kubeconfig struct {
 	CurrentContext string `yaml:"current-context"`
 	Contexts       []struct {
@@ -43,7 +43,7 @@ type kubeconfig struct {
 func fromKubeconfig(raw []byte, name string) (*pb.SetClusterRequest, error) {
 	var k kubeconfig
 	if err := yaml.Unmarshal(raw, &k); err != nil {
-		return nil, errors.New("it is not YAML") // the cause may show what is in it
+		return nil, errors.New("it is not YAML") // the cause may show its content
 	}
 	if name == "" {
 		name = k.CurrentContext

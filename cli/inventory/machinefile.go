@@ -92,7 +92,7 @@ func machineTrees(tree any) []any {
 }
 
 // setCell puts the text of a column where it belongs. Several rules of disks in one cell are separated by semicolons or
-// line breaks, since a rule may hold spaces and commas; other lists by spaces, too.
+// line breaks, since a rule may hold spaces and commas. Other lists may be separated by spaces, too.
 func setCell(tree map[string]any, column, value string) {
 	if value == "" {
 		return

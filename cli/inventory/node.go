@@ -171,7 +171,7 @@ A node whose installations have failed three times takes another plan (ingot nod
 	return cmd
 }
 
-// previewTransition says what a move would start.
+// previewTransition prints the operation that a move would start.
 func (a commands) previewTransition(cmd *cobra.Command, r *pb.TransitionNodeRequest) error {
 	a.app.Subject.Machine, r.RequestId = r.GetNodeId(), ids.New("req")
 	svc := a.app.Services()

@@ -318,7 +318,7 @@ func claimsOf(m *pb.Machine) []claim {
 	return out
 }
 
-// overlaid is the machine as it is with what the file says of it.
+// overlaid returns the present machine with the values of the file.
 func overlaid(old, m *pb.Machine) *pb.Machine {
 	if old == nil {
 		return m
@@ -339,7 +339,7 @@ func overlaid(old, m *pb.Machine) *pb.Machine {
 	return out
 }
 
-// planCredentials finds the credentials that machines name and nobody has stored, or makes them of the flags.
+// planCredentials finds the credentials that machines name and that are not stored, or makes them of the flags.
 func (p *rackPlan) planCredentials(ctx context.Context, svc *command.Services, f *rackFlags) error {
 	endpoints := map[string][]string{}
 	for i, m := range p.machines {
@@ -409,8 +409,8 @@ func (a commands) storeCredentials(ctx context.Context, svc *command.Services, p
 	return err
 }
 
-// writeMachine registers a new machine, or changes one that nobody else has changed meanwhile. With check it only asks
-// whether that would be taken.
+// writeMachine registers a new machine, or changes one that was not changed meanwhile. With check it only asks whether
+// that would be taken.
 func writeMachine(ctx context.Context, svc *command.Services, m, old *pb.Machine, check bool) (*pb.Machine, error) {
 	switch {
 	case old == nil:

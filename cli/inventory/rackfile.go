@@ -53,7 +53,7 @@ func (r rackRow) at(field string) cell {
 	return cell{line: r.line, col: 1}
 }
 
-// mostProblems bounds how many are named: what is wrong with a whole column is seen by fewer.
+// mostProblems bounds the number of printed problems: fewer suffice to recognize a wrong column.
 const mostProblems = 100
 
 func (f *rackFile) fault(at cell, field, format string, args ...any) {
@@ -81,8 +81,8 @@ func (f *rackFile) err() error {
 		strings.Join(lines, "\n"))
 }
 
-// fieldOf is the field that a header stands for; empty where it is to be left out. known is false for a header that may
-// be a mistake.
+// fieldOf is the field that a header stands for; empty where it is left out. known is false for a header that may be a
+// mistake.
 func fieldOf(header string) (field string, known bool) {
 	if field, known = table.FieldOf(header); known {
 		return field, true
@@ -214,7 +214,7 @@ func (f *rackFile) machine(row rackRow) *pb.Machine {
 	return m
 }
 
-// value checks a value and gives it as the API takes it.
+// value checks a value and returns it in the API's form.
 func (f *rackFile) value(field string, c cell) (string, bool) {
 	switch field {
 	case "machine_id":
@@ -259,7 +259,8 @@ func sortedFields(row rackRow) []string {
 	return out
 }
 
-// addInterfaces gives machines the MAC addresses of NetBox's interfaces, but of those that are for management alone.
+// addInterfaces sets the machines' MAC addresses by those of NetBox's interfaces, but of those that are for management
+// alone.
 func (f *rackFile) addInterfaces(name string, raw []byte) error {
 	in, err := readInterfaces(name, raw)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/ingot-metal/ingot/cli/command"
 )
 
-// specHelp says what each field of MachineSpec is; every field has a flag of its name.
+// specHelp describes each field of MachineSpec; every field has a flag of its name.
 var specHelp = map[protoreflect.Name]string{
 	"ssh_endpoint": "host:port of the SSH server",
 	"bmc_endpoint": "host or host:port of the management controller; redfish://, redfish+http:// or ipmi:// before it " +

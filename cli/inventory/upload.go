@@ -102,7 +102,7 @@ func (a commands) upload(ctx context.Context, svc *command.Services, im *pb.Imag
 		}
 	}
 	bar.end()
-	// io.EOF is either file's end, or says that the server has answered before; both answers come now.
+	// io.EOF is the end of the file, or an earlier answer of the server; both answers come now.
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, fmt.Errorf("send image: %w", err)
 	}

@@ -111,8 +111,8 @@ func (a commands) viewDeleteCmd() *cobra.Command {
 	}
 }
 
-// applyView takes over what a saved view says, as far as the flags don't say otherwise. A list at a moment of the past
-// and one that is watched come in an order of their own.
+// applyView takes over the settings of a saved view that no flag sets. A list at a moment of the past and one that is
+// watched come in an order of their own.
 func (a commands) applyView(cmd *cobra.Command, f *listFlags) error {
 	if f.view == "" {
 		return nil

@@ -46,7 +46,7 @@ func New(device, address, pool string) (*pb.Segment, error) {
 	return s, nil
 }
 
-// Reach tells machines on the segment their router and name servers; "" and none tell them nothing.
+// Reach sets the router and the name servers of machines on the segment; "" and none set nothing.
 func Reach(s *pb.Segment, router string, dns []string) error {
 	for _, a := range append([]string{router}, dns...) {
 		if ip, err := netip.ParseAddr(a); a != "" && (err != nil || !ip.Is4()) {
@@ -57,13 +57,13 @@ func Reach(s *pb.Segment, router string, dns []string) error {
 	return nil
 }
 
-// Modes are who gives addresses on a segment.
+// Modes are the sources of addresses on a segment.
 var Modes = []string{"dhcp", "proxy", "static"}
 
 // ModeUsage describes the flag that chooses one of them.
 const ModeUsage = "dhcp, proxy where another server gives the addresses, or static where nobody does"
 
-// In sets who gives addresses on the segment. Only in mode dhcp is there a pool; asking for one is otherwise refused.
+// In sets the source of addresses on the segment. Only mode dhcp has a pool; in other modes a pool is refused.
 func In(s *pb.Segment, mode, pool string) error {
 	s.Mode = mode
 	if mode == "dhcp" {
@@ -76,7 +76,7 @@ func In(s *pb.Segment, mode, pool string) error {
 	return nil
 }
 
-// Gives says in words which addresses machines get.
+// Gives describes in words which addresses machines get.
 func Gives(s *pb.Segment) string {
 	if s.GetPoolStart() == "" {
 		return "gives machines no addresses (mode " + s.GetMode() + ")"

@@ -86,7 +86,7 @@ func (f files) exists(name string) bool {
 	return err == nil
 }
 
-// write replaces a file whole, and gives it to root and a group.
+// write replaces a file atomically, with root and a group as its owners.
 func (f files) write(name, content string, mode os.FileMode, group string) error {
 	g, err := user.LookupGroup(group)
 	if err != nil {

@@ -101,7 +101,7 @@ func (o *install) prepare(app *command.App) error {
 // step is a part of setup.
 type step struct {
 	name string
-	// check returns what is in place and the changes that are missing.
+	// check returns the present state and the missing changes.
 	check func(context.Context) (have string, missing []change, err error)
 }
 
@@ -127,7 +127,7 @@ func (o *install) steps() []step {
 	return list
 }
 
-// line is one line of what setup says.
+// line is one line of setup's output.
 type line struct {
 	Step   string `json:"step"`
 	Result string `json:"result"` // ok, done or would
@@ -182,7 +182,7 @@ func (a commands) writeLines(lines []line) error {
 	return a.app.Write(string(raw) + "\n")
 }
 
-// ending says what this run has done, and what comes next.
+// ending returns the summary of this run, and the next step.
 func (o *install) ending(changes int) string {
 	var b strings.Builder
 	switch {

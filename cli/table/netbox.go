@@ -42,8 +42,8 @@ func Word(header string) string {
 	return strings.Trim(notWord.ReplaceAllString(strings.ToLower(header), "_"), "_")
 }
 
-// FieldOf returns the field of a machine that a header stands for; empty where it is to be left out. known is false for
-// a header that may be a mistake.
+// FieldOf returns the field of a machine that a header stands for; empty where it is left out. known is false for a
+// header that may be a mistake.
 func FieldOf(header string) (field string, known bool) {
 	if label, ok := strings.CutPrefix(header, "labels."); ok {
 		return "labels." + label, label != ""

@@ -33,7 +33,7 @@ func utf16le(s string) string {
 	return string(out)
 }
 
-// TestCases: every file of testdata/cases is read as its .want says; one without is read to an error.
+// TestCases: every file of testdata/cases is read as in its .want; one without is read to an error.
 func TestCases(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/cases/*.csv")

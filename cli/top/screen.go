@@ -25,7 +25,7 @@ type picture struct {
 	at  time.Time
 }
 
-// query is what is asked for.
+// query is the filter and the order of a request.
 type query struct {
 	filter string
 	order  int // an index of orders

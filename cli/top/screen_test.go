@@ -103,7 +103,7 @@ func TestAnyKeysOnAnyTerminal(t *testing.T) {
 	})
 }
 
-// An old picture says that it is one, and has no colours but for that.
+// An old picture is marked as old, and has no other colours.
 func TestWhatIsNotCurrentIsNotGreen(t *testing.T) {
 	t.Parallel()
 	s := &screen{style: view.Style{Colour: true}, now: now.Add(90 * time.Second), width: 100, height: 10}

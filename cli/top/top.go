@@ -21,7 +21,7 @@ import (
 const (
 	// mostMachines are read of a fleet: the first in the order, and more than anybody scrolls through.
 	mostMachines = 500
-	// readWithin bounds one look at the fleet, so that a picture that is old says so.
+	// readWithin bounds one look at the fleet, so that an old picture is marked.
 	readWithin = 10 * time.Second
 )
 
@@ -106,7 +106,7 @@ func (m *model) look() tea.Cmd {
 	}
 }
 
-// Update takes what has happened.
+// Update applies an event.
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	m.s.now = m.app.Now()
 	switch msg := msg.(type) {
@@ -171,7 +171,7 @@ func (m *model) read(q query) (*picture, error) {
 	}
 	list, err := m.svc.Machines.ListMachines(ctx,
 		&pb.ListMachinesRequest{Filter: q.filter, OrderBy: orders[q.order], PageSize: mostMachines})
-	if apiclient.Reason(err) == pb.Reason_SELECTION_TOO_NARROW { // whoever sees some machines has no order but one
+	if apiclient.Reason(err) == pb.Reason_SELECTION_TOO_NARROW { // a user who sees only some machines has only one order
 		list, err = m.svc.Machines.ListMachines(ctx, &pb.ListMachinesRequest{Filter: q.filter, PageSize: mostMachines})
 	}
 	if err != nil {
@@ -193,7 +193,7 @@ func (m *model) read(q query) (*picture, error) {
 	return p, nil
 }
 
-// start gives the terminal to a command of ingot, with the connection of this one, until it ends and Enter is pressed.
+// start runs a command of ingot in the terminal, with this connection, until it ends and Enter is pressed.
 func (m *model) start(line string) tea.Cmd {
 	args, err := words(line)
 	if err != nil {

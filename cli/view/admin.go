@@ -204,7 +204,7 @@ func machinesOf(selection string) string {
 	return Clean(selection)
 }
 
-// RoleBinding says who has which role, in a line.
+// RoleBinding returns a line with the member and the role.
 func (s Style) RoleBinding(b *pb.RoleBinding) string {
 	text := b.GetRole() + " to " + memberOf(b) + " on " + machinesOf(b.GetSelection()) + " machines"
 	if b.GetSelection() != "" {

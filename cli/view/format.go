@@ -12,7 +12,7 @@ import (
 	"github.com/ingot-metal/ingot/cli/times"
 )
 
-// Duration writes d the way a person says it: "850ms", "12s", "4m 32s", "1h 05m", "3d 4h".
+// Duration writes d in the usual form: "850ms", "12s", "4m 32s", "1h 05m", "3d 4h".
 func Duration(d time.Duration) string {
 	switch {
 	case d < 0:

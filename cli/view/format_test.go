@@ -51,7 +51,7 @@ func TestBar(t *testing.T) {
 	}
 }
 
-// TestEffectiveStatesHaveTheirColours, and signs where somebody should look. The eight colours of a terminal have no
+// TestEffectiveStatesHaveTheirColours, and signs where an operator should look. The eight colours of a terminal have no
 // orange: it is bright yellow.
 func TestEffectiveStatesHaveTheirColours(t *testing.T) {
 	for state, want := range map[pb.MachineStatus_EffectiveState]string{

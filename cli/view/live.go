@@ -9,7 +9,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// LiveConfig says what the reader of a live view can see.
+// LiveConfig is what the terminal of a live view can show.
 type LiveConfig struct {
 	Style Style
 	// Boxed draws boxes and holds progress back for the status line; without it every line stands for itself,
@@ -17,8 +17,8 @@ type LiveConfig struct {
 	Boxed bool
 }
 
-// Live renders one operation while it runs. Feed it events and log chunks in the order they arrive; it gives
-// back what to print. It keeps just enough to draw the status line and to say what has changed at the end.
+// Live renders one operation while it runs. Feed it events and log chunks in the order they arrive; it returns the text
+// to print. It keeps just enough to draw the status line and to list the changes at the end.
 type Live struct {
 	cfg     LiveConfig
 	step    string
@@ -195,7 +195,7 @@ func (l *Live) Lost() string {
 	return l.cfg.Style.Warn("! connection lost, retrying…") + "\n"
 }
 
-// Back says that the outage is over.
+// Back returns the line for the end of an outage.
 func (l *Live) Back() string {
 	return l.cfg.Style.Dim("! connected again") + "\n"
 }
@@ -214,7 +214,7 @@ func fallback(text, other string) string {
 	return text
 }
 
-// NoLog says that the log cannot be shown.
+// NoLog returns the line for a log that cannot be shown.
 func (l *Live) NoLog(why string) string {
 	return l.cfg.Style.Warn("! log not available: "+Clean(why)) + "\n"
 }

@@ -87,7 +87,7 @@ func conditionMark(m *pb.Machine, condition string) string {
 	return Mark(Holds(m, condition))
 }
 
-// Machines are the columns of `ingot list`. The effective state comes first: it tells if the machine may be used,
+// Machines are the columns of `ingot list`. The effective state comes first: it shows whether the machine may be used,
 // and ATTENTION the reason why not. wide adds what does not fit on 100 columns.
 func (s Style) Machines(m *pb.Machine) (cells, wide []Cell) {
 	st := m.GetStatus()
@@ -142,7 +142,7 @@ func (s Style) MachineCounts(keys []string, r *pb.CountMachinesResponse) string 
 	return t.String() + fmt.Sprintf("%d machines in all\n", r.GetTotal())
 }
 
-// attention is why somebody must act, with the next step; empty where nobody must.
+// attention returns why an operator must act, with the next step; "" for none.
 func attention(st *pb.MachineStatus) string {
 	if st.GetAttentionReason() == "" {
 		return ""

@@ -49,7 +49,7 @@ func errorLines(e *pb.ErrorStatus) []string {
 	return lines
 }
 
-// After shows the machine once the operation is over and what has changed since before. Either may be nil.
+// After shows the machine once the operation is over and its changes since before. Either may be nil.
 func (l *Live) After(before, after *pb.Machine) string {
 	if after == nil {
 		return ""

@@ -32,7 +32,7 @@ func (l *RolloutLive) NewFailures(r *pb.Rollout) bool {
 	return int(r.GetTally().GetFailed()) > len(l.failed)
 }
 
-// Failed gives a line for each machine that has failed since, with its reason and the next command.
+// Failed returns a line for each machine that has failed since the last call, with its reason and the next command.
 func (l *RolloutLive) Failed(all []*pb.RolloutMachine) string {
 	var b strings.Builder
 	for _, m := range all {
@@ -99,7 +99,7 @@ func NameList(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// parts are the numbers of a tally that are not zero, but those of what is done and to come.
+// parts are the numbers of a tally that are not zero, without those of finished and pending machines.
 func parts(t *pb.RolloutTally) []string {
 	var out []string
 	for _, part := range []struct {

@@ -74,7 +74,7 @@ func (s Style) RolloutPreview(p *pb.RolloutPreview, all bool, begin string) stri
 	return b.String()
 }
 
-// stepText says what a step works with, where it is an image.
+// stepText returns the image of a step, or "".
 func stepText(step *pb.Step) string {
 	if image := step.GetRepave().GetImage(); image != "" {
 		return "  " + Clean(image)
@@ -89,7 +89,7 @@ func listed(names []string, all bool) string {
 	return strings.Join(names[:fewMachines], ", ") + fmt.Sprintf(" and %d more (--all)", len(names)-fewMachines)
 }
 
-// careOf says how carefully it goes.
+// careOf describes the limits of a rollout.
 func (s Style) careOf(spec *pb.RolloutSpec) string {
 	var parts []string
 	if spec.GetMaxInFlight() > 0 {

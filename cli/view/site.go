@@ -101,7 +101,7 @@ func passwordNotes(c *pb.BMCCredentials) []string {
 	return notes
 }
 
-// shortList joins the first few entries of a list, and says how many more there are.
+// shortList joins the first few entries of a list, and adds the number of the others.
 func shortList(all []string) string {
 	const most = 3
 	if len(all) <= most {

@@ -68,7 +68,7 @@ func joinNonEmpty(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return strings.TrimSpace(s) == "" }), ", ")
 }
 
-// Verdicts says what `ingot audit verify` found: the histories to show, then one line about all of them.
+// Verdicts returns the findings of `ingot audit verify`: the histories to show, then one line about all of them.
 func (s Style) Verdicts(all, shown []*pb.TimelineVerdict, bad int) string {
 	var b strings.Builder
 	if len(shown) > 0 {
@@ -108,7 +108,7 @@ func found(v *pb.TimelineVerdict) string {
 	return strings.Join(v.GetDifferences(), "; ")
 }
 
-// Erasure shows what an erasure certificate says, once it is proven.
+// Erasure shows the statement of an erasure certificate, once it is proven.
 func (s Style) Erasure(c erasure.Statement) string {
 	identity := c.Work.IdentityLevel
 	if identity == "" {

@@ -100,7 +100,7 @@ func (s Style) deliveryState(state string) string {
 	return state
 }
 
-// until says when a delivery is tried next.
+// until returns when a delivery is tried next.
 func until(d *pb.WebhookDelivery, now time.Time) string {
 	switch {
 	case d.GetNextAt() == nil:

@@ -1,4 +1,4 @@
-// Package webhookwhy says why events do not get through to a receiver, and what helps.
+// Package webhookwhy explains why events do not reach a receiver, and names the remedy.
 package webhookwhy
 
 import (
@@ -78,7 +78,7 @@ var stopped = map[string]string{
 	"BACKLOG": "it was paused, because too many events waited for it; what happens is not queued for it",
 }
 
-// Explain says of a webhook what ExplainMachine says of machines, by what the API shows of it and of its newest
+// Explain answers for a webhook as ExplainMachine does for machines, by the API's data on it and on its newest
 // deliveries.
 func Explain(w *pb.Webhook, newest []*pb.WebhookDelivery, now time.Time) *pb.ExplainMachineResponse {
 	e := &pb.ExplainMachineResponse{WaitsOn: onNobody, Since: w.GetFailingSince()}

@@ -89,7 +89,7 @@ func (a commands) certificate(ctx context.Context, machine, operation, out strin
 	return nil
 }
 
-// pages are made of what is proven alone.
+// pages are made of a proven statement alone.
 func (a commands) pages(document string) (string, error) {
 	trust, err := a.app.Root()
 	if err != nil {

@@ -40,7 +40,7 @@ connection is made again and nothing is missed.`,
 	return cmd
 }
 
-// attach shows an operation that somebody has started before.
+// attach shows an operation that was started before.
 func (a commands) attach(cmd *cobra.Command, id string) error {
 	a.app.Subject.Operation = id
 	svc := a.app.Services()
@@ -110,7 +110,7 @@ func (a commands) cancelOp(cmd *cobra.Command, id string, wait bool) error {
 	return canceledResult(op)
 }
 
-// canceledResult judges an operation that somebody wanted to end.
+// canceledResult returns the result of a request to cancel an operation.
 func canceledResult(op *pb.Operation) error {
 	switch op.GetPhase() {
 	case pb.Operation_CANCELED:

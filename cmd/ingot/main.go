@@ -41,8 +41,8 @@ func run() int {
 	})
 }
 
-// passwordReader reads from a terminal without showing what is typed; nil where there is none. An interrupt leaves the
-// terminal as it was.
+// passwordReader reads from a terminal without an echo; nil where there is none. An interrupt leaves the terminal as it
+// was.
 func passwordReader(ctx context.Context, fd int) func() ([]byte, error) {
 	if !term.IsTerminal(fd) {
 		return nil
@@ -53,7 +53,7 @@ func passwordReader(ctx context.Context, fd int) func() ([]byte, error) {
 			return nil, err
 		}
 		stop := context.AfterFunc(ctx, func() {
-			_ = term.Restore(fd, state) // the process ends; there is nobody left to tell
+			_ = term.Restore(fd, state) // the process ends; the error has no reader
 			os.Exit(130)
 		})
 		defer stop()

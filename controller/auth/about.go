@@ -2,13 +2,13 @@ package auth
 
 import baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 
-// About says which machines a method is about, for callers whose roles are for some machines alone.
+// About is which machines a method is about, for callers whose roles are for some machines alone.
 type About uint8
 
 const (
 	// AboutOther: not about machines one by one, or not held to a selection yet. Only a role on all machines opens it.
 	AboutOther About = iota
-	// AboutNothing: its answer says nothing of machines. Any role opens it.
+	// AboutNothing: its answer has no data on machines. Any role opens it.
 	AboutNothing
 	// AboutNamed: about what its request names, and nothing else: machines, nodes, operations, runs, workflows.
 	AboutNamed

@@ -26,7 +26,7 @@ type Caller struct {
 	need  Scope
 }
 
-// Identity tells callers apart, whatever they are called: two people of one name are two, and a token is who has made
+// Identity distinguishes callers, whatever they are called: two people of one name are two, and a token is who has made
 // it, through any number of tokens.
 func (c Caller) Identity() string {
 	switch {
@@ -46,7 +46,7 @@ func (c Caller) Client() string {
 	return c.Name
 }
 
-// Identity tells people apart.
+// Identity distinguishes people.
 func (p Person) Identity() string { return personPrefix + p.Issuer + " " + p.Subject }
 
 // personPrefix begins the identity of a person, and of no token.

@@ -10,7 +10,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/auth"
 )
 
-// TestRightsOfACreator: what was revoked, removed or narrowed counts no more; what has merely expired does.
+// TestRightsOfACreator: rights that were revoked, removed or narrowed no longer count; merely expired ones do.
 func TestRightsOfACreator(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -18,7 +18,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
-// GuardConfig says which listener is guarded, and with what.
+// GuardConfig is the listener to guard, and its tokens.
 type GuardConfig struct {
 	Listener Listener
 	// Tokens are needed on the frontpage.
@@ -68,8 +68,8 @@ func (g *Guard) Unary() grpc.UnaryServerInterceptor {
 	}
 }
 
-// refused counts a call that was refused for lack of rights, for the audit log. Callers that nobody knows are counted
-// by the metrics alone.
+// refused counts a call that was refused for lack of rights, for the audit log. Unknown callers are counted by the
+// metrics alone.
 func (g *Guard) refused(actor, address, method string, req any, err error) {
 	if err == nil || actor == "" || g.cfg.Tokens == nil || failure.From(err).Kind != failure.KindDenied {
 		return
@@ -83,13 +83,12 @@ func (g *Guard) refused(actor, address, method string, req any, err error) {
 	g.cfg.Tokens.refusals.count(actor, address, method, machine)
 }
 
-// maxMachine bounds what the audit log keeps of a machine's id that nobody has checked.
+// maxMachine bounds an unchecked machine id in the audit log.
 const maxMachine = 64
 
-// Knock looks at a call whose message has not been read yet, and refuses it when it should have a token and has none
-// that is known. What it lets in, Unary and Stream look at again. known says that it has one, whether or not it opens
-// the method.
-func (g *Guard) Knock(ctx context.Context, method string) (known bool, err error) {
+// PreAuthorize checks a call whose message has not been read yet, and refuses it when it needs a token and has no known one.
+// Unary and Stream check an admitted call again. known reports whether it has one, even if it does not open the method.
+func (g *Guard) PreAuthorize(ctx context.Context, method string) (known bool, err error) {
 	need := g.table[method].Need.Scope()
 	if need == 0 {
 		return false, nil
@@ -259,8 +258,8 @@ func clientCert(ctx context.Context) *x509.Certificate {
 // forwardedFor is what the REST listener puts the address of its client into, at the end.
 const forwardedFor = "x-forwarded-for"
 
-// sourceAddress is the IP address that a call came from. The listener of REST calls in from inside the process and says
-// whom for; nobody else is believed.
+// sourceAddress is the IP address that a call came from. The REST listener calls from inside the process and names the
+// client's address; only it is believed.
 func sourceAddress(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {

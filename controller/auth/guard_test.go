@@ -114,7 +114,7 @@ func newFrontpage(t *testing.T) *frontpage {
 	return f
 }
 
-// as gives a context with the token; one that is no name of a token is sent as it is.
+// as returns a context with the token; one that is no name of a token is sent as it is.
 func (f *frontpage) as(t *testing.T, who string) context.Context {
 	if secret, ok := f.secrets[who]; ok {
 		who = "Bearer " + secret
@@ -253,8 +253,8 @@ func TestReloadEndsAStreamStuckInSending(t *testing.T) {
 	}
 }
 
-// TestNoTokenInTheLog drives everything that can go wrong with a marked token through the real interceptors and reads
-// the whole log, which is not even a redacting one.
+// TestNoTokenInTheLog drives every failure with a marked token through the real interceptors. It reads the whole log,
+// which does not even redact.
 func TestNoTokenInTheLog(t *testing.T) {
 	f := newFrontpage(t)
 	const marked = "ingotb_MARKED-unknown-0123456789"

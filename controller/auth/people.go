@@ -14,11 +14,12 @@ import (
 
 // Verifier checks the tokens of the provider that people sign on with.
 type Verifier interface {
-	// Verify says whom a token speaks of. Without wait it asks nobody; ErrWouldWait says that it would have to.
+	// Verify returns the person of a token. Without wait it makes no call to the provider, and returns ErrWouldWait where
+	// it would have to.
 	Verify(ctx context.Context, token string, wait bool) (Person, error)
 }
 
-// ErrWouldWait says that a token cannot be checked without asking the provider.
+// ErrWouldWait is returned when a token cannot be checked without asking the provider.
 var ErrWouldWait = errors.New("the provider's keys are not known yet")
 
 // Seen is a session that a call came from.
@@ -26,19 +27,19 @@ type Seen struct {
 	Person  Person
 	Address string
 	At      time.Time
-	// New says that it is not recorded yet, as far as this controller knows.
+	// New is set when it is not recorded yet, as far as this controller knows.
 	New bool
 }
 
 // PeopleSource is where roles and sessions are kept.
 type PeopleSource interface {
-	// RoleBindings gives the bindings that have not ended.
+	// RoleBindings returns the bindings that have not ended.
 	RoleBindings(ctx context.Context, now time.Time) ([]RoleBinding, error)
-	// RevokedSessions gives when sessions were revoked, by id.
+	// RevokedSessions returns when sessions were revoked, by id.
 	RevokedSessions(ctx context.Context, now time.Time) (map[string]time.Time, error)
 	// TokenMakers returns the people who have made tokens in force, by identity, as their newest sign-on has them.
 	TokenMakers(ctx context.Context, now time.Time) (map[string]Person, error)
-	// RecordSessions records who was here. Those that nobody has recorded go to the audit log as sign-ons.
+	// RecordSessions records who was here. New ones go to the audit log as sign-ons.
 	RecordSessions(ctx context.Context, all []Seen) error
 }
 
@@ -49,12 +50,12 @@ const maxPeople = 20_000
 type people struct {
 	verifier Verifier
 	known    map[tokenHash]Person
-	// read says that roles and revocations were read since the start.
+	// read is set when roles and revocations were read since the start.
 	read bool
 	peopleRead
 	// lastSignOn bounds the age of a person's sign-on by which the person's tokens are worth something.
 	lastSignOn time.Duration
-	// seen are sessions that are to be recorded, recorded those that were, with their end.
+	// seen are the sessions to record, recorded those that were recorded, with their end.
 	seen     map[string]Seen
 	recorded map[string]time.Time
 }
@@ -213,10 +214,10 @@ func readPeople(ctx context.Context, src PeopleSource, now time.Time) (r peopleR
 	return r, err
 }
 
-// unknown is the actor of refusals of whom nobody knows.
+// unknown is the actor of refusals of unknown callers.
 const unknown = "unknown"
 
-// RefusedSignOn counts a sign-on that was refused, for the audit log. The name is empty where nobody is known.
+// RefusedSignOn counts a sign-on that was refused, for the audit log. The name is empty for an unknown person.
 func (t *Tokens) RefusedSignOn(name, address, reason string) {
 	if name == "" {
 		name, address = unknown, t.refusals.addressOf(address, t.Now())

@@ -178,7 +178,7 @@ func TestAnEndedTokenSaysSo(t *testing.T) {
 	}
 }
 
-// A controller that has just started says so, and takes nobody's roles away.
+// A controller that has just started returns that as the reason, and removes no roles.
 func TestRolesThatAreNotReadYet(t *testing.T) {
 	tokens := &Tokens{clock: clock.Real(), people: people{verifier: book{"a.d.a": ada()}}}
 	if err := tokens.meet(t.Context(), "a.d.a", true); err != nil {
@@ -205,7 +205,7 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-func TestKnockAsksNobody(t *testing.T) {
+func TestPreAuthorizeAsksNoProvider(t *testing.T) {
 	tokens, _, _ := followed(t)
 	tokens.SignOn(waiting{}, DefaultLastSignOn)
 	if err := tokens.meet(t.Context(), "a.b.c", false); !errors.Is(err, ErrWouldWait) {

@@ -89,7 +89,7 @@ func (r *refusals) count(actor, address, method, machine string) {
 	}
 }
 
-// add returns a channel that is closed once the call is stored; nil where nobody is to wait for that.
+// add returns a channel that is closed once the call is stored; nil where no caller must wait for that.
 func (r *refusals) add(actor, address, method, machine string) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,7 +118,7 @@ func (r *refusals) add(actor, address, method, machine string) <-chan struct{} {
 	return stored
 }
 
-// follow stores what is counted until ctx ends, and has minutes that are over chained.
+// follow stores the counts until ctx ends, and has minutes that are over chained.
 func (r *refusals) follow(ctx context.Context, src Source, c clock.Clock, logger *slog.Logger) error {
 	wake := make(chan struct{}, 1)
 	r.setWake(wake)
@@ -158,7 +158,7 @@ func (r *refusals) round(ctx context.Context, logger *slog.Logger, failed string
 	}
 }
 
-// flush stores the batch whose outcome is unknown, and then what has been counted since.
+// flush stores the batch whose outcome is unknown, and then the counts since.
 func (r *refusals) flush(ctx context.Context, src Source) error {
 	for {
 		b := r.next()

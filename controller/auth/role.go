@@ -70,7 +70,7 @@ func (r Role) Covers(need Scope) bool {
 	return need == ScopeApprove && r == Approver || r.Scope().Covers(need)
 }
 
-// RoleBinding gives a role to a group or a person.
+// RoleBinding grants a role to a group or a person.
 type RoleBinding struct {
 	ID   string
 	Role Role
@@ -95,7 +95,7 @@ type Person struct {
 	Issuer, Subject, Name string
 	Groups                []string
 	IssuedAt, ExpiresAt   time.Time
-	// Session is the sign-on. Renewed tokens have the same one, where the provider says which that is; Lasting says so.
+	// Session is the sign-on. Renewed tokens have the same one, where the provider names it; Lasting reports that.
 	Session string
 	Lasting bool
 }
@@ -231,7 +231,7 @@ func (c Caller) Highest() Scope {
 	return highest
 }
 
-// rights says what opens the call, so that a stream can be ended when that is no longer the same.
+// rights returns the rights that open the call, so that a stream can be ended after their change.
 func (c Caller) rights() string {
 	var b strings.Builder
 	for _, g := range c.covering() {

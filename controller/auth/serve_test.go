@@ -84,7 +84,7 @@ func (a *authority) client(t *testing.T, uris ...*url.URL) *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}
 }
 
-// serve runs a server with the interceptors in the controller's order and gives a client over TLS.
+// serve runs a server with the interceptors in the controller's order and returns a client over TLS.
 func serve(
 	t *testing.T, logger *slog.Logger, guard *auth.Guard, mtls bool, register func(*grpc.Server),
 ) *grpc.ClientConn {
@@ -218,7 +218,7 @@ func TestEnrolmentNeedsNothingButTLS(t *testing.T) {
 	if _, err := enrollv1.NewEnrollmentServiceClient(conn).Enroll(t.Context(), &enrollv1.EnrollRequest{}); err != nil {
 		t.Errorf("Enroll: %v", err)
 	}
-	// A registered method that nobody has put into the table is refused.
+	// A registered method that is not in the table is refused.
 	err := conn.Invoke(t.Context(), "/ingot.test.Forgotten/Call", &enrollv1.EnrollRequest{}, &enrollv1.EnrollResponse{})
 	wantReason(t, "a forgotten method", err, codes.PermissionDenied, "SCOPE_TOO_SMALL")
 }

@@ -48,7 +48,7 @@ func (p *people) worth(tok StoredToken, now time.Time) ([]Grant, error) {
 // FileChange is what a reading of the token file has changed, by the names of its tokens. A token whose scope or secret
 // is another one is Changed.
 type FileChange struct {
-	// Start says that the controller has read the file for the first time; then every token is Added.
+	// Start is set when the controller has read the file for the first time; then every token is Added.
 	Start                   bool
 	Added, Removed, Changed []string
 	At                      time.Time
@@ -63,7 +63,8 @@ type Source struct {
 
 // TokenSource is where the tokens of the database come from.
 type TokenSource interface {
-	// APITokens gives the tokens in force and the number of their last change. It gives none where that is known.
+	// APITokens returns the tokens in force and the number of their last change. It returns none where that number is
+	// known.
 	APITokens(ctx context.Context, known int64, now time.Time) (tokens []StoredToken, version int64, err error)
 	// UsedAPITokens records when tokens were used last, by their ids.
 	UsedAPITokens(ctx context.Context, used map[string]time.Time) error

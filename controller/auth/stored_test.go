@@ -192,7 +192,7 @@ func TestRevocationAndExpiryEndStreams(t *testing.T) {
 	}
 }
 
-// While the database is away, what was read stays in force, and what is to be written down waits.
+// While the database is away, the tokens that were read stay in force, and pending records wait.
 func TestTokenFileChangesReachTheAuditLog(t *testing.T) {
 	tokens, m, path := followed(t)
 	m.mu.Lock()
@@ -218,8 +218,8 @@ func TestTokenFileChangesReachTheAuditLog(t *testing.T) {
 	}
 }
 
-// A refusal for lack of rights is stored before its caller is answered, and counts once for each actor, address and method,
-// also where the answer of the database is lost.
+// A refusal for lack of rights is stored before its caller is answered. It counts once for each actor, address and
+// method, also where the answer of the database is lost.
 func TestRefusalsAreStoredBeforeTheAnswer(t *testing.T) {
 	tokens, m, _ := followed(t)
 	secret, _ := NewToken()

@@ -15,7 +15,7 @@ import (
 // client that does not read would never notice.
 const cutGrace = 500 * time.Millisecond
 
-// guardedStream gives the handler the context that the guard has made.
+// guardedStream has the guard's context for the handler.
 type guardedStream struct {
 	grpc.ServerStream
 	ctx context.Context
@@ -38,7 +38,7 @@ func serveUntilCut(ctx context.Context, method string, handler func() error) err
 	case <-ctx.Done():
 	}
 	if cutBy(ctx) == nil {
-		return <-ended // the caller left or the server stops: whoever waits for handlers waits for this one too
+		return <-ended // the caller left or the server stops: a wait for handlers includes this one
 	}
 	grace := time.NewTimer(cutGrace)
 	defer grace.Stop()

@@ -19,7 +19,7 @@ const (
 // Need is what a caller must show.
 type Need uint8
 
-// The needs. The zero value is met by nobody.
+// The needs. No caller meets the zero value.
 const (
 	_ Need = iota
 	// NeedNothing: anybody who can connect.
@@ -48,7 +48,7 @@ func (n Need) Scope() Scope {
 		NeedReport: ScopeReport, NeedApprove: ScopeApprove, NeedCaller: ScopeCaller}[n]
 }
 
-// Rule says where a method is served and what it needs.
+// Rule has the listener of a method and its need.
 type Rule struct {
 	Listener Listener
 	Need     Need

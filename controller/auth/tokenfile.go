@@ -38,7 +38,7 @@ func NewToken() (secret, hash string) {
 	return secret, HashToken(secret)
 }
 
-// HashToken gives the lower-case hexadecimal SHA-256 of a token.
+// HashToken returns the lower-case hexadecimal SHA-256 of a token.
 func HashToken(secret string) string {
 	h := sha256.Sum256([]byte(secret))
 	return hex.EncodeToString(h[:])
@@ -64,8 +64,8 @@ func (s tokenSet) find(h tokenHash) (token, bool) {
 // namePattern keeps names usable as an opaque actor in the audit log.
 var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
-// parseTokens reads the whole file and reports all faults, each with its line. It never repeats a hash or what stands
-// in its place: somebody may have put a token there.
+// parseTokens reads the whole file and reports all faults, each with its line. It never repeats a hash or the text in
+// its place: that may be a token.
 func parseTokens(file []byte) (tokenSet, error) {
 	var set tokenSet
 	var faults []error

@@ -83,7 +83,7 @@ func readTokens(path string) (tokenSet, error) {
 	return set, nil
 }
 
-// Reload reads the file again. With any fault the tokens stay as they are; the log says why, and so does the error.
+// Reload reads the file again. With any fault the tokens stay as they are; the log and the error have the reason.
 func (t *Tokens) Reload() error {
 	set, err := readTokens(t.path)
 	if err != nil {
@@ -100,14 +100,15 @@ func (t *Tokens) Reload() error {
 	return nil
 }
 
-// authenticate says who holds the token, if it is good for need. The caller is known even where it is not.
+// authenticate returns the holder of the token, and an error unless it suffices for need. The caller is known in both
+// cases.
 func (t *Tokens) authenticate(secret string, need Scope) (Caller, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.check(sha256.Sum256([]byte(secret)), need)
 }
 
-// Identify says who holds a token that may read. It may ask the provider of sign-ons.
+// Identify returns the holder of a token that may read. It may ask the provider of sign-ons.
 func (t *Tokens) Identify(ctx context.Context, secret string) (Caller, error) {
 	if err := t.meet(ctx, secret, true); err != nil {
 		return Caller{}, err

@@ -143,7 +143,7 @@ func TestRestoreGivesAllBack(t *testing.T) {
 	}
 }
 
-// TestATargetThatHasSomethingIsRefused: with what is in the way, and nothing written.
+// TestATargetThatHasSomethingIsRefused: with the objects in the way, and nothing written.
 func TestATargetThatHasSomethingIsRefused(t *testing.T) {
 	raw, from := made(t, true)
 	a, err := open(t, raw)
@@ -202,7 +202,7 @@ func TestADamagedBackupIsRefused(t *testing.T) {
 	}
 }
 
-// entry is a member of an archive that somebody else has made.
+// entry is a member of an archive that was made elsewhere.
 type entry struct {
 	tar.Header
 	data []byte

@@ -40,7 +40,7 @@ type Options struct {
 	Now     time.Time
 }
 
-// source is a member and what gives its bytes.
+// source is a member and a function that opens its bytes.
 type source struct {
 	Member
 	open func() (io.ReadCloser, error)

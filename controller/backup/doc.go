@@ -13,18 +13,18 @@
 //
 // It holds every secret of the controller and is not encrypted.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // The manifest: name, size and SHA-256 of each member. Open reads the whole file and refuses whatever differs from it,
 // before anything is written. A member's name decides alone where it goes, and only names of the list above are taken:
 // no path, link or device of the archive is ever followed. The manifest itself is proven by the frame's checksum, which
-// finds damage and no forger: who can change the file owns what is restored from it.
+// finds damage and no forger: a writer of the file controls the restored system.
 //
 // # Failure handling
 //
 // Create reads the database first and images after that, so that no image is missing which the dump knows, unless it
 // was removed in between. Restore refuses a host that has anything already. It writes keys and images, then the
-// database in one transaction, then the schema's migrations, the freeze and the new incarnation of a restored database,
-// and the tokens last: without them no controller starts. What it has written to directories is removed when it fails.
-// After kill -9 the next Restore says what is in the way.
+// database in one transaction. The schema's migrations, the freeze and the new incarnation of a restored database
+// follow, and the tokens are last: without them no controller starts. What it has written to directories is removed
+// when it fails. After kill -9 the next Restore names the objects in the way.
 package backup

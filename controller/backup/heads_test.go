@@ -66,8 +66,8 @@ func wantFindings(t *testing.T, s *store.Store, what string, heads []timeline.He
 	}
 }
 
-// After a restore the histories are intact, and heads that were kept say of what is lost that the restore lost it, also
-// when the histories have gone on. What is cut off by hand stays a fault.
+// After a restore the histories are intact. Kept heads attribute the lost entries to the restore, also when the
+// histories have gone on. Entries that are cut off by hand stay a fault.
 func TestHeadsAreExplainedAfterARestore(t *testing.T) {
 	from := ready(t)
 	s := opened(t, from)

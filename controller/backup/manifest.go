@@ -51,7 +51,7 @@ type Member struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Manifest says what a backup is and what is in it.
+// Manifest describes a backup and its members.
 type Manifest struct {
 	Format int `json:"format"`
 	// Version is the program's.

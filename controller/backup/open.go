@@ -41,7 +41,7 @@ func Open(ctx context.Context, file io.ReadSeeker) (*Archive, error) {
 // ConfigFile is the configuration as it was.
 func (a *Archive) ConfigFile() []byte { return a.small[configName] }
 
-// walk reads the file from its beginning, and gives each member to fn. Whatever is not as the manifest says is an
+// walk reads the file from its beginning, and calls fn with each member. Every difference from the manifest is an
 // error.
 func (a *Archive) walk(ctx context.Context, fn func(Member, io.Reader) error) error {
 	if _, err := a.file.Seek(0, io.SeekStart); err != nil {

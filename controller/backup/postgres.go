@@ -19,7 +19,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/localpg"
 )
 
-// dump writes the database to out and gives the major version of the pg_dump that did it.
+// dump writes the database to out and returns the major version of the pg_dump that did it.
 func dump(ctx context.Context, databaseURL string, server int, out io.Writer) (int, error) {
 	program, major, err := localpg.Program("pg_dump", server)
 	if err != nil {

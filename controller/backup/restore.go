@@ -21,7 +21,7 @@ import (
 
 // Target is the host to restore on.
 type Target struct {
-	// Config says where everything goes.
+	// Config has the paths and the database of the target.
 	Config config.Config
 	// ConfigPath is where the configuration belongs. One that is there stays, and the backup's is put beside it.
 	ConfigPath string
@@ -194,7 +194,7 @@ func (r *restore) makeDir(dir string) error {
 	return nil
 }
 
-// large reads the file once more for what is not held in memory.
+// large reads the file once more for the members that are not held in memory.
 func (r *restore) large(ctx context.Context) error {
 	if err := r.makeDir(r.Config.ImagesPath()); err != nil {
 		return err

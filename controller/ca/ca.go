@@ -28,7 +28,7 @@ const (
 	DefaultServerLifetime = 30 * 24 * time.Hour
 )
 
-// ErrIssuerExpired says that the intermediate can sign nothing any more.
+// ErrIssuerExpired is returned when the intermediate has expired and can no longer sign.
 var ErrIssuerExpired = errors.New("intermediate certificate has expired")
 
 // Issued is a certificate of an agent.
@@ -42,7 +42,7 @@ type Issued struct {
 	NotAfter    time.Time
 }
 
-// Config says where the keys are.
+// Config has the directory of the keys.
 type Config struct {
 	// Dir is made if it is absent; its parent must exist. Required.
 	Dir string

@@ -31,7 +31,7 @@ func (a *Authority) DocumentSigner(ctx context.Context) (crypto.Signer, []*x509.
 	return key, []*x509.Certificate{leaf, by.keys.intermediate, by.keys.root}, nil
 }
 
-// documentTemplate has neither client nor server usage: it lets nobody in.
+// documentTemplate has neither client nor server usage: it opens no connection.
 func documentTemplate(now time.Time) *x509.Certificate {
 	return &x509.Certificate{
 		Subject:            pkix.Name{CommonName: "ingot-erasure-certificate"},

@@ -20,7 +20,7 @@ import (
 // shows a certificate of it.
 const Settle = 5 * time.Second
 
-// ErrOther says that a generation is not the one of that number here.
+// ErrOther is returned when a generation is not the one of that number here.
 var ErrOther = errors.New("the CA's directory has another generation of this number")
 
 // generation is one CA of the installation: the first, or one that has taken its place.

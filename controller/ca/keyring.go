@@ -34,7 +34,7 @@ type keyring struct {
 	root         *x509.Certificate
 	intermediate *x509.Certificate
 	signer       *ecdsa.PrivateKey // of the intermediate
-	// rootSigner is nil where the root's key has been moved away or is of no use; rootErr says why.
+	// rootSigner is nil where the root's key has been moved away or is of no use; rootErr is the reason.
 	rootSigner *ecdsa.PrivateKey
 	rootErr    error
 	// cross are the intermediate's further certificates, signed by the roots of generations before it.

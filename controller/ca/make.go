@@ -30,8 +30,8 @@ var (
 	fpAfterRename  = failpoint.Register("ca.after-rename")
 )
 
-// makeKeyring makes all keys under a temporary name and gives them their own in one step. It leaves the
-// temporary directory behind when it fails, as a crash does; the next start removes it.
+// makeKeyring makes all keys under a temporary name and renames them in one step. It leaves the temporary directory
+// behind when it fails, as a crash does; the next start removes it.
 func makeKeyring(dir, live string, now time.Time) error {
 	temp, err := os.MkdirTemp(dir, makingPrefix+"*")
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
-// ErrNoRootKey says that the key of a root in force is not here, without which nobody can vouch for the next CA.
+// ErrNoRootKey is returned when the key of a root in force is not here, without which the next CA cannot be certified.
 var ErrNoRootKey = errors.New("the root's key has been moved away")
 
 var (
@@ -33,8 +33,8 @@ type Record struct {
 	Generation int
 	// Root, Intermediate and Cross are PEM.
 	Root, Intermediate, Cross []byte
-	// Keys are those of the root, if it is known, and of the intermediate, in PEM; empty for the first generation, whose
-	// keys are in every controller's directory.
+	// Keys are those of the root, if it is known, and of the intermediate, in PEM. They are empty for the first
+	// generation, whose keys are in every controller's directory.
 	Keys               []byte
 	Created, Withdrawn time.Time
 	// Vouched is until when its root is vouched for, once it is withdrawn.
@@ -134,8 +134,8 @@ func (a *Authority) Records() ([]Record, error) {
 	return out, nil
 }
 
-// Follow takes over what is recorded of all generations. One that is new here is durable on the disk before it counts,
-// so that this controller starts with it also while the database is away. changed says that something is new.
+// Follow takes over the records of all generations. A new one is durable on the disk before it counts. So this
+// controller starts with it also while the database is away. changed reports whether there was a new one.
 func (a *Authority) Follow(records []Record) (changed bool, err error) {
 	all := slices.Clone(a.generations())
 	for _, r := range records {
@@ -234,7 +234,7 @@ func parseRecord(r Record) (*keyring, error) {
 	return k, k.check()
 }
 
-// storeGeneration writes all files under a temporary name and gives them their own in one step, as for the first.
+// storeGeneration writes all files under a temporary name and renames them in one step, as for the first.
 func storeGeneration(dir, live string, k *keyring) error {
 	temp, err := os.MkdirTemp(dir, makingPrefix+"*")
 	if err != nil {

@@ -70,7 +70,7 @@ func (r *rotated) pool(generations ...int) *x509.CertPool {
 	return pool
 }
 
-// proves says whether a listener proves itself to who trusts the pool.
+// proves returns nil when a client that trusts the pool verifies a listener.
 func (r *rotated) proves(pool *x509.CertPool) error {
 	r.t.Helper()
 	cert, err := r.a.ServerCert(r.t.Context(), []string{"controller.example"}, nil)

@@ -73,9 +73,9 @@ func NewServerCerts(ctx context.Context, ca *Authority, dnsNames []string, ips [
 	return s, nil
 }
 
-// GetCertificate is for tls.Config. It replaces the certificate when two thirds of its life are over, when the CA has
-// changed, and when it was signed by a clock that has been set back since: nobody else might take it yet. The handshake
-// that finds it so pays for the signature; others are served the old one meanwhile.
+// GetCertificate is for tls.Config. It replaces the certificate when two thirds of its life are over, and when the CA
+// has changed. It does so too when the signing clock has been set back since: peers might not accept it yet. The
+// handshake that finds it due makes the signature; others are served the old one meanwhile.
 func (s *ServerCerts) GetCertificate(_ *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	cert := s.current()
 	if !s.due() || !s.renewing.TryLock() {

@@ -69,7 +69,7 @@ func (f *flags) forBackup() (*config.Config, error) {
 	return f.load()
 }
 
-// writeBackup gives the file its name once it is whole and on the disk.
+// writeBackup renames the file once it is whole and on the disk.
 func writeBackup(ctx context.Context, o backup.Options, path string) (m backup.Manifest, size int64, err error) {
 	dir := filepath.Dir(path)
 	file, err := os.CreateTemp(dir, "."+filepath.Base(path)+".new-*") // mode 0600
@@ -183,7 +183,7 @@ func (f *flags) restore(cmd *cobra.Command, a *backup.Archive) error {
 	return nil
 }
 
-// configOf reads the host's configuration, or the backup's where there is none. had says that there is one.
+// configOf reads the host's configuration, or the backup's where there is none. had reports whether there is one.
 func (f *flags) configOf(a *backup.Archive) (c *config.Config, had bool, err error) {
 	_, err = os.Stat(f.config)
 	if f.config == "" || !errors.Is(err, fs.ErrNotExist) {
@@ -204,7 +204,7 @@ func (f *flags) configOf(a *backup.Archive) (c *config.Config, had bool, err err
 }
 
 // asOwner runs fn with the rights of the directory's owner, where root calls: the database knows the controller by its
-// user, and what is made must be that user's.
+// user, and new files must be that user's.
 func asOwner(dir string, fn func() error) error {
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {

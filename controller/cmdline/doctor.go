@@ -107,8 +107,8 @@ func diagnose(ctx context.Context, f *flags) []doctor.Finding {
 	return append(list, checkServing(ctx, c)...)
 }
 
-// becomeOwner takes the rights of the directory's owner, where root calls, so that what is checked is what the
-// controller may do.
+// becomeOwner takes the rights of the directory's owner, where root calls, so that the checks have the controller's
+// rights.
 func becomeOwner(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -249,7 +249,7 @@ func checkDatabase(ctx context.Context, c config.Config) []doctor.Finding {
 	return append(list, judgeSchema(have, newest, s.Schema.CheckProgram(ctx)))
 }
 
-// judgeDatabase says what the settings mean for what the controller promises.
+// judgeDatabase returns the findings of the settings against the controller's promises.
 func judgeDatabase(s schema.Settings, pool int, now time.Time) []doctor.Finding {
 	list := []doctor.Finding{doctor.Well("database", fmt.Sprintf("PostgreSQL %d.%d answers", s.Version/10000,
 		s.Version%10000))}
@@ -332,7 +332,8 @@ func checkServing(ctx context.Context, c *config.Config) []doctor.Finding {
 	return list
 }
 
-// starting is how long a controller that says that it starts is waited for: its unit is active before it is ready.
+// starting is how long doctor waits for a controller that reports to be starting: its unit is active before it is
+// ready.
 const starting = 20 * time.Second
 
 func awaitReady(ctx context.Context, address string) error {

@@ -74,7 +74,7 @@ func (i *installation) run(args ...string) (string, error) {
 	return out.String(), err
 }
 
-// finds holds that doctor says this of a check.
+// finds checks that doctor reports this of a check.
 func (i *installation) finds(level doctor.Level, check, what string) {
 	i.t.Helper()
 	list := diagnose(i.t.Context(), &flags{config: i.config})

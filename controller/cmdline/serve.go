@@ -78,7 +78,7 @@ func devToken(c config.Config, log *slog.Logger) error {
 	return pki.WriteFile(path, []byte(secret+"\n"), 0o600)
 }
 
-// announce writes the addresses, for whoever started us on port 0.
+// announce writes the addresses, for a starter with port 0.
 func announce(ctl *controller.Controller, path string) error {
 	if path != "" {
 		b, err := json.Marshal(ctl.Addresses())
@@ -107,7 +107,7 @@ func reloadOnHangup(ctx context.Context, ctl *controller.Controller) error {
 	}
 }
 
-// watchdog tells systemd that we are alive, if it wants to hear it.
+// watchdog notifies systemd that we are alive, if systemd asks for it.
 func watchdog(ctx context.Context) error {
 	every, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || every == 0 {

@@ -19,7 +19,7 @@ import (
 //go:embed sample.yaml
 var Sample []byte
 
-// Config is everything that a controller can be told. Start from Default: the zero value is not usable.
+// Config has all settings of a controller. Start from Default: the zero value is not usable.
 type Config struct {
 	// Dev is set by a flag, not by the file: a private PostgreSQL below DataDir takes the place of Database.URL.
 	Dev bool `yaml:"-"`
@@ -41,7 +41,7 @@ type Config struct {
 	TPMRootsFile string   `yaml:"tpm_roots_file"`
 	Database     Database `yaml:"database"`
 	TLS          TLS      `yaml:"tls"`
-	// Advertise are the addresses (host:port) that agents are told; empty ones follow from TLS.Names and Listen.
+	// Advertise are the addresses (host:port) that agents get; empty ones follow from TLS.Names and Listen.
 	Advertise Advertise `yaml:"advertise"`
 	// TokensFile holds the bearer tokens, see controller/auth.
 	TokensFile string `yaml:"tokens_file"`
@@ -65,12 +65,12 @@ type Config struct {
 	MaxMessageBytes int      `yaml:"max_message_bytes"`
 	Workers         int      `yaml:"workers"`
 	Webhooks        Webhooks `yaml:"webhooks"`
-	// Images says where the files of the image catalogue are kept, and bounds what comes in.
+	// Images has the place of the image catalogue's files, and the limits of uploads.
 	Images Images `yaml:"images"`
-	// Retention says how long what grows is kept.
+	// Retention is how long growing data is kept.
 	Retention Retention     `yaml:"retention"`
 	Log       obs.LogConfig `yaml:"log"`
-	// Traces says where the traces of operations go.
+	// Traces is the destination of the traces of operations.
 	Traces traces.Config `yaml:"traces"`
 }
 
@@ -125,7 +125,7 @@ type Step struct {
 	Retries *int      `yaml:"retries"`
 }
 
-// Default is the configuration of a controller that was told nothing. It has no database yet.
+// Default returns the configuration of a controller without settings. It has no database yet.
 func Default() *Config {
 	return &Config{ //nolint:gosec // G101 takes the path of the token file for a credential
 		Listen:     Listen{Frontpage: ":50051", Fleet: ":50052", Enrolment: ":50053", HTTP: "127.0.0.1:8080"},
@@ -193,7 +193,7 @@ func (c *Config) SecretKeyPath() string {
 	return filepath.Join(c.DataDir, "secrets", "bmc.key")
 }
 
-// FleetAddresses are what agents are told to dial for their sessions.
+// FleetAddresses returns the addresses that agents dial for their sessions.
 func (c *Config) FleetAddresses() []string {
 	return advertised(c.Advertise.Fleet, c.TLS.Names, c.Listen.Fleet)
 }

@@ -53,7 +53,7 @@ func TestSampleIsTheDefault(t *testing.T) {
 	}
 }
 
-// TestSampleNamesEveryKey: a key that the sample lacks would be unknown to whoever reads it.
+// TestSampleNamesEveryKey: a key that the sample lacks would be unknown to its readers.
 func TestSampleNamesEveryKey(t *testing.T) {
 	lines := keyLines(Sample)
 	for _, key := range yamlKeys("", reflect.TypeFor[Config]()) {

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Images says where the files of the catalogue are kept, and bounds what comes in.
+// Images has the place of the catalogue's files, and the limits of uploads.
 type Images struct {
 	// Bucket keeps the files in place of ImagesDir, where it has a name.
 	Bucket Bucket `yaml:"bucket"`
@@ -26,7 +26,7 @@ type Images struct {
 	Registries Registries `yaml:"registries"`
 }
 
-// Registries says how registries of OCI are asked. A host is host or host:port, as in the URL.
+// Registries configures access to OCI registries. A host is host or host:port, as in the URL.
 type Registries struct {
 	// AuthFile has credentials, in the form of ~/.docker/config.json.
 	AuthFile string `yaml:"auth_file"`

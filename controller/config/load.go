@@ -80,7 +80,7 @@ var (
 func explain(text string) Problem {
 	var p Problem
 	if m := linePrefix.FindStringSubmatch(text); m != nil {
-		p.Line, _ = strconv.Atoi(m[1]) // digits, and few: the expression says so
+		p.Line, _ = strconv.Atoi(m[1]) // digits, and few: by the expression
 		text = text[len(m[0]):]
 	}
 	p.Message = text
@@ -136,7 +136,7 @@ func (c *Config) override(env func(string) (string, bool)) Problems {
 	return out
 }
 
-// lineIndex says on which line each key stands.
+// lineIndex has the line of each key.
 type lineIndex map[string]int
 
 // of returns the line of the key or of the nearest one above it: a missing key is a fault of its section.

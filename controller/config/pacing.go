@@ -8,8 +8,8 @@ import (
 
 // Admission bounds how fast agents come to one controller.
 type Admission struct {
-	// Rate is sessions a second, Burst how many may be opened at once after a rest, Concurrent how many may be in the
-	// making at a time. Waiting is how many agents beyond that wait for their turn; all others are told when to try again.
+	// Rate is sessions a second, Burst how many may be opened at once after a rest. Concurrent is how many may be in the
+	// making at a time. Waiting is how many agents beyond that wait for their turn; all others must try again later.
 	Rate       int `yaml:"rate"`
 	Burst      int `yaml:"burst"`
 	Concurrent int `yaml:"concurrent"`

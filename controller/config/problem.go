@@ -15,7 +15,7 @@ type Problem struct {
 	Message string
 }
 
-// String gives "line 3: listen.http: …" with the parts that there are.
+// String returns "line 3: listen.http: …" with the parts that there are.
 func (p Problem) String() string {
 	var b strings.Builder
 	if p.Line > 0 {
@@ -31,7 +31,7 @@ func (p Problem) String() string {
 // Problems are all that is wrong with a configuration, in the order of the file. As an error they take a line each.
 type Problems []Problem
 
-// Error gives one line for each problem.
+// Error returns one line for each problem.
 func (ps Problems) Error() string {
 	lines := make([]string, 0, len(ps))
 	for _, p := range ps {

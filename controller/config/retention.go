@@ -2,7 +2,7 @@ package config
 
 import "path/filepath"
 
-// Retention says how long logs are kept; webhooks.keep_delivered and keep_dead say it of deliveries. The audit log and
+// Retention is how long logs are kept; for deliveries it is webhooks.keep_delivered and keep_dead. The audit log and
 // the history of machines are kept for ever: the history proves that neither was rewritten.
 type Retention struct {
 	// Logs is how long the log of an operation is kept after its creation; 0 keeps it for ever.
@@ -10,8 +10,8 @@ type Retention struct {
 	// ExportDir is the absolute path of a directory in which a log is kept as a file before it is removed. Required with
 	// Logs.
 	ExportDir string `yaml:"export_dir"`
-	// States is how far back lists answer what the machines were at a moment; 0 keeps all states. A machine's history
-	// says for ever what it was.
+	// States is how far back lists show the machines at a moment; 0 keeps all states. A machine's history is kept for
+	// ever.
 	States Duration `yaml:"states"`
 }
 

@@ -13,7 +13,7 @@ import (
 
 // SignOn is the provider of OpenID Connect that people sign on with.
 type SignOn struct {
-	// Issuer is its URL; empty means that nobody signs on, and tokens alone count.
+	// Issuer is its URL; empty means that there are no sign-ons, and tokens alone count.
 	Issuer string `yaml:"issuer"`
 	// ClientID and the secret in ClientSecretFile are the console's; without a secret it is a public client. CLIClientID
 	// is that of `ingot login`, a public client with the device flow; empty means ClientID.
@@ -30,10 +30,10 @@ type SignOn struct {
 	// GroupsClaim and NameClaim are where an ID token has a person's groups, and its name for the audit log.
 	GroupsClaim string `yaml:"groups_claim"`
 	NameClaim   string `yaml:"name_claim"`
-	// TokenLife bounds how long an ID token counts, whatever it says itself.
+	// TokenLife bounds how long an ID token counts, whatever its own end.
 	TokenLife Duration `yaml:"token_life"`
-	// LastSignOn bounds the age of a person's last sign-on, or renewal of one, by which that person's own tokens are worth
-	// what the person's roles are. After it they are worth nothing.
+	// LastSignOn bounds the age of a person's last sign-on, or renewal of one. Until then that person's own tokens have
+	// the person's roles; after it they open nothing.
 	LastSignOn Duration `yaml:"last_sign_on"`
 	// CAFile holds more authorities than those of the system, in PEM.
 	CAFile string `yaml:"ca_file"`
@@ -93,8 +93,8 @@ func (s SignOn) Secret() (string, error) {
 	return strings.TrimSpace(string(raw)), nil
 }
 
-// Roots are the authorities that the provider is verified by, and those of them that are the file's; nil stands for
-// those of the system alone.
+// Roots returns the authorities that verify the provider, and the PEM of those in the file. nil stands for those of the
+// system alone.
 func (s SignOn) Roots() (*x509.CertPool, string, error) {
 	if s.CAFile == "" {
 		return nil, "", nil

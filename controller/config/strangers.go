@@ -2,7 +2,7 @@ package config
 
 import "time"
 
-// Strangers bounds what callers cost whom nobody knows yet, on the listeners where nobody ever is, and in time on all.
+// Strangers bounds the cost of unknown callers, on the listeners without known ones, and in time on all.
 type Strangers struct {
 	// EnrolmentConnections are open at a time on the enrolment listener, EnrolmentPerAddress those of one address.
 	// EnrolmentCalls is how many of their calls are being received at a time, of 64 KiB at most each.
@@ -12,7 +12,7 @@ type Strangers struct {
 	// HTTPConnections are open at a time on the listener of health and metrics, HTTPPerAddress those of one address.
 	HTTPConnections int `yaml:"http_connections"`
 	HTTPPerAddress  int `yaml:"http_per_address"`
-	// FirstByte is how long a connection may say nothing, Handshake how long that may take once begun, FirstRequest the
+	// FirstByte is how long a connection may be silent, Handshake how long that may take once begun. FirstRequest is the
 	// time from then until there is a request.
 	FirstByte    Duration `yaml:"first_byte"`
 	Handshake    Duration `yaml:"handshake"`

@@ -10,7 +10,7 @@ import (
 
 // Webhooks are the terms for sending events to other systems.
 type Webhooks struct {
-	// Source tells this installation from others in the events: a URI reference.
+	// Source identifies this installation in the events: a URI reference.
 	Source string `yaml:"source"`
 	// CAFile holds more authorities than those of the system, in PEM.
 	CAFile string `yaml:"ca_file"`

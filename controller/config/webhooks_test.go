@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestOwnAuthorities: receivers with certificates of an own authority are trusted by its file, beside the system's; a
+// TestOwnAuthorities: receivers with certificates of an own authority are trusted by its file, beside the system's. A
 // file without a certificate is an error and not an empty list.
 func TestOwnAuthorities(t *testing.T) {
 	if roots, err := (Webhooks{}).Roots(); roots != nil || err != nil {

@@ -7,17 +7,17 @@ import (
 	"sync"
 )
 
-// smallest is what is compressed at least, in bytes: below it a packet is one all the same.
+// smallest is the size from which answers are compressed, in bytes: below it an answer is one packet all the same.
 const smallest = 1400
 
-// zips are compressors that nobody uses: each has most of a megabyte.
+// zips are unused compressors: each has most of a megabyte.
 var zips = sync.Pool{New: func() any {
 	z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // a level that there is
 	return z
 }}
 
-// compressed gives a writer that compresses JSON, and what ends it. Streams stay as they are: their lines must not wait
-// in a compressor. Nobody can make a page of another site send a request that is answered so, and measure it.
+// compressed returns a writer that compresses JSON, and a function that ends it. Streams stay uncompressed: their lines
+// must not wait in a compressor. A page of another site cannot cause such an answer and measure it.
 func compressed(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, func()) {
 	if !acceptsGzip(r) {
 		return w, func() {}
@@ -80,7 +80,7 @@ func (z *zipped) end() {
 		z.decide(false)
 	}
 	if z.z != nil {
-		_ = z.z.Close() // whoever does not read it has gone
+		_ = z.z.Close() // a client that does not read it has gone
 		zips.Put(z.z)
 		z.z = nil
 	}

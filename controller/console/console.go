@@ -36,11 +36,11 @@ type SignOuts interface {
 
 // Config is what the console works with. Required are Identify, Ready, Sealer, Clock and Logger.
 type Config struct {
-	// Identify says who holds a bearer token, if it may read.
+	// Identify returns the holder of a bearer token, if it may read.
 	Identify func(ctx context.Context, secret string) (auth.Caller, error)
 	// Provider is who people sign on with; nil where they don't.
 	Provider Provider
-	// SignedOn and RefusedSignOn are told of sign-ons, for the audit log.
+	// SignedOn and RefusedSignOn are called for sign-ons, for the audit log.
 	SignedOn      func(who auth.Caller, address string)
 	RefusedSignOn func(name, address, reason string)
 	// Ready refuses while it cannot be said who holds a token.
@@ -54,7 +54,7 @@ type Config struct {
 	Names     []string
 	Clock     clock.Clock
 	Logger    *slog.Logger
-	// Requested, Known and Refused are told of a request, of one by somebody who is known, and of a refused sign-on.
+	// Requested, Known and Refused are called for a request, for one of a known caller, and for a refused sign-on.
 	Requested, Known, Refused func(ctx context.Context)
 }
 
@@ -133,7 +133,7 @@ const patience = 30 * time.Second
 // begin sets what every answer of the console has.
 func (c *Console) begin(w http.ResponseWriter, r *http.Request) {
 	c.cfg.Requested(r.Context())
-	// Where a deadline cannot be set, as in tests without a connection, there is nobody to be slow.
+	// Where a deadline cannot be set, as in tests without a connection, no client can be slow.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience))
 	h := w.Header()
 	for name, value := range headers {

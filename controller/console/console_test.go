@@ -19,7 +19,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// rig is a console before a handler that says what reached it.
+// rig is a console before a handler that returns what reached it.
 type rig struct {
 	t     *testing.T
 	url   string
@@ -74,7 +74,7 @@ type reply struct {
 
 func (r reply) Cookies() []*http.Cookie { return r.cookies }
 
-// do makes a request with the cookie, if there is one; what is answered with a new one keeps it.
+// do makes a request with the cookie, if there is one; it keeps a new one of the answer.
 func (r *rig) do(method, path, body string, headers ...string) (reply, string) {
 	r.t.Helper()
 	req, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))

@@ -23,7 +23,7 @@ var dist embed.FS
 type file struct {
 	kind, tag    string
 	plain, small []byte
-	// lasting says that its name changes with its content.
+	// lasting is set when its name changes with its content.
 	lasting bool
 }
 
@@ -116,7 +116,7 @@ func (c *Console) file(w http.ResponseWriter, r *http.Request) {
 	}
 	h.Set("Content-Length", fmt.Sprint(len(body)))
 	if r.Method == http.MethodGet {
-		_, _ = w.Write(body) // whoever does not read it has gone
+		_, _ = w.Write(body) // a client that does not read it has gone
 	}
 }
 

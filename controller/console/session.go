@@ -38,7 +38,7 @@ type session struct {
 	Ends  time.Time `json:"ends,omitzero"`
 }
 
-// shown is what a page is told of its session.
+// shown is a page's data on its session.
 type shown struct {
 	Name      string    `json:"name"`
 	Scope     string    `json:"scope"`
@@ -229,8 +229,8 @@ func (c *Console) current(r *http.Request) (session, bool) {
 	return s, true
 }
 
-// ended are the sessions that are known to have ended, until their cookies would have expired anyway, and those that
-// were in force a moment ago.
+// ended has the sessions that are known to have ended, until their cookies would have expired anyway. It has those that
+// were in force a moment ago, too.
 type ended struct {
 	mu    sync.Mutex
 	ids   map[string]time.Time
@@ -281,7 +281,7 @@ func (e *ended) has(id string, now time.Time) bool {
 	return ok && now.Before(expires)
 }
 
-// loginCode gives the holder of a bearer token a code for signing on once.
+// loginCode returns a code for signing on once to the holder of a bearer token.
 func (c *Console) loginCode(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", "POST")
@@ -336,5 +336,5 @@ func answer(w http.ResponseWriter, code int, body any) {
 	raw, _ := json.Marshal(body) // strings and times always serialize
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = w.Write(raw) // whoever does not read it has gone
+	_, _ = w.Write(raw) // a client that does not read it has gone
 }

@@ -50,7 +50,7 @@ type attempt struct {
 	Expires time.Time
 }
 
-// signOnPages serves what is below SignOnPath, and says whether the path is one of them.
+// signOnPages serves the pages below SignOnPath, and reports whether the path is one of them.
 func (c *Console) signOnPages(w http.ResponseWriter, r *http.Request) bool {
 	var serve func(http.ResponseWriter, *http.Request)
 	switch r.URL.Path {
@@ -126,7 +126,7 @@ func (c *Console) origin(host string) (string, bool) {
 	return "https://" + host, slices.ContainsFunc(c.cfg.Names, func(n string) bool { return strings.EqualFold(n, name) })
 }
 
-// random are 256 bits that nobody guesses.
+// random returns 256 bits that cannot be guessed.
 func random() string {
 	raw := make([]byte, codeBytes)
 	rand.Read(raw) //nolint:errcheck // crypto/rand.Read never fails since Go 1.24
@@ -205,7 +205,8 @@ type renewal struct {
 // renewed keeps a renewal for as long as an old request may come.
 const renewedFor = time.Minute
 
-// fresh returns the session with a token that has not ended, where the provider gives one, and has the browser keep it.
+// fresh returns the session with a token that has not ended, where the provider issues one, and has the browser keep
+// it.
 func (c *Console) fresh(w http.ResponseWriter, r *http.Request, s session) session {
 	now := c.cfg.Clock.Now()
 	if s.Renew == "" || c.cfg.Provider == nil || now.Before(s.Ends.Add(-renewBefore)) {

@@ -16,7 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// provider says what a provider would; lab/signon has a real one.
+// provider answers as a provider would; lab/signon has a real one.
 type provider struct {
 	r       *rig
 	mu      sync.Mutex

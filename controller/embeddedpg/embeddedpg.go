@@ -21,7 +21,7 @@ const (
 	stopTimeout = 20 * time.Second
 )
 
-// Config says where.
+// Config has the directory and the logger.
 type Config struct {
 	// DataDir is the controller's; the cluster is in postgres/ below it.
 	DataDir string
@@ -33,7 +33,7 @@ type Config struct {
 	Connections int
 }
 
-// Postgres is a running private server. Whoever opened it must call Run or Close.
+// Postgres is a running private server. The caller of Open must call Run or Close.
 type Postgres struct {
 	cluster *localpg.Cluster
 	logger  *slog.Logger

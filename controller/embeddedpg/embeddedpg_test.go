@@ -29,7 +29,7 @@ func open(t *testing.T, dir string, c clock.Clock) *embeddedpg.Postgres {
 	return p
 }
 
-// serverPid gives 0 while nobody answers.
+// serverPid returns 0 while no server answers.
 func serverPid(t *testing.T, url string) (pid uint32) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()

@@ -2,7 +2,7 @@ package engine
 
 import "sync"
 
-// changes notifies streams of this controller, and other controllers, of what is committed.
+// changes notifies streams of this controller, and other controllers, of committed changes.
 type changes struct {
 	// told wakes the announcement to other controllers.
 	told signal

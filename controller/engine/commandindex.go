@@ -6,8 +6,8 @@ import (
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 )
 
-// commandIndex remember which operation a command is of, which never changes, so that a request for a grant and a first
-// result need not ask the database for it. What is not here is asked.
+// commandIndex maps commands to their operations, which never changes. A request for a grant and a first result then
+// need not ask the database. For a command without an entry the database is asked.
 type commandIndex struct {
 	mu sync.Mutex
 	// young is filled; then it becomes old and what was old is forgotten.

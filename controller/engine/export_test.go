@@ -2,7 +2,7 @@ package engine
 
 import "context"
 
-// Tidy makes one look at what has grown old.
+// Tidy removes old logs and states once.
 func (e *Engine) Tidy(ctx context.Context) error { return e.retention.tidy(ctx) }
 
 // FindStuck counts the operations that are stuck, once.

@@ -148,7 +148,7 @@ func (r *outageRig) run(d, delay time.Duration) {
 	}
 }
 
-// fact is what is said of a machine.
+// fact is the reported state of a machine.
 type fact struct {
 	MachineID, NodeState string
 	Reachable            bool

@@ -182,7 +182,7 @@ func TestTheJobOfAnOperationThatItsCreatorLeft(t *testing.T) {
 	s := storetest.New(t)
 	alive := engineOver(t, s, "ctl-2", clock.Real())
 	killed := engineOver(t, s, "ctl-1", clock.Real()) // the store calls this one
-	killed.scheduler.first.running.Store(true)        // and no worker takes what is handed to it
+	killed.scheduler.first.running.Store(true)        // and no worker takes jobs that are handed to it
 	id := startOn(t, s, "m-1", fleet.EnterMaintenance, time.Now())
 	if all, scheduled := jobs(t, s, "scheduled"); all != 1 || scheduled != 1 {
 		t.Fatalf("%d jobs, of which %d are scheduled", all, scheduled)

@@ -17,8 +17,7 @@ import (
 )
 
 // TestReconcilersRunOnSignals: the end of an operation lets the reconcilers look, long before their period is over.
-// What they find is a node that an older version has left in a state of work, and a condition that does not follow its
-// node.
+// They find a node that an older version has left in a state of work, and a condition that contradicts its node.
 func TestReconcilersRunOnSignals(t *testing.T) {
 	s := storetest.New(t)
 	e, err := engine.New(engine.Config{

@@ -11,7 +11,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// Run works until ctx ends, then lets go of everything: what is under way is stored, and another controller goes on.
+// Run works until ctx ends, then lets go of everything: running operations are stored, and another controller goes on.
 func (e *Engine) Run(ctx context.Context) error {
 	if err := e.leases.renew(ctx); err != nil {
 		return fmt.Errorf("take the lease: %w", err)

@@ -14,7 +14,7 @@ import (
 )
 
 // sessionScan goes through all sessions of this controller, and judges the silence of agents and sites. Its cost must
-// not grow with what has not changed.
+// not grow with the number of unchanged sessions.
 type sessionScan struct {
 	common
 	lease        *lease
@@ -134,9 +134,9 @@ func (sc *sessionScan) reconnectTime() time.Duration {
 		int(sc.peers.others.Load())+1) + sc.peers.slowestHeartbeat()
 }
 
-// closeMovedSessions ends the sessions that are over in the database: of agents that have opened a newer one on another
-// controller, and those that were ended while this controller's lease was, or seemed to be, over. On other hardware
-// they are asked first: an answer proves a clone.
+// closeMovedSessions ends the sessions that are over in the database. Their agents have opened newer ones on another
+// controller, or they were ended while this controller's lease was, or seemed to be, over. On other hardware they are
+// asked first: an answer proves a clone.
 func (sc *sessionScan) closeMovedSessions(ctx context.Context) error {
 	all := sc.cfg.Sessions.All()
 	if len(all) == 0 {

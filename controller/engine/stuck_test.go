@@ -38,7 +38,7 @@ func TestFindStuck(t *testing.T) {
 		}
 	}
 	run(`UPDATE machines SET phase = 'READY'`)
-	// An agent that has been there, and is away: nobody else can do it.
+	// An agent that has been there, and is away: no other agent can do it.
 	run(
 		`INSERT INTO agents (agent_id, role, machine_id, site, capabilities, created_at) VALUES ('a-1', 'host', 'm-1', 'default', '{reboot}', now())`,
 	)

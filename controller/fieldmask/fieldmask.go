@@ -1,5 +1,5 @@
-// Package fieldmask applies what a client says about a machine to what is stored, by the rules of field masks
-// (AIP-134). It is pure: it reads two messages and makes a third.
+// Package fieldmask applies a client's update of a machine to the stored one, by the rules of field masks (AIP-134). It
+// is pure: it reads two messages and makes a third.
 package fieldmask
 
 import (
@@ -60,10 +60,10 @@ func wrong(path string, isLabel func(string) bool) string {
 	}
 }
 
-// Apply returns the machine's labels and spec after a client's update. With paths, each becomes what in says and is
-// cleared where that is empty; paths of fields that are not the client's change nothing. Without paths, what in does
-// not set stays, and a map or list that is not empty replaces the whole. stored and in are not changed; paths have
-// passed Check.
+// Apply returns the machine's labels and spec after a client's update. With paths, each gets in's value and is cleared
+// where that is empty; paths of fields that are not the client's change nothing. Without paths, fields that in does not
+// set stay, and a map or list that is not empty replaces the whole. stored and in are not changed; paths have passed
+// Check.
 func Apply(stored, in *baremetalv1.Machine, paths []string) *baremetalv1.Machine {
 	out := &baremetalv1.Machine{
 		MachineId: stored.GetMachineId(), Version: in.GetVersion(), Labels: maps.Clone(stored.GetLabels()),

@@ -1,4 +1,5 @@
-// Package position says how far a controller has seen the database get, and whether the database still has all of that.
+// Package position records how far a controller has seen the database get, and checks that the database still has all
+// of that.
 //
 // A promoted standby may lack the last moments of its primary, and a restored copy may lack hours. What a controller
 // has seen committed is then missing: an operation at some version, a grant under some number, or its own beat, a
@@ -6,8 +7,8 @@
 // only what came after the last beat is remembered. The beat is kept in a file too, for the next start of the
 // controller.
 //
-// Places in the WAL would not do: a synchronous standby may lack WAL of transactions that nobody was told of, and soon
-// after a promotion the new history is longer than the old one.
+// Places in the WAL would not do: a synchronous standby may lack WAL of transactions without an answer to a client.
+// Soon after a promotion the new history is longer than the old one.
 package position
 
 import (
@@ -20,7 +21,7 @@ import (
 
 // Mark is a beat that was committed.
 type Mark struct {
-	// Incarnation is the database's. A mark of another incarnation says nothing.
+	// Incarnation is the database's. A mark of another incarnation does not count.
 	Incarnation  string    `json:"incarnation"`
 	ControllerID string    `json:"controller_id"`
 	Beat         int64     `json:"beat"`
@@ -34,7 +35,7 @@ const Unknown = -1
 // deleted.
 const MarkLife = 6 * 24 * time.Hour
 
-// Lost says what the database lacks of a mark, given the stored beat of the mark's controller; empty when it lacks
+// Lost returns what the database lacks of a mark, given the stored beat of the mark's controller; empty when it lacks
 // nothing.
 func (m Mark) Lost(incarnation string, stored int64, now time.Time) string {
 	switch {
@@ -57,7 +58,7 @@ type Seen struct {
 	Operations, Grants map[string]int64
 }
 
-// most bounds what is remembered between two beats, in operations. A controller commits far less in that time.
+// most bounds the operations that are remembered between two beats. A controller commits far less in that time.
 const most = 100_000
 
 // Note adds an operation at a version, and a command granted under a number where there is one.
@@ -96,7 +97,7 @@ func Pairs(m map[string]int64) (keys []string, values []int64) {
 // named is how many ids a message names.
 const named = 3
 
-// Missing says which operations and grants are missing; empty when none is.
+// Missing returns a text on the missing operations and grants; empty when none is.
 func Missing(operations, commands []string) string {
 	var parts []string
 	if n := len(commands); n > 0 {

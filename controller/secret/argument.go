@@ -14,8 +14,8 @@ const sealedArgument = "sealed:v1:"
 
 func argumentName(digest string) string { return "script argument\x00" + digest }
 
-// SealArgument seals an argument of a script. What stands before the last colon is the same for the same argument, as
-// long as the sealing key is, and reveals nothing of it without that key.
+// SealArgument seals an argument of a script. The part before the last colon is the same for the same argument and the
+// same sealing key. It reveals nothing of the argument without that key.
 func (b *Box) SealArgument(plain string) string {
 	mac := hmac.New(sha256.New, b.derive)
 	mac.Write([]byte("script argument\x00"))

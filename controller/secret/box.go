@@ -21,7 +21,8 @@ const (
 	header    = 1 + idSize + nonceSize
 )
 
-// ErrSealed says that a sealed text cannot be opened: it was changed, belongs to another name, or its key is not there.
+// ErrSealed is returned when a sealed text cannot be opened: it was changed, belongs to another name, or its key is not
+// there.
 var ErrSealed = errors.New("sealed with another key, for another name, or damaged")
 
 type keyID [idSize]byte
@@ -70,7 +71,7 @@ func deriving(key []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// Seal encrypts plain for name. The same again gives another text. It is version, key id, nonce and ciphertext with
+// Seal encrypts plain for name. A second call returns another text. It is version, key id, nonce and ciphertext with
 // tag.
 func (b *Box) Seal(name string, plain []byte) []byte {
 	out := make([]byte, header, header+len(plain)+16)

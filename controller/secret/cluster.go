@@ -76,8 +76,8 @@ const (
 	joinTokenSecret = 16
 )
 
-// JoinToken makes the bootstrap token of one join out of the sealing key, and is the same for the same join as long as
-// that key is: so it is stored nowhere.
+// JoinToken derives the bootstrap token of one join from the sealing key. It is the same for the same join and key, so
+// that it is stored nowhere.
 func (b *Box) JoinToken(join string) (id, secret string) {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
 	out := make([]byte, 0, joinTokenID+joinTokenSecret)

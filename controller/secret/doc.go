@@ -1,7 +1,7 @@
-// Package secret seals what is stored in the database and must not be readable there: AES-256-GCM under a key that lies
-// in a file beside the controller.
+// Package secret seals data that is stored in the database and must not be readable there: AES-256-GCM under a key that
+// lies in a file beside the controller.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // The key file: one key per line, 32 bytes in base64, # begins a comment. The first seals; all of them open, so a key
 // is replaced by putting a new one before it and setting the secrets anew. Each sealed text names its key. Who loses

@@ -34,7 +34,7 @@ func OpenFile(path string, create bool) (*Box, error) {
 	return b, nil
 }
 
-// makeFile leaves a file alone that somebody else has made in between.
+// makeFile keeps a file that another process has made in between.
 func makeFile(path string) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

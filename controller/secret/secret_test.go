@@ -24,7 +24,7 @@ func box(t interface{ Fatal(...any) }, keys ...[]byte) *Box {
 	return b
 }
 
-// TestSealing: what is sealed opens for its name and with its key, and for nothing else; no bit of it may change.
+// TestSealing: a sealed text opens for its name and with its key, and for nothing else; no bit of it may change.
 func TestSealing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k1 := rapid.SliceOfN(rapid.Byte(), KeySize, KeySize).Draw(t, "key")

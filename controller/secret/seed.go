@@ -8,8 +8,8 @@ import (
 
 func seedName(id string) string { return "system seed\x00" + id }
 
-// SealSeed seals what a new system is given for its first boot. The id is the same for the same content, as long as the
-// sealing key is, and tells nothing of it to anybody without that key.
+// SealSeed seals the seed of a new system's first boot. The id is the same for the same content and sealing key, and
+// reveals nothing of the content without that key.
 func (b *Box) SealSeed(plain []byte) (id string, sealed []byte) {
 	mac := hmac.New(sha256.New, b.derive)
 	mac.Write([]byte("system seed\x00"))

@@ -96,8 +96,8 @@ func (a *agentCalls) give(of map[string]int, agent string) {
 	}
 }
 
-// stream gives the place of a session's stream back when that has ended. It stands before all other interceptors, so
-// that it is always reached.
+// stream releases the slot of a session's stream when that has ended. It comes before all other interceptors, so that
+// it is always reached.
 func (a *agentCalls) stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	if lasting(info.FullMethod) {
 		defer a.give(a.streams, peerAgent(s.Context()))

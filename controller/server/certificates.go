@@ -74,8 +74,8 @@ func (s *Servers) checkCaller(ctx context.Context, agentID string, cert *x509.Ce
 		func(ctx context.Context) error { return s.checkAgent(ctx, agentID, cert) })
 }
 
-// checkAgent refuses a certificate that is not recorded for this agent, revoked, or replaced by a newer one in use, and
-// one of a generation of the CA that has been withdrawn.
+// checkAgent refuses a certificate that is not recorded for this agent, revoked, or replaced by a newer one in use. It
+// refuses one of a withdrawn generation of the CA.
 func (s *Servers) checkAgent(ctx context.Context, agentID string, cert *x509.Certificate) error {
 	known, err := s.cfg.Agents.GetCert(ctx, pki.Fingerprint(cert.Raw))
 	switch {

@@ -35,7 +35,7 @@ func Open(ctx context.Context, at *config.Config) (out Listeners, err error) {
 			return Listeners{}, fmt.Errorf("open %s listener: %w", l.what, err)
 		}
 		*l.into = open
-		// Port 0 has become a real one; what is advertised follows from it.
+		// Port 0 has become a real one; the advertised address follows from it.
 		*l.address = open.Addr().String()
 	}
 	return out, nil

@@ -19,77 +19,75 @@ import (
 )
 
 const (
-	// strangers is how many calls that need no token are under way at a time, such as health checks, and strangerTime how
-	// long one may take: the message of each may be of any size that a message may have. Watches of health may take any
-	// time.
+	// strangers is how many calls without a need for a token, such as health checks, are under way at a time. strangerTime
+	// is how long one may take: its message may be of the largest size. Watches of health may take any time.
 	strangers, watches = 8, 64
 	strangerTime       = 5 * time.Second
 	// refusals is how many calls without a token that counts one connection is good for.
 	refusals = 100
 )
 
-// knock looks at the calls of the frontpage before their messages are read, so that those whom nobody knows cost no
-// memory.
-type knock struct {
+// preAuth checks the calls of the frontpage before their messages are read, so that unknown callers cost no memory.
+type preAuth struct {
 	guard *auth.Guard
 	conns *ratelimit.Listener
 	log   *slog.Logger
-	// observe is told of each call that was refused.
+	// observe is called for each refused call.
 	observe func(method string, code codes.Code, took time.Duration)
-	// calls and watched are what strangers have under way.
+	// calls and watched are the calls of unknown clients under way.
 	calls, watched *ratelimit.AnonymousCalls
 }
 
-func (s *Servers) knock(g auth.GuardConfig) *knock {
-	return &knock{
+func (s *Servers) preAuth(g auth.GuardConfig) *preAuth {
+	return &preAuth{
 		guard: auth.NewGuard(g), conns: s.bounded.frontpage, log: s.cfg.Logger, observe: s.cfg.Metrics.ObserveCall,
 		calls: ratelimit.NewAnonymousCalls(strangers, strangerTime), watched: ratelimit.NewAnonymousCalls(watches, 0),
 	}
 }
 
 // option puts it before everything else. It runs on the goroutine that reads a connection, and so it must not wait.
-func (k *knock) option() grpc.ServerOption {
+func (p *preAuth) option() grpc.ServerOption {
 	return grpc.InTapHandle(func(ctx context.Context, info *tap.Info) (context.Context, error) {
-		known, err := k.guard.Knock(ctx, info.FullMethodName)
+		known, err := p.guard.PreAuthorize(ctx, info.FullMethodName)
 		switch {
 		case err != nil:
-			k.conns.Refused(ctx)
+			p.conns.Refused(ctx)
 			e := failure.From(err)
-			k.observe(info.FullMethodName, codes.Unauthenticated, 0)
-			k.log.Debug("call", "method", info.FullMethodName, "code", codes.Unauthenticated.String(), "reason", e.Reason,
+			p.observe(info.FullMethodName, codes.Unauthenticated, 0)
+			p.log.Debug("call", "method", info.FullMethodName, "code", codes.Unauthenticated.String(), "reason", e.Reason,
 				"message", e.Message)
 			return ctx, failure.ToStatus(err).Err()
 		case known:
-			k.conns.Known(ctx)
+			p.conns.Known(ctx)
 			return ctx, nil
 		}
-		k.conns.Requested(ctx)
+		p.conns.Requested(ctx)
 		if info.FullMethodName == healthv1.Health_Watch_FullMethodName {
-			return k.watched.Enter(ctx), nil
+			return p.watched.Enter(ctx), nil
 		}
-		return k.calls.Enter(ctx), nil
+		return p.calls.Enter(ctx), nil
 	})
 }
 
 // rest is the same for a request of REST, whose body has not been read.
-func (k *knock) rest(ctx context.Context, method string, authorization []string) error {
+func (p *preAuth) rest(ctx context.Context, method string, authorization []string) error {
 	md := metadata.MD{"authorization": authorization}
 	if len(authorization) == 0 {
 		md = metadata.MD{}
 	}
-	known, err := k.guard.Knock(metadata.NewIncomingContext(ctx, md), method)
+	known, err := p.guard.PreAuthorize(metadata.NewIncomingContext(ctx, md), method)
 	switch {
 	case err != nil:
-		k.conns.Refused(ctx)
+		p.conns.Refused(ctx)
 		return err
 	case known:
-		k.conns.Known(ctx)
+		p.conns.Known(ctx)
 	}
 	return nil
 }
 
-// enrolmentBounds bound the calls of the enrolment listener, where nobody is known: the messages that are being
-// received by their number, and those that have come by their size.
+// enrolmentBounds bound the calls of the enrolment listener, where all callers are unknown. Messages that are being
+// received are bounded by number, received ones by size.
 func (s *Servers) enrolmentBounds() []grpc.ServerOption {
 	calls := ratelimit.NewAnonymousCalls(s.cfg.Config.Strangers.EnrolmentCalls, enrolmentTime)
 	var held atomic.Int64

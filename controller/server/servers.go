@@ -91,8 +91,8 @@ func New(c Config, l Listeners) (*Servers, error) {
 	front := s.frontpageGuard()
 	agents := newAgentCalls(c.Sessions)
 	clients := c.Config.Clients
-	s.Frontpage = s.server(front, ratelimit.Handshaken{}, append(s.clientBounds(), s.knock(front).option(),
-		// Whoever has more than that open on one connection waits on its own side.
+	s.Frontpage = s.server(front, ratelimit.Handshaken{}, append(s.clientBounds(), s.preAuth(front).option(),
+		// A client with more open calls on one connection waits on its own side.
 		grpc.MaxConcurrentStreams(uint32(clients.StreamsPerClient+clients.WaitingPerClient)))...)
 	s.Fleet = s.server(auth.GuardConfig{Listener: auth.Fleet, Tokens: c.Tokens, CheckAgent: s.checkCaller},
 		ratelimit.Handshaken{},
@@ -120,18 +120,18 @@ type REST struct {
 	Server *grpc.Server
 	// Listener has the bounds of the listener.
 	Listener *ratelimit.Listener
-	// Knock looks at a request before its body is read.
-	Knock func(ctx context.Context, method string, authorization []string) error
+	// PreAuthorize authenticates a request before its body is read.
+	PreAuthorize func(ctx context.Context, method string, authorization []string) error
 }
 
 // REST makes the server behind the listener of REST and the console.
 func (s *Servers) REST() REST {
 	front := s.frontpageGuard()
-	knock := s.knock(front)
-	knock.conns = s.bounded.rest
+	pre := s.preAuth(front)
+	pre.conns = s.bounded.rest
 	return REST{
 		Server:   s.server(front, insecure.NewCredentials(), s.clientBounds()...),
-		Listener: s.bounded.rest, Knock: knock.rest,
+		Listener: s.bounded.rest, PreAuthorize: pre.rest,
 	}
 }
 

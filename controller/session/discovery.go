@@ -32,7 +32,7 @@ func (s *Session) BeginDiscovery(id string) (reports <-chan *fleetv1.BMCsDiscove
 	}, true
 }
 
-// Discovered hands a report to whoever has begun the discovery that it is of.
+// Discovered hands a report to the call that has begun its discovery.
 func (s *Session) Discovered(report *fleetv1.BMCsDiscovered) {
 	d := &s.discovery
 	d.mu.Lock()

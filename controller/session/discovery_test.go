@@ -21,7 +21,7 @@ func TestADiscoveryOfASession(t *testing.T) {
 		t.Error("another session is found")
 	}
 
-	one.Discovered(&fleetv1.BMCsDiscovered{DiscoveryId: "d-1"}) // nobody has asked
+	one.Discovered(&fleetv1.BMCsDiscovered{DiscoveryId: "d-1"}) // without a discovery
 	reports, end, ok := one.BeginDiscovery("d-1")
 	if !ok {
 		t.Fatal("it does not begin")

@@ -40,7 +40,7 @@ type Peer struct {
 	AgentID, SessionID, MachineID, Role, Site, Fingerprint string
 	StateID, BootID, Hardware                              string
 	Simulated, Locked                                      bool
-	// Discovers says that the agent looks for BMCs when it is asked to.
+	// Discovers is set when the agent can look for BMCs.
 	Discovers bool
 	Epoch     int64
 	// CertificateEnds is when the certificate does that the session was opened with, and Generation which of the CA's
@@ -54,7 +54,7 @@ type Session struct {
 	Peer
 
 	out chan *fleetv1.ControllerMessage
-	// write sends a message to the agent, once there is a stream; writing says that somebody is at it.
+	// write sends a message to the agent, once there is a stream; writing is set while a goroutine writes.
 	write   func(*fleetv1.ControllerMessage) error
 	started atomic.Bool
 	writing atomic.Bool
@@ -73,7 +73,7 @@ type Session struct {
 	}
 }
 
-// ToldOf reports whether the agent is to be told of a change of the CA, and notes that it was. One goroutine asks.
+// ToldOf reports whether the agent must be notified of a change of the CA, and records that it was. One goroutine asks.
 func (s *Session) ToldOf(changed uint64, renew bool) bool {
 	if s.told.changed == changed && s.told.renew == renew {
 		return false
@@ -95,18 +95,18 @@ func New(parent context.Context, p Peer, now time.Time) *Session {
 	return s
 }
 
-// Context ends when the session does; its cause says why.
+// Context ends when the session does; its cause is the reason.
 func (s *Session) Context() context.Context { return s.ctx }
 
-// Serve sets how messages are written. What is queued is written by a goroutine that lives as long as there is
-// something: most sessions are silent most of the time, and one that waits would cost each of them a stack.
+// Serve sets how messages are written. Queued messages are written by a goroutine that lives as long as there are any:
+// most sessions are silent most of the time, and one that waits would cost each of them a stack.
 func (s *Session) Serve(write func(*fleetv1.ControllerMessage) error) {
 	s.write = write
 	s.started.Store(true)
 	s.wake()
 }
 
-// wake sees to it that somebody writes what is queued.
+// wake starts a writer of the queued messages, unless one runs.
 func (s *Session) wake() {
 	if s.started.Load() && s.ctx.Err() == nil && len(s.out) > 0 && s.writing.CompareAndSwap(false, true) {
 		task.Background("write session", s.drainQueue)
@@ -114,7 +114,7 @@ func (s *Session) wake() {
 }
 
 func (s *Session) drainQueue() {
-	// What is queued after the last look here is seen by the look that follows, or its sender finds nobody writing.
+	// A message that is queued after the last look here is seen by the look that follows, or its sender finds no writer.
 	defer s.wake()
 	defer s.writing.Store(false)
 	for m := s.Next(); m != nil; m = s.Next() {
@@ -133,8 +133,8 @@ func (s *Session) writeOne(m *fleetv1.ControllerMessage) {
 	}
 }
 
-// Finish ends the session. When it returns nobody writes any more, so that the stream may go. stuck says that somebody
-// was writing, or that the agent had stopped reading: what is said at the end may not reach it.
+// Finish ends the session. When it returns no goroutine writes any more, so that the stream may end. stuck reports
+// whether a write was in progress, or the agent had stopped reading: a last message may not reach it.
 func (s *Session) Finish(why error) (stuck bool) {
 	s.Close(why)
 	if stuck = !s.pen.TryLock(); stuck {
@@ -177,7 +177,7 @@ func (s *Session) Beat(now time.Time) { s.beat.Store(now.UnixNano()) }
 // LastBeat is the last sign of life.
 func (s *Session) LastBeat() time.Time { return time.Unix(0, s.beat.Load()) }
 
-// Unstored is the last sign of life, if the database does not have it. Stored says that it has one.
+// Unstored is the last sign of life, if the database does not have it. Stored records that it has one.
 func (s *Session) Unstored() (beat time.Time, ok bool) {
 	at := s.beat.Load()
 	return time.Unix(0, at), at != s.stored.Load()
@@ -206,8 +206,8 @@ type Registry struct {
 // NewRegistry returns an empty registry.
 func NewRegistry() *Registry { return &Registry{sessions: map[string]*Session{}} }
 
-// Add makes s the agent's session if no newer one is there. The one that it replaces is told so; on other hardware it
-// stays open for its answer, which would prove a clone, and is the caller's to close.
+// Add makes s the agent's session if no newer one is there. The one that it replaces is notified. On other hardware it
+// stays open for its answer, which would prove a clone, and the caller closes it.
 func (r *Registry) Add(s *Session) (old *Session, ok bool) {
 	r.mu.Lock()
 	old = r.sessions[s.AgentID]
@@ -224,8 +224,8 @@ func (r *Registry) Add(s *Session) (old *Session, ok bool) {
 	return old, true
 }
 
-// Supersede tells an agent's session that a newer one is open on another controller, and gives it; nil if none older is
-// here.
+// Supersede notifies an agent's session that a newer one is open on another controller, and returns it; nil if none
+// older is here.
 func (r *Registry) Supersede(agentID, hardware string, epoch int64) (old *Session) {
 	old = r.Get(agentID)
 	if old == nil || old.Epoch >= epoch {
@@ -307,7 +307,7 @@ func (r *Registry) CloseAll(why error) {
 	}
 }
 
-// CloseFingerprints ends the sessions that use these certificates and says how many there were.
+// CloseFingerprints ends the sessions that use these certificates and returns their number.
 func (r *Registry) CloseFingerprints(fingerprints []string, why error) int {
 	gone := map[string]bool{}
 	for _, f := range fingerprints {

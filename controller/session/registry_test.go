@@ -24,7 +24,7 @@ func open(t *testing.T, agent string, epoch int64) *session.Session {
 	return session.New(t.Context(), peer(agent, epoch), at)
 }
 
-// superseded takes what a session was told; 0 for nothing.
+// superseded returns the epoch that a session was superseded by; 0 for none.
 func superseded(s *session.Session) int64 {
 	m := s.Next()
 	return m.GetSuperseded().GetByEpoch()

@@ -82,7 +82,7 @@ func (p *Provider) calling(ctx context.Context) (context.Context, context.Cancel
 	return context.WithTimeout(context.WithValue(ctx, oauth2.HTTPClient, p.cfg.Client), 2*askTime)
 }
 
-// refused tells a provider that says no from one that does not answer.
+// refused distinguishes a provider that refuses from one that does not answer.
 func (p *Provider) refused(err error) error {
 	var answer *oauth2.RetrieveError
 	if errors.As(err, &answer) && answer.Response.StatusCode < 500 {

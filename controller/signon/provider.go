@@ -29,8 +29,8 @@ const (
 	// askTime bounds one question to the provider, answerBytes its answer.
 	askTime     = 5 * time.Second
 	answerBytes = 1 << 20
-	// pause is how long it is not asked again after it has answered or failed, freshFor how long its word is new, and
-	// goodFor how long it counts while there is no newer one.
+	// pause is how long it is not asked again after it has answered or failed. freshFor is how long its answer is fresh,
+	// and goodFor how long it counts without a newer one.
 	pause    = 3 * time.Second
 	freshFor = time.Hour
 	goodFor  = 24 * time.Hour
@@ -42,7 +42,7 @@ type Store interface {
 	PutSignOnProvider(ctx context.Context, issuer string, document, keys []byte, at time.Time) error
 }
 
-// Config says which provider, and who we are to it. All but CLIClientID, Audiences, Scopes, CAPEM and Store is
+// Config has the provider, and our client's names there. All but CLIClientID, Audiences, Scopes, CAPEM and Store is
 // required; the secret is empty for a public client.
 type Config struct {
 	Issuer, ClientID, ClientSecret string
@@ -50,7 +50,7 @@ type Config struct {
 	CLIClientID string
 	// Audiences are further clients whose tokens count.
 	Audiences []string
-	// Scopes are asked for instead of those that the provider says it has of profile, email, groups and offline_access.
+	// Scopes are asked for instead of those that the provider lists of profile, email, groups and offline_access.
 	Scopes                 []string
 	GroupsClaim, NameClaim string
 	// TokenLife bounds how long a token counts since it was issued.
@@ -75,7 +75,7 @@ type Provider struct {
 	asking chan struct{}
 }
 
-// word is what the provider says of itself.
+// word is the provider's own document and keys.
 type word struct {
 	document document
 	keys     jose.JSONWebKeySet
@@ -92,18 +92,18 @@ type document struct {
 	Scopes        []string `json:"scopes_supported"`
 }
 
-// New makes it, and asks nobody.
+// New returns a Provider, without a call to it.
 func New(c Config) *Provider { return &Provider{cfg: c} }
 
-// known gives what the provider has said, if that still counts.
+// known returns the provider's document and keys, if they still count.
 func (p *Provider) known() (word, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.word, p.word.document.Issuer != "" && p.cfg.Clock.Now().Sub(p.word.fetched) < goodFor
 }
 
-// ask gives the provider's word, newer than since where there is one. It waits for the provider where it must, and not
-// when the provider has just failed.
+// ask returns the provider's word, newer than since where there is one. It waits for the provider where it must, and
+// not when the provider has just failed.
 func (p *Provider) ask(ctx context.Context, since time.Time) (word, error) {
 	if w, ok := p.known(); ok && w.fetched.After(since) && p.cfg.Clock.Now().Sub(w.fetched) < freshFor {
 		return w, nil
@@ -133,7 +133,7 @@ func (p *Provider) due() bool {
 	return p.asking != nil || p.cfg.Clock.Now().Sub(p.asked) >= pause
 }
 
-// begin asks, unless somebody else does or just has, and gives what is closed at the end.
+// begin asks, unless another call does or just has. It returns a channel that is closed at the end.
 func (p *Provider) begin() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -174,7 +174,7 @@ func (p *Provider) fetch(done chan struct{}) {
 	close(done)
 }
 
-// kept reads what this controller or another one was told before.
+// kept reads the provider's stored answer to this controller or another one.
 func (p *Provider) kept() (w word, ok bool) {
 	if p.cfg.Store == nil {
 		return w, false
@@ -229,7 +229,7 @@ func (p *Provider) get(ctx context.Context, url string, into any) ([]byte, error
 	return raw, nil
 }
 
-// scopes are what is asked for.
+// scopes returns the scopes to request.
 func (p *Provider) scopes(d document) []string {
 	out := []string{oidc.ScopeOpenID}
 	if len(p.cfg.Scopes) > 0 {
@@ -251,7 +251,7 @@ func (p *Provider) cliClient() string {
 	return p.cfg.ClientID
 }
 
-// SignOn says how the command line signs a person on.
+// SignOn returns the settings for a sign-on of the command line.
 func (p *Provider) SignOn(ctx context.Context) (*baremetalv1.SignOn, error) {
 	w, err := p.ask(ctx, time.Time{})
 	if err != nil {

@@ -126,7 +126,7 @@ func (p *Provider) wordWith(ctx context.Context, keyID string, wait bool) (word,
 	case !wait && p.due():
 		return word{}, auth.ErrWouldWait
 	case !wait && !ok:
-		return word{}, auth.ErrWouldWait // the handler says why the provider is not known
+		return word{}, auth.ErrWouldWait // the handler returns why the provider is not known
 	case !wait:
 		return w, nil
 	}
@@ -174,7 +174,7 @@ func (p *Provider) forUs(audience []string, party string) bool {
 	return slices.ContainsFunc(audience, ours) && (party == "" && !others || ours(party))
 }
 
-// person reads who it is. What has no name there is called by its subject.
+// person reads who it is. A person without a name there is called by its subject.
 func (p *Provider) person(id *oidc.IDToken, claims map[string]json.RawMessage) auth.Person {
 	who := auth.Person{
 		Issuer: id.Issuer, Subject: id.Subject, Name: id.Subject, IssuedAt: id.IssuedAt, ExpiresAt: id.Expiry,

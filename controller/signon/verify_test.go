@@ -142,7 +142,8 @@ func (r *rig) typed(kind string) string {
 	return text
 }
 
-// TestASignOnTakesTokensOfItsClientAlone: a token of another client of ours counts as a bearer token, and ends no sign-on.
+// TestASignOnTakesTokensOfItsClientAlone: a token of another client of ours counts as a bearer token, and ends no
+// sign-on.
 func TestASignOnTakesTokensOfItsClientAlone(t *testing.T) {
 	r := newRig(t)
 	want := expected{nonce: "n", client: "console"}
@@ -236,7 +237,7 @@ func TestTokensThatDoNotCount(t *testing.T) {
 	}
 }
 
-// A provider that goes away takes nobody's session, not even on a controller that starts meanwhile; what is new waits.
+// A provider that goes away ends no session, not even on a controller that starts meanwhile; new sign-ons wait.
 func TestAProviderThatIsAway(t *testing.T) {
 	r := newRig(t)
 	token := r.token()

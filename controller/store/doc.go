@@ -2,11 +2,11 @@
 //
 // # Layers
 //
-// Each package below imports only those before it: dbsqlc (generated from queries/), pgtx (transactions), the helpers
-// jsonscan and convert, then history, machine, nodestate, workflowstate, operation, session, workflow, node, and those
-// that few others need. invariants/imports.txt has the whole order, and a test holds it.
+// Each package below imports only those before it: dbsqlc (generated from queries/), pgtx (transactions), and the
+// helpers jsonscan and convert. Then come history, machine, nodestate, workflowstate, operation, session, workflow,
+// node, and those that few others need. invariants/imports.txt has the whole order, and a test holds it.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // Postgres. One function, operation.Apply, writes the state of operations, steps and commands, in one transaction,
 // guarded by the operation's version and the command's state. The machine's row is always locked first.

@@ -1,5 +1,5 @@
-// Package support names the parts of a controller's support bundle that come from its database. Each part lists what it
-// shows field by field, so that what is added to a message later is not in a bundle by itself.
+// Package support names the parts of a controller's support bundle that come from its database. Each part lists its
+// fields one by one, so that new fields of a message are not in a bundle by themselves.
 package support
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/supportbundle"
 )
 
-// Bounds of what is listed.
+// Bounds of the lists.
 const (
 	maxAgents, maxSites, maxControllers = 5000, 1000, 100
 	maxFailed, maxEvents                = 25, 200
@@ -25,7 +25,7 @@ const (
 // errAway is the reason of every part once the database was found away, so that none waits for it again.
 var errAway = errors.New("the database does not answer")
 
-// Database are the parts. open gives the store, or says why there is none.
+// Database returns the parts. open returns the store, or the reason why there is none.
 func Database(open func(ctx context.Context) (*store.Store, error)) []supportbundle.Part {
 	d := &database{open: open}
 	return []supportbundle.Part{

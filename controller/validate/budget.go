@@ -7,7 +7,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/budget"
 )
 
-// Budget checks a budget that is to be set.
+// Budget checks a budget before it is set.
 func Budget(b *baremetalv1.Budget) error {
 	if b == nil {
 		return Fault("budget", "required")

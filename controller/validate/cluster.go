@@ -13,7 +13,7 @@ const (
 	maxBearerToken = 16 << 10
 )
 
-// Cluster checks a cluster that is to be stored. What is wrong with a secret is said without it.
+// Cluster checks a cluster before it is stored. Errors never repeat a secret.
 func Cluster(r *baremetalv1.SetClusterRequest) error {
 	var f faults
 	if !refForm.MatchString(r.GetClusterRef()) {

@@ -16,7 +16,7 @@ const (
 	maxEndpoints = 1000
 )
 
-// BMCCredentials checks credentials that are to be stored. What is wrong with a password is said without it.
+// BMCCredentials checks credentials before they are stored. Errors never repeat a password.
 func BMCCredentials(r *baremetalv1.SetBMCCredentialsRequest) error {
 	var f faults
 	if !refForm.MatchString(r.GetCredentialsRef()) {

@@ -10,7 +10,7 @@ import (
 // maxNetworks of one discovery.
 const maxNetworks = 64
 
-// Discovery checks where BMCs are to be looked for, and returns the addresses.
+// Discovery checks the networks to search for BMCs, and returns the addresses.
 func Discovery(r *baremetalv1.DiscoverBMCsRequest) ([]netip.Addr, error) {
 	var f faults
 	if r.GetSite() == "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/safetext"
 )
 
-// faults collects what is wrong with one request.
+// faults collects the errors of one request.
 type faults struct{ fields []failure.Field }
 
 // add notes a fault; an empty description is none.
@@ -50,8 +50,8 @@ var opaque = map[protoreflect.FullName]bool{
 	"baremetal.v1.SetBMCCredentialsRequest.password": true,
 }
 
-// Texts refuses a request with a character in any string that steers a terminal, reorders a line or breaks a parser,
-// and with NUL, which Postgres does not store.
+// Texts refuses a request with a character in any string that controls a terminal, reorders a line or breaks a parser.
+// It refuses NUL, which Postgres does not store.
 func Texts(m proto.Message) error {
 	at := safetext.Find(m, func(field protoreflect.FullName, text string) bool {
 		if opaque[field] {

@@ -20,8 +20,8 @@ type Term struct{ Key, Value string }
 // Check normalizes a value. ok is false where it means nothing for the key.
 type Check func(value string) (normal string, ok bool)
 
-// Keys are the keys that a filter may hold. One that ends with a dot stands for all that begin with it; its check gets
-// the rest of the key, "=" and the value, and gives the value.
+// Keys are the keys that a filter may hold. One that ends with a dot stands for all that begin with it. Its check gets
+// the rest of the key, "=" and the value, and returns the value.
 type Keys map[string]Check
 
 // Filter parses a filter of key=value terms alone. A key that is unknown or there twice, a value that is empty or
@@ -51,7 +51,7 @@ type Query struct {
 	Text []string
 }
 
-// Parse reads a filter, and gives it with the keys' own names and normal values.
+// Parse reads a filter, and returns it with the keys' own names and normal values.
 func (q Query) Parse(s string) ([]filter.Term, error) {
 	if len(s) > maxFilter {
 		return nil, badFilter(maxFilter+1, "at most %d bytes; select many machines by a selection", maxFilter)
@@ -136,7 +136,7 @@ func (q Query) alias(key string) string {
 	return key
 }
 
-// Key gives a key's own name. ok is false of what is none.
+// Key returns a key's own name. ok is false for an unknown name.
 func (q Query) Key(name string) (key string, ok bool) {
 	key = q.alias(name)
 	dot := strings.IndexByte(key, '.')

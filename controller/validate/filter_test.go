@@ -27,7 +27,7 @@ func refused(t interface{ Fatalf(string, ...any) }, s string, err error) {
 	}
 }
 
-// TestFilterKeepsEveryTerm: what is accepted says exactly what was written, so no term was ignored.
+// TestFilterKeepsEveryTerm: an accepted filter has exactly the written terms: none was ignored.
 func TestFilterKeepsEveryTerm(t *testing.T) {
 	value := rapid.StringMatching(`[a-zA-Z0-9._/=-]{1,20}`)
 	term := rapid.Custom(func(t *rapid.T) string {
@@ -79,7 +79,7 @@ func join(terms []validate.Term) string {
 	return strings.Join(parts, ",")
 }
 
-// TestFilterNeverGuesses: any text is either refused as INVALID_FILTER or means what it says.
+// TestFilterNeverGuesses: any text is either refused as INVALID_FILTER or is taken literally.
 func TestFilterNeverGuesses(t *testing.T) {
 	text := rapid.OneOf(rapid.String(),
 		rapid.StringMatching(`((phase|site|rack|labels\.a|labels\.|x)(=|==|)(READY|IDLE|a|"a"|a\*|)(,|, |))*`))

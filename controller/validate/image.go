@@ -26,8 +26,8 @@ var (
 
 const refRule = "1 to 63 characters of a-z, 0-9, ., _ and -"
 
-// NewImage checks the description of an image and gives a copy with the kind filled, and nothing in it that only the
-// server can know. Format and architecture stay empty where the bytes are to say them. An upload has no URL, anything
+// NewImage checks the description of an image and returns a copy with the kind filled, without fields that only the
+// server can know. Format and architecture stay empty where they follow from the bytes. An upload has no URL, anything
 // else must.
 func NewImage(path string, im *baremetalv1.Image, upload bool) (*baremetalv1.Image, error) {
 	if im == nil {
@@ -106,7 +106,7 @@ func imageURL(s string) string {
 	return ""
 }
 
-// firmware gives the list sorted and without repeats.
+// firmware returns the list sorted and without repeats.
 func firmware(f *faults, path string, list []string) []string {
 	for i, s := range list {
 		f.add(fmt.Sprintf("%s[%d]", path, i), among(s, "bios", "uefi"))

@@ -14,7 +14,8 @@ const (
 	maxPerList    = 64 // addresses, routes, servers, members of one interface
 )
 
-// network checks the interfaces of a configuration together: what one says of another, and what may be there only once.
+// network checks the interfaces of a configuration together: their references to each other, and values that may be
+// there only once.
 type network struct {
 	f    *faults
 	list []*baremetalv1.NetworkInterface
@@ -41,7 +42,7 @@ func interfaces(f *faults, path string, list []*baremetalv1.NetworkInterface) {
 	n.members()
 }
 
-// once notes what is there a second time. A key is of one kind of thing, such as "mac 52:54:…".
+// once reports values that are there a second time. A key is of one kind of thing, such as "mac 52:54:…".
 func (n *network) once(path, kind, value string) {
 	key := kind + " " + value
 	if n.seen[key] {
@@ -78,8 +79,7 @@ func (n *network) identity(at string, i *baremetalv1.NetworkInterface) {
 	}
 }
 
-// interfaceName describes what is wrong with a name of a network interface (dev_valid_name of Linux, and no odd
-// letters).
+// interfaceName returns the fault of a name of a network interface (dev_valid_name of Linux, and no odd letters).
 func interfaceName(s string) string {
 	letter := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-.", r)

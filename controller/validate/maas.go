@@ -17,7 +17,7 @@ const maxUserData = 32 << 10
 // keyForm is that of MAAS's API keys.
 var keyForm = regexp.MustCompile(`^[A-Za-z0-9]{1,64}:[A-Za-z0-9]{1,64}:[A-Za-z0-9]{1,64}$`)
 
-// MAASRegion checks a region that is to be stored. What is wrong with a key is said without it.
+// MAASRegion checks a region before it is stored. Errors never repeat a key.
 func MAASRegion(r *baremetalv1.SetMAASRegionRequest) error {
 	var f faults
 	if !refForm.MatchString(r.GetRegionRef()) {

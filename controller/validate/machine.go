@@ -38,8 +38,8 @@ func MachineMask(path string, paths []string) error {
 // maxPaths bounds a field mask: every label and every field of a spec may stand in one.
 const maxPaths = 256
 
-// Machine checks what a client says about a machine and gives a copy with the MAC addresses normalized and nothing in
-// it that clients cannot write. path is the machine's name in the request.
+// Machine checks a client's machine and returns a copy with the MAC addresses normalized, without the fields that
+// clients cannot write. path is the machine's name in the request.
 func Machine(path string, m *baremetalv1.Machine) (*baremetalv1.Machine, error) {
 	if m == nil {
 		return nil, Fault(path, "required")

@@ -124,7 +124,7 @@ func OneOf(path, value string, allowed ...string) error {
 	return Fault(path, "%q is none of %s", value, strings.Join(shown, ", "))
 }
 
-// text describes what is wrong with a one-line value of at most limit bytes.
+// text returns the fault of a one-line value of at most limit bytes.
 func text(s string, limit int) string {
 	if len(s) > limit {
 		return fmt.Sprintf("longer than %d bytes", limit)

@@ -9,7 +9,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
-// MAC gives an EUI-48 in lower case with colons; ok is false for anything else, and for what names no card.
+// MAC returns an EUI-48 in lower case with colons; ok is false for anything else, and for an address of no card.
 func MAC(s string) (mac string, ok bool) {
 	mac, err := hwid.MAC(s)
 	return mac, err == nil
@@ -17,7 +17,7 @@ func MAC(s string) (mac string, ok bool) {
 
 const macRule = "not an EUI-48 such as 52:54:00:12:34:56"
 
-// macs normalizes a list and notes what is malformed or there twice.
+// macs normalizes a list and reports malformed and repeated addresses.
 func macs(f *faults, path string, list []string) []string {
 	var out []string
 	seen := map[string]bool{}
@@ -36,8 +36,8 @@ func macs(f *faults, path string, list []string) []string {
 	return out
 }
 
-// endpoint describes what is wrong with host[:port], where host is a name, an IPv4 address, or an IPv6 address (in
-// brackets when a port follows). Empty is fine.
+// endpoint returns the fault of host[:port], where host is a name, an IPv4 address, or an IPv6 address (in brackets
+// when a port follows). Empty is fine.
 func endpoint(s string) string {
 	const rule = "must be host or host:port"
 	if s == "" || validHost(s) {
@@ -71,7 +71,7 @@ func validHost(s string) bool {
 	return len(s) <= 253 && dnsName(s)
 }
 
-// hostname describes what is wrong with a host name: RFC 1123 labels, and Linux's limit of 64 bytes (HOST_NAME_MAX).
+// hostname returns the fault of a host name: RFC 1123 labels, and Linux's limit of 64 bytes (HOST_NAME_MAX).
 func hostname(s string) string {
 	if len(s) > 64 || !dnsName(s) {
 		return "at most 64 bytes: labels of letters, digits and inner hyphens, with dots between them (RFC 1123)"

@@ -119,8 +119,8 @@ func TestParams(t *baremetalv1.TestHardware) map[string]string {
 	return out
 }
 
-// Params checks the parameters of an operation and gives what its steps are filled from. path names a parameter's field
-// in the request. Empty values count as absent.
+// Params checks the parameters of an operation and returns the inputs of its steps. path names a parameter's field in
+// the request. Empty values count as absent.
 func Params(t fleet.OperationType, params map[string]string, path func(key string) string) (kind.Inputs, error) {
 	var in kind.Inputs
 	allowed := paramsOf(t, path)
@@ -180,7 +180,7 @@ func ConfigParam(c *baremetalv1.NetReconfig) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("serialize configuration: %w", err)
 	}
-	// protojson varies its white space on purpose; what is stored must not.
+	// protojson varies its white space on purpose; stored text must not vary.
 	var b bytes.Buffer
 	if err := json.Compact(&b, raw); err != nil {
 		return "", fmt.Errorf("serialize configuration: %w", err)

@@ -6,7 +6,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// Report checks what an installer says, and gives its MAC address normalized.
+// Report checks an installer's report, and returns its MAC address normalized.
 func Report(r *baremetalv1.ReportNodeRequest) (mac string, err error) {
 	var f faults
 	mac, ok := MAC(r.GetMacAddress())

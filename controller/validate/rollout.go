@@ -18,7 +18,7 @@ const (
 	wholeFleet = 100
 )
 
-// Rollout checks a rollout's spec, but for its filter and its work, and gives it with its defaults filled in.
+// Rollout checks a rollout's spec, but for its filter and its work, and returns it with its defaults filled in.
 func Rollout(s *baremetalv1.RolloutSpec) (*baremetalv1.RolloutSpec, error) {
 	if s == nil {
 		return nil, Fault("spec", "required")

@@ -19,7 +19,7 @@ const (
 	minRSABits    = 3072
 )
 
-// NewScript checks a script that is to be added, and gives its description with the interpreter filled.
+// NewScript checks a script before it is added, and returns its description with the interpreter filled.
 func NewScript(r *baremetalv1.AddScriptRequest) (*baremetalv1.Script, error) {
 	if r.GetScript() == nil {
 		return nil, Fault("script", "required")
@@ -43,7 +43,7 @@ func NewScript(r *baremetalv1.AddScriptRequest) (*baremetalv1.Script, error) {
 	return out, f.err()
 }
 
-// SSHCredentials checks credentials that are to be stored. What is wrong with a key is said without it.
+// SSHCredentials checks credentials before they are stored. Errors never repeat a key.
 func SSHCredentials(r *baremetalv1.SetSSHCredentialsRequest) error {
 	var f faults
 	if !refForm.MatchString(r.GetCredentialsRef()) {

@@ -28,7 +28,7 @@ const (
 	maxSeedKey  = 8 << 10 // bytes
 )
 
-// SystemSeed checks what a new system is to be given, before anything is written. No message repeats what is in it.
+// SystemSeed checks the seed of a new system, before anything is written. No message repeats its content.
 func SystemSeed(path string, s *baremetalv1.SystemSeed) error {
 	var f faults
 	if s.GetHostname() != "" {
@@ -172,8 +172,8 @@ func orHere(line string) string {
 }
 
 // PhonesHome refuses user-data that keeps a system without the agent from phoning home, by the parameters of the
-// operation. cloud-init is told to by vendor-data, which user-data goes before (cloud-init, "Vendor-data"). What is
-// fetched or rendered on the machine is not seen here.
+// operation. Vendor-data makes cloud-init phone home, and user-data takes precedence over it (cloud-init,
+// "Vendor-data"). Data that is fetched or rendered on the machine is not seen here.
 func PhonesHome(path string, s *baremetalv1.SystemSeed, params map[string]string) error {
 	if params[ParamAgentless] != "true" {
 		return nil
@@ -191,7 +191,7 @@ func PhonesHome(path string, s *baremetalv1.SystemSeed, params map[string]string
 // phoneHomeLine finds the module's configuration in texts that are not read as YAML here, such as MIME parts.
 var phoneHomeLine = regexp.MustCompile(`(?m)^["']?phone_home["']?[ \t]*:`)
 
-// preventsPhoneHome says what in user-data does; "" where nothing is seen to.
+// preventsPhoneHome returns the part of user-data that does; "" where none is seen.
 func preventsPhoneHome(data string) string {
 	if is, _ := ignition.Check(data); is {
 		if strings.Contains(data, "ingot-phone-home.service") {

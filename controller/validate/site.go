@@ -24,7 +24,7 @@ const (
 // Linux: at most 15 bytes (IFNAMSIZ), no slash, colon or white space (dev_valid_name).
 var deviceForm = regexp.MustCompile(`^[A-Za-z0-9._@-]{1,15}$`)
 
-// Segments checks the segments of a site and gives copies with the defaults filled, and nothing in them that only the
+// Segments checks the segments of a site and returns copies with the defaults filled, without fields that only the
 // server can know. IPv4 only.
 func Segments(path string, list []*baremetalv1.Segment) ([]*baremetalv1.Segment, error) {
 	if len(list) > maxSegments {
@@ -105,7 +105,7 @@ func usable(a netip.Addr) bool {
 		a != netip.AddrFrom4([4]byte{255, 255, 255, 255})
 }
 
-// withoutPool says why the segments of a mode have no pool.
+// withoutPool has why the segments of a mode have no pool.
 var withoutPool = map[string]string{
 	"proxy": "in mode proxy another server gives the addresses", "static": "in mode static nobody gives addresses",
 }

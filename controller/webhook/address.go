@@ -15,7 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/cloudmeta"
 )
 
-// Policy says which addresses may be called. Public ones always may.
+// Policy is the set of addresses that may be called. Public ones always may.
 type Policy struct {
 	// AllowLoopback allows 127.0.0.0/8 and ::1, and http there.
 	AllowLoopback bool
@@ -118,7 +118,7 @@ func refuse(allowed bool, a netip.Addr, kind string) error {
 	return &RefusedError{Addr: a, Kind: kind}
 }
 
-// RefusedError says that an address may not be called.
+// RefusedError is returned when an address may not be called.
 type RefusedError struct {
 	Addr netip.Addr
 	// Kind is "loopback", "link-local", "private", "reserved" and so on.

@@ -1,10 +1,10 @@
-// Package webhook tells other systems what happens to machines and operations: CloudEvents 1.0 over HTTP, signed as
-// Standard Webhooks says.
+// Package webhook notifies other systems of the events of machines and operations: CloudEvents 1.0 over HTTP, signed as
+// in Standard Webhooks.
 //
-// # What is authoritative
+// # Sources of truth
 //
-// The database. This package decides (which webhook wants an event, what an answer means, when to try again, which
-// addresses may be called) and carries out one request; the store keeps the rest and the engine makes it happen.
+// The database. This package decides which webhook wants an event, what an answer means, when to try again, and which
+// addresses may be called. It carries out one request. The store keeps the rest, and the engine drives it.
 //
 // # State model
 //
@@ -12,6 +12,6 @@
 //
 // # Failure handling
 //
-// Delivery is at least once and not in order: a receiver tells repeats by the event's id. What a receiver answers
+// Delivery is at least once and not in order: a receiver recognizes repeats by the event's id. What a receiver answers
 // besides its status is neither kept nor shown.
 package webhook

@@ -46,7 +46,7 @@ type envelope struct {
 
 var dataOut = protojson.MarshalOptions{UseProtoNames: true}
 
-// Body writes an event as it is sent. source tells one installation from another.
+// Body writes an event as it is sent. source identifies an installation.
 func Body(source string, e Event) ([]byte, error) {
 	data := []byte("{}")
 	if e.Data != nil {

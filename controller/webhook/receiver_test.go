@@ -141,7 +141,7 @@ func (r *receiver) at(t *testing.T, name string) string {
 	return "https://" + net.JoinHostPort(name, port) + "/hook?key=hunter2"
 }
 
-// names resolves names as the test says, and knows no others.
+// names resolves the test's names, and no others.
 func names(t *testing.T, known map[string][]string) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")

@@ -8,12 +8,12 @@ import (
 	"github.com/ingot-metal/ingot/internal/when"
 )
 
-// Schedule says how often and how long a delivery is tried.
+// Schedule is how often and how long a delivery is tried.
 type Schedule struct {
 	// MaxAttempts ends the tries; 0 means 12.
 	MaxAttempts int
-	// Base is the wait after the first failure, and each further one is three times as long, up to Cap; 0 means 10 s and
-	// 5 h, which with 12 tries makes 23 h.
+	// Base is the wait after the first failure. Each further one is three times as long, up to Cap. 0 means 10 s and 5 h,
+	// which with 12 tries makes 23 h.
 	Base, Cap time.Duration
 	// PauseAfterEvents in a row that were given up pause a webhook, when it has failed for PauseAfter too; 0 means 10 and
 	// 3 days.
@@ -63,9 +63,9 @@ func (s Schedule) ShouldPause(failedEvents int, failingSince, now time.Time) boo
 type Result struct {
 	// Status is 0 where no answer came.
 	Status int
-	// Problem says in a few words why it failed; empty for success.
+	// Problem is in a few words why it failed; empty for success.
 	Problem string
-	// Gone says that the receiver wants nothing any more.
+	// Gone is set when the receiver wants no more events.
 	Gone bool
 	// RetryAfter is how long the receiver asks to be left alone, bounded; 0 when it does not ask.
 	RetryAfter time.Duration
@@ -103,7 +103,8 @@ type Verdict struct {
 	Wait time.Duration
 }
 
-// Decide says what becomes of a delivery after its attempt, counted from 1. A ping has one try: somebody looks on.
+// Decide returns the state of a delivery after its attempt, counted from 1. A ping has one try: an operator waits for
+// it.
 func (s Schedule) Decide(eventType string, attempt int, r Result, jitter float64) Verdict {
 	switch {
 	case r.OK():
@@ -117,7 +118,7 @@ func (s Schedule) Decide(eventType string, attempt int, r Result, jitter float64
 // maxRetryAfter bounds what a receiver may ask for.
 const maxRetryAfter = time.Hour
 
-// Judge says what an answer means.
+// Judge returns the result of an answer.
 func Judge(status int, retryAfter string, now time.Time) Result {
 	r := Result{Status: status}
 	switch {

@@ -124,12 +124,12 @@ func (s *Sender) Send(ctx context.Context, r Request) (Result, error) {
 func drain(body io.ReadCloser) {
 	stop := time.AfterFunc(drainFor, func() { _ = body.Close() }) // a body closed twice is closed
 	defer stop.Stop()
-	// What is wrong with the body of an answer that we do not use is of no interest.
+	// An error of the body of an answer that we do not use does not matter.
 	_, _ = io.CopyN(io.Discard, body, maxBody)
 	_ = body.Close()
 }
 
-// problem says in a few words why no answer came.
+// problem returns in a few words why no answer came.
 func (s *Sender) problem(err error) string {
 	var (
 		refused *RefusedError

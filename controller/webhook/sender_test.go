@@ -19,8 +19,8 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 const name = "hooks.example.org"
 
-// anyhow stands for a problem that has several words: in TLS 1.3 a receiver asks for a certificate when the handshake
-// is over for us, and HTTP/2 may be first to notice that it has hung up.
+// anyhow stands for a problem with several possible texts. In TLS 1.3 a receiver asks for a certificate when the
+// handshake is over for us. HTTP/2 may be first to notice that it has hung up.
 const anyhow = "anyhow"
 
 var body = []byte(`{"specversion":"1.0"}`)
@@ -76,7 +76,7 @@ func TestWhatIsSent(t *testing.T) {
 	}
 }
 
-// TestCertificates: one that does not prove who answers gets no event, and the try says why.
+// TestCertificates: a receiver without a valid proof of its identity gets no event, and the try has the reason.
 func TestCertificates(t *testing.T) {
 	ca, other := newAuthority(t), newAuthority(t)
 	past := func(c *x509.Certificate) {
@@ -129,8 +129,8 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// TestNamesAreJudgedByWhatTheyResolveTo, when the connection is made: a name says nothing about where it leads, and may
-// lead elsewhere the next time.
+// TestNamesAreJudgedByWhatTheyResolveTo, when the connection is made: a name may resolve to another address the next
+// time.
 func TestNamesAreJudgedByWhatTheyResolveTo(t *testing.T) {
 	ca := newAuthority(t)
 	known := map[string][]string{
@@ -200,7 +200,7 @@ func TestNamesAreJudgedByWhatTheyResolveTo(t *testing.T) {
 	}
 }
 
-// TestNoProxyIsAsked: whoever answers is who was checked.
+// TestNoProxyIsAsked: the answer comes from the checked address.
 func TestNoProxyIsAsked(t *testing.T) {
 	proxy := newReceiver(t, nil, nil)
 	for _, key := range []string{"HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "https_proxy", "http_proxy", "all_proxy"} {

@@ -124,8 +124,8 @@ func install(t *testing.T, from Result, disk string, files map[string][]byte) {
 	}
 }
 
-// said is the guest's report of itself: the image.json of its state disk and, on a machine that was booted to be
-// installed, its parameters and its network as package pid1 found them.
+// said is the guest's report of itself: the image.json of its state disk. On a machine that was booted to be installed
+// it has the parameters and the network, as package pid1 found them.
 type said struct {
 	Installer *installerParams
 	Image     string

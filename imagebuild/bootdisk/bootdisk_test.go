@@ -221,7 +221,7 @@ func TestConfigureTree(t *testing.T) {
 	}
 }
 
-// A program that is cut off in the middle leaves mounts in no namespace but its own, and nobody of its group.
+// A program that is killed in the middle leaves mounts in no namespace but its own, and no process of its group.
 func TestMountsOfAProgramEndWithIt(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

@@ -19,8 +19,8 @@ import (
 const (
 	// minDebianESPMiB is what FAT32 needs at least, with room to spare.
 	minDebianESPMiB = 48
-	// spareMiB is what ext4 keeps for itself beside the files and their bookkeeping, and room for what the first boot
-	// writes before the file system has grown.
+	// spareMiB is the space that ext4 keeps beside the files and their metadata. It has room for the files that the first
+	// boot writes before the file system has grown.
 	spareMiB = 40
 	// bytesPerInode is what mke2fs takes for file systems that are not small. This one is small only until it has grown
 	// to its disk, where the ratio stays: at that of small ones a sixteenth of the disk would hold inodes.
@@ -29,10 +29,10 @@ const (
 	minDebianMiB = 400
 )
 
-// ErrNotRoot says that the build has to own files as root.
+// ErrNotRoot is returned when the build does not run as root.
 var ErrNotRoot = errors.New("a Debian image is built by root: its files belong to several users")
 
-// DebianConfig says what a Debian image is made of.
+// DebianConfig is the content of a Debian image.
 type DebianConfig struct {
 	// Suite is bookworm when empty. Its security updates are included, unless Mirrors say something else.
 	Suite string
@@ -49,8 +49,8 @@ type DebianConfig struct {
 	Hooks []string
 	// Cmdline is DefaultCmdline when empty; the root file system is added. It carries no secrets.
 	Cmdline string
-	// SizeMiB is what the files need when 0. The root file system grows at its first boot, and every byte of an image is
-	// written and read back, so that room in it costs time.
+	// SizeMiB is the size that the files need when 0. The root file system grows at its first boot. Every byte of an image
+	// is written and read back, so that spare room costs time.
 	SizeMiB int64
 	// Out is the file to write, compressed when its name ends in .zst.
 	Out string
@@ -213,8 +213,8 @@ func (b *debianBuild) configure(context.Context) error {
 	return nil
 }
 
-// measure gives the ESP room for two kernels and their initramfs images, since one is replaced while the other is
-// there, and the root file system the rest, or what its files need.
+// measure sizes the ESP for two kernels and their initramfs images, since one is replaced while the other is there. The
+// root file system gets the rest, or the size that its files need.
 func (b *debianBuild) measure(context.Context) error {
 	kernel, initrd, err := b.boot()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package bootdisk builds disk images that boot on BIOS and on UEFI machines: a GUID partition table, boot code, an EFI
-// system partition that both kinds of firmware load the same kernel from, and, for Debian, a root file system.
+// Package bootdisk builds disk images that boot on BIOS and on UEFI machines: a GUID partition table, boot code, and an
+// EFI system partition from which both kinds of firmware load the same kernel. For Debian there is a root file system.
 //
 // # Overview
 //

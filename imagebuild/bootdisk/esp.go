@@ -61,7 +61,8 @@ func makeESP(ctx context.Context, img string, sizeMiB int64, serial string, s sy
 	return stampFAT(img)
 }
 
-// format says where the partition will stand on its disk, which a BIOS's boot code looks for in the file system.
+// format makes the file system of the ESP, with the partition's place on its disk, which a BIOS's boot code reads
+// there.
 func format(ctx context.Context, img string, sizeMiB int64, serial string) error {
 	if err := os.WriteFile(img, nil, 0o600); err != nil {
 		return fmt.Errorf("make EFI system partition: %w", err)
@@ -148,7 +149,7 @@ var tools = map[string]string{
 	"mmdebstrap": "mmdebstrap", "dpkg-deb": "dpkg",
 }
 
-// Available says which packages are missing for the programs and files.
+// available returns an error with the packages that are missing for the programs and files.
 func available(programs, files []string) error {
 	missing := map[string]bool{}
 	for _, p := range programs {

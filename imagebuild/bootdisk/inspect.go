@@ -16,7 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/zstream"
 )
 
-// Info is what is found in an image file.
+// Info describes the content of an image file.
 type Info struct {
 	Result
 	// Table is "gpt", "mbr" or "none".
@@ -35,7 +35,7 @@ type PartitionInfo struct {
 	Size   int64  `json:"size"`
 }
 
-// Inspect reads all of an image file, whatever its name says of its format.
+// Inspect reads all of an image file, whatever format its name suggests.
 func Inspect(ctx context.Context, path string) (Info, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -61,7 +61,7 @@ func Inspect(ctx context.Context, path string) (Info, error) {
 	return info, info.readTable(head.Bytes())
 }
 
-// open goes by the first bytes (RFC 8878, 3.1.1; QEMU's docs/interop/qcow2.txt) and gives the raw bytes.
+// open goes by the first bytes (RFC 8878, 3.1.1; QEMU's docs/interop/qcow2.txt) and returns the raw bytes.
 func (i *Info) open(f *os.File) (io.Reader, error) {
 	magic := make([]byte, 4)
 	if _, err := f.ReadAt(magic, 0); err != nil && !errors.Is(err, io.EOF) {
@@ -108,7 +108,7 @@ func openQcow2(f *os.File) (io.Reader, error) {
 	return io.NewSectionReader(q, 0, q.Size()), nil
 }
 
-// firstBytes keeps the part of what is written in which a partition table stands.
+// firstBytes keeps the first bytes that are written, which hold the partition table.
 type firstBytes struct{ bytes.Buffer }
 
 // Write implements io.Writer.

@@ -15,7 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// window bounds the memory of whoever unpacks an image.
+// window bounds the memory for unpacking an image, in bytes.
 const window = 8 << 20
 
 // Formats of an image file.

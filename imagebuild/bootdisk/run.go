@@ -15,7 +15,7 @@ import (
 
 func newBytes(b []byte) io.Reader { return bytes.NewReader(b) }
 
-// run gives what the program prints. mtools would ask questions on a terminal, so there is no standard input.
+// run returns the program's output. mtools would ask questions on a terminal, so there is no standard input.
 func run(ctx context.Context, name string, args ...string) (string, error) {
 	path, err := lookTool(name)
 	if err != nil {
@@ -37,10 +37,10 @@ func runMounting(ctx context.Context, name string, args ...string) error {
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = endGrace
 	if _, err = output(cmd); ctx.Err() != nil {
-		err = context.Cause(ctx) // what it says of its end is of no interest
+		err = context.Cause(ctx) // the program's own error is of no interest
 	}
 	if cmd.Process != nil {
-		// Nobody of the group may write to the directory from here on; mostly there is nobody left.
+		// No process of the group may write to the directory from here on; mostly none is left.
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	}
 	return err

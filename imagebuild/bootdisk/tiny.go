@@ -19,7 +19,7 @@ const minESP = 34
 // DefaultCmdline shows the console on screen and on the first serial port, and starts again after a panic.
 const DefaultCmdline = "console=tty0 console=ttyS0,115200n8 panic=10 quiet"
 
-// TinyConfig says what a tiny image is made of: a system that is a kernel and the agent, and nothing else.
+// TinyConfig is the content of a tiny image: a system that is a kernel and the agent, and nothing else.
 type TinyConfig struct {
 	// Agent is the path of the static binary that becomes /init.
 	Agent  string
@@ -87,7 +87,7 @@ func (s system) size() (int64, error) {
 	return max(minESP, sum/mib*9/8+2), nil
 }
 
-// seed changes with what is started.
+// seed changes with the kernel, the initramfs and the command line.
 func (s system) seed() (string, error) {
 	h := sha256.New()
 	h.Write([]byte(s.cmdline))

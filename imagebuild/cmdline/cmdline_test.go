@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// run gives the exit code and what was printed.
+// run returns the exit code and the output.
 func run(t *testing.T, args ...string) (exit int, out, progress string) {
 	t.Helper()
 	var o, p bytes.Buffer

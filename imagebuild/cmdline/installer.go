@@ -13,7 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/imagebuild"
 )
 
-// uniCmdline is what a unified kernel image says when no boot server has put another command line into it.
+// uniCmdline is the command line of a unified kernel image until a boot server puts in another one.
 const uniCmdline = "ingot.role=installer panic=10 quiet"
 
 func installer() *cobra.Command {

@@ -26,7 +26,7 @@ const (
 
 var errUsage = errors.New("wrong usage")
 
-// Main runs the command line until ctx ends, and gives the exit code. Results go to out, progress and errors to
+// Main runs the command line until ctx ends, and returns the exit code. Results go to out, progress and errors to
 // progress. buildVersion may be empty.
 func Main(ctx context.Context, args []string, out, progress io.Writer, buildVersion string) int {
 	root := newRoot(buildVersion)

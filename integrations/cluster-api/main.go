@@ -1,5 +1,5 @@
 // Command ingot-cluster-api is the Cluster API infrastructure provider of Ingot: it takes machines of the fleet into
-// clusters, installs them, and gives them back.
+// clusters, installs them, and releases them.
 package main
 
 import (

@@ -17,7 +17,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/label"
 )
 
-// Kind says what a change does.
+// Kind is the kind of a change.
 type Kind string
 
 // The kinds. A Conflict changes nothing, and is for a person.
@@ -30,12 +30,12 @@ const (
 	Conflict  Kind = "conflict"
 )
 
-// Change is one difference between the two sides, and what is to be done about it.
+// Change is one difference between the two sides, and its resolution.
 type Change struct {
 	Kind Kind
 	// Subject is the machine or the device that it is about, in words.
 	Subject string
-	// Text says the difference.
+	// Text describes the difference.
 	Text string
 
 	// Machine and Mask are what Create and Update send to the controller.
@@ -98,7 +98,7 @@ func labelText(s string) string {
 	return strings.TrimRight(s[:min(len(s), 63)], "-._")
 }
 
-// Owned is what NetBox says of a device in the fields that it owns, by paths of a field mask.
+// Owned returns a device's values in the fields that NetBox owns, by paths of a field mask.
 func Owned(d Device) map[string]string {
 	out := map[string]string{"spec.site": "", "spec.rack": "", "labels.position": "", "labels.role": "",
 		"labels.asset-tag": "", "labels.device-type": ""}
@@ -158,8 +158,8 @@ func machine(id string, v map[string]string) *pb.Machine {
 // planned are the states in which a device becomes a machine.
 var planned = []string{"planned", "staged", "active"}
 
-// Ingest says what of a device is to change in the controller. bound is the machine that names the device, named the
-// one of its name; either may be nil.
+// Ingest returns the changes of a device in the controller. bound is the machine that names the device, named the one
+// of its name; either may be nil.
 func Ingest(d Device, nics []Interface, bound, named *pb.Machine) []Change {
 	id, subject := nameOf(d), subjectOf(d)
 	conflict := func(format string, args ...any) []Change {
@@ -226,7 +226,7 @@ func adopt(d Device, m *pb.Machine, subject string) []Change {
 	return []Change{c}
 }
 
-// defaultSite: the site of a machine of which nobody has said one.
+// defaultSite reports whether a value is the site of machines without one.
 func defaultSite(path, value string) bool { return path == "spec.site" && value == "default" }
 
 func differs(subject, path, netbox, ingot string) Change {
@@ -306,11 +306,11 @@ func plannedMACs(nics []Interface) (out []string) {
 // Observed is what the controller knows of a machine.
 type Observed struct {
 	Machine *pb.Machine
-	// Serial and NICs are of its last inventory; Seen says that there is one.
+	// Serial and NICs are of its last inventory; Seen is set when there is one.
 	Seen   bool
 	Serial string
 	NICs   []NIC
-	// Image is the name of what is on its disk, where the catalogue has one.
+	// Image is the name of the image on its disk, where the catalogue has one.
 	Image string
 	// Last is the operation that is active, or was last; nil where there was none.
 	Last *pb.Operation
@@ -322,7 +322,7 @@ type NIC struct {
 	MAC  string `json:"mac"`
 }
 
-// Report says what of a machine is to change in NetBox.
+// Report returns the changes of a machine in NetBox.
 func Report(d Device, nics []Interface, o Observed) []Change {
 	subject := subjectOf(d)
 	out := reportFields(d, o, subject)

@@ -20,7 +20,7 @@ func kinds(changes []Change) (out []Kind) {
 	return out
 }
 
-// bound is the machine that a device has made, changed by somebody.
+// bound returns the machine of a device, with a foreign change.
 func bound(d Device, change func(*pb.Machine)) *pb.Machine {
 	m := Ingest(d, nil, nil, nil)[0].Machine
 	if change != nil {

@@ -32,7 +32,7 @@ const (
 	tries = 6
 )
 
-// Config says how to reach NetBox, and as whom.
+// Config is the connection to NetBox, and its token.
 type Config struct {
 	// URL is where NetBox's pages begin, such as https://netbox.example.net.
 	URL string
@@ -46,7 +46,7 @@ type Config struct {
 type Client struct {
 	base, token string
 	http        *http.Client
-	// Version is what NetBox says of itself.
+	// Version is NetBox's own version.
 	Version string
 	// macObjects: MAC addresses are objects of their own, since 4.2.
 	macObjects bool
@@ -58,7 +58,7 @@ type Client struct {
 type Error struct {
 	Method, Path string
 	Status       int
-	// Text is the answer: NetBox names fields, or gives "detail".
+	// Text is the answer: NetBox names fields, or sends "detail".
 	Text string
 }
 
@@ -116,8 +116,8 @@ func (n *Client) is(text string) error {
 	return nil
 }
 
-// call sends a request until NetBox answers it. Reads and changes may be sent twice; so may what makes a thing, as the
-// repeat is refused by NetBox, or found by the next run.
+// call sends a request until NetBox answers it. Reads and changes may be sent twice. So may creations: NetBox refuses
+// the repeat, or the next run finds it.
 func (n *Client) call(ctx context.Context, method, path string, in, out any) error {
 	var body []byte
 	if in != nil {
@@ -141,7 +141,7 @@ func (n *Client) call(ctx context.Context, method, path string, in, out any) err
 	}
 }
 
-// once gives how long NetBox asks to wait before a repeat; less than 0 where none helps.
+// once sends a request once. It returns how long NetBox asks to wait before a repeat, less than 0 where none helps.
 func (n *Client) once(ctx context.Context, method, path string, body []byte, out any) (time.Duration, error) {
 	req, err := http.NewRequestWithContext(ctx, method, n.base+path, bytes.NewReader(body))
 	if err != nil {
@@ -185,7 +185,7 @@ func short(s string) string {
 	return s[:min(len(s), 500)]
 }
 
-// mostRows bounds what is read of one kind.
+// mostRows bounds the rows that are read of one kind.
 const mostRows = 1_000_000
 
 // list reads all pages. It counts by itself: NetBox's "next" names the host that it believes to have, which is another
@@ -332,7 +332,7 @@ func (n *Client) AddInterface(ctx context.Context, device int64, name, mac strin
 	return n.SetMAC(ctx, made, mac)
 }
 
-// SetMAC gives an interface that has no MAC address one.
+// SetMAC sets the MAC address of an interface without one.
 func (n *Client) SetMAC(ctx context.Context, i Interface, mac string) error {
 	path := fmt.Sprintf("/dcim/interfaces/%d/", i.ID)
 	if !n.macObjects {

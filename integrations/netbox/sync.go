@@ -25,7 +25,7 @@ type Sync struct {
 	NetBox *Client
 	// Conn is a connection of api/client.
 	Conn grpc.ClientConnInterface
-	// Query says which of NetBox's devices are machines, as its list of devices takes it.
+	// Query selects NetBox's devices that are machines, as a query of its list of devices.
 	Query url.Values
 	// Provider drives new machines; empty is the controller's default.
 	Provider string
@@ -45,8 +45,8 @@ type Sync struct {
 	said     map[string]bool // conflicts that were printed
 }
 
-// walkEvery is how often everything is compared again: what is changed by hand in NetBox, or without a change of the
-// machine's record, is found then.
+// walkEvery is how often everything is compared again. That finds changes that were made by hand in NetBox, and those
+// without a change of the machine's record.
 const walkEvery = time.Hour
 
 // Result is what a pass did, or would have done.
@@ -150,7 +150,7 @@ func (s *Sync) interesting(devices []Device) (ids []int64) {
 	return ids
 }
 
-// ingest plans what is to change in the controller.
+// ingest plans the changes in the controller.
 func (s *Sync) ingest(ctx context.Context, devices []Device, nics map[int64][]Interface) ([]Change, error) {
 	bound, names, there := s.bound(), map[string]int{}, map[int64]bool{}
 	for _, d := range devices {
@@ -296,7 +296,7 @@ func (s *Sync) send(ctx context.Context, c Change) error {
 	return fmt.Errorf("there is no change of kind %q", c.Kind)
 }
 
-// report writes to NetBox what has changed of machines.
+// report writes the changes of machines to NetBox.
 func (s *Sync) report(ctx context.Context, devices []Device, nics map[int64][]Interface, r *Result) error {
 	bound := s.bound()
 	images, err := s.images(ctx)
@@ -356,7 +356,7 @@ func (s *Sync) observe(ctx context.Context, m *pb.Machine, images map[string]str
 	return o, nil
 }
 
-// images gives names of images by the digest of what they write.
+// images returns the names of images by the digest of their raw content.
 func (s *Sync) images(ctx context.Context) (map[string]string, error) {
 	out, request := map[string]string{}, &pb.ListImagesRequest{}
 	for {

@@ -1,5 +1,5 @@
-// Package accelerator tells accelerators, whose memory holds a tenant's data, from the display chips of management
-// controllers.
+// Package accelerator distinguishes accelerators, whose memory holds a tenant's data, from the display chips of
+// management controllers.
 package accelerator
 
 import (

@@ -6,7 +6,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/accelerator"
 )
 
-// A server's onboard display chip is no accelerator, whoever has made it.
+// A server's onboard display chip is no accelerator, whatever its vendor.
 func TestADisplayChipIsNoAccelerator(t *testing.T) {
 	for _, c := range []struct {
 		name, class, vendor string

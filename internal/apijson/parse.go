@@ -12,7 +12,7 @@ import (
 const maxDepth = 64
 
 // parse reads one JSON document. Unlike encoding/json it refuses a key that stands twice in an object, as protojson
-// does: of two values for one field nobody can say which was meant.
+// does: of two values for one field either may be meant.
 func parse(raw []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()

@@ -185,7 +185,7 @@ func enumName(d protoreflect.EnumDescriptor, v any) any {
 	return v
 }
 
-// readable is a protojson error without what it says of itself and of a text that the client did not write.
+// readable returns a protojson error without its prefix and its position in a text that the client did not write.
 func readable(err error) string {
 	text := strings.ReplaceAll(err.Error(), "\u00a0", " ") // varied on purpose
 	text = strings.TrimPrefix(text, "proto: ")

@@ -8,8 +8,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// Group hands what comes while it is busy to the next call of Serve, all of it at once and in the order in which it
-// came. What comes while it is idle is served at once. It is ready with Serve set, and safe for concurrent use.
+// Group collects the entries that come while it is busy for the next call of Serve, in their order. An entry that comes
+// while it is idle is served at once. It is ready with Serve set, and safe for concurrent use.
 type Group[T any] struct {
 	// Serve does the work. It is called by one goroutine at a time.
 	Serve func([]T)
@@ -55,7 +55,7 @@ func (g *Group[T]) Waiting() int {
 	return len(g.waiting)
 }
 
-// take returns what waits. With nil nobody serves any more.
+// take returns the waiting entries. After nil no goroutine serves any more.
 func (g *Group[T]) take() []entry[T] {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -180,7 +180,7 @@ func lower(host string) string {
 // without a port covers every port of it. A network covers IP addresses only: what a name resolves to can change.
 type Allowance []string
 
-// CheckEntry says what is wrong with one entry of an allowance.
+// CheckEntry returns the error of one entry of an allowance, or nil.
 func CheckEntry(entry string) error {
 	if strings.Contains(entry, "/") {
 		p, err := netip.ParsePrefix(entry)

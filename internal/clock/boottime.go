@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Boottime is the time since this machine booted, suspend included (CLOCK_BOOTTIME, clock_gettime(2)). It
-// never goes back and no one can set it, so it measures windows such as the life of a grant; it means nothing
-// across a reboot or on another machine.
+// Boottime is the time since this machine booted, suspend included (CLOCK_BOOTTIME, clock_gettime(2)). It never goes
+// back and cannot be set, so it measures windows such as the life of a grant. It means nothing across a reboot or on
+// another machine.
 func Boottime() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {

@@ -84,8 +84,8 @@ func (f *Fake) Waiters() int {
 	return len(f.waiters)
 }
 
-// BlockUntil returns when at least n timers and tickers are running, so that a test knows that the code under
-// test has come to wait before it calls Advance. It returns ctx's error when that ends first.
+// BlockUntil returns when at least n timers and tickers are running. Then the code under test waits, and the test may
+// call Advance. It returns ctx's error when that ends first.
 func (f *Fake) BlockUntil(ctx context.Context, n int) error {
 	for {
 		f.mu.Lock()
@@ -125,7 +125,7 @@ func (f *Fake) earliest() *waiter {
 func (f *Fake) fire(w *waiter) {
 	select {
 	case w.ch <- w.at:
-	default: // a tick nobody has taken yet stands for this one too
+	default: // a tick that was not taken yet stands for this one too
 	}
 	if w.period == 0 {
 		f.remove(w)

@@ -9,9 +9,8 @@ import (
 // synchronization.
 const tolerated = 250 * time.Millisecond
 
-// Steered is a clock that goes by monotonic time from where it was last set, and is set after a clock elsewhere that
-// several programs share, such as their database's. Somebody who sets the wall clock of this machine moves it not at
-// all.
+// Steered is a clock that runs by monotonic time since it was last set. It is set by a clock elsewhere that several
+// programs share, such as their database's. The wall clock of this machine does not affect it.
 type Steered struct {
 	own Clock
 
@@ -35,8 +34,8 @@ func (s *Steered) Now() time.Time {
 
 func (s *Steered) at(own time.Time) time.Time { return s.base.Add(own.Sub(s.mark)) }
 
-// Follow asks for the time elsewhere, and sets the clock where the two are too far apart to be told from the time that
-// the answer took. It gives how far the clock was behind, and whether it was set.
+// Follow asks for the time elsewhere, and sets the clock where the difference exceeds the time that the answer took. It
+// returns how far the clock was behind, and reports whether it was set.
 func (s *Steered) Follow(ask func() (time.Time, error)) (behind time.Duration, set bool, err error) {
 	asked := s.own.Now()
 	theirs, err := ask()

@@ -55,7 +55,7 @@ func DefaultCacheDir() (string, error) {
 	return filepath.Join(dir, "ingot", "lab"), nil
 }
 
-// FindKernel gives the host's own cloud kernel if it has one, else the one unpacked in cacheDir, else it
+// FindKernel returns the host's own cloud kernel if it has one, else the one unpacked in cacheDir. Without either it
 // downloads Debian's package and unpacks it there. It installs nothing. Several processes may call it at once.
 func FindKernel(ctx context.Context, cacheDir string) (Kernel, error) {
 	root := filepath.Join(cacheDir, "kernel")
@@ -111,7 +111,7 @@ func usable(k Kernel) bool {
 	return true
 }
 
-// InstalledKernel gives this host's own kernel: the one that runs if its files are here, else the last by version
+// InstalledKernel returns this host's own kernel: the one that runs if its files are here, else the last by version
 // that has modules and is for the architecture.
 func InstalledKernel(arch string) (Kernel, error) {
 	return installedKernel("/", runningRelease(), arch)

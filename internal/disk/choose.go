@@ -12,7 +12,7 @@ type Candidate struct {
 	Why    string
 }
 
-// NoUniqueMatch says that a rule fits no disk, or more than one.
+// NoUniqueMatch is the error of a rule that fits no disk, or more than one.
 type NoUniqueMatch struct {
 	Rule       Rule
 	Candidates []Candidate
@@ -146,8 +146,8 @@ func forbidden(d Device, protected []Rule) bool {
 	return len(d.InUse) > 0 || slices.ContainsFunc(protected, func(p Rule) bool { return !p.Empty() && p.Match(d) })
 }
 
-// mayBe reports whether two devices may be paths to one disk. They are known to be where the WWN and the serial number
-// are the same, and are one Device then; without a WWN nobody knows. Namespaces of one drive have WWNs that differ.
+// mayBe reports whether two devices may be paths to one disk. With the same WWN and serial number they are, and are one
+// Device then. Without a WWN that is unknown. Namespaces of one drive have WWNs that differ.
 func (d Device) mayBe(o Device) bool {
 	return d.Serial != "" && d.Serial == o.Serial && d.Size == o.Size && d.Sector == o.Sector && d.Model == o.Model &&
 		(d.WWN == "" || o.WWN == "" || d.WWN == o.WWN)

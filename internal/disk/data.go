@@ -68,8 +68,8 @@ func ParseDataDisks(list []string) ([]DataDisk, error) {
 	return out, nil
 }
 
-// ChooseData returns the disk of each, in their order. Each rule must fit one disk that may be written, is none of the
-// system's, and holds nothing but what look accepts, which returns why it does not. It fails with a *NoUniqueMatch.
+// ChooseData returns the disk of each, in their order. Each rule must fit one disk that may be written and is none of
+// the system's. look returns why it does not accept the disk's content, or "". It fails with a *NoUniqueMatch.
 func ChooseData(
 	devices []Device, list []DataDisk, protected []Rule, system []Ref, look func(DataDisk, Device) string,
 ) ([]Device, error) {

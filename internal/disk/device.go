@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Device is one whole disk. Partitions, and what is stacked on disks (device mapper, RAID), are not devices.
+// Device is one whole disk. Partitions, and devices stacked on disks (device mapper, RAID), are not Devices.
 type Device struct {
 	Name   string   `json:"name"`             // of the kernel, such as nvme0n1; volatile
 	Path   string   `json:"path"`             // such as /dev/nvme0n1
@@ -30,11 +30,11 @@ type Device struct {
 	Rotational bool `json:"rotational,omitempty"`
 	Removable  bool `json:"removable,omitempty"`
 	ReadOnly   bool `json:"read_only,omitempty"`
-	// Discard says that the device can be told which blocks are of no more use.
+	// Discard is set when the device can discard blocks.
 	Discard bool `json:"discard,omitempty"`
 
 	Partitions []string `json:"partitions,omitempty"` // kernel names
-	// InUse says where the disk or a part of it is mounted, swapped on, or held by another device. Sorted.
+	// InUse lists where the disk or a part of it is mounted, swapped on, or held by another device. Sorted.
 	InUse []string `json:"in_use,omitempty"`
 }
 
@@ -70,7 +70,7 @@ func (d Device) Named(path string) bool {
 	return path == d.Path || slices.Contains(d.Links, path) || slices.Contains(d.Paths, path)
 }
 
-// Unfit says why the disk may not be written whatever a rule says; "" if nothing speaks against it.
+// Unfit returns why the disk may not be written, whatever the rule; "" if it may be.
 func (d Device) Unfit() string {
 	switch {
 	case d.ReadOnly:

@@ -89,7 +89,7 @@ func (i Image) FitsOn(d Device) *Misfit {
 		FormatSize(i.Needs()))
 }
 
-// Machine is what is known of a machine that its installer does not run on yet. Empty fields are unknown.
+// Machine has the known facts of a machine that its installer does not run on yet. Empty fields are unknown.
 type Machine struct {
 	Arch, Firmware string
 	// Disks are what the machine's own system sees. Their kernel names and links say nothing about those in the installer.
@@ -107,7 +107,7 @@ const (
 	yes
 )
 
-// Fit returns why the installation cannot succeed, whatever the installer finds besides what is known; nil where it
+// Fit returns why the installation cannot succeed, whatever the installer finds besides the known facts; nil where it
 // may.
 func Fit(m Machine, i Image, rule Rule, protected []Rule) *Misfit {
 	if why := i.StartsOn(m.Arch, m.Firmware); why != nil || !m.DisksKnown {
@@ -190,7 +190,7 @@ func FitPair(m Machine, i Image, rule, mirror Rule, protected []Rule) *Misfit {
 	return nil
 }
 
-// expect judges a disk beforehand, and gives the reason for anything but yes.
+// expect judges a disk beforehand, and returns the reason for anything but yes.
 func expect(d Device, rule Rule, protected []Rule) (verdict, string) {
 	limit := yes
 	for _, p := range protected {

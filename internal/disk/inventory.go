@@ -28,8 +28,8 @@ type inventory struct {
 	Missing []string `json:"missing"`
 }
 
-// MachineOf reads what an agent's inventory document says of its machine. A document of a simulated machine, and an
-// empty one, say nothing.
+// MachineOf reads the facts of a machine in its agent's inventory document. A document of a simulated machine, and an
+// empty one, have none.
 func MachineOf(document []byte) (Machine, error) {
 	var doc inventory
 	if len(document) == 0 {

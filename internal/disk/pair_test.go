@@ -48,7 +48,7 @@ func TestChoosePair(t *testing.T) {
 		case c.want == "" && (!errors.As(err, &no) || !strings.Contains(err.Error(), "pair")):
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
-		// What is known from outside never refuses what the installer would do.
+		// The facts that are known beforehand never refuse an order that the installer would execute.
 		known := disk.Machine{Disks: c.disks, DisksKnown: true}
 		why := disk.FitPair(known, disk.Image{Ref: "os", RawSize: 1 << 30}, rule(t, c.rule), rule(t, c.mirror), protected)
 		if c.want != "" && why != nil {

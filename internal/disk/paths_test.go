@@ -26,7 +26,7 @@ func TestWhatMayBeAPathToAProtectedDiskIsProtected(t *testing.T) {
 	if got, err := disk.Choose([]disk.Device{a, b}, disk.Rule{}, nil); err == nil {
 		t.Errorf("chose %s beside its path in use", got)
 	}
-	// Namespaces of one drive are told apart by their WWNs.
+	// Namespaces of one drive differ in their WWNs.
 	a.WWN, b.WWN = "eui.1", "eui.2"
 	if got, err := disk.Choose([]disk.Device{a, b}, disk.Rule{}, nil); err != nil || got.Path != "/dev/sdb" {
 		t.Errorf("%s, %v", got, err)

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Rule says which disk is meant: every term must hold. The zero Rule holds for every disk.
+// Rule selects a disk: every term must hold. The zero Rule holds for every disk.
 type Rule struct{ terms []term }
 
 type term struct {
@@ -18,10 +18,10 @@ type term struct {
 	bytes          int64 // of value, for size
 }
 
-// RuleError says why a rule could not be read.
+// RuleError is why a rule could not be read.
 type RuleError struct{ Rule, Why string }
 
-// Error names the rule and what is wrong with it.
+// Error returns the rule and its error.
 func (e *RuleError) Error() string { return fmt.Sprintf("bad disk rule %q: %s", e.Rule, e.Why) }
 
 // ParseRule reads terms joined by commas:
@@ -48,7 +48,7 @@ func ParseRule(s string) (Rule, error) {
 	return r, nil
 }
 
-// ParseRules reads a list of rules; all that is wrong is told at once.
+// ParseRules reads a list of rules; it returns all errors at once.
 func ParseRules(list []string) ([]Rule, error) {
 	var rules []Rule
 	var errs []error

@@ -88,7 +88,7 @@ func TestChoose(t *testing.T) {
 		devices   []disk.Device
 		rule      string
 		protected []string
-		want      string // serial, or what the error says
+		want      string // serial, or the error
 	}{
 		"the only one":       {[]disk.Device{ok}, "", nil, "A"},
 		"the only fit one":   {[]disk.Device{usb, readOnly, ok, busy, empty}, "", nil, "A"},
@@ -124,8 +124,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// Whatever disks there are and whatever the rule says: what is chosen fits, is the only one, is never protected or
-// unfit, and does not depend on the order of discovery.
+// Whatever the disks and the rule: the chosen disk fits, is the only one, is never protected or unfit, and does not
+// depend on the order of discovery.
 func TestChooseNeverTakesTheWrongDisk(t *testing.T) {
 	t.Parallel()
 	device := rapid.Custom(func(t *rapid.T) disk.Device {

@@ -12,7 +12,7 @@ var subdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-
 // mostID is the length of a label in bytes (RFC 1035, 2.3.4), and less than Linux has for a host's name (64).
 const mostID = 63
 
-// MachineIDRule says in words what MachineID takes.
+// MachineIDRule describes the ids that MachineID accepts.
 const MachineIDRule = "1 to 63 characters of a-z, 0-9, . and -, each part between dots beginning and ending with " +
 	"a letter or digit (RFC 1123)"
 

@@ -10,13 +10,13 @@ import (
 	"slices"
 )
 
-// ErrFault says that at least one check has failed. The findings have been printed already.
+// ErrFault is returned when at least one check has failed. The findings have been printed already.
 var ErrFault = errors.New("doctor found a fault")
 
 // Level is how a check ended.
 type Level string
 
-// The levels: all is well; somebody should look; something does not work.
+// The levels: all is well; an operator should look; something does not work.
 const (
 	OK   Level = "ok"
 	Warn Level = "warn"
@@ -28,14 +28,14 @@ type Finding struct {
 	Level Level  `json:"level"`
 	Check string `json:"check"`
 	What  string `json:"finding"`
-	// Remedy says what to do; empty where nothing has to be done.
+	// Remedy is the next step; empty where there is none.
 	Remedy string `json:"remedy"`
 }
 
 // Well is a finding that asks for nothing.
 func Well(check, what string) Finding { return Finding{Level: OK, Check: check, What: what} }
 
-// Warning is a finding that somebody should look at.
+// Warning returns a finding that an operator should look at.
 func Warning(check, what, remedy string) Finding {
 	return Finding{Level: Warn, Check: check, What: what, Remedy: remedy}
 }

@@ -75,7 +75,7 @@ func Synchronized() Finding {
 	return synchronized(state, t.Status)
 }
 
-// From linux/timex.h: what adjtimex returns, and the bit of its status, where nobody sets the clock.
+// From linux/timex.h: what adjtimex returns, and the bit of its status, where no program sets the clock.
 const (
 	timeError = 5
 	unsynced  = 0x40

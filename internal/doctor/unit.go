@@ -46,7 +46,7 @@ func parseUnit(show []byte) map[string]string {
 	return u
 }
 
-// judgeUnit says what the properties of a unit mean.
+// judgeUnit returns the finding for the properties of a unit.
 func judgeUnit(name string, u map[string]string) Finding {
 	state := u["ActiveState"] + " (" + u["SubState"] + ")"
 	switch {
@@ -60,7 +60,7 @@ func judgeUnit(name string, u map[string]string) Finding {
 	return Well("service", name+" runs")
 }
 
-// meaning names the exit codes by which systemd says that it could not start a process (systemd.exec(5)).
+// meaning names the exit codes by which systemd reports that it could not start a process (systemd.exec(5)).
 func meaning(status string) string {
 	name := map[string]string{
 		"200": "CHDIR", "203": "EXEC", "216": "GROUP", "217": "USER", "218": "CAPABILITIES", "226": "NAMESPACE",

@@ -11,7 +11,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit/document"
 )
 
-// proof is what an installer says of two disks.
+// proof returns an installer's evidence of two disks.
 func proof() map[string]string {
 	return map[string]string{
 		evidence.EraseMethod: "nvme-sanitize,overwrite",

@@ -1,5 +1,6 @@
-// Package erasure makes erasure certificates and verifies them: signed statements of what was erased on a machine, how,
-// and how that was read back. Whoever has the installation's root certificate verifies them without the controller.
+// Package erasure makes erasure certificates and verifies them: signed statements of the erased disks of a machine, the
+// methods, and how the erasure was read back. With the installation's root certificate they can be verified without the
+// controller.
 package erasure
 
 import (
@@ -14,7 +15,7 @@ import (
 // Version is the form of a statement, in its field "version".
 const Version = 1
 
-// Statement is what a certificate says.
+// Statement is the content of a certificate.
 type Statement struct {
 	Version  int       `json:"version"`
 	IssuedAt time.Time `json:"issued_at"`
@@ -41,8 +42,8 @@ type Work struct {
 	RequestID string    `json:"request_id,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
 	EndedAt   time.Time `json:"ended_at"`
-	// Installer is the agent that erased and read back, IdentityLevel how it had proven which machine it ran on, and
-	// Trust what the level "tpm" rests on.
+	// Installer is the agent that erased and read back. IdentityLevel is how it had proven the identity of its machine,
+	// and Trust the basis of the level "tpm".
 	Installer     string `json:"installer,omitempty"`
 	IdentityLevel string `json:"identity_level,omitempty"`
 	Trust         string `json:"identity_trust,omitempty"`
@@ -57,8 +58,8 @@ type Disk struct {
 	Verification string `json:"verification"`
 	// Seconds is how long it took.
 	Seconds float64 `json:"seconds"`
-	// NotUsed says of each better method why it was not used, Hidden what areas cannot be addressed, Notes what else a
-	// reader must know.
+	// NotUsed has the reason against each better method, Hidden the areas that cannot be addressed, and Notes other facts
+	// for the reader.
 	NotUsed string `json:"not_used,omitempty"`
 	Hidden  string `json:"hidden_areas,omitempty"`
 	Notes   string `json:"notes,omitempty"`

@@ -21,7 +21,7 @@ var Usage = asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 36}
 const (
 	algorithm = jose.ES256
 	mediaType = "ingot-erasure-certificate+json"
-	// maxDocument bounds what is parsed, in bytes; a statement of a hundred disks has about 60 kB.
+	// maxDocument bounds the parsed document, in bytes; a statement of a hundred disks has about 60 kB.
 	maxDocument = 1 << 20
 	maxChain    = 4
 )
@@ -59,15 +59,15 @@ var (
 	ErrAltered = errors.New("the statement or its signature was altered")
 )
 
-// Trust says which root certificate a signer must come from. One of the two is enough.
+// Trust is the root certificate from which a signer must come. One of the two is enough.
 type Trust struct {
 	Roots *x509.CertPool
 	// RootHash is the SHA-256 of the root in DER; the certificate carries the root itself.
 	RootHash *[sha256.Size]byte
 }
 
-// Verify returns what a certificate says, once its signature and its signer are proven. The signer's key lives for one
-// signature, so that its chain is judged at the time of that signature and not at today's.
+// Verify returns the statement of a certificate, once its signature and its signer are proven. The signer's key lives
+// for one signature, so that its chain is judged at the time of that signature and not at today's.
 func Verify(document []byte, trust Trust) (Statement, error) {
 	var s Statement
 	if len(document) > maxDocument {
@@ -123,7 +123,7 @@ func parse(document []byte) (*jose.JSONWebSignature, []*x509.Certificate, error)
 	return signed, chain, err
 }
 
-// chainOf reads x5c, which the library gives only with a verdict of its own.
+// chainOf reads x5c, which the library returns only with a verdict of its own.
 func chainOf(document []byte) ([]*x509.Certificate, error) {
 	var outer struct{ Protected string }
 	var inner struct{ X5C [][]byte }
@@ -192,7 +192,7 @@ func (s Statement) check(leaf *x509.Certificate) error {
 	return nil
 }
 
-// Seal is how a certificate is signed. It says nothing of whether that is right: see Verify.
+// Seal is how a certificate is signed. It is not verified: see Verify.
 type Seal struct {
 	Algorithm string
 	// Signature is in base64url, as in the document.

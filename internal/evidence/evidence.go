@@ -1,4 +1,4 @@
-// Package evidence names the keys of what is read back from the world before a step counts as done. Agents write them,
+// Package evidence names the keys of the evidence that is read back before a step counts as done. Agents write them,
 // the controller decides by them, and operators read them.
 package evidence
 
@@ -9,15 +9,15 @@ const (
 	// BootIDBefore and BootIDAfter are kernel boot ids (/proc/sys/kernel/random/boot_id) around a reboot.
 	BootIDBefore = "boot_id_before"
 	BootIDAfter  = "boot_id_after"
-	// HostAgentID and HostBootID are the agent and the boot of the machine's own system, as last heard before the command
-	// was granted; HostImageDigest is what that system said of the image that it was made from.
+	// HostAgentID and HostBootID are the agent and the boot of the machine's own system, as last reported before the
+	// grant. HostImageDigest is that system's own claim of the image that it was made from.
 	HostAgentID     = "host_agent_id"
 	HostBootID      = "host_boot_id"
 	HostImageDigest = "host_image_digest"
 	// HostHardware is the fingerprint of the machine that this system ran on.
 	HostHardware = "host_hardware"
-	// HardwareRemarks is what of the machine's hardware was other, or not read, when the system came up: nothing that
-	// tells another machine.
+	// HardwareRemarks is what of the machine's hardware was other, or not read, when the system came up: no value of
+	// another machine.
 	HardwareRemarks = "hardware_remarks"
 	// BootedSystem is which system came up after a boot, and BootedBy what it was recognized by: "installer_session",
 	// "operation_token", "agent_identity", "provider", "phone_home",
@@ -25,8 +25,8 @@ const (
 	BootedSystem = "booted_system"
 	BootedBy     = "booted_system_by"
 	// PhonedHomeAt is when a system without the agent has phoned home (RFC 3339, the site agent's clock), PhonedHomeFrom
-	// the address that it called from, InstanceID and SystemHostname what it says that it is called, and SystemSSHKey
-	// its public host key as in known_hosts, without a name.
+	// the address of the call. InstanceID and SystemHostname are its own names. SystemSSHKey is its public host key as in
+	// known_hosts, without a name.
 	PhonedHomeAt   = "phoned_home_at"
 	PhonedHomeFrom = "phoned_home_from"
 	InstanceID     = "instance_id"
@@ -46,8 +46,9 @@ const (
 	RefusedAgain = "refused_retryable"
 	// BootNext is the one-shot boot entry as the firmware holds it.
 	BootNext = "boot_next"
-	// BootNextProof is how that is known where a BMC holds it: "read" (it reads back), "pending" (it reads back as a
-	// setting that the next reset applies) or "ordered" (accepted for the next reset, and not to be read before).
+	// BootNextProof is the proof of the setting where a BMC holds it. It is "read" when it reads back, and "pending" when
+	// it reads back as a setting that the next reset applies. It is "ordered" when it was accepted for the next reset and
+	// is not readable before.
 	BootNextProof = "boot_next_proof"
 	// ImageDigest is "sha256:<hex>" of the raw bytes as read back from the disk.
 	ImageDigest = "image_digest"
@@ -55,8 +56,8 @@ const (
 	MirrorDisk = "mirror_disk"
 	// DataDisks lists the data disks in JSON, each with path, disk, PARTUUID, and whether its file system was made.
 	DataDisks = "data_disks"
-	// AddedTo is the system of the image that files were added to, and where it lies; AddedFiles lists them in JSON, each
-	// with path, mode, size in bytes and SHA-256. They were added after the image had been read back.
+	// AddedTo is the system of the image that files were added to, and its place. AddedFiles lists them in JSON, each with
+	// path, mode, size in bytes and SHA-256. They were added after the image had been read back.
 	AddedTo    = "added_to"
 	AddedFiles = "added_files"
 	// ConfigDigest is the digest of the host configuration as read back.
@@ -86,11 +87,11 @@ const (
 	// BMCPasswordAcceptedAt is when the BMC has taken a log-in with its new password (RFC 3339, UTC, the agent's clock).
 	BMCPasswordAcceptedAt = "bmc_password_accepted_at"
 
-	// PowerByOthers lists the changes of the power that the BMC showed and that no command of ours had asked for, such as
-	// "on at 2026-01-02T03:04:05Z" (the agent's clock), separated by commas, at most 8.
+	// PowerByOthers lists the changes of the power that the BMC showed and that no command of ours had ordered. An entry
+	// is such as "on at 2026-01-02T03:04:05Z" (the agent's clock). Commas separate at most 8.
 	PowerByOthers = "power_by_others"
-	// PowerChangesSeen lists, in the same form, the changes that the BMC showed while no command of the operation was to
-	// make them (the site agent's clock).
+	// PowerChangesSeen lists, in the same form, the changes that the BMC showed without a command of the operation for
+	// them (the site agent's clock).
 	PowerChangesSeen = "power_changes_seen"
 	// PowerOffForced is "true" when the system did not go down by itself.
 	PowerOffForced = "power_off_forced"
@@ -110,12 +111,12 @@ const (
 	ClusterName = "cluster"
 	// JoinedCluster is the digest of the CA key ("sha256:<hex>") that the machine's kubelet trusts.
 	JoinedCluster = "joined_cluster_ca"
-	// NodeReadyAt is since when the Node says that it is ready (RFC 3339, the cluster's clock); NodeIdentity by what it
-	// was recognized as the machine: "boot_id", "system_uuid" or "name"; KubeletVersion what it runs.
+	// NodeReadyAt is since when the Node reports to be ready (RFC 3339, the cluster's clock). NodeIdentity is the value by
+	// which it was recognized as the machine: "boot_id", "system_uuid" or "name". KubeletVersion is its kubelet's version.
 	NodeReadyAt    = "node_ready_at"
 	NodeIdentity   = "node_identity"
 	KubeletVersion = "kubelet_version"
-	// NodeDrained is the number of pods that were evicted, NodeRemoved says that the Node was read back as gone, and
+	// NodeDrained is the number of pods that were evicted, NodeRemoved that the Node was read back as gone, and
 	// NodeSchedulable that it takes pods.
 	NodeDrained     = "node_drained"
 	NodeRemoved     = "node_removed"
@@ -124,7 +125,7 @@ const (
 	SSHHostKey = "ssh_host_key"
 )
 
-// What is said of each disk that was to be erased, behind the prefix that ErasedDisk makes.
+// The evidence of each disk to erase, behind the prefix of ErasedDisk.
 const (
 	ErasedID           = "id" // its name below /dev/disk/by-id
 	ErasedMethod       = "method"
@@ -136,7 +137,7 @@ const (
 	ErasedNotes        = "notes"
 )
 
-// ErasedDisk makes the keys of what is said of the disk with that number, from 0.
+// ErasedDisk returns a function that makes the keys for the disk with that number, from 0.
 func ErasedDisk(n int) func(what string) string {
 	return func(what string) string { return fmt.Sprintf("disk_%d_%s", n, what) }
 }
@@ -148,5 +149,6 @@ const (
 	PhoneHomeSecret = "secret_sha256"
 )
 
-// InstanceOf is the instance id of the system that an operation writes: what tells one installation from every other.
+// InstanceOf is the instance id of the system that an operation writes: the value that distinguishes one installation
+// from every other.
 func InstanceOf(operationID string) string { return "ingot-" + operationID }

@@ -11,7 +11,7 @@ const (
 type HardwareResult struct {
 	// Test is "nic", "cpu", "memory" or "disk".
 	Test string `json:"test"`
-	// Part says which one: a slot, a processor, a disk's serial number, an interface.
+	// Part identifies the part: a slot, a processor, a disk's serial number, an interface.
 	Part string `json:"part,omitempty"`
 	// Class is what the figure is compared by, beside the machine's model, such as the model of a disk.
 	Class   string  `json:"class,omitempty"`

@@ -62,8 +62,8 @@ func (t *table) count(name string) uint64 {
 // name that is not registered.
 func Set(name string, a Action) (restore func()) { return global.set(name, a) }
 
-// Enable arms what a specification in the form of INGOT_FAILPOINTS says. Nothing is armed when any part of
-// it is wrong; the error names every wrong part.
+// Enable arms the failpoints of a specification in the form of INGOT_FAILPOINTS. Nothing is armed when any part of it
+// is wrong; the error names every wrong part.
 func Enable(spec string) (restore func(), err error) {
 	wanted, err := parse(spec)
 	if err != nil {
@@ -80,7 +80,7 @@ func Enable(spec string) (restore func(), err error) {
 	}, nil
 }
 
-// FromEnv arms what INGOT_FAILPOINTS says; unset and empty mean nothing.
+// FromEnv arms the failpoints of INGOT_FAILPOINTS; unset and empty mean nothing.
 func FromEnv() error {
 	if _, err := Enable(os.Getenv(EnvVar)); err != nil {
 		return fmt.Errorf("read %s: %w", EnvVar, err)
@@ -139,7 +139,7 @@ func (s *Scope) Set(name string, a Action) (restore func()) { return s.table.set
 // Hits is how often the failpoint was passed under this scope, armed or not, since the last Set of it.
 func (s *Scope) Hits(name string) uint64 { return s.table.count(name) }
 
-// With gives a context under which HitCtx obeys s. An outer scope is hidden, not merged.
+// With returns a context under which HitCtx obeys s. An outer scope is hidden, not merged.
 func With(ctx context.Context, s *Scope) context.Context {
 	armed.Store(true)
 	return context.WithValue(ctx, scopeKey{}, s)

@@ -13,9 +13,9 @@
 // long as nothing was ever armed in the process a hit costs one atomic load.
 //
 // A real process is armed by the environment variable INGOT_FAILPOINTS, a list such as
-// "agent.after-intent=kill@3;agent.before-result=error". The main function calls FromEnv, which refuses names
-// that no package registered, so that a renamed failpoint cannot turn a crash test into one that tests nothing.
-// In-process tests arm one with Set or Enable, or, since tests run in parallel, with a Scope carried in their context.
+// "agent.after-intent=kill@3;agent.before-result=error". The main function calls FromEnv, which refuses names that no
+// package registered. So a renamed failpoint cannot turn a crash test into one that tests nothing. In-process tests arm
+// one with Set or Enable, or, since tests run in parallel, with a Scope carried in their context.
 //
 // # State
 //

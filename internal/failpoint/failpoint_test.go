@@ -27,8 +27,8 @@ var (
 	childRun = "INGOT_TEST_FAILPOINT_CHILD"
 )
 
-// The test binary is its own victim for the kill tests: started with this variable it hits a failpoint
-// five times and tells how far it got.
+// The test binary is its own victim for the kill tests: started with this variable it hits a failpoint five times and
+// reports how far it got.
 func TestMain(m *testing.M) {
 	if os.Getenv(childRun) == "" {
 		os.Exit(m.Run())

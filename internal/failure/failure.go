@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Kind says what sort of thing went wrong. Each has exactly one gRPC code.
+// Kind is the class of an error. Each has exactly one gRPC code.
 type Kind uint8
 
 // The kinds. Canceled and Deadline exist for the caller who went away or ran out of time; nothing else makes them.
@@ -35,7 +35,7 @@ const (
 type Field struct {
 	// Path in the request message, such as "spec.mac_addresses[0]".
 	Path string
-	// Description is one sentence for whoever sent the request.
+	// Description is one sentence for the sender of the request.
 	Description string
 }
 
@@ -48,7 +48,7 @@ type Error struct {
 	// Reason is one of the names of baremetal.v1.Reason; empty only for KindCanceled and KindDeadline.
 	Reason  string
 	Message string
-	// Retryable says that the same call may succeed later without anything else being changed.
+	// Retryable is set when the same call may succeed later without anything else being changed.
 	Retryable bool
 	// RetryAfter is sent as google.rpc.RetryInfo where Retryable and the kind is Unavailable or Exhausted;
 	// zero stands for DefaultRetryAfter.
@@ -60,10 +60,10 @@ type Error struct {
 	cause error
 }
 
-// DefaultRetryAfter is what a client is told to wait when an Error names no time.
+// DefaultRetryAfter is how long a client must wait when an Error names no time.
 const DefaultRetryAfter = time.Second
 
-// Error gives reason, message, faulty fields and cause.
+// Error returns reason, message, faulty fields and cause.
 func (e *Error) Error() string {
 	s := e.Message
 	if e.Reason != "" {
@@ -78,7 +78,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.cause }
 
 // Is matches another *Error of the same kind and reason, so that errors.Is works with package variables.

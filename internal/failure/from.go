@@ -8,13 +8,13 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ReasonInternal is the reason of everything that nobody gave another one.
+// ReasonInternal is the reason of every error without another one.
 const ReasonInternal = "INTERNAL"
 
-// internalMessage is all that a client learns of an error that nobody meant for clients.
+// internalMessage is all that a client learns of an error that was not meant for clients.
 const internalMessage = "internal error"
 
-// Classifier recognises the errors of one library; it gives nil for those it does not know.
+// Classifier recognises the errors of one library; it returns nil for unknown ones.
 type Classifier func(error) *Error
 
 var classifiers atomic.Pointer[[]Classifier]
@@ -30,9 +30,9 @@ func Register(c Classifier) {
 	classifiers.Store(&all)
 }
 
-// From finds the *Error in err: err itself or one that it wraps; an error that a registered Classifier knows; the
-// end of a context; a gRPC status, as a client gets it. Anything else is KindInternal with ReasonInternal, a
-// message that says nothing, and err as its cause. It gives nil for nil.
+// From returns the *Error in err: err itself or one that it wraps, or an error that a registered Classifier knows. The
+// end of a context and a gRPC status, as a client gets it, are converted. Anything else is KindInternal with
+// ReasonInternal, a generic message, and err as its cause. It returns nil for nil.
 func From(err error) *Error {
 	if err == nil {
 		return nil

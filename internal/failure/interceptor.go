@@ -68,7 +68,7 @@ func endOfCall(ctx context.Context, err error) error {
 	return ctx.Err()
 }
 
-// incident logs err and gives the client nothing but a number to ask about.
+// incident logs err and returns only an incident number to the client.
 func (i Interceptor) incident(method string, err error, stack []byte) error {
 	id := ids.New("inc")
 	attrs := []any{"incident_id", id, "method", method, "error", redact.String(err.Error())}

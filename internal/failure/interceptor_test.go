@@ -19,7 +19,7 @@ import (
 
 const secretToken = "ingotb_abcdefghijklmnopqrstuvwxyz"
 
-// call runs handler behind both interceptors and gives their answers and the log.
+// call runs handler behind both interceptors and returns their answers and the log.
 func call(ctx context.Context, handler func(context.Context) error) (unary, stream error, log string) {
 	var buf bytes.Buffer
 	in := failure.Interceptor{Logger: slog.New(slog.NewTextHandler(&buf, nil))}

@@ -12,9 +12,9 @@ import (
 // Domain is the domain of every google.rpc.ErrorInfo that Ingot sends.
 const Domain = "ingot.dev"
 
-// ToStatus is what a client gets to see of err: code, message, ErrorInfo (Domain), BadRequest where fields are at
-// fault, RetryInfo where trying again helps. Of an error that is no *Error only "internal error" remains.
-// It gives nil for nil.
+// ToStatus returns the part of err that a client gets: code, message, ErrorInfo (Domain), BadRequest where fields are
+// at fault, RetryInfo where trying again helps. Of an error that is no *Error only "internal error" remains. It returns
+// nil for nil.
 func ToStatus(err error) *status.Status {
 	if err == nil {
 		return nil
@@ -62,8 +62,8 @@ func badRequest(fields []Field) *errdetails.BadRequest {
 	return br
 }
 
-// fromStatus reads back what ToStatus wrote. A status of another origin has no reason of ours; it keeps its code
-// and message. OK gives an internal error: a status error with code OK is a bug of whoever made it.
+// fromStatus reads back what ToStatus wrote. A status of another origin has no reason of ours; it keeps its code and
+// message. For OK it returns an internal error: a status error with code OK is a bug of its sender.
 func fromStatus(st *status.Status) *Error {
 	k := kindOfCode(st.Code())
 	e := &Error{Kind: k, Message: st.Message(), Retryable: kinds[k].retryable, cause: st.Err()}

@@ -32,7 +32,7 @@ type Value struct {
 	Pos int
 }
 
-// Error says where a text stops being a filter.
+// Error is the position at which a text stops being a filter, and the reason.
 type Error struct {
 	// Pos is a byte of the text, from 1.
 	Pos int
@@ -239,7 +239,7 @@ func Format(terms []Term) string {
 	return strings.Join(out, ",")
 }
 
-// Exact returns the one value that the key must have, where the term says no more than that.
+// Exact returns the one value that the key must have, where the term has no other condition.
 func (t Term) Exact() (string, bool) {
 	if t.Not || len(t.Values) != 1 || t.Values[0].Prefix {
 		return "", false

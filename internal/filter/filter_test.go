@@ -10,7 +10,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/filter"
 )
 
-// TestParse: what is written, and the same in its shortest form.
+// TestParse: texts, and their shortest forms.
 func TestParse(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                              "",

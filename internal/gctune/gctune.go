@@ -1,9 +1,9 @@
-// Package gctune sets how much the garbage collector lets the heap grow, by how large it is and how fast it is used.
+// Package gctune sets how much the garbage collector lets the heap grow, by its size and its rate of allocation.
 //
 // Go's default doubles whatever is alive. For a small heap that is little room, and work that allocates much spends a
-// tenth of its time collecting; for one of many sessions it is as much memory again as the sessions need. So a small
-// heap gets room, and a large one less than Go would give it: a share of its size while much is allocated, and hardly
-// any while little is.
+// tenth of its time collecting. For a heap of many sessions it is as much memory again as the sessions need. So a small
+// heap gets room, and a large one gets less than Go's default. The large one gets a share of its size while much is
+// allocated, and hardly any while little is.
 package gctune
 
 import (
@@ -18,7 +18,7 @@ import (
 const (
 	// floor is the room of a small heap, in bytes.
 	floor = 24 << 20
-	// share is the room of a large one that is busy, and least of one that is not, in percent of what is alive.
+	// share is the room of a large one that is busy, and least of one that is not, in percent of the live bytes.
 	share, least = 40, 10
 	// between is the time from one collection to the next that a large heap gets room for, in seconds.
 	between = 15
@@ -28,12 +28,12 @@ const (
 	// world for a moment.
 	tolerance = 15
 	lookEvery = 2 * time.Second
-	// calm is what is left, at each look, of the rate that was remembered, in percent: work comes in waves.
+	// calm is the part of the remembered rate that is kept at each look, in percent: work comes in waves.
 	calm = 80
 )
 
-// Percent is the garbage collection target percentage (debug.SetGCPercent) for a heap of which so many bytes are alive,
-// stacks and globals among them, and that so many are allocated of in a second.
+// Percent returns the garbage collection target percentage (debug.SetGCPercent). alive is the heap's live bytes, stacks
+// and globals included, and perSecond the bytes that are allocated in a second.
 func Percent(alive, perSecond uint64) int {
 	if alive == 0 {
 		return most
@@ -118,8 +118,8 @@ func off(set, want int) bool {
 	return max(set-want, want-set)*100 > tolerance*set
 }
 
-// look tells what the last collection found alive, as the pacer counts it, and what was ever allocated
-// (runtime/metrics).
+// look returns the bytes that the last collection found alive, as the pacer counts them, and those that were ever
+// allocated (runtime/metrics).
 func look() (alive, allocated uint64) {
 	samples := []metrics.Sample{
 		{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"},

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// giveBackProgram gives back the pages of the program's own code. Most of what a program has touched when it has begun
-// it never needs again; what it does need comes from the page cache once more, at the price of a fault. Code is never
-// written to, so nothing can be lost.
+// giveBackProgram releases the pages of the program's own code. Most pages that a program touches at its start are
+// never needed again. The others come from the page cache once more, at the price of a fault. Code is never written to,
+// so nothing can be lost.
 func giveBackProgram() error {
 	program, err := os.Executable()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package gpt edits a GUID partition table in memory: of the first MiB of a disk it makes the one with another
-// partition in it, and the backup table that goes at the disk's end. It reads and writes no disk.
+// Package gpt edits a GUID partition table in memory. From the first MiB of a disk it makes one with another partition,
+// and the backup table for the disk's end. It reads and writes no disk.
 //
 // The table is that of the UEFI Specification 2.10, chapter 5. Boot code, attributes, names and the order and numbers
 // of partitions stay as they are, because boot loaders depend on each of them.
@@ -65,7 +65,7 @@ type Partition struct {
 // Table is a primary table that was found whole.
 type Table struct {
 	sector    int64
-	header    []byte // of the primary, as long as it says
+	header    []byte // of the primary, in the length of its own field
 	entries   []byte
 	entrySize int
 }
@@ -147,7 +147,8 @@ func (t *Table) Partitions() []Partition {
 // DiskID is the identity of the table.
 func (t *Table) DiskID() GUID { return GUID(t.header[56:72]) }
 
-// Place gives the last MiB-aligned place of the given size before the last TailSize bytes of a disk of diskSize bytes.
+// Place returns the last MiB-aligned place of the given size before the last TailSize bytes of a disk of diskSize
+// bytes.
 func Place(diskSize, size int64) (offset int64) {
 	return (diskSize - TailSize - size) / align * align
 }

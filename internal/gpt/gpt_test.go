@@ -177,7 +177,7 @@ func TestUndoLeadsBack(t *testing.T) {
 	}
 }
 
-// FuzzParse: what is accepted can be edited without a panic, and is accepted again.
+// FuzzParse: an accepted table can be edited without a panic, and is accepted again.
 func FuzzParse(f *testing.F) {
 	b := madeBy(f, usual...)
 	f.Add(b[512:512+92], b[1024:1024+512])

@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// Patch is what tells one head from another: pieces of the old one, by offset. Applied to the new one it gives the old.
+// Patch is the difference between two heads: pieces of the old one, by offset. Applied to the new one it restores the
+// old.
 type Patch []Piece
 
 // Piece is some bytes at an offset.

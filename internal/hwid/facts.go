@@ -86,7 +86,7 @@ func (v Verdict) String() string { return strings.Join(v.Notes, "; ") }
 
 // Judge compares the hardware that a machine is known by with the hardware that is shown now. A strong fact that
 // differs decides. Without a strong fact on both sides, weak facts of which none is the same decide. Everything else is
-// a remark: what is unknown accuses nobody.
+// a remark: an unknown fact is no accusation.
 func Judge(known, now Facts) Verdict {
 	if !known.read() || !now.read() {
 		return judgeVersions(known, now)
@@ -161,7 +161,7 @@ const mostShown = 64
 
 func shown(text string) string { return safetext.Bounded(safetext.Line(text), mostShown) }
 
-// weak compares the cards and the chassis. Blades share a chassis: only its difference says anything.
+// weak compares the cards and the chassis. Blades share a chassis: only a different one is evidence.
 func (j *judgement) weak(known, now Facts) {
 	kept := 0
 	for _, mac := range known.MACs {
@@ -242,7 +242,7 @@ func LocalMAC(mac string) bool {
 	return err == nil && b[0]&2 != 0
 }
 
-// swapped returns a UUID with its first three fields in the other byte order; "" of what is none. Firmware before
+// swapped returns a UUID with its first three fields in the other byte order; "" for anything else. Firmware before
 // SMBIOS 2.6, and BMCs, write them in network order (DSP0134 3.7, 7.2.1).
 func swapped(id string) string {
 	b, err := hex.DecodeString(strings.ReplaceAll(id, "-", ""))

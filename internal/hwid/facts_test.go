@@ -78,7 +78,8 @@ func TestFingerprintsAreReadAgain(t *testing.T) {
 	}
 }
 
-// TestKnown: what was not read once is kept, an older agent's is accepted once and replaced, other hardware replaces all.
+// TestKnown: what was not read once is kept, an older agent's is accepted once and replaced, other hardware replaces
+// all.
 func TestKnown(t *testing.T) {
 	t.Parallel()
 	first := whole().Fingerprint()

@@ -15,7 +15,7 @@ func Text(text string) string {
 }
 
 // unset are texts that factories leave: they belong to no machine. The first lines are those of inxi 3.3.26,
-// clean_unset and clean_dmi, less its "System .*" and "Chassis .*", which take names of products such as
+// clean_unset and clean_dmi. Its "System .*" and "Chassis .*" are left out: they match names of products such as
 // "System x3650 M5".
 var unset = regexp.MustCompile(`(?i)^(` + strings.Join([]string{
 	`[.\-_*x0 ]*`, `0x0+`, `bad index`, `.*default string.*`, `\[?empty\]?`, `\(?none\)?`, `n\.?/?a\.?`, `not .*`, `not`,

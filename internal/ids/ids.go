@@ -1,6 +1,6 @@
-// Package ids makes and checks the identifiers of the system: a prefix that tells the kind, then a ULID
-// (github.com/ulid/spec: 48 bits of milliseconds, 80 random bits) in lower-case Crockford base 32, so that
-// ids of one kind made by one process sort in the order they were made.
+// Package ids makes and checks the identifiers of the system: a prefix for the kind, then a ULID in lower-case
+// Crockford base 32. A ULID has 48 bits of milliseconds and 80 random bits (github.com/ulid/spec), so that one
+// process's ids of one kind sort by their creation.
 package ids
 
 import (
@@ -52,7 +52,7 @@ func Valid(prefix, s string) bool {
 	return err == nil
 }
 
-// Secret gives n random bytes from crypto/rand as unpadded base64url.
+// Secret returns n random bytes from crypto/rand as unpadded base64url.
 func Secret(n int) string {
 	b := make([]byte, n)
 	_, _ = rand.Read(b) // since Go 1.24 it never fails: it ends the program instead

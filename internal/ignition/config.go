@@ -1,5 +1,5 @@
 // Package ignition makes configurations of Ignition, by which Fedora CoreOS, RHEL CoreOS and Flatcar set themselves up
-// at their first boot, and says what such a system can be given. It reads and writes no file.
+// at their first boot. It checks which seeds such a system can take. It reads and writes no file.
 package ignition
 
 import (
@@ -31,14 +31,14 @@ type File struct {
 	Path string
 	Mode int
 	Data []byte
-	// Apart: the content is not in Data. It is written between the two parts of the configuration, as Encode says. At most
-	// one file is.
+	// Apart: the content is not in Data. It is written between the two parts of the configuration, see Encode. At most one
+	// file is.
 	Apart bool
 	// SHA512 is the digest of a content apart, in hex.
 	SHA512 string
 }
 
-// Unit is one of systemd. Enabled units are started at each boot, as their section Install says.
+// Unit is one of systemd. Enabled units are started at each boot, by their section Install.
 type Unit struct {
 	Name, Contents string
 	Enabled        bool
@@ -160,7 +160,7 @@ func (c Config) Encode() (before, after []byte, err error) {
 
 func inline(data []byte) string { return dataURL + base64.StdEncoding.EncodeToString(data) }
 
-// ErrVersion says that a configuration is of a form that cannot be merged into one of Version.
+// ErrVersion is returned when a configuration is of a form that cannot be merged into one of Version.
 var ErrVersion = errors.New("its ignition.version is not 3")
 
 // Check reports whether the text is a configuration of Ignition: JSON with an ignition.version. It fails with
@@ -183,9 +183,9 @@ func Check(text string) (is bool, err error) {
 	return true, nil
 }
 
-// Fit says what a seed of this user-data and this network configuration is for: whether the user-data is a
-// configuration of Ignition, which no other system reads, and why a system that Ignition sets up cannot be given the
-// seed; "" where it can. It repeats nothing of the seed.
+// Fit reports whether the user-data is a configuration of Ignition, which no other system reads. unfit is why a system
+// that Ignition sets up cannot take a seed of this user-data and network configuration; "" where it can. It repeats
+// nothing of the seed.
 func Fit(userData, network string) (is bool, unfit string) {
 	is, err := Check(userData)
 	switch {

@@ -66,7 +66,8 @@ type ethernet struct {
 	MTU int `yaml:"mtu"`
 }
 
-// ErrNetwork says that a network configuration has what is not given to systems that Ignition sets up.
+// ErrNetwork is returned when a network configuration has settings that are not supported for systems that Ignition
+// sets up.
 var ErrNetwork = errors.New("the network configuration")
 
 var lineOf = regexp.MustCompile(`line \d+`)
@@ -111,7 +112,7 @@ func ParseNetwork(text string) ([]Interface, error) {
 // plain is a name that needs no quoting in any of the forms.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_.:*?-]{1,64}$`)
 
-// read returns the interface, or what is wrong with it.
+// read returns the interface, or its error.
 func (e ethernet) read(id string) (i Interface, what string) {
 	i = Interface{ID: id, Name: e.Match.Name, DHCP4: e.DHCP4, DHCP6: e.DHCP6, MTU: e.MTU, Search: e.Nameservers.Search}
 	if e.Match.MAC != "" {
@@ -188,7 +189,7 @@ func (e ethernet) readAddresses(i *Interface) (what string) {
 }
 
 // Keyfile is the interface as a connection of NetworkManager, and the name of its file (nm-settings-keyfile(5)). The
-// file belongs to root and nobody else reads it.
+// file belongs to root and no other user reads it.
 func (i Interface) Keyfile() (name, text string) {
 	var b strings.Builder
 	section := func(name string, lines ...string) {

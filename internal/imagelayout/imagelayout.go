@@ -6,8 +6,8 @@ const (
 	// ModuleList is the file that lists kernel modules: one absolute path a line, perhaps followed by parameters, in the
 	// order in which they are inserted. Its presence marks a root file system as an image made for the agent.
 	ModuleList = "/lib/modules/load-order"
-	// HardwareList is the file that lists drivers: a line of paths, in the order in which they are inserted, and then
-	// indented lines with the aliases of the devices that they are for.
+	// HardwareList is the file that lists drivers: a line of paths, in the order in which they are inserted. Indented
+	// lines with the aliases of their devices follow.
 	HardwareList = "/lib/modules/hardware"
 	// StateTemplate is the file of an installer's image that holds an empty file system labelled StateLabel, compressed
 	// by zstd.

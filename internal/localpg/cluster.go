@@ -21,7 +21,7 @@ const (
 // startTimeout bounds one Open, a recovery after a crash included.
 const startTimeout = 60 * time.Second
 
-// Config says which cluster.
+// Config has the cluster's directory and settings.
 type Config struct {
 	// Dir holds the cluster; it is made if it is missing.
 	Dir string
@@ -29,7 +29,7 @@ type Config struct {
 	Settings map[string]string
 	// Ephemeral is for tests: the server ends with this process, whatever ends the process, and Dir is removed then.
 	Ephemeral bool
-	// Logger tells what was started, found or stopped; slog.Default() when nil.
+	// Logger logs what was started, found or stopped; slog.Default() when nil.
 	Logger *slog.Logger
 }
 
@@ -75,7 +75,7 @@ func (c *Cluster) prepare() (err error) {
 	return nil
 }
 
-// makeRoot makes dir, which the owner must be able to enter, and gives its real path: /proc shows no symlinks.
+// makeRoot makes dir, which the owner must be able to enter, and returns its real path: /proc shows no symlinks.
 func makeRoot(dir string, o owner) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -131,8 +131,8 @@ func (c *Cluster) Pid() int { return c.server.pid }
 // Alive reports whether the server's process is there.
 func (c *Cluster) Alive() bool { return c.server != nil && serves(c.server.pid, c.data()) }
 
-// Stop ends the server in the fast way (open transactions are rolled back), and gives up the lock. It returns when the
-// server is gone; when ctx ends before that, the server is told to end at once, which is as safe as a crash.
+// Stop ends the server in the fast way (open transactions are rolled back), and releases the lock. It returns when the
+// server is gone. When ctx ends before that, the server is ordered to end at once, which is as safe as a crash.
 func (c *Cluster) Stop(ctx context.Context) error {
 	err := c.stopServer(ctx)
 	return errors.Join(err, c.unlock())

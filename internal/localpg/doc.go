@@ -1,8 +1,8 @@
-// Package localpg runs a private PostgreSQL cluster from the binaries that the system has: for a controller that
-// has no database yet, and for tests. Nobody but the owner of its directory (and root) can connect: it listens on
-// a unix socket in a directory of mode 0700 only.
+// Package localpg runs a private PostgreSQL cluster from the binaries that the system has: for a controller that has no
+// database yet, and for tests. Only the owner of its directory (and root) can connect: it listens on a unix socket in a
+// directory of mode 0700 only.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // Config.Dir holds everything: data/ (the cluster), run/ (the socket), postgres.log and lock. Whether a server runs
 // is read from data/postmaster.pid together with /proc, never remembered: a server that outlived a killed process is

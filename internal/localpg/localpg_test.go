@@ -102,7 +102,7 @@ func TestOnlyOneProcessHasIt(t *testing.T) {
 
 func dataDir(t *testing.T, c *localpg.Cluster) string { return query(t, c, "show data_directory") }
 
-// lose gives up the lock without stopping the server, which is what kill -9 of the holder does.
+// lose releases the lock without stopping the server, which is what kill -9 of the holder does.
 func lose(t *testing.T, c *localpg.Cluster) {
 	t.Helper()
 	if err := localpg.DropLock(c); err != nil {

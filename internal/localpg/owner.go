@@ -52,8 +52,8 @@ func switchTo(u *user.User) (owner, error) {
 	return owner{name: u.Username, uid: uint32(uid), gid: uint32(gid), switches: true}, nil
 }
 
-// command prepares a program that runs as the owner, in a session of its own (a Ctrl-C at the terminal is for us, not
-// for it), in dir and with nothing of our environment: PGPORT and the like would change what it does.
+// command prepares a program that runs as the owner in dir. It has a session of its own, since a Ctrl-C at the terminal
+// is for us. It has nothing of our environment: PGPORT and the like would affect it.
 func (o owner) command(dir, path string, args ...string) *exec.Cmd {
 	cmd := exec.Command(path, args...)
 	cmd.Dir = dir
@@ -65,7 +65,7 @@ func (o owner) command(dir, path string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// makeDir makes path and gives it to the owner. A path that somebody else made is refused.
+// makeDir makes path and changes its owner. A foreign path is refused.
 func (o owner) makeDir(path string, mode os.FileMode) error {
 	if err := os.MkdirAll(path, mode); err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// Program finds a program of PostgreSQL, such as pg_dump: of the lowest major version that is at least least. It gives
-// the version too.
+// Program finds a program of PostgreSQL, such as pg_dump: of the lowest major version that is at least least. It
+// returns the version too.
 func Program(name string, least int) (path string, major int, err error) {
 	for _, glob := range binaryGlobs {
 		found, err := filepath.Glob(filepath.Join(glob, name))

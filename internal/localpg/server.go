@@ -36,7 +36,8 @@ type server struct {
 	leash io.Closer
 }
 
-// Restart finds the running server or starts a new one. It is what Open ends with, and what helps when Alive says no.
+// Restart finds the running server or starts a new one. It is what Open ends with, and the remedy when Alive returns
+// false.
 func (c *Cluster) Restart(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -215,7 +216,7 @@ func (c *Cluster) stopServer(ctx context.Context) error {
 	return c.tidy()
 }
 
-// tidy removes what nobody needs without a server.
+// tidy removes files that are not needed without a server.
 func (c *Cluster) tidy() error {
 	if c.cfg.Ephemeral {
 		// The leash's shell cannot remove Dir itself where only root may write beside it.
@@ -272,7 +273,7 @@ func sortedKeys(m map[string]string) []string {
 	return out
 }
 
-// pause waits a little, or says why not.
+// pause waits pollEvery, or returns ctx's error.
 func pause(ctx context.Context) error {
 	t := time.NewTimer(pollEvery)
 	defer t.Stop()

@@ -57,7 +57,7 @@ func (c *Cluster) Promote(ctx context.Context) error {
 	return nil
 }
 
-// Query runs one statement and gives the first column of its first row, as text.
+// Query runs one statement and returns the first column of its first row, as text.
 func (c *Cluster) Query(ctx context.Context, sql string) (string, error) {
 	conn, err := pgconn.Connect(ctx, c.URL(Database))
 	if err != nil {

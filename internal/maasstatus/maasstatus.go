@@ -1,10 +1,10 @@
-// Package maasstatus names what a MAAS region says of a machine, and what that means here. It is data: agents act by
-// it, the controller shows it and compares it with the node's state. MAAS owns the status; nothing here changes it.
+// Package maasstatus names the statuses of a machine in a MAAS region, and their meaning here. It is data: agents act
+// by it, the controller shows it and compares it with the node's state. MAAS owns the status; nothing here changes it.
 package maasstatus
 
 import "slices"
 
-// Status is a machine's status as MAAS's API 2.0 gives it in "status" (maasserver/enum.py, NODE_STATUS).
+// Status is a machine's status as in MAAS's API 2.0 in "status" (maasserver/enum.py, NODE_STATUS).
 type Status int
 
 // Every status that MAAS has.
@@ -57,12 +57,12 @@ const (
 // Row is one line of the table.
 type Row struct {
 	Status Status
-	// Name as MAAS gives it in "status_name".
+	// Name as in MAAS's "status_name".
 	Name  string
 	State State
-	// Moves says that MAAS is at work and that the status will change by itself.
+	// Moves is set when MAAS is at work and the status will change by itself.
 	Moves bool
-	// Means says what it is to us.
+	// Means is its meaning for us.
 	Means string
 }
 

@@ -18,7 +18,7 @@ import (
 type CallLog struct {
 	// Logger gets the lines; slog.Default() when nil.
 	Logger *slog.Logger
-	// Observe, if set, is told of each call too.
+	// Observe, if set, is called for each call too.
 	Observe func(method string, code codes.Code, took time.Duration)
 }
 

@@ -1,4 +1,4 @@
-// Package obs sets up logging: slog with secrets masked, whoever wrote them, and one line for each gRPC call.
+// Package obs sets up logging: slog with secrets masked in every line, and one line for each gRPC call.
 package obs
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/obs/redact"
 )
 
-// LogConfig says how to log.
+// LogConfig configures the log.
 type LogConfig struct {
 	// Level is debug, info, warn or error; info when empty.
 	Level string `yaml:"level"`
@@ -17,7 +17,7 @@ type LogConfig struct {
 	Format string `yaml:"format"`
 }
 
-// Check gives one error for each field that cannot be used, by its YAML name.
+// Check returns one error for each field that cannot be used, by its YAML name.
 func (c LogConfig) Check() map[string]error {
 	out := map[string]error{}
 	if _, err := c.level(); err != nil {

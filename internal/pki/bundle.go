@@ -22,7 +22,7 @@ const (
 // ErrBadBundle is wrapped by every error of ParseBundle.
 var ErrBadBundle = errors.New("not a usable bootstrap token")
 
-// Bundle is what an operator gives to a machine, so that it can find and verify its controller and enrol.
+// Bundle is the operator's input to a machine, so that it can find and verify its controller and enrol.
 type Bundle struct {
 	TokenID   string            // "t-…"
 	Secret    string            // works once; the controller stores its hash only
@@ -59,7 +59,7 @@ func (b Bundle) Encode() (string, error) {
 	return bundlePrefix + base64.RawURLEncoding.EncodeToString(append(sum[:bundleSumSize], payload...)), nil
 }
 
-// String hides the secret, so that a Bundle in a log line gives nothing away.
+// String hides the secret, so that a Bundle in a log line discloses nothing.
 func (b Bundle) String() string { return "bootstrap token " + b.TokenID }
 
 // GoString hides the secret from %#v.

@@ -6,17 +6,16 @@
 //   - Keys and certificates: ECDSA P-256, PKCS #8 and PEM; files are replaced atomically and are durable when
 //     the function that stores them returns.
 //   - Identity: an agent's certificate carries exactly one URI SAN, spiffe://ingot/agent/<agent_id>. Nothing
-//     else in a certificate says who it is; the CSR's own wishes are ignored by the CA.
+//     else in a certificate identifies it; the CSR's own wishes are ignored by the CA.
 //   - Bundle: the one string that an operator carries to a machine. It pins the CA by hash, so the first
 //     connection is already verified.
 //   - Re-enrolment proof: a signature by an expired key over this very TLS connection and the new key.
-//   - Grants: the controller's signed leave to start one command.
+//   - Grants: the controller's signed permission to start one command.
 //
-// # What is authoritative
+// # Sources of truth
 //
-// A certificate says who somebody is, never that he may come in: whether a fingerprint is known and not
-// revoked is the controller's database's to say. A bundle's secret proves nothing until the controller has
-// compared it with its stored hash.
+// A certificate proves an identity, never a right to connect: the controller's database decides whether a fingerprint
+// is known and not revoked. A bundle's secret proves nothing until the controller has compared it with its stored hash.
 //
 // # Time
 //

@@ -9,7 +9,7 @@ import (
 
 const grantDomain = "ingot-grant-v1\x00"
 
-// ErrGrant says that a grant's signature is not the controller's over these claims.
+// ErrGrant is returned when a grant's signature is not the controller's over these claims.
 var ErrGrant = errors.New("grant signature does not verify")
 
 // GrantClaims is what a grant binds: one command, on one target, by one executor with one memory, in answer
@@ -63,8 +63,8 @@ func SignGrant(key ed25519.PrivateKey, c GrantClaims) ([]byte, error) {
 	return ed25519.Sign(key, c.encode()), nil
 }
 
-// VerifyGrant checks that sig is over exactly these claims. The caller puts in what it expects (its own ids,
-// nonce and digest), never what the grant says of itself. Its errors wrap ErrGrant.
+// VerifyGrant checks that sig is over exactly these claims. The caller puts in what it expects (its own ids, nonce and
+// digest), never the grant's own values. Its errors wrap ErrGrant.
 func VerifyGrant(pub ed25519.PublicKey, c GrantClaims, sig []byte) error {
 	if len(pub) != ed25519.PublicKeySize {
 		return fmt.Errorf("%w: public key has %d bytes, want %d", ErrGrant, len(pub), ed25519.PublicKeySize)

@@ -19,7 +19,7 @@ const (
 	identityPath   = "/agent/"
 )
 
-// ErrNoIdentity says that a certificate does not name an agent.
+// ErrNoIdentity is returned when a certificate does not name an agent.
 var ErrNoIdentity = errors.New("certificate carries no agent identity")
 
 // AgentURI is the URI SAN of an agent: spiffe://ingot/agent/<agent_id>.
@@ -42,8 +42,8 @@ func AgentID(cert *x509.Certificate) (string, error) {
 	return id, nil
 }
 
-// NewCSR makes a certificate request in DER, signed by key. With an empty agentID it names nobody: an agent
-// that has not enrolled yet does not know its id. The CA takes nothing but the public key from it.
+// NewCSR makes a certificate request in DER, signed by key. With an empty agentID it names no agent: an agent that has
+// not enrolled yet does not know its id. The CA takes nothing but the public key from it.
 func NewCSR(key crypto.Signer, agentID string) ([]byte, error) {
 	template := &x509.CertificateRequest{Subject: pkix.Name{CommonName: agentID}}
 	if agentID != "" {
@@ -56,8 +56,8 @@ func NewCSR(key crypto.Signer, agentID string) ([]byte, error) {
 	return der, nil
 }
 
-// ParseCSR reads a certificate request in DER and checks that its sender holds the key, and that the key is
-// of the kind that we use.
+// ParseCSR reads a certificate request in DER. It checks that its sender holds the key, and that the key is of the kind
+// that we use.
 func ParseCSR(der []byte) (*x509.CertificateRequest, error) {
 	csr, err := x509.ParseCertificateRequest(der)
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// ErrPin says that the server did not present the root that the bootstrap token pins.
+// ErrPin is returned when the server did not present the root that the bootstrap token pins.
 var ErrPin = errors.New("server's CA is not the one that the token names")
 
-// TLSConfigPinned is for an agent's first connection, when it trusts no CA but knows the hash of one. The
-// server must send its root in its chain. The chain must verify, at the time that now gives, to exactly the
-// root with that hash, for server authentication and for serverName (a DNS name or an IP address).
+// TLSConfigPinned is for an agent's first connection, when it trusts no CA but knows the hash of one. The server must
+// send its root in its chain. At the time now() the chain must verify to exactly the root with that hash, for server
+// authentication. It must be for serverName, a DNS name or an IP address.
 func TLSConfigPinned(caHash [sha256.Size]byte, serverName string, now func() time.Time) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,

@@ -17,13 +17,12 @@ const (
 	exporterSize = 32
 )
 
-// ErrReenrollProof says that a re-enrolment proof is not by the key, or not for this connection and new key.
+// ErrReenrollProof is returned when a re-enrolment proof is not by the key, or not for this connection and new key.
 var ErrReenrollProof = errors.New("re-enrolment proof does not verify")
 
-// ReenrollMessage is what a re-enrolling agent signs with its old key, and what the controller derives by itself:
-// 32 bytes of exported keying material of this connection, then PublicKeyHash of the new key. Whoever
-// records a proof can use it neither on another connection nor for another key. The connection must be
-// TLS 1.3 with its handshake complete.
+// ReenrollMessage is what a re-enrolling agent signs with its old key, and what the controller derives by itself: 32
+// bytes of exported keying material of this connection, then PublicKeyHash of the new key. A recorded proof is valid
+// neither on another connection nor for another key. The connection must be TLS 1.3 with its handshake complete.
 func ReenrollMessage(cs tls.ConnectionState, newKey crypto.PublicKey) ([]byte, error) {
 	if !cs.HandshakeComplete || cs.Version < tls.VersionTLS13 {
 		return nil, errors.New("derive re-enrolment message: need a completed TLS 1.3 handshake")

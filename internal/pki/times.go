@@ -13,8 +13,8 @@ var (
 	ErrExpired     = errors.New("certificate has expired")
 )
 
-// EffectiveNow is the latest of the candidates: the local clock and every moment that is known to have passed
-// (the build of this program, the last controller time seen, the issue of a token). A clock that stands in
+// EffectiveNow returns the latest of the candidates: the local clock and every time that is known to have passed. Such
+// times are the build of this program, the last controller time seen, and the issue of a token. A clock that stands in
 // 1970 or runs hours behind then breaks no check of a certificate.
 func EffectiveNow(candidates ...time.Time) time.Time {
 	var latest time.Time

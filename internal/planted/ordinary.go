@@ -2,7 +2,7 @@
 
 package planted
 
-// What is taken away; see the other build for what each does.
+// The protections that can be removed; see the other build for each.
 const (
 	DedupCache   = false
 	IntentRecord = false

@@ -13,7 +13,7 @@ const Variable = "INGOT_PLANTED"
 // names are all that can be taken away.
 var names = map[string]bool{}
 
-// What is taken away of order and crashes.
+// Protections of order and against crashes.
 var (
 	// DedupCache: the agent does not know commands again that it has seen.
 	DedupCache = lacks("dedup-cache")
@@ -21,13 +21,13 @@ var (
 	IntentRecord = lacks("intent-record")
 	// VersionGuard: the controller stores decisions over whatever others have stored since it read.
 	VersionGuard = lacks("version-guard")
-	// Grant: the agent starts commands without asking for leave.
+	// Grant: the agent starts commands without asking for a grant.
 	Grant = lacks("grant")
 	// StateID: the controller takes an agent that has lost its memory for the one that it knew.
 	StateID = lacks("state-id")
 )
 
-// What is taken away of time.
+// Protections of time.
 var (
 	// GrantWindow: the agent acts on a grant of any age.
 	GrantWindow = lacks("grant-window")
@@ -41,11 +41,11 @@ var (
 	KnownTime = lacks("known-time")
 )
 
-// What is taken away of identity and memory.
+// Protections of identity and memory.
 var (
 	// MemoryNumbers: the controller does not compare the numbers of a memory with those that it has seen of it.
 	MemoryNumbers = lacks("memory-numbers")
-	// NewStateID: the agent goes on with a memory that it was told to be an old copy.
+	// NewStateID: the agent goes on with a memory that the controller has proved to be an old copy.
 	NewStateID = lacks("new-state-id")
 	// OldEvents: the agent sends the events of a memory that it has given up without asking which are stored.
 	OldEvents = lacks("old-events")
@@ -57,13 +57,13 @@ var (
 	CloneHardware = lacks("clone-hardware")
 )
 
-// What is taken away of evidence.
+// Protections of evidence.
 var (
 	// BootHardware: the controller takes the boot of another machine that uses the identity for one of the machine.
 	BootHardware = lacks("boot-hardware")
-	// BootClaim: the controller believes an agent that says that its machine was rebooted.
+	// BootClaim: the controller believes an agent's claim that its machine was rebooted.
 	BootClaim = lacks("boot-claim")
-	// LateClaim: the controller lifts a fence because an agent says, in the same boot as before, that it has rebooted its
+	// LateClaim: the controller lifts a fence because an agent claims, in the same boot as before, to have rebooted its
 	// machine.
 	LateClaim = lacks("late-claim")
 	// AskedBoot: the controller does not compare the boot that an agent asks from with the boot of its session.
@@ -78,7 +78,7 @@ var (
 	Fence = lacks("fence")
 )
 
-// What is taken away of the moment from which a window counts.
+// Protections of the moment from which a window counts.
 var (
 	// GrantReceipt: the agent counts the window of a grant from its receipt, not from the ask.
 	GrantReceipt = lacks("grant-receipt")
@@ -86,7 +86,7 @@ var (
 	GrantStart = lacks("grant-start")
 )
 
-// What is taken away of an unknown outcome: it is called FAILED.
+// Protections of an unknown outcome: without them it is called FAILED.
 var (
 	// RolledBackFails: an agent whose memory was rolled back calls its open commands failed.
 	RolledBackFails = lacks("rolled-back-fails")
@@ -102,7 +102,7 @@ var (
 	UnknownRetried = lacks("unknown-retried")
 )
 
-// What is taken away of failed writes: they count as written.
+// Protections of failed writes: without them they count as written.
 var (
 	// BatchWritten: the agent takes a batch of writes for written that its disk has refused.
 	BatchWritten = lacks("batch-written")
@@ -112,7 +112,7 @@ var (
 	EventUnstored = lacks("event-unstored")
 )
 
-// What is taken away of feeds: the bound by the oldest open transaction.
+// Protections of feeds: the bound by the oldest open transaction.
 var (
 	// MachineFeed: the feed of changed machines has no bound.
 	MachineFeed = lacks("machine-feed")

@@ -31,7 +31,7 @@ const (
 // Part is one file.
 type Part struct {
 	Name string
-	// Make gives its text. What it gives beside an error is kept.
+	// Make returns its text. A text beside an error is kept.
 	Make func(ctx context.Context) ([]byte, error)
 }
 
@@ -46,7 +46,7 @@ func JSON[T any](name string, get func(ctx context.Context) (T, error)) Part {
 	}}
 }
 
-// Manifest says what a bundle holds, and what it does not and why.
+// Manifest lists the parts of a bundle, and the missing parts with the reasons.
 type Manifest struct {
 	Program   string    `json:"program"`
 	Version   string    `json:"version"`
@@ -121,7 +121,7 @@ func Write(ctx context.Context, w io.Writer, c Config) (Manifest, error) {
 	return m, nil
 }
 
-// make gives a part its time; one that does not end is left behind.
+// make bounds the time of a part; one that does not end is left behind.
 func (c Config) make(ctx context.Context, p Part) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.PartTime)
 	defer cancel()
@@ -167,7 +167,7 @@ func (c Config) clean(s string) string {
 	return s
 }
 
-// bound keeps the end of what is too long: that of a log is what counts.
+// bound truncates a long text to its end, which is the important part of a log.
 func bound(text []byte, most int) (out []byte, cut bool) {
 	if len(text) <= most {
 		return text, false

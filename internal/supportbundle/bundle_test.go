@@ -54,7 +54,7 @@ func TestABundleIsWholeWithoutWhatIsMissing(t *testing.T) {
 		text("half.txt", "half of it", errors.New("broken off")),
 		text("none.txt", "", errors.New("no bearer abc123")),
 		{Name: "slow.txt", Make: func(ctx context.Context) ([]byte, error) {
-			<-ended // whatever its context says
+			<-ended // even after its context has ended
 			return nil, ctx.Err()
 		}},
 		JSON("n.json", func(context.Context) (int, error) { return 7, nil }),

@@ -18,12 +18,12 @@ type PanicError struct {
 	Stack []byte
 }
 
-// Error gives the panic value followed by the stack.
+// Error returns the panic value followed by the stack.
 func (e *PanicError) Error() string {
 	return fmt.Sprintf("task %s: panic: %v\n%s", e.Task, e.Value, e.Stack)
 }
 
-// Unwrap gives the panic value when it was an error.
+// Unwrap returns the panic value when it was an error.
 func (e *PanicError) Unwrap() error {
 	err, ok := e.Value.(error)
 	if !ok {
@@ -49,8 +49,8 @@ type Group struct {
 	ended *sync.Cond
 }
 
-// New makes a Group and the context its tasks run under. The context ends when ctx does, when a task fails,
-// or when Wait returns; context.Cause tells which.
+// New makes a Group and the context its tasks run under. The context ends when ctx does, when a task fails, or when
+// Wait returns; context.Cause returns which.
 func New(ctx context.Context) (*Group, context.Context) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	g := &Group{ctx: ctx, cancel: cancel}
@@ -95,8 +95,8 @@ func (g *Group) settle(err error) {
 	})
 }
 
-// isEcho reports whether err only repeats that the group was told to stop. context.Canceled from elsewhere while
-// the group is still running is a failure like any other.
+// isEcho reports whether err only repeats that the group had to stop. context.Canceled from elsewhere while the group
+// is still running is a failure like any other.
 func (g *Group) isEcho(err error) bool {
 	return errors.Is(err, context.Canceled) && g.ctx.Err() != nil
 }
@@ -124,8 +124,8 @@ func Run(ctx context.Context, name string, fn func(context.Context) error) (err 
 	return fn(ctx)
 }
 
-// Background runs fn on its own goroutine with nobody waiting for it. A panic is logged. Use it only where
-// no Group can own the work, such as a watcher that ends by itself with a connection.
+// Background runs fn on its own goroutine, for which no caller waits. A panic is logged. Use it only where no Group can
+// own the work, such as a watcher that ends by itself with a connection.
 func Background(name string, fn func()) {
 	go func() {
 		err := Run(context.Background(), name, func(context.Context) error {
@@ -139,8 +139,8 @@ func Background(name string, fn func()) {
 }
 
 // Apart is Run on a goroutine of its own, which it waits for. A stack that has grown is halved only while less than a
-// quarter of it is in use: whoever waits for long, thousands of times over, should not do deep work on its own stack
-// before.
+// quarter of it is in use: goroutines that wait for long, in their thousands, should not do deep work on their own
+// stacks before.
 func Apart(ctx context.Context, name string, fn func(context.Context) error) error {
 	done := make(chan error, 1)
 	go func() {

@@ -22,8 +22,8 @@ const EnvOwnDatabaseURL = "INGOT_TEST_OWN_DATABASE_URL"
 // databaseNumber makes names unique within the process; the pid does among processes.
 var databaseNumber atomic.Int64
 
-// Database gives the test a database of its own, made from a template to which the registered migrations have been
-// applied, and drops it at the end, unless OwnServer was called. It gives the URL.
+// Database returns the URL of a new database for the test, made from a template with the registered migrations applied.
+// It drops the database at the end, unless OwnServer was called.
 func Database(t testing.TB) string {
 	t.Helper()
 	admin := server(t)
@@ -34,7 +34,7 @@ func Database(t testing.TB) string {
 	return create(t, admin, template)
 }
 
-// EmptyDatabase gives the test a database with nothing in it: for testing migrations.
+// EmptyDatabase returns the URL of a new empty database, for testing migrations.
 func EmptyDatabase(t testing.TB) string {
 	t.Helper()
 	return create(t, server(t), "template0")

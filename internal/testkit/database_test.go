@@ -124,7 +124,7 @@ func victim(t *testing.T) {
 	select {}
 }
 
-// running is false for zombies too: nobody may be there to reap them.
+// running is false for zombies too: they may have no parent to reap them.
 func running(pid int) bool {
 	link, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/exe")
 	return err == nil && strings.Contains(link, "postgres") && syscall.Kill(pid, 0) == nil

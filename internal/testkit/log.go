@@ -57,8 +57,8 @@ func (b *Buffer) String() string {
 	return b.buf.String()
 }
 
-// TempDir is like t.TempDir with a path short enough for unix sockets and open to other users, so that a server that
-// root runs as somebody else can enter it.
+// TempDir is like t.TempDir with a path that is short enough for unix sockets. It is open to other users, so that a
+// server that root runs as another user can enter it.
 func TempDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ingot-")

@@ -16,9 +16,9 @@ const (
 	memoryAvailable = 10 << 30
 )
 
-// memory gives a directory whose files are memory, or none where there is too little of it. A thousand databases made
-// and dropped cost the file system of a disk more than all tests cost the processors. What a server or an agent that is
-// killed has written is found there, as on a disk; what a machine keeps that loses its power is no test's subject.
+// memory returns a directory whose files are in memory, or "" where there is too little of it. Making and dropping a
+// thousand databases costs the file system of a disk more than all tests cost the processors. Files of a killed server
+// or agent are found there, as on a disk. No test depends on the files that survive a loss of power.
 func memory() string {
 	const dir = "/dev/shm"
 	var fs unix.Statfs_t

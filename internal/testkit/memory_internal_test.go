@@ -23,7 +23,7 @@ func TestAvailableMemory(t *testing.T) {
 }
 
 func TestOnlyWhatTheDeadLeftIsRemoved(t *testing.T) {
-	const nobody = 1 << 30 // no kernel gives a process such a number
+	const nobody = 1 << 30 // no kernel assigns such a number
 	dir := t.TempDir()
 	// The second had our number before us.
 	gone := []string{filepath.Join(dir, filesOf+strconv.Itoa(nobody)),

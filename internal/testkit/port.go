@@ -14,7 +14,7 @@ var ports struct {
 }
 
 // FreePort chooses a TCP port of 127.0.0.1 for a program that is started later, or again. It is below those that the
-// kernel gives to connections (ip_local_port_range), so no connection takes it meanwhile, and is chosen once in a
+// kernel assigns to connections (ip_local_port_range), so no connection takes it meanwhile, and is chosen once in a
 // process.
 func FreePort(t testing.TB) string {
 	t.Helper()

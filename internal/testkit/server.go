@@ -40,7 +40,7 @@ func OwnServer() error {
 	return os.Unsetenv(EnvDatabaseURL)
 }
 
-// alone says that OwnServer was called.
+// alone is set when OwnServer was called.
 var alone atomic.Bool
 
 // server returns the URL of a server on which databases may be made.

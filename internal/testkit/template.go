@@ -24,8 +24,8 @@ var registered struct {
 	template string
 }
 
-// RegisterMigrate says how an empty database becomes one that tests want. files are what apply reads: templates are
-// told apart by a hash over them and over the versions of all modules. apply must leave no connection open. Call it
+// RegisterMigrate registers how an empty database becomes a test's database. files are the input of apply: templates
+// are identified by a hash over them and over the versions of all modules. apply must leave no connection open. Call it
 // from an init function or TestMain; packages that share a server share the template.
 func RegisterMigrate(files fs.FS, apply func(ctx context.Context, url string) error) {
 	key, err := hashFiles(files)
@@ -37,7 +37,7 @@ func RegisterMigrate(files fs.FS, apply func(ctx context.Context, url string) er
 	registered.migration, registered.template = &migration{key: key, apply: apply}, ""
 }
 
-// hashFiles gives 16 hexadecimal digits.
+// hashFiles returns 16 hexadecimal digits.
 func hashFiles(files fs.FS) (string, error) {
 	h := sha256.New()
 	err := fs.WalkDir(files, ".", func(path string, d fs.DirEntry, err error) error {

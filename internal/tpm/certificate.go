@@ -30,7 +30,7 @@ func ParseRoots(certificates []*x509.Certificate) Roots {
 // ErrCertificate is wrapped by the errors of VerifyCertificate.
 var ErrCertificate = errors.New("the endorsement key's certificate does not verify")
 
-// subjectAltName is critical in certificates of endorsement keys, and names manufacturer and model in a form that
+// subjectAltName is critical in certificates of endorsement keys. It names manufacturer and model in a form that
 // package x509 doesn't read (TCG EK Credential Profile, section 3.2.9).
 var subjectAltName = asn1.ObjectIdentifier{2, 5, 29, 17}
 

@@ -14,7 +14,7 @@ const ExporterLabel = "EXPORTER-ingot-activate-credential"
 
 const exporterSize = 32
 
-// ErrProof says that a proof is not by the secret, or not for this connection, key and challenge.
+// ErrProof is returned when a proof is not by the secret, or not for this connection, key and challenge.
 var ErrProof = errors.New("the proof of credential activation does not verify")
 
 // Challenge is a secret that only the TPM with the endorsement key can release.

@@ -23,5 +23,5 @@
 // # What it does not prove
 //
 // That the system which speaks is ours: any program that can use the machine's TPM can activate the credential. Nor
-// that the EK is in a real TPM, unless a certificate of its vendor says so (VerifyCertificate).
+// that the EK is in a real TPM, unless a certificate of its vendor states it (VerifyCertificate).
 package tpm

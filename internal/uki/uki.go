@@ -20,7 +20,7 @@ import (
 // CmdlineBytes is the room for the command line. Linux takes up to 2047 bytes on x86 and arm64.
 const CmdlineBytes = 1024
 
-// ErrCmdline says that a command line can't be put into an image.
+// ErrCmdline is returned when a command line can't be put into an image.
 var ErrCmdline = errors.New("command line does not fit the image")
 
 // Parts are what goes into an image.
@@ -29,7 +29,7 @@ type Parts struct {
 	Stub []byte
 	// Linux is a kernel that is an EFI program itself, and Initrd its initramfs.
 	Linux, Initrd []byte
-	// Cmdline is what the image says until it is replaced.
+	// Cmdline is the image's command line until it is replaced.
 	Cmdline string
 	// OSRelease is in the form of os-release(5).
 	OSRelease string
@@ -53,7 +53,7 @@ func Build(p Parts) ([]byte, error) {
 	})
 }
 
-// Fill gives the command line and spaces up to size, which the kernel doesn't mind.
+// Fill returns the command line with spaces up to size, which the kernel ignores.
 func Fill(cmdline string, size int64) ([]byte, error) {
 	for _, r := range cmdline {
 		if r < ' ' || r > '~' {

@@ -46,7 +46,7 @@ func (v Version) AtLeast(major, minor int) bool {
 }
 
 // Compare orders whole texts as Debian's linux-version does (linux-base, DebianLinux.pm, version_cmp): numbers by
-// value, what is between them by its bytes, and "-rc" and "-trunk" before the version that they lead to.
+// value, the texts between them by their bytes, and "-rc" and "-trunk" before the version that they lead to.
 func Compare(a, b string) int {
 	for {
 		x, y := component(a), component(b)

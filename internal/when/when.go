@@ -33,8 +33,8 @@ var (
 	afterClocks  = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// Stamp reads a moment that the program of a machine wrote, and returns it in UTC; the zero time where text is none, or
-// where the clock was not set. A time without a zone is in UTC, which the clocks of machines are set to. A blank may
+// Stamp reads a time that a machine's program wrote, and returns it in UTC. It returns the zero time for another text,
+// or where the clock was not set. A time without a zone is in UTC, which the clocks of machines are set to. A blank may
 // stand for the T or before the zone, a byte order mark and space around all. A number counts the seconds since 1970,
 // and one of 13 digits the milliseconds.
 func Stamp(text string) time.Time {

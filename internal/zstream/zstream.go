@@ -48,8 +48,8 @@ func (r *Reader) Close() error {
 	return nil
 }
 
-// Compress returns data as one frame that holds its length. The same data gives the same bytes. The window is smaller
-// than what kernels unpack (128 MiB).
+// Compress returns data as one frame that holds its length. The same data has the same bytes. The window is smaller
+// than the limit of kernels (128 MiB).
 func Compress(data []byte) ([]byte, error) {
 	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1))
 	if err != nil {

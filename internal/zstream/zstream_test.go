@@ -35,8 +35,8 @@ func by(t *testing.T, raw []byte, known bool, args ...string) []byte {
 	return out
 }
 
-// TestEveryFrameHasItsWindow holds what the zstd program makes: a window that is too large is named in whichever frame it
-// stands, after all that stands before it.
+// TestEveryFrameHasItsWindow holds what the zstd program makes: a window that is too large is named in whichever frame
+// it stands, after all that stands before it.
 func TestEveryFrameHasItsWindow(t *testing.T) {
 	t.Parallel()
 	raw := make([]byte, zstream.MaxWindow+8<<20)

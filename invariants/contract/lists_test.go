@@ -9,9 +9,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// TestListsHaveOnePattern: every list pages by page_size and page_token, says where it goes on, and tells how many rows
-// there are; what narrows it is one text, filter, and what orders it one text, order_by. lists_exceptions.txt names what
-// is otherwise, and why.
+// TestListsHaveOnePattern: every list pages by page_size and page_token, and returns the next token and the number of
+// rows. One text, filter, narrows it, and one text, order_by, orders it. lists_exceptions.txt names the exceptions and
+// their reasons.
 func TestListsHaveOnePattern(t *testing.T) {
 	exceptions := map[string]string{}
 	for line := range strings.Lines(readFile(t, "lists_exceptions.txt")) {

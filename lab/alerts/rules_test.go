@@ -68,7 +68,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestRulesAskForMetricsThatThereAre: a rule on a series that nobody gives never fires.
+// TestRulesAskForMetricsThatThereAre: a rule on a series that does not exist never fires.
 func TestRulesAskForMetricsThatThereAre(t *testing.T) {
 	t.Parallel()
 	page := read(t, filepath.Join(document.Root(t), "docs/reference/metrics.md"))

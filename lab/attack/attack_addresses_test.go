@@ -55,7 +55,7 @@ func callMetadata(ctx context.Context, r *Rig) (Outcome, error) {
 	return held("%d endpoints and webhooks refused", tries), nil
 }
 
-// nameByMAC: Eve is an admin of the machines of one site, and gives her machine the MAC address of another one.
+// nameByMAC: Eve is an admin of the machines of one site, and sets the MAC address of another machine on hers.
 func nameByMAC(ctx context.Context, r *Rig) (Outcome, error) {
 	p := theProvider()
 	p.start()

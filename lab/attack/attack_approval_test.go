@@ -27,8 +27,8 @@ func (l *loner) clients() map[string]*harness.Client {
 	return map[string]*harness.Client{"the identity": l.self, "its token": l.child}
 }
 
-// destroyAlone: an admin's policy lets nobody destroy data alone. Another admin tries: by a rollout without the flag, by
-// its own approval and its token's, by work on one machine, and by taking the policy away first.
+// destroyAlone: by an admin's policy no user destroys data alone. Another admin tries: by a rollout without the flag,
+// by its own approval and its token's, by work on one machine, and by taking the policy away first.
 func destroyAlone(ctx context.Context, r *Rig) (Outcome, error) {
 	values, err := r.ready(ctx)
 	if err != nil {

@@ -38,7 +38,7 @@ func doorAttempts() []Attempt {
 }
 
 // ownHost begins sign-ons whose request names the stranger's host. Neither the provider nor the answer may lead there,
-// and browsers are told to stay with TLS.
+// and browsers must stay with TLS.
 func ownHost(ctx context.Context, r *Rig) (Outcome, error) {
 	theProvider().start()
 	const host = "attacker.example"
@@ -146,7 +146,7 @@ func useUpCodes(ctx context.Context, r *Rig) (Outcome, error) {
 	return held("one reader has %d codes, and others theirs", got), nil
 }
 
-// signedOut copies the cookie of a session of the console, signs it out, and comes with the copy to the same controller,
+// signedOut copies the cookie of a session of the console and signs it out. It sends the copy to the same controller,
 // and to one that has just started and remembers nothing.
 func signedOut(ctx context.Context, r *Rig) (Outcome, error) {
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: r.TLS()}}

@@ -28,8 +28,8 @@ func fieldAttempts() []Attempt {
 	}
 }
 
-// changeFields tries to make a machine what it would be after a change, in every way that the API has. It returns nil where
-// one of them did, and else all refusals.
+// changeFields tries to make a machine what it would be after a change, in every way that the API has. It returns nil
+// where one of them did, and else all refusals.
 func changeFields(ctx context.Context, c *harness.Client, id string, change func(*baremetalv1.Machine)) error {
 	have, err := c.Machines().GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: id})
 	if err != nil {
@@ -66,7 +66,7 @@ func budgetOf(domain string, atOnce int32) *baremetalv1.SetBudgetRequest {
 	return &baremetalv1.SetBudgetRequest{Budget: &baremetalv1.Budget{Name: "one", Domain: domain, AtOnce: atOnce}}
 }
 
-// escapeBudget: of each rack one machine may be written at once. An operator gives each machine a rack of its own, and
+// escapeBudget: of each rack one machine may be written at once. An operator sets another rack on each machine, and
 // reimages all of them.
 func escapeBudget(ctx context.Context, r *Rig) (Outcome, error) {
 	budgets := baremetalv1.NewBudgetServiceClient(r.C.Conn())
@@ -117,7 +117,7 @@ func escapeBudget(ctx context.Context, r *Rig) (Outcome, error) {
 }
 
 // escapeByRack: of each rack one machine may be written at once, and the field of the spec names the racks. An operator
-// moves machines by the field, by a label over it, and by a label in its place, and registers one in a rack of its own.
+// moves machines by the field, by a label over it, and by a label in its place. It also registers one in a new rack.
 func escapeByRack(ctx context.Context, r *Rig) (Outcome, error) {
 	if _, err := baremetalv1.NewBudgetServiceClient(r.C.Conn()).SetBudget(ctx, budgetOf("label:rack", 1)); err != nil {
 		return Outcome{}, err

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// packageAttempts are those of whoever serves packages in the place of our repository.
+// packageAttempts are those of a server in the place of our package repository.
 func packageAttempts() []Attempt {
 	return []Attempt{
 		{Party: Stranger, Attempt: "serve an old copy of the package repository", Rule: 11, Run: replayRepository},

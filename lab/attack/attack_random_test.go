@@ -37,9 +37,10 @@ func (d *drawn) among(words ...string) string { return words[d.rand.IntN(len(wor
 
 func (d *drawn) request() string { d.turn++; return fmt.Sprint("drawn-", d.turn) }
 
-// drawRights: machines of two teams and sites, one of which no role of the identity is for, a budget of racks, a group
-// that demands proof, and a policy that demands a second person. Identities of several roles call what could widen their
-// rights, in any order. Whatever is taken, their rights, budgets, levels and signatures are those of before.
+// drawRights has machines of two teams and sites, one of which no role of the identity is for. It has a budget of
+// racks, a group that demands proof, and a policy that demands a second person. Identities of several roles call what
+// could widen their rights, in any order. Whatever is accepted, their rights, budgets, levels and signatures are those
+// of before.
 func drawRights(ctx context.Context, r *Rig) (Outcome, error) {
 	if err := plantRights(ctx, r); err != nil {
 		return Outcome{}, err
@@ -112,7 +113,7 @@ func plantRights(ctx context.Context, r *Rig) error {
 	return err
 }
 
-// call makes one call that could widen the identity's rights. What is refused did not happen.
+// call makes one call that could widen the identity's rights. A refused call has no effect.
 func (d *drawn) call(ctx context.Context) {
 	c := d.clients[d.rand.IntN(len(d.clients))]
 	var err error
@@ -208,8 +209,8 @@ func (d *drawn) rollsOut(ctx context.Context, c *harness.Client) error {
 	return err
 }
 
-// rights returns what decides about the identity: budgets, policies, roles and levels, and of each machine that it is no
-// admin of the fields by which those find it.
+// rights returns what decides about the identity: budgets, policies, roles and levels, and of each machine that it is
+// no admin of the fields by which those find it.
 func (d *drawn) rights(ctx context.Context) (map[string]string, error) {
 	out, c := map[string]string{}, d.rig.C
 	budgets, err := baremetalv1.NewBudgetServiceClient(c.Conn()).ListBudgets(ctx, &baremetalv1.ListBudgetsRequest{})
@@ -250,7 +251,7 @@ func (d *drawn) rights(ctx context.Context) (map[string]string, error) {
 	return out, nil
 }
 
-// signatures looks for a rollout of the identity that somebody has approved, or that has begun.
+// signatures looks for a rollout of the identity that was approved, or that has begun.
 func (d *drawn) signatures(ctx context.Context) (Outcome, error) {
 	waits := []baremetalv1.Rollout_State{baremetalv1.Rollout_AWAITING_APPROVAL, baremetalv1.Rollout_CANCELED}
 	for _, id := range d.rollouts {

@@ -85,7 +85,7 @@ func readSecrets(ctx context.Context, r *Rig) (Outcome, error) {
 	return held("%d answers of %d methods, none with one of %d secrets", answers, answered, len(secrets)), nil
 }
 
-// plant stores a secret of each kind, and gives them with the values that name what is there.
+// plant stores a secret of each kind, and returns them with the values that name the objects.
 func (r *Rig) plant(ctx context.Context) (secrets map[string][]byte, values map[string]string, err error) {
 	values, err = r.ready(ctx)
 	if err != nil {
@@ -220,8 +220,8 @@ func (r *Rig) trap() (address string, connections *atomic.Int64, err error) {
 	return l.Addr().String(), connections, nil
 }
 
-// aimElsewhere: an operator points a machine with credentials at a listener of its own, in every way that the API has,
-// and then has the site's agent work on it.
+// aimElsewhere: an operator points a machine with credentials at its own listener, in every way that the API has. Then
+// it has the site's agent work on the machine.
 func aimElsewhere(ctx context.Context, r *Rig) (Outcome, error) {
 	trap, connections, err := r.trap()
 	if err != nil {

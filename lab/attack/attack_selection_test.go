@@ -281,8 +281,8 @@ func rollOutside(ctx context.Context, r *Rig) (Outcome, error) {
 	return held("its rollout is over its own machine alone"), nil
 }
 
-// rollOn: a token operates one site, and creates two rollouts that wait. One machine goes to another site, and the other
-// rollout's token is revoked. An admin lets both go on.
+// rollOn: a token operates one site, and creates two rollouts that wait. One machine goes to another site, and the
+// other rollout's token is revoked. An admin lets both go on.
 func rollOn(ctx context.Context, r *Rig) (Outcome, error) {
 	register := func(id, site string) {
 		r.C.Register(&baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{Site: site}})

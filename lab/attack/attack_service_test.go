@@ -85,7 +85,8 @@ func inService(ctx context.Context, r *Rig) (string, error) {
 	return m.ID, nil
 }
 
-// interruptAll asks for everything that takes machines out of service. What waits is cancelled once, and asked for again.
+// interruptAll asks for everything that takes machines out of service. What waits is cancelled once, and asked for
+// again.
 func interruptAll(ctx context.Context, operator *harness.Client, fleet []string) error {
 	for round := range 2 {
 		for _, id := range fleet {
@@ -155,7 +156,7 @@ func emptyInventory(ctx context.Context, r *Rig) (Outcome, error) {
 	}
 	operator := r.Client("operator", auth.ScopeOperate)
 	move := func(id string, to baremetalv1.NodeState) {
-		_, _ = operator.Nodes().TransitionNode(ctx, // what is refused did not happen
+		_, _ = operator.Nodes().TransitionNode(ctx, // a refused call has no effect
 			&baremetalv1.TransitionNodeRequest{NodeId: id, RequestId: to.String(), State: to, Comment: "worn out", Force: true})
 	}
 	move(fleet[0], baremetalv1.NodeState_NODE_STATE_DRAINING)

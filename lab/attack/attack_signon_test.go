@@ -24,8 +24,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
-// provider is go-oidc's own test server: it gives a token to whoever this test says somebody is. lab/signon has people
-// sign on with a whole one.
+// provider is go-oidc's own test server: it issues tokens for any identity of this test. lab/signon has people sign on
+// with a complete provider.
 type provider struct {
 	listener net.Listener
 	key      *ecdsa.PrivateKey
@@ -166,7 +166,7 @@ func outsideRole(ctx context.Context, r *Rig) (Outcome, error) {
 		len(methods)), nil
 }
 
-// forged tries tokens that nobody gave her.
+// forged tries tokens that were not issued to her.
 func (p *provider) forged(ctx context.Context, r *Rig, machine string) error {
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -26,7 +26,7 @@ func siteAttempts() []Attempt {
 	}
 }
 
-// elsewhere is a machine of another site that has worked, with what is known of it.
+// elsewhere is a machine of another site that has worked, with the API's data on it.
 type elsewhere struct {
 	r         *Rig
 	machine   *harness.Machine
@@ -63,7 +63,7 @@ func newElsewhere(ctx context.Context, r *Rig) (*elsewhere, error) {
 	return e, e.machine.Stop()
 }
 
-// known is everything that the API says of it and that nobody but its own agents may change.
+// known returns all data of the API on it that only its own agents may change.
 func (e *elsewhere) known(ctx context.Context) (string, error) {
 	m, err := e.r.C.Machines().GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: e.machine.ID})
 	if err != nil {
@@ -89,7 +89,7 @@ func (e *elsewhere) known(ctx context.Context) (string, error) {
 	return strings.Join(out, "\n"), nil
 }
 
-// reportElsewhere: a site's agent says all that an agent can say, about a machine of another site.
+// reportElsewhere: a site's agent sends all reports of an agent, about a machine of another site.
 func reportElsewhere(ctx context.Context, r *Rig) (Outcome, error) {
 	s, err := newSegment(ctx, r)
 	if err != nil {
@@ -106,7 +106,7 @@ func reportElsewhere(ctx context.Context, r *Rig) (Outcome, error) {
 	}
 	n, err := s.forge(ctx, e)
 	for tries := 0; status.Code(err) == codes.Aborted && tries < 3; tries++ {
-		// A session that says nothing is ended while the machine of the other site works.
+		// A silent session is ended while the machine of the other site works.
 		if err := s.open(ctx); err != nil {
 			return Outcome{}, err
 		}

@@ -141,7 +141,7 @@ func agentHandshake(ctx context.Context, address string, cfg *tls.Config) error 
 	return err
 }
 
-// quietConnections finish their handshakes. The port of agents is not among them, where nobody can.
+// quietConnections finish their handshakes. The port of agents is not among them, where no stranger can.
 func quietConnections(ctx context.Context, r *Rig) (Outcome, error) {
 	at := r.Addresses()
 	n := r.Many(400, 10_000)
@@ -226,7 +226,7 @@ func hugeHeaders(ctx context.Context, r *Rig) (Outcome, error) {
 	return held("%d connections, refused after %d KiB at most", n, most.Load()>>10), nil
 }
 
-// halfEnrolments holds many calls open on each connection of the listener where nobody is known.
+// halfEnrolments holds many calls open on each connection of the listener for unknown agents.
 func halfEnrolments(ctx context.Context, r *Rig) (Outcome, error) {
 	const size = 60 << 10
 	n := r.Many(1000, 4000)

@@ -89,7 +89,7 @@ func hostileStrings(ctx context.Context, r *Rig) (Outcome, error) {
 	return held("the fleet is listed in every form; %d outputs show the text cleaned", shown), nil
 }
 
-// reportHostile says hello and reports an inventory, with the text in each.
+// reportHostile sends Hello and reports an inventory, with the text in each.
 func reportHostile(ctx context.Context, agent fleetv1.AgentServiceClient, boot string) error {
 	commands, err := agent.Commands(ctx)
 	if err != nil {

@@ -159,8 +159,8 @@ var heldElsewhere = map[string]string{
 	"BudgetService/ReleaseBudgetSlot":    "controller/store/budget.TestAdminGivesASlotBack",
 }
 
-// changers are all methods that change something: those for readers about their own things, those for operators, and those
-// for admins and installers that read nothing alone.
+// changers are all methods that change something: those for readers about their own things, those for operators, and
+// those for admins and installers that read nothing alone.
 func changers() []string {
 	var out []string
 	for _, m := range methodsOf(auth.NeedOwn, auth.NeedOperate, auth.NeedAdmin, auth.NeedApprove, auth.NeedReport) {
@@ -266,8 +266,8 @@ func (r *Rig) disguised(ctx context.Context) (Outcome, error) {
 	return Outcome{}, nil
 }
 
-// lacks says what the rows of a call, which come after another row, do not tell of it. A rollout that goes on meanwhile
-// writes rows of its own: they come from no address.
+// lacks returns the part of a call that its rows, which come after another row, do not record. A rollout that goes on
+// meanwhile writes rows of its own: they come from no address.
 func lacks(rows []*baremetalv1.AuditEntry, after int64, method string, hasRequest bool) string {
 	rows = slices.DeleteFunc(slices.Clone(rows), func(e *baremetalv1.AuditEntry) bool {
 		return e.GetAuditId() <= after || strings.HasPrefix(e.GetRequestId(), "ro-")

@@ -11,8 +11,8 @@
 // # How to add a row
 //
 // Add an Attempt to the list of the attack_*_test.go of its area. Run returns held(…) or breached(…); an error means
-// that the attempt could not be made, and fails the row too. What the system cannot do yet is a row without Run that
-// says why in NotBuilt.
+// that the attempt could not be made, and fails the row too. A protection that is not built yet is a row without Run,
+// with the reason in NotBuilt.
 //
 // # Short and long
 //

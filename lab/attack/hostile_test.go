@@ -50,7 +50,7 @@ type crowd struct {
 	turned atomic.Int64
 }
 
-// gather opens n connections from as many addresses, some at a time, and says something on each.
+// gather opens n connections from as many addresses, some at a time, and calls say on each.
 func (r *Rig) gather(
 	ctx context.Context, n int, targets []string, say func(i int, c net.Conn) (net.Conn, error),
 ) *crowd {
@@ -86,7 +86,7 @@ func (r *Rig) gather(
 	return c
 }
 
-// left waits until the controller has closed every connection, and gives how many it has not.
+// left waits until the controller has closed every connection, and returns the number of those that it has not.
 func (c *crowd) left(limit time.Duration) (open int) {
 	until := time.Now().Add(limit)
 	for _, conn := range c.open {
@@ -139,7 +139,7 @@ func (h *half) Read(b []byte) (int, error) {
 	}
 }
 
-// Both end a body that nobody reads any more: net/http returns no error of a connection before the body has ended.
+// Both end a body that is no longer read: net/http returns no error of a connection before the body has ended.
 var (
 	errStillRead = errors.New("nothing has ended the request")
 	errCutOff    = errors.New("the controller has closed the connection")
@@ -175,7 +175,7 @@ func (h *half) watch(ctx context.Context) context.Context {
 type bodies struct {
 	url, contentType string
 	header           []byte // before the body
-	size             int    // of what is sent of each
+	size             int    // of the bytes that are sent of each
 	requests, conns  int    // in all, and over how many transports
 	cert             []tls.Certificate
 	http1            bool

@@ -42,8 +42,8 @@ func refusedRows(t *testing.T, c *harness.Client, actor string) (calls int) {
 	return calls
 }
 
-// Refusals that a controller has answered are in the audit log once their minute is over, though the controller was killed
-// right after the last answer. Another one chains them, each minute once.
+// Refusals that a controller has answered are in the audit log once their minute is over, even after a kill right after
+// the last answer. Another one chains them, each minute once.
 func TestRefusalsOutliveAKill(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "")

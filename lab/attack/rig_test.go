@@ -37,7 +37,7 @@ type Rig struct {
 	Machine string
 }
 
-// shortTimes let a short form see what is closed late.
+// shortTimes let a short run see connections that are closed late.
 const shortTimes = "\nstrangers: {first_byte: 2s, handshake: 3s, first_request: 4s}\n"
 
 func newRig(t testing.TB, config string) *Rig {
@@ -104,8 +104,8 @@ func (r *Rig) Dial(ctx context.Context, n int, address string) (net.Conn, error)
 	return d.DialContext(ctx, "tcp", address)
 }
 
-// idle lets a client make ordinary calls for a moment, and gives the resident memory of the controller after that. The
-// peak is counted from here.
+// idle lets a client make ordinary calls for a moment, and returns the resident memory of the controller after that.
+// The peak is counted from here.
 func (r *Rig) idle(ctx context.Context) int64 {
 	r.T.Helper()
 	for range 100 {
@@ -240,7 +240,7 @@ func (p *politeCalls) repeat(ctx context.Context, every time.Duration, call func
 	}
 }
 
-// stop ends the calls, and gives their latencies and the first that failed.
+// stop ends the calls, and returns their latencies and the first that failed.
 func (p *polite) stop() (measure.Latency, error) {
 	var result politeResult
 	err := errors.Join(p.stdin.Close(), p.cmd.Wait())

@@ -177,7 +177,7 @@ func (s *segment) netboot(
 	}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	// The site never says that it serves the assignment, so no command waits for an answer when the operation is ended.
+	// The site never reports the assignment as served, so no command waits for an answer when the operation is ended.
 	for ; ctx.Err() == nil; <-tick.C {
 		got, err := s.fleet.SyncSite(ctx, &fleetv1.SyncSiteRequest{})
 		if err != nil {

@@ -82,14 +82,13 @@ const (
 type Attempt struct {
 	Party   Party
 	Attempt string
-	// Rule is the number of the rule that the attempt is about: 1 credentials, 2 identity, 3 listeners, 4 reports, 5
-	// growth, 6 downloads, 7 audit log, 8 tokens, 9 sign-on, 10 dependencies, 11 ends of certificates, 12 fields that
-	// rights depend on, 13 identity, 14 selections of tokens, 15 machines
-	// out of service, 18 tools of ours.
+	// Rule is the number of the rule that the attempt is about. 1 is credentials, 2 identity, 3 listeners, 4 reports, 5
+	// growth, 6 downloads, 7 audit log, 8 tokens, 9 sign-on. 10 is dependencies, 11 ends of certificates, 12 fields that
+	// rights depend on, 13 identity. 14 is selections of tokens, 15 machines out of service, 18 tools of ours.
 	Rule int
-	// Run makes the attempt. An error says that it could not be made.
+	// Run makes the attempt. It returns an error when it could not be made.
 	Run func(ctx context.Context, r *Rig) (Outcome, error)
-	// NotBuilt says what is missing where there is no Run.
+	// NotBuilt is the missing part where there is no Run.
 	NotBuilt string
 	// Memory replaces mostMemory where it is not 0.
 	Memory int64
@@ -103,7 +102,7 @@ type Attempt struct {
 type Outcome struct {
 	// Breach: what must never be, was.
 	Breach bool
-	// Text says what happened, for the table.
+	// Text describes the result, for the table.
 	Text string
 }
 

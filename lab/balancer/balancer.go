@@ -1,5 +1,5 @@
-// Package balancer is a small TCP load balancer for tests: connections go round the backends that are up, and to the
-// next one where a backend does not take them, as HAProxy does with option redispatch.
+// Package balancer is a small TCP load balancer for tests: connections go round the backends that are up. They go to
+// the next one where a backend does not take them, as in HAProxy with option redispatch.
 package balancer
 
 import (
@@ -46,7 +46,7 @@ func Open(n int) (*Balancer, error) {
 // Address is where it listens.
 func (b *Balancer) Address() string { return b.listener.Addr().String() }
 
-// Set says where a backend is, and whether new connections go there. Those that are open stay.
+// Set sets the address of a backend, and whether new connections go there. Those that are open stay.
 func (b *Balancer) Set(i int, address string, up bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,5 +1,5 @@
-// Command bench measures this tree on this machine, and prints each figure beside its limit. Each scenario runs from the
-// binaries in bin/, on loopback or in networks of its own, and ends by itself:
+// Command bench measures this tree on this machine, and prints each figure beside its limit. Each scenario runs from
+// the binaries in bin/, on loopback or in networks of its own, and ends by itself:
 //
 //	go run ./lab/bench SCENARIO [flags]
 //

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// selfSigned makes a certificate as BMCs make them at the factory: signed by nobody, for ten years.
+// selfSigned makes a certificate as BMCs make them at the factory: self-signed, for ten years.
 func selfSigned(name string) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -31,5 +31,5 @@ func selfSigned(name string) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }
 
-// quiet swallows what net/http says of clients that go away.
+// quiet discards net/http's messages about clients that go away.
 func quiet() *log.Logger { return log.New(io.Discard, "", 0) }

@@ -47,10 +47,10 @@ type Chassis interface {
 	BootOnce(ctx context.Context) (Boot, error)
 	// SetBootOnce chooses it, whether the machine is on or off. BootNone takes the choice back.
 	SetBootOnce(ctx context.Context, b Boot) error
-	// Serial attaches to the first serial port. What the machine writes while nobody is attached is not kept.
-	// It works while the machine is off, and stays attached over power cycles.
+	// Serial attaches to the first serial port. Output without an attached session is not kept. It works while the machine
+	// is off, and stays attached over power cycles.
 	Serial(ctx context.Context) (io.ReadWriteCloser, error)
-	// About says what doesn't change.
+	// About returns the constant properties.
 	About() About
 }
 
@@ -61,7 +61,7 @@ type Drive interface {
 	Eject(ctx context.Context) error
 }
 
-// About is what a chassis says of itself.
+// About has a chassis' own names.
 type About struct {
 	Name   string
 	UUID   string // RFC 4122, lower case

@@ -13,7 +13,7 @@ func TestCurl(t *testing.T) {
 	c := newChassis()
 	r := startRedfish(t, c)
 	base := "https://" + r.Addr()
-	// status gives the status and the headers, in one text.
+	// status returns the status and the headers, in one text.
 	status := func(args ...string) string {
 		t.Helper()
 		return run(t, "curl", append([]string{"-sk", "-o", "/dev/null", "-D", "-"}, args...)...)

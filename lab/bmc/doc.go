@@ -1,6 +1,6 @@
-// Package bmc gives a laboratory machine what a server has on its board: a Redfish service and an IPMI one, over
-// the network, in front of anything that is a Chassis.
+// Package bmc adds a BMC to a laboratory machine: a Redfish service and an IPMI one, over the network, in front of any
+// Chassis.
 //
-// The Redfish service is written here and can be told to misbehave; IPMI is OpenIPMI's ipmi_sim, a program that
-// others wrote and that knows nothing of this project.
+// The Redfish service is written here and can be made to misbehave. IPMI is OpenIPMI's ipmi_sim, a foreign program
+// without knowledge of this project.
 package bmc

@@ -21,7 +21,7 @@ type Faults struct {
 	// SessionLimit is the status with which NoSessions answers; 0 means 503. iDRAC's message is RAC0218, with 503 in
 	// github.com/stmcginnis/gofish, issue 75; SessionLimitExceeded is of the DMTF's Base registry, which names no status.
 	SessionLimit int
-	// WrongPassword is the status of a log-in with a wrong password; 0 means 401. iLO says 400: github.com/DMTF/
+	// WrongPassword is the status of a log-in with a wrong password; 0 means 401. iLO answers 400: github.com/DMTF/
 	// Redfish-Service-Validator, pull request 207, and github.com/canonical/hardware-observer-operator, issue 47.
 	WrongPassword int
 	// NoSessions answers every new session with 503, as a BMC whose table of sessions is full does.
@@ -31,8 +31,7 @@ type Faults struct {
 	// NoInput is a second power supply whose cord is out: critical and UnavailableOffline, as OpenBMC has it
 	// (github.com/ibm-openbmc/bmcweb, pull request 1281) and iDRAC (github.com/mrlhansen/idrac_exporter, issue 105).
 	NoInput bool
-	// BadModule is a memory module that is critical. The system's MemorySummary says that something is (DSP0268,
-	// ComputerSystem).
+	// BadModule is a memory module that is critical. The system's MemorySummary is critical too (DSP0268, ComputerSystem).
 	BadModule bool
 }
 

@@ -24,7 +24,7 @@ type IPMIConfig struct {
 	Addr     netip.AddrPort
 	User     string
 	Password string
-	// FailedSupply is a power supply, PSU2, that says it has failed.
+	// FailedSupply is a power supply, PSU2, that reports a failure.
 	FailedSupply bool
 	// Emulation replaces what the simulator reads of its controllers, sensors and records (ipmi_sim_cmd(5)); empty means
 	// one controller with one sensor.
@@ -182,7 +182,7 @@ func (s *IPMI) Close() error {
 	return s.group.Wait()
 }
 
-// freePort asks the system for one. It may be taken by somebody else before it is used; then the start fails.
+// freePort asks the system for one. Another program may take it before it is used; then the start fails.
 func freePort(ctx context.Context, addr netip.Addr) (uint16, error) {
 	conn, err := (&net.ListenConfig{}).ListenPacket(ctx, "udp", netip.AddrPortFrom(addr, 0).String())
 	if err != nil {

@@ -56,8 +56,8 @@ sensor_set_event_support 0x20 0 1 enable scanning per-state 000000000000000 0000
 main_sdr_add 0x20 0 0 0x51 1 0x35 0x20 0 1 7 1 0x67 0x68 1 1 0 0 0 0 0 0 0 1 0 0 1 0 0 0 0 0 0 0 0 0 0xff 0 0 0 0 0 0 0 0 0 0 0 0 0xca 0x49 0x6e 0x6c 0x65 0x74 0x20 0x54 0x65 0x6d 0x70
 `
 
-// fruLines give the controller its FRU, with a product area (Platform Management FRU Information Storage Definition 1.3,
-// 8 and 12), and start it.
+// fruLines give the controller its FRU, with a product area (Platform Management FRU Information Storage Definition
+// 1.3, 8 and 12), and start it.
 func (s *IPMI) fruLines() string {
 	about := s.cfg.Chassis.About()
 	area := []byte{1, 0, 0} // version, length, English
@@ -88,8 +88,8 @@ func summed(b []byte) []byte {
 	return append(b, -sum)
 }
 
-// helperScript does what ChassisControl does. The simulator stands still while its helper runs, for each question
-// anew; perl, which every Debian has, is there in a tenth of the time that this program would take.
+// helperScript does what ChassisControl does. The simulator stands still while its helper runs, for each question anew.
+// perl, which every Debian has, starts in a tenth of the time of this program.
 const helperScript = `use Socket;
 socket(my $s, PF_UNIX, SOCK_STREAM, 0) or die "socket: $!";
 connect($s, pack_sockaddr_un(shift)) or die "reach the machine: $!";
@@ -101,7 +101,7 @@ die "the machine says: $answer" unless $answer =~ s/^ok\n//;
 print $answer;
 `
 
-// helper gives the command line for the simulator's questions, up to the socket.
+// helper returns the command line for the simulator's questions, up to the socket.
 func (s *IPMI) helper() ([]string, error) {
 	if len(s.cfg.Helper) > 0 {
 		return s.cfg.Helper, nil

@@ -70,7 +70,7 @@ func TestWholeMachine(t *testing.T) {
 	}
 }
 
-// newMachine has BIOS firmware, a disk with nothing on it, and a network on which nobody answers.
+// newMachine has BIOS firmware, a disk with nothing on it, and a network without other hosts.
 func newMachine(t *testing.T) *chassis.Chassis {
 	t.Helper()
 	ns, err := network.New()

@@ -91,7 +91,7 @@ func (m *Memory) SetBootOnce(_ context.Context, b Boot) error {
 // About is Info.
 func (m *Memory) About() About { return m.Info }
 
-// Switched gives every switch since the start, those without effect too.
+// Switched returns every switch since the start, those without effect too.
 func (m *Memory) Switched() []Switch {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -114,14 +114,14 @@ func (m *Memory) Print(text string) {
 	}
 }
 
-// Attached says how many listen to the serial port.
+// Attached returns the number of listeners on the serial port.
 func (m *Memory) Attached() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.attached)
 }
 
-// Serial attaches a listener. What is written to it is thrown away: nobody is in there.
+// Serial attaches a listener. Data that is written to it is dropped: there is no system to read it.
 func (m *Memory) Serial(context.Context) (io.ReadWriteCloser, error) {
 	l := &line{chassis: m}
 	l.cond = sync.NewCond(&l.mu)

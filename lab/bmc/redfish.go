@@ -130,7 +130,7 @@ func (r *Redfish) Close() error {
 	return errors.Join(r.server.Close(), r.group.Wait(), r.media.forget())
 }
 
-// handler: what is known without a log-in is the service root, the version document and the way to log in.
+// handler serves the service root, the version document and the log-in without a session; all else needs one.
 func (r *Redfish) handler() http.Handler {
 	open, inner := http.NewServeMux(), http.NewServeMux()
 	r.openRoutes(open)
@@ -156,7 +156,7 @@ func (r *Redfish) handler() http.Handler {
 	})
 }
 
-// patience waits as the faults want, and says whether an answer is due.
+// patience waits as the faults want, and reports whether an answer is due.
 func (r *Redfish) patience(ctx context.Context, f Faults) bool {
 	if !f.Silent && f.Slow == 0 {
 		return true

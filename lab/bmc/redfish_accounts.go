@@ -20,7 +20,7 @@ const (
 type Accounts struct {
 	// None: the service has no account service, which DSP0266 allows.
 	None bool
-	// Slots is a fixed number of accounts, of which the second is the administrator's and the others nobody's; 0 is one
+	// Slots is a fixed number of accounts, of which the second is the administrator's and the others are unused; 0 is one
 	// account alone. Source: github.com/dell/iDRAC-Redfish-Scripting, issues 16 and 129 (Accounts/2 to 16).
 	Slots int
 	// MatchNeeded: a change without If-Match is answered with 428. Source: github.com/ansible/ansible, issue 56050
@@ -31,8 +31,8 @@ type Accounts struct {
 	BodyTag bool
 	// Longest is the length of the longest password; 0 means any. A longer one is refused with Refused, or 400.
 	Longest int
-	// Refused is the status of a password that the policy does not allow. OpenBMC says 500 and no more.
-	// Source: github.com/openbmc/bmcweb, issue 103.
+	// Refused is the status of a password that the policy does not allow. OpenBMC answers with a bare 500. Source:
+	// github.com/openbmc/bmcweb, issue 103.
 	Refused int
 	// Punctuation: a password without any is refused. The refusal repeats the password, as the message
 	// PropertyValueFormatError of the DMTF's Base registry does, whose first argument is the value.
@@ -170,7 +170,7 @@ func (r *Redfish) changePassword(w http.ResponseWriter, password string) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// change is a change of the password by whoever has it.
+// change changes the password, as its owner would.
 func (d *desk) change(password string, endSessions bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -27,7 +27,8 @@ type Media struct {
 	Floppy bool
 	// OfSystem: the drives are the system's. Source: github.com/dell/terraform-provider-redfish, issue 331 (iDRAC).
 	OfSystem bool
-	// NoAction: the properties are written with PATCH and the entity tag; Inserted must be among them (sushy: Lenovo SD530).
+	// NoAction: the properties are written with PATCH and the entity tag; Inserted must be among them (sushy: Lenovo
+	// SD530).
 	NoAction bool
 	// OEM: the actions are the vendor's, of before there was a standard: "Hp" (iLO 4).
 	OEM string
@@ -35,15 +36,15 @@ type Media struct {
 	ImageOnly bool
 	// ProtocolNeeded and MethodNeeded: an order without TransferProtocolType, or TransferMethod, is refused (sushy).
 	ProtocolNeeded, MethodNeeded bool
-	// SecureOnly: http is refused. Source: github.com/openbmc/bmcweb, redfish-core/lib/virtual_media.hpp, which takes https
-	// and smb.
+	// SecureOnly: http is refused. Source: github.com/openbmc/bmcweb, redfish-core/lib/virtual_media.hpp, which takes
+	// https and smb.
 	SecureOnly bool
 	// Occupied is the status with which an order is refused while an image is attached; 0: the new one takes its place.
 	Occupied int
 	// NameOnly: the last part of the URL is shown alone.
 	NameOnly bool
-	// Stale: after an ejection the image still shows, not connected. Source: github.com/ansible-collections/community.general,
-	// issue 6969 and pull request 7470 (Supermicro).
+	// Stale: after an ejection the image still shows, not connected. Source:
+	// github.com/ansible-collections/community.general, issue 6969 and pull request 7470 (Supermicro).
 	Stale bool
 	// Late is how many reads go by before an image shows, or is gone.
 	Late int
@@ -56,7 +57,7 @@ func (m Media) names() []string {
 	return m.Names
 }
 
-// mediaState is what is attached to each drive.
+// mediaState has the image of each drive.
 type mediaState struct {
 	mu     sync.Mutex
 	drives map[string]*drive
@@ -68,7 +69,7 @@ type mediaState struct {
 type drive struct {
 	image, file string
 	attached    bool
-	// foreign was attached by somebody at the BMC's own console.
+	// foreign was attached at the BMC's own console.
 	foreign bool
 	// late counts the reads that still show what was before.
 	late      int
@@ -99,7 +100,7 @@ func (s *mediaState) forget() error {
 	return errors.Join(errs...)
 }
 
-// AttachForeign attaches an image as somebody does at the BMC's own console, to all drives.
+// AttachForeign attaches an image as a user does at the BMC's own console, to all drives.
 func (r *Redfish) AttachForeign(image string) {
 	r.media.mu.Lock()
 	defer r.media.mu.Unlock()
@@ -183,7 +184,7 @@ func (r *Redfish) mediaRoutes(mux *http.ServeMux) {
 	}
 }
 
-// drive is the document of one; a read makes what is late a little less so.
+// drive returns the document of one; each read counts a late change down.
 func (r *Redfish) drive(name string, read bool) object {
 	r.media.mu.Lock()
 	defer r.media.mu.Unlock()
@@ -240,7 +241,7 @@ func readMedia(w http.ResponseWriter, req *http.Request) (in map[string]any, ok 
 	return in, true
 }
 
-// wrong says what a service has against an order; empty: nothing.
+// wrong returns a service's error for an order; empty: none.
 func (m Media) wrong(in map[string]any) (id, message string) {
 	image, _ := in["Image"].(string)
 	_, inserted := in["Inserted"]
@@ -300,7 +301,7 @@ func (r *Redfish) attach(w http.ResponseWriter, req *http.Request, name string, 
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// become changes what is in the drive, which shows after some reads.
+// become replaces the image in the drive, which shows after some reads.
 func (d *drive) become(image, file string, attached bool, late int) {
 	old := d.file
 	*d = drive{image: image, file: file, attached: attached, late: late, wasImage: d.image, wasInside: d.attached}

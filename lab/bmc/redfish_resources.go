@@ -97,7 +97,7 @@ func (r *Redfish) routes(mux *http.ServeMux) {
 	})
 }
 
-// answer sends a document with its ETag, or says that the client has it (RFC 9110, 13.1.2).
+// answer sends a document with its ETag, or answers that the client has it (RFC 9110, 13.1.2).
 func (r *Redfish) answer(w http.ResponseWriter, req *http.Request, doc object) {
 	tag := etag(doc)
 	w.Header().Set("ETag", tag)

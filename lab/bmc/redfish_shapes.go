@@ -18,7 +18,8 @@ type Shape struct {
 
 	// Settings is the name of the system's settings object (DSP0266, "Settings resource"); empty means none.
 	Settings string
-	// SettingsBoot: the settings object has the boot override. What is written there takes effect at the next reset.
+	// SettingsBoot: the settings object has the boot override. A setting that is written there takes effect at the next
+	// reset.
 	SettingsBoot bool
 	// Later: a change of the settings object is answered with 202, and shows nowhere before the next reset.
 	Later bool
@@ -30,7 +31,7 @@ type Shape struct {
 	// MatchNeeded: changes need If-Match with the entity tag, and "*" is none.
 	MatchNeeded bool
 
-	// NoMode: the system says nothing of BootSourceOverrideMode. ModeForgotten: an order without it goes back to Legacy.
+	// NoMode: the system has no BootSourceOverrideMode. ModeForgotten: an order without it goes back to Legacy.
 	// ModeRefused: one with it is refused.
 	NoMode, ModeForgotten, ModeRefused bool
 	// TargetNeeded: to disable the override without naming a target, or with None, is refused.
@@ -131,9 +132,8 @@ var Slashed = Shape{Slashes: true}
 // templates/system.json; it drives the virtual machines of libvirt.
 var SushyTools = Shape{Continuous: true, TargetNeeded: true, Accounts: Accounts{None: true}}
 
-// SlowBMC takes 4.5 s for each answer.
-// Source: github.com/xcat2/xcat-core, issue 3310 (12 s for a first log-in); our own measurement of the time at which a
-// client that gives a log-in 20 s gives up.
+// SlowBMC takes 4.5 s for each answer. Sources: github.com/xcat2/xcat-core, issue 3310 (12 s for a first log-in). The
+// other is our own measurement of a client whose log-in times out after 20 s.
 var SlowBMC = Shape{Slow: 4500 * time.Millisecond}
 
 // NoSessions has no place for a session, and takes the password with each request.
@@ -146,8 +146,8 @@ var NoSessions = Shape{SessionsFull: http.StatusBadRequest, Media: Media{None: t
 var Asynchronous = Shape{Settings: "Settings", SettingsBoot: true, Later: true,
 	BootRefused: "Base.1.15.PropertyNotWritable", Accounts: Accounts{Later: true}}
 
-// Paged gives collections in pages of one member (DSP0266 1.15, "Paging"), and lists members that are gone.
-// Source: github.com/bmc-toolbox/bmclib, fixtures of an iDRAC whose chassis is linked and not there.
+// Paged serves collections in pages of one member (DSP0266 1.15, "Paging"), and lists members that are gone. Source:
+// github.com/bmc-toolbox/bmclib, fixtures of an iDRAC whose chassis is linked and not there.
 var Paged = Shape{Page: 1, Ghost: "Gone"}
 
 // Shapes are all of them, by the name that the documentation has for them.
@@ -202,7 +202,7 @@ func (p *pendingBoot) pend(b Boot) {
 	p.boot, p.set = b, true
 }
 
-// take gives what is pending to whoever resets, once.
+// take returns the pending setting to a reset, once.
 func (p *pendingBoot) take() (b Boot, set bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

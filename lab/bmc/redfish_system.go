@@ -129,7 +129,8 @@ func (r *Redfish) getSystem(w http.ResponseWriter, req *http.Request) {
 	r.answer(w, req, doc)
 }
 
-// systemPatch is what may be changed. Enabled and target belong together; one may be left out where the other says it.
+// systemPatch is what may be changed. Enabled and target belong together; one may be left out where the other implies
+// it.
 type systemPatch struct {
 	IndicatorLED            *string
 	LocationIndicatorActive *bool
@@ -162,7 +163,7 @@ func (r *Redfish) patchSystem(w http.ResponseWriter, req *http.Request) {
 	r.getSystem(w, req)
 }
 
-// readPatch reads a change of doc, or says what is wrong with it.
+// readPatch reads a change of doc, or answers with its error.
 func (r *Redfish) readPatch(w http.ResponseWriter, req *http.Request, doc object) (in systemPatch, ok bool) {
 	switch want := req.Header.Get("If-Match"); {
 	case want == "" && r.cfg.Shape.MatchNeeded:

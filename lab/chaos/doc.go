@@ -2,19 +2,19 @@
 //
 // # Overview
 //
-// A cell is one private PostgreSQL, one to three controllers and a few agents on simulated machines, all processes of
-// their own, with relays on every way between them. A run is about a second of traffic by several clients while faults
-// that are drawn from a seed strike; then everything is healed, the cell comes to rest, and package check judges the
-// history. A cell is used for many runs and then replaced.
+// A cell is one private PostgreSQL, one to three controllers and a few agents on simulated machines. All are processes
+// of their own, with relays on every connection between them. A run is about a second of traffic by several clients
+// while faults that are drawn from a seed strike. Then everything is healed, the cell comes to rest, and package check
+// judges the history. A cell is used for many runs and then replaced.
 //
-// Package plan draws the faults, package trial is the cell, package program one of its processes; this package makes the
-// runs, keeps their journal and reports.
+// Package plan draws the faults, package trial is the cell, package program one of its processes. This package makes
+// the runs, keeps their journal and reports.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // Effects on machines are counted by a recorder, a process that no fault strikes; each effect waits until it is written
-// down there. What the API says in the end, what watchers and readers saw meanwhile, and what clients were told is held
-// against that and against each other.
+// down there. The API's data in the end, the observations of watchers and readers, and the answers to clients are
+// compared with that and with each other.
 //
 // # Failure handling
 //

@@ -29,7 +29,7 @@ type journal struct {
 
 const journalName = "runs.jsonl"
 
-// openJournal begins a new journal below dir, or goes on with the one that is there and hands what it says to take.
+// openJournal begins a new journal below dir, or goes on with the existing one and calls take with its entries.
 func openJournal(dir string, resume bool, take func(entry)) (*journal, error) {
 	j := &journal{done: map[uint64]bool{}}
 	flags := os.O_APPEND | os.O_CREATE | os.O_WRONLY

@@ -115,8 +115,8 @@ func TestSweepTakesOnlyWhatNobodyHas(t *testing.T) {
 	}
 }
 
-// TestOneRunInTenIsWide: each kind of world has its own seeds, all are handed out once, and a worker that has no more of
-// its kind goes on with the other.
+// TestOneRunInTenIsWide: each kind of world has its own seeds, and all are handed out once. A worker that has no more
+// of its kind goes on with the other.
 func TestOneRunInTenIsWide(t *testing.T) {
 	t.Parallel()
 	l := &loop{o: options{runs: 40, seed: 1, limit: time.Hour, wideEvery: 10}, begun: time.Now(),

@@ -127,7 +127,7 @@ func (l *loop) begin(worker int) (seed uint64, wide, more bool) {
 // tries is how often a run is begun that the harness fails to do.
 const tries = 3
 
-// failed puts a run that says nothing back.
+// failed puts back a run without a result.
 func (l *loop) failed(seed uint64, err error) {
 	l.r.harness(err)
 	program.Say("the harness failed: %v", err)
@@ -230,7 +230,7 @@ func (l *loop) note(e entry) error {
 	return l.journal.add(e)
 }
 
-// violated says so, and ends the work where one violation is enough.
+// violated logs the violations, and ends the work where one is enough.
 func (l *loop) violated(seed uint64, found []check.Violation) {
 	program.Say("seed %d: %d violations, the first: %v", seed, len(found), found[0])
 	l.mu.Lock()
@@ -240,7 +240,7 @@ func (l *loop) violated(seed uint64, found []check.Violation) {
 
 func (l *loop) place(seed uint64) string { return filepath.Join(l.o.out, fmt.Sprint(seed)) }
 
-// keepHistory writes the history and what is wrong with it.
+// keepHistory writes the history and its violations.
 func (l *loop) keepHistory(h check.History, found []check.Violation) (err error) {
 	dir := l.place(h.Header.Seed)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -274,7 +274,7 @@ func (l *loop) keepHistory(h check.History, found []check.Violation) (err error)
 	return os.WriteFile(filepath.Join(dir, "violations.txt"), []byte(text), 0o644)
 }
 
-// Bounds of what is kept: so many runs with their logs, and so much of each log before the run.
+// The largest number of kept runs with their logs, and the kept bytes of each log before the run.
 const (
 	maxKept = 50
 	before  = 1 << 20

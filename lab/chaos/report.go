@@ -120,7 +120,7 @@ func (r *report) add(t *tally) {
 	}
 }
 
-// progress says how far the work is, elapsed after its beginning.
+// progress returns a line on the progress of the work, elapsed after its beginning.
 func (r *report) progress(elapsed time.Duration) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -191,7 +191,7 @@ func (r *report) print(w io.Writer, asJSON bool) error {
 	return nil
 }
 
-// target says what was aimed at, and whether it was met.
+// target returns a line with the aim, and whether it was met.
 func (r *report) target() string {
 	met, aim := "missed", fmt.Sprintf("%d runs, each with a fault at least, without a violation", r.Wanted)
 	if r.Planted != "" {
@@ -209,7 +209,7 @@ func (r *report) json(w io.Writer) error {
 	return enc.Encode(r)
 }
 
-// listed gives the sum and its parts.
+// listed returns the sum and its parts.
 func listed(counts map[string]int) string {
 	sum := 0
 	var parts []string

@@ -41,7 +41,7 @@ func (c *Chassis) SetBootOnce(ctx context.Context, b bmc.Boot) error {
 	return nil
 }
 
-// setOrder leaves an order alone that is already so: QEMU refuses to set what is set.
+// setOrder does not set the present order again: QEMU refuses that.
 func (c *Chassis) setOrder(ctx context.Context, v *vm.VM, networkFirst bool) error {
 	c.ordering.Lock()
 	defer c.ordering.Unlock()

@@ -28,7 +28,7 @@ type Config struct {
 	Disks []Disk
 	// MemoryMB is in MiB; 512 when 0.
 	MemoryMB int
-	// NetworkFirst is the order of a machine that nobody gave another: from the network, and then from disk.
+	// NetworkFirst is the order of a machine without another one: from the network, and then from disk.
 	NetworkFirst bool
 	// CardROM: see vm.Config.
 	CardROM bool
@@ -61,8 +61,8 @@ type Chassis struct {
 	once     bmc.Boot
 	settling bool // the firmware may still read the order of this boot
 	powerOns int
-	// medium is the image that the BMC attaches, plugged says that the machine that runs has it in its drive, and cdFirst
-	// that its firmware tries it first.
+	// medium is the image that the BMC attaches. plugged is set when the running machine has it in its drive, cdFirst when
+	// its firmware tries it first.
 	medium           string
 	plugged, cdFirst bool
 }
@@ -107,7 +107,7 @@ func (c *Chassis) describe() bmc.About {
 	}
 }
 
-// About says what doesn't change.
+// About returns the constant properties.
 func (c *Chassis) About() bmc.About { return c.about }
 
 // Dir is where its files are.

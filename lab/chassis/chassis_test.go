@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// rack is one chassis on a switch on which nobody answers.
+// rack is one chassis on a switch without other hosts.
 func rack(t *testing.T, fw vm.Firmware, change func(*chassis.Config)) *chassis.Chassis {
 	t.Helper()
 	ns, err := network.New()
@@ -132,7 +132,7 @@ func TestBootOnceServesOneBoot(t *testing.T) {
 	}
 }
 
-// reset lets the boot before settle, and gives the place in the log at which the next one begins.
+// reset lets the boot before settle, and returns the place in the log at which the next one begins.
 func reset(t *testing.T, c *chassis.Chassis) int {
 	t.Helper()
 	testkit.Eventually(t, patience, c.Settled, "firmware keeps resetting")

@@ -30,7 +30,7 @@ type console struct {
 	lines  map[*line]struct{}
 }
 
-// stamp says when the log had grown beyond an offset.
+// stamp is the time at which the log had grown beyond an offset.
 type stamp struct {
 	at     time.Time
 	offset int64
@@ -49,7 +49,7 @@ func newConsole(path string) (*console, error) {
 	return &console{group: group, log: f, size: size, lines: map[*line]struct{}{}}, nil
 }
 
-// plug makes a new cable, and gives the machine's end.
+// plug makes a new cable, and returns the machine's end.
 func (c *console) plug() (*os.File, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -104,7 +104,7 @@ func (c *console) send(p []byte) (int, error) {
 	port := c.port
 	c.mu.Unlock()
 	if port == nil {
-		return len(p), nil // nobody there
+		return len(p), nil // no machine is attached
 	}
 	if _, err := port.Write(p); err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, syscall.EPIPE) {
 		return 0, err
@@ -169,7 +169,7 @@ func (l *line) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Write is what is typed. A machine that is off doesn't hear it.
+// Write types. A machine that is off doesn't receive it.
 func (l *line) Write(p []byte) (int, error) { return l.console.send(p) }
 
 // Close detaches.

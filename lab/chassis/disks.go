@@ -44,7 +44,7 @@ func (c *Chassis) diskConfigs() []vm.Disk {
 	return disks
 }
 
-// SetDisks changes what is in the slots, from the next power-on. Images that are taken out keep their contents.
+// SetDisks replaces the disks in the slots, from the next power-on. Images that are taken out keep their contents.
 func (c *Chassis) SetDisks(disks ...Disk) error {
 	if c.running() != nil {
 		return errors.New("change disks while the power is on")

@@ -21,7 +21,7 @@ func (c *Chassis) SerialLog() ([]byte, error) {
 	return os.ReadFile(c.SerialPath())
 }
 
-// Said gives the time at which the machine had written the text to its serial port, the first time after since.
+// Said returns the time at which the machine had written the text to its serial port, the first time after since.
 func (c *Chassis) Said(text string, since time.Time) (time.Time, bool) {
 	said, err := c.SerialLog()
 	if err != nil {

@@ -63,7 +63,7 @@ func (c *Chassis) forceOff(ctx context.Context, v *vm.VM) error {
 	return c.pull()
 }
 
-// pull removes what is left of the last machine, killing it if need be.
+// pull removes the remains of the last machine, killing it if needed.
 func (c *Chassis) pull() error {
 	c.mu.Lock()
 	v := c.machine
@@ -106,7 +106,7 @@ func (c *Chassis) powerOn(ctx context.Context) error {
 	c.ordering.Lock()
 	c.first = cfg.NetworkFirst
 	c.ordering.Unlock()
-	// The machine lives as long as the chassis, whoever switched it on.
+	// The machine lives as long as the chassis, however it was switched on.
 	v, err := vm.Start(c.ctx, cfg)
 	if err != nil {
 		return errors.Join(fmt.Errorf("power on %s: %w", c.cfg.Name, err), ctx.Err())
@@ -140,5 +140,5 @@ func (c *Chassis) PowerOns() int {
 	return c.powerOns
 }
 
-// Resets counts the resets over all runs, whoever caused them; power-ons are not among them.
+// Resets counts the resets over all runs, whatever their cause; power-ons are not among them.
 func (c *Chassis) Resets() (int, error) { return vm.RebootsOf(c.cfg.Dir) }

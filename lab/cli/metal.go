@@ -16,7 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/lab/metal"
 )
 
-// dirEnv is the environment variable that says where the lab is.
+// dirEnv is the environment variable with the directory of the lab.
 const dirEnv = "INGOT_LAB_DIR"
 
 func defaultDir() string {

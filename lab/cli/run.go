@@ -149,7 +149,7 @@ func size(path string) (int64, error) {
 
 const followInterval = 50 * time.Millisecond
 
-// follow copies what is appended to the file until over is closed, and then what was still there.
+// follow copies the data that is appended to the file until over is closed, and then the rest.
 func follow(path string, from int64, out io.Writer, over <-chan struct{}) error {
 	f, err := os.Open(path)
 	if err != nil {

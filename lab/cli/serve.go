@@ -87,7 +87,7 @@ func (o *upOptions) args() []string {
 // withTPM stands behind the firmware of a machine that has a TPM.
 const withTPM = "+tpm"
 
-// mix gives firmware, TPM and protocol of the machine with the index: four in a row have all combinations.
+// mix returns firmware, TPM and protocol of the machine with the index: four in a row have all combinations.
 func (o *upOptions) mix(i int) (fw vm.Firmware, tpm bool, protocol metal.Protocol, err error) {
 	list := strings.Split(o.firmware, ",")
 	if o.firmware == mixed {
@@ -113,7 +113,7 @@ func labServe() *cobra.Command {
 		Use: "serve", Short: "Be the lab in the foreground", Args: cobra.NoArgs, Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			progress := os.NewFile(3, "progress")
-			defer progress.Close() // nobody may be there any more
+			defer progress.Close() // the reader may be gone
 			err := o.serve(cmd.Context(), progress)
 			if err != nil {
 				fmt.Fprintln(progress, err)

@@ -61,7 +61,7 @@ func (o *upOptions) up(ctx context.Context, out io.Writer) error {
 	return whatNext(out, answer.Status)
 }
 
-// freshDir refuses a directory that is somebody else's, or that has something in it that a lab didn't leave.
+// freshDir refuses a directory of another user, or with files that are not a lab's.
 func (o *upOptions) freshDir() error {
 	info, err := os.Lstat(o.dir)
 	if err == nil {
@@ -215,7 +215,7 @@ func labDown() *cobra.Command {
 	return cmd
 }
 
-// awaitGone returns when the lab has removed its last file, the one that says that it runs.
+// awaitGone returns when the lab has removed its last file, the one that marks it as running.
 func awaitGone(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, downLimit)
 	defer cancel()

@@ -21,7 +21,7 @@ import (
 
 const (
 	fleetSize = 50
-	offered   = 6 // of them, as fleet-m0 and so on; the others are somebody's
+	offered   = 6 // of them, as fleet-m0 and so on; the others belong to other users
 )
 
 // adoption is a fleet that was there before Cluster API: labels of a budget, a team and a rack, and other claims.

@@ -146,8 +146,8 @@ func (g *management) testReadme() {
 	}
 }
 
-// typed runs one line. The programs are built already, and the provider is started as its line says, at an address of
-// the test's own.
+// typed runs one line. The programs are built already, and the provider is started by its line, at an address of the
+// test's own.
 func (g *management) typed(line string) {
 	t := g.t
 	t.Log("$ " + line)
@@ -208,7 +208,7 @@ func (g *management) seenByCore(name, id string) {
 	}
 }
 
-// testDrift: what somebody does to a machine in Ingot is shown, and the claim is held.
+// testDrift: a foreign change of a machine in Ingot is shown, and the claim is held.
 func (g *management) testDrift() {
 	g.install()
 	defer g.end(g.provider())
@@ -378,7 +378,7 @@ func (g *management) testRace() {
 	}
 }
 
-// testDeletedEarly: a Machine that is deleted while its machine is being installed gives it back.
+// testDeletedEarly: a Machine that is deleted while its machine is being installed releases it.
 func (g *management) testDeletedEarly() {
 	pool := g.pool("early", 1, harness.MachineOptions{RepaveTime: 3 * time.Second})
 	g.install()
@@ -427,7 +427,7 @@ func (g *management) testRefused() {
 		object{"metadata": object{"annotations": object{"cluster.x-k8s.io/paused": nil}}},
 	)
 	id := g.provisioned("refused-paused")
-	// Somebody gives the machine to another: nothing more is done to it, and the Machine can go.
+	// The machine's claim changes to another: nothing more is done to it, and the Machine can go.
 	g.label(id, claim, "another")
 	g.ready("refused-paused", "ClaimLost")
 	g.deleted("refused-paused")
@@ -441,8 +441,8 @@ func (g *management) testRefused() {
 	}
 }
 
-// testProduction: a machine in production that matches the selector, idle and labelled by others, is never taken; one
-// that is offered stays in service where its image is mistyped.
+// testProduction: a machine in production that matches the selector, idle and labelled by others, is never taken. An
+// offered one stays in service when its image is mistyped.
 func (g *management) testProduction(pool map[string]*harness.Machine) {
 	const id = "refused-m0"
 	g.label(id, label.Owner, "payments")

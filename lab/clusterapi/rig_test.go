@@ -304,14 +304,14 @@ func (g *management) label(id, key, value string) {
 	}
 }
 
-// unlabel takes a machine's claim away, as somebody might.
+// unlabel removes a machine's claim, as a user might.
 func (g *management) unlabel(id string) {
 	g.t.Helper()
 	harness.Must(g.t, g.c.Machines().UpdateMachine, &baremetalv1.UpdateMachineRequest{
 		Machine: &baremetalv1.Machine{MachineId: id}, UpdateMask: maskOf("labels." + claim)})
 }
 
-// provisioned waits until a machine is, and gives its id in the fleet.
+// provisioned waits until a machine is, and returns its id in the fleet.
 func (g *management) provisioned(name string) string {
 	g.t.Helper()
 	g.eventually(name, "provisioned", func(o object) bool {

@@ -27,7 +27,8 @@ func (r *rig) node(name string) kubetest.Node {
 	return n
 }
 
-// TestDrain: what belongs to the machine stays, what runs elsewhere too goes, and what nobody may take stops it all.
+// TestDrain: pods of the machine stay, pods that run elsewhere too go, and a pod that may not be evicted stops the
+// drain.
 func TestDrain(t *testing.T) {
 	r := newRig(t)
 	t.Run("moves what can run elsewhere", func(t *testing.T) {
@@ -119,7 +120,7 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// TestDrainRespectsBudgets: a pod stays for as long as its budget says so; the drain says which, and goes on when it
+// TestDrainRespectsBudgets: a pod stays for as long as its budget holds it; the drain names it, and goes on when it
 // may.
 func TestDrainRespectsBudgets(t *testing.T) {
 	r := newRig(t)
@@ -163,7 +164,7 @@ func TestDrainWaitsForPodsToEnd(t *testing.T) {
 	}
 }
 
-// TestADrainThatIsCancelled takes its cordon back; somebody else's stays.
+// TestADrainThatIsCancelled removes its cordon; a foreign one stays.
 func TestADrainThatIsCancelled(t *testing.T) {
 	r := newRig(t)
 	for _, foreign := range []bool{false, true} {

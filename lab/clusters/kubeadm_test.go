@@ -30,8 +30,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
-// doubleEnv makes this test program be kubeadm: what it does to the API server is what kubeadm and the kubelet do
-// there, and what it does to the machine happens under this directory.
+// doubleEnv makes this test program play kubeadm. It makes the calls of kubeadm and the kubelet to the API server, and
+// changes the machine under this directory.
 const doubleEnv = "INGOT_TEST_KUBEADM_ROOT"
 
 func TestMain(m *testing.M) {
@@ -45,8 +45,7 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// installDouble puts kubeadm into a root directory, and tells it of the cluster's CA, which it would find in
-// cluster-info.
+// installDouble puts kubeadm into a root directory, and adds the cluster's CA, which it would find in cluster-info.
 func installDouble(t *testing.T, root string, ca []byte) (path string) {
 	t.Helper()
 	self, err := os.Executable()

@@ -84,7 +84,7 @@ func (f *fleet) machine(t *testing.T, id, cluster, root string) *harness.Machine
 	return m
 }
 
-// allowBootstrap gives joining machines what kubeadm init gives them.
+// allowBootstrap sets up the access of joining machines as kubeadm init does.
 func (f *fleet) allowBootstrap() {
 	f.Admin.Create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", kubetest.Object{
 		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
@@ -98,7 +98,7 @@ func (f *fleet) allowBootstrap() {
 
 const csrs = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
-// signOne plays the controller that certifies kubelets: it waits for one request and gives its user.
+// signOne plays the controller that certifies kubelets: it waits for one request and returns its user.
 func (f *fleet) signOne(t *testing.T) string {
 	t.Helper()
 	var open kubetest.Object
@@ -167,8 +167,8 @@ func (f *fleet) kubelet(ready bool) {
 		Ready: ready})
 }
 
-// TestTheWholeWay: a machine joins with a token of its own, is seen ready, drained, used again, and leaves; by
-// controller, site agent, machine's agent and API server.
+// TestTheWholeWay: a machine joins with a token of its own, is seen ready, drained, used again, and leaves. Controller,
+// site agent, machine's agent and API server take part.
 func TestTheWholeWay(t *testing.T) {
 	f := newFleet(t)
 	f.maintenance(t)
@@ -273,7 +273,7 @@ func (f *fleet) secretNowhere(t *testing.T, operation string) {
 	}
 }
 
-// TestRefusals: what cannot be is said at the start, or by whoever sees it, with its reason.
+// TestRefusals: an impossible order is refused at the start, or by the agent that detects it, with its reason.
 func TestRefusals(t *testing.T) {
 	f := newFleet(t)
 	f.maintenance(t)
@@ -304,8 +304,8 @@ func wantReason(t *testing.T, err error, reason string) {
 	}
 }
 
-// TestADecommissionDrains: a machine in a cluster is drained before anything else is done to it; what its pods' budgets
-// hold stops the workflow, and an operator's retry goes on.
+// TestADecommissionDrains: a machine in a cluster is drained before anything else is done to it. A pod that its budget
+// holds stops the workflow, and an operator's retry goes on.
 func TestADecommissionDrains(t *testing.T) {
 	f := newFleet(t)
 	f.maintenance(t)

@@ -41,8 +41,8 @@ func judge(t *testing.T, r kubeadm.JoinRequest, version string) string {
 	return fmt.Sprintf("%v: %s", err, out)
 }
 
-// TestNamesAndTokensAreKubeadms: kubeadm takes every name of a node that is a machine's id, and no other one; and the
-// tokens, pins and addresses that a controller hands out.
+// TestNamesAndTokensAreKubeadms: kubeadm accepts every name of a node that is a machine's id, and no other one. It
+// accepts the tokens, pins and addresses of a controller.
 func TestNamesAndTokensAreKubeadms(t *testing.T) {
 	t.Parallel()
 	hashes, err := pki.KeyHashes(kubetest.NewAuthority(t, "cluster").PEM)
@@ -95,8 +95,8 @@ func source(t *testing.T, version string) string {
 	return m.Dir
 }
 
-// TestTheConfigurationThatKubeadmTakes: the version of what is written is one that kubeadm's own code names as neither
-// experimental nor removed (cmd/kubeadm/app/util/config/common.go, validateSupportedVersion).
+// TestTheConfigurationThatKubeadmTakes: the version of the configuration is one that kubeadm's own code names as
+// neither experimental nor removed (cmd/kubeadm/app/util/config/common.go, validateSupportedVersion).
 func TestTheConfigurationThatKubeadmTakes(t *testing.T) {
 	t.Parallel()
 	list := regexp.MustCompile(`(?s)(oldKnown|experimental)APIVersions := map\[string\]\w+\{(.*?)\n?\t?\}\n`)

@@ -35,7 +35,7 @@ func newRig(t *testing.T) *rig {
 	return &rig{Server: s, t: t, token: s.ServiceAccount("ingot", documented(t)...)}
 }
 
-// documented reads the role that operators are told to give.
+// documented returns the role that the documentation has operators grant.
 func documented(t *testing.T) []kubetest.Object {
 	t.Helper()
 	f, err := os.Open("../../deploy/kubernetes/ingot-access.yaml")
@@ -55,7 +55,7 @@ func documented(t *testing.T) []kubetest.Object {
 	}
 }
 
-// access is what the controller gives a site agent.
+// access returns the controller's answer to a site agent.
 func (r *rig) access() kube.Config {
 	return kube.Config{Server: r.URL, CAPEM: r.CA.PEM, Token: r.token}
 }
@@ -145,7 +145,7 @@ func (r *rig) pod(name string) bool {
 	return r.Admin.Get(kubetest.PodPath(name)) != nil
 }
 
-// crashing gives a context in which an executor dies at a failpoint.
+// crashing returns a context in which an executor dies at a failpoint.
 func crashing(ctx context.Context, point string) context.Context {
 	scope := failpoint.NewScope()
 	scope.Set(point, failpoint.Error().At(1))

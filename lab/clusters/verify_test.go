@@ -76,7 +76,7 @@ func cloned(a *fleetv1.ClusterAction) *fleetv1.ClusterAction {
 		SystemUuid: a.GetSystemUuid(), BootId: a.GetBootId()}
 }
 
-// TestVerifyWaits: a Node that comes while somebody waits is found.
+// TestVerifyWaits: a Node that comes during the wait is found.
 func TestVerifyWaits(t *testing.T) {
 	r := newRig(t)
 	looked := false

@@ -25,8 +25,7 @@ const (
 	bmc      = "10.77.0.9"
 )
 
-// site has an agent enrol for a site, which reports what such an agent sees: leases, machines that nobody knows, and a
-// BMC whose certificate has changed.
+// site has an agent enrol for a site, which reports leases, unknown machines, and a BMC whose certificate has changed.
 func (r *rig) site() {
 	r.t.Helper()
 	harness.Must(r.t, r.c.Admin().SetSite, &pb.SetSiteRequest{Site: siteName, Segments: []*pb.Segment{{

@@ -3,16 +3,16 @@
 //
 // # Overview
 //
-// A run draws the disks of a machine (sizes, sectors of 512 and 4096 bytes, two paths to one disk, serial numbers that
-// two disks have, names that are missing), an order with a disk rule, and what goes wrong. The executors of the agent
-// work on it, down to the calls that read and write a disk, which package disktest takes. Afterwards a judge reads
-// every byte of every disk.
+// A run draws the disks of a machine, an order with a disk rule, and the faults. Disks differ in sizes and in sectors
+// of 512 and 4096 bytes. There are two paths to one disk, serial numbers that two disks have, and missing names. The
+// executors of the agent work on it, down to the calls that read and write a disk, which package disktest takes.
+// Afterwards a judge reads every byte of every disk.
 //
-// # What is held
+// # Checks
 //
 // No byte of a disk other than the one that the rule means has changed. A disk has no partition table, at neither end,
-// unless the whole image is there. What the result says is what the full read shows. The judge has a parser of its own,
-// made from the UEFI Specification 2.10, chapter 5.
+// unless the whole image is there. The result must match the full read. The judge has a parser of its own, made from
+// the UEFI Specification 2.10, chapter 5.
 //
 // # Short and long
 //

@@ -95,7 +95,7 @@ func (m *machine) add(least int64) *unit {
 	return u
 }
 
-// fillOld gives the disk what it held before: an old installation, or data without a table.
+// fillOld writes the disk's former content: an old installation, or data without a table.
 func (m *machine) fillOld(u *unit) {
 	mark := make([]byte, 64<<10)
 	for _, at := range []int64{0, 40 << 20, (u.Size() - 64<<10) / 4096 * 4096} {
@@ -150,7 +150,7 @@ func (m *machine) plug(u *unit) error {
 	return nil
 }
 
-// addPath gives a disk a second name, where there is such hardware.
+// addPath adds a second name to a disk, where there is such hardware.
 func (m *machine) addPath(u *unit) {
 	if kind := strings.TrimRight(u.names[0], "0123456789n"); strings.HasPrefix(u.names[0], "nvme") {
 		u.names = append(u.names, m.freeName("nvme"))
@@ -190,7 +190,7 @@ func (m *machine) ruleFor(u *unit) rule {
 	return one(m.r, all...)
 }
 
-// byID gives the names below /dev/disk/by-id by the rules of systemd (rules.d/60-persistent-storage.rules).
+// byID returns the names below /dev/disk/by-id by the rules of systemd (rules.d/60-persistent-storage.rules).
 func byID(u *unit) []string {
 	clean := strings.NewReplacer(" ", "_", "/", "_")
 	var out []string
@@ -268,7 +268,7 @@ func (m *machine) draw(least int64) {
 	}
 }
 
-// duplicate gives a disk names of another: the serial number alone, or all that can be known of it.
+// duplicate copies another disk's names to a disk: the serial number alone, or all of its properties.
 func (m *machine) duplicate(a, b *unit) {
 	b.Serial = a.Serial
 	switch m.r.IntN(4) {

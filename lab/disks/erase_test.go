@@ -197,7 +197,7 @@ func (e *erasure) drawStop(cancel context.CancelCauseFunc) {
 	}
 }
 
-// judge compares what is said with every byte of every disk.
+// judge compares the result with every byte of every disk.
 func (e *erasure) judge(res executor.Result, said bool) string {
 	done := said && res.Outcome == fleetv1.CommandResult_SUCCEEDED
 	for _, u := range e.units {
@@ -229,7 +229,7 @@ func (e *erasure) judge(res executor.Result, said bool) string {
 	return res.Reason.String()
 }
 
-// judgeDisk compares what is said of one disk.
+// judgeDisk compares the evidence of one disk.
 func (e *erasure) judgeDisk(id string, ev map[string]string, prefix string, done bool) {
 	var u *unit
 	for _, o := range e.chosen {
@@ -282,8 +282,8 @@ func (e *erasure) judgeDisk(id string, ev map[string]string, prefix string, done
 	}
 }
 
-// afterPowerLoss holds that zeros stay zeros, unless the evidence says that they may not. A disk that lies about a
-// command which guarantees zeros cannot be told from an honest one by reading.
+// afterPowerLoss checks that zeros stay zeros, unless the evidence states that they may not. A disk that lies about a
+// command which guarantees zeros cannot be distinguished from an honest one by reading.
 func (e *erasure) afterPowerLoss(u *unit, notes string) {
 	later := u.PowerOn()
 	if at := nonZero(later.Durable, u.Size()); at >= 0 && !u.ZeroLie && !strings.Contains(notes, "after a loss of power") {

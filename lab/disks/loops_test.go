@@ -15,8 +15,8 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/disks"
 )
 
-// loops are disks of the kernel: loop devices on files. What is written to them goes through the kernel's block layer,
-// with its sectors, alignment and order; sysfs is that of the bus, with the kernel's own diskseq.
+// loops are disks of the kernel: loop devices on files. Writes to them go through the kernel's block layer, with its
+// sectors, alignment and order. sysfs is that of the bus, with the kernel's own diskseq.
 type loops struct {
 	files map[*unit]string
 	units map[string]*unit // by name

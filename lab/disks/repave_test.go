@@ -119,7 +119,7 @@ func (in *install) job(ctx context.Context, spec *fleetv1.CommandSpec) executor.
 	}
 }
 
-// run executes the order, through a kill where there is one, and returns what is said. said is false where nothing is.
+// run executes the order, through a kill where there is one, and returns the result. said is false where there is none.
 func (in *install) run() (res executor.Result, said bool) {
 	ctx, cancel := context.WithCancelCause(in.t.Context())
 	defer cancel(nil)
@@ -169,7 +169,7 @@ func (in *install) run() (res executor.Result, said bool) {
 		for _, u := range in.units {
 			u.LosePower()
 		}
-		return executor.Result{}, false // another boot: nobody resumes
+		return executor.Result{}, false // another boot: no agent resumes
 	}
 	in.killed = false
 	v, err := in.executor().Resume(in.t.Context(), in.job(in.t.Context(), spec))
@@ -346,7 +346,7 @@ func (in *install) drawKill(when int) {
 	}
 }
 
-// judge compares what is said with every byte of every disk.
+// judge compares the result with every byte of every disk.
 func (in *install) judge(res executor.Result, said bool) string {
 	done := said && res.Outcome == fleetv1.CommandResult_SUCCEEDED
 	var changed []*unit
@@ -398,7 +398,7 @@ func labels(us []*unit) string {
 // tableEnd is behind the primary table, whatever the sectors are: the parts of the image before it are written last.
 const tableEnd = 24 << 10
 
-// judgeDisk holds that a disk with a table has all of the image, and that what is said of it is true.
+// judgeDisk checks that a disk with a table has all of the image, and that the result is true of it.
 func (in *install) judgeDisk(u *unit, v view, res executor.Result, said bool) {
 	tables := tablesOf(v, u.Size())
 	message := ""

@@ -19,7 +19,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/disk/disktest"
 )
 
-// source is an image and a server that gives it, well or badly.
+// source is an image and a server that serves it, well or badly.
 type source struct {
 	raw    []byte
 	table  table
@@ -30,7 +30,7 @@ type source struct {
 
 	mu       sync.Mutex
 	requests int
-	other    []byte // what is served after a break
+	other    []byte // the bytes that are served after a break
 	breakAt  int
 }
 
@@ -94,7 +94,7 @@ func (s *source) spoil(r *rand.Rand) {
 		fill(r, s.other[at:])
 		s.breakAt, s.fault = at, "substituted after a break"
 	case 6:
-		// A qcow2 that nobody has converted (docs/interop/qcow2.txt of QEMU: the header).
+		// An unconverted qcow2 (docs/interop/qcow2.txt of QEMU: the header).
 		s.file = append([]byte("QFI\xfb\x00\x00\x00\x03"), s.file...)
 		s.fault = "qcow2"
 		if s.format = one(r, "qcow2", "raw", "raw.zst"); s.format == "raw.zst" {

@@ -7,7 +7,7 @@ import (
 	"unicode/utf16"
 )
 
-// table says what an image or an old installation has: see build.
+// table describes the partitions of an image or an old installation: see build.
 type table struct {
 	sector int
 	disk   [16]byte // its GUID

@@ -151,7 +151,7 @@ func inService(t *testing.T, c *harness.Cluster) *harness.Machine {
 }
 
 // TestAFailedRebootKeepsItsSlot: a machine whose reboot has an unknown outcome is out of service, and no other machine
-// takes its slot. It gives the slot back by being in service again, without a further operation.
+// takes its slot. It releases the slot by being in service again, without a further operation.
 func TestAFailedRebootKeepsItsSlot(t *testing.T) {
 	t.Parallel()
 	c := harness.New(t, harness.Options{})

@@ -16,7 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
-// quarantined waits until the machine is, and gives why.
+// quarantined waits until the machine is, and returns the condition.
 func quarantined(t *testing.T, c *harness.Cluster, id string) *baremetalv1.Condition {
 	t.Helper()
 	testkit.Eventually(t, rig.Soon, func() bool {
@@ -81,7 +81,7 @@ func TestAnOldBootThatComesBackIsQuarantined(t *testing.T) {
 		t.Errorf("condition %v", why)
 	}
 	op := c.Wait(active.GetOperationId(), rig.Soon)
-	// It may ask for leave between the moment at which the clone is known and the one at which its operation is ended.
+	// It may ask for a grant between the moment at which the clone is known and the one at which its operation is ended.
 	refused := slices.Contains([]string{"GRANT_REFUSED", "OUTCOME_UNKNOWN"}, op.GetError().GetCode()) &&
 		strings.Contains(op.GetError().GetMessage(), "MACHINE_QUARANTINED")
 	if op.GetPhase() != rig.Succeeded && op.GetError().GetCode() != "CLONE_DETECTED" && !refused {

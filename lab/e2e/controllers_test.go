@@ -16,8 +16,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
-// quickReboot makes one of no delay, and gives the time from the call to the end as a watch on the same controller sees
-// it.
+// quickReboot makes one of no delay, and returns the time from the call to the end as a watch on the same controller
+// sees it.
 func quickReboot(t *testing.T, c *harness.Client, machineID, request string) time.Duration {
 	t.Helper()
 	begun := time.Now()
@@ -46,8 +46,8 @@ func median(d []time.Duration) time.Duration {
 	return d[len(d)/2]
 }
 
-// Clients of one controller work machines whose agents are connected to another, whichever of the two decides. Nobody
-// looks for commands that were not handed over.
+// Clients of one controller work machines whose agents are connected to another, whichever of the two decides. The look
+// for commands that were not handed over is off.
 func TestCommandsAreHandedOver(t *testing.T) {
 	t.Parallel()
 	blind := failpoint.NewScope()
@@ -260,8 +260,8 @@ func TestAControllerThatHasStoodStill(t *testing.T) {
 	rig.Clean(t, m.WaitQuiet(rig.Soon))
 }
 
-// A session that others have ended, since the lease that it is under seemed to be over, does not go on as one that
-// nothing is sent to: its agent comes again.
+// Others have ended a session, since its lease seemed to be over. It does not go on without commands: its agent comes
+// again.
 func TestASessionThatOthersHaveEndedBeginsAnew(t *testing.T) {
 	t.Parallel()
 	c := harness.New(t, harness.Options{})

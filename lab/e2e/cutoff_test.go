@@ -136,7 +136,7 @@ func TestADatabaseThatGoesAwayInMidFlight(t *testing.T) {
 	op := rig.Reboot(t, c.Client, m.ID, "r", 60)
 	testkit.Eventually(t, rig.Soon, func() bool { return len(m.Journal()) > 0 }, "the reboot is not asked for")
 	c.Database().Block()
-	// The reboot happens meanwhile, and the agent has nobody to tell.
+	// The reboot happens meanwhile, and the agent has no controller to report to.
 	testkit.Eventually(t, rig.Soon, func() bool {
 		ready, _ := c.Readiness()
 		return !ready && len(m.Journal()) >= 2

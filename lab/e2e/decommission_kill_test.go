@@ -15,8 +15,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
-// TestADecommissionWhoseControllerIsKilled kills the controller again and again, at one failpoint after the other, from
-// the moment at which the decommission is asked for until it has ended.
+// TestADecommissionWhoseControllerIsKilled kills the controller again and again, at one failpoint after the other. It
+// does so from the request of the decommission until its end.
 func TestADecommissionWhoseControllerIsKilled(t *testing.T) {
 	t.Parallel()
 	for _, l := range leavings {
@@ -40,7 +40,7 @@ func TestADecommissionWhoseControllerIsKilled(t *testing.T) {
 }
 
 // killed starts one controller after the other, each of which dies at the next failpoint, until the workflow has ended.
-// It gives where the workflow stood at each death.
+// It returns the workflow's stage at each death.
 func (d *departing) killed(c *harness.ControllerProcess) (deaths []string) {
 	d.Helper()
 	points := harness.ControllerPoints()

@@ -52,7 +52,7 @@ type departing struct {
 	resumes int
 }
 
-// newDeparting gives a machine whose agent is stopped where a test wants to run it as a process.
+// newDeparting returns a machine whose agent is stopped where a test wants to run it as a process.
 func newDeparting(t testing.TB, c *harness.Client, l leaving, o harness.MachineOptions) *departing {
 	t.Helper()
 	o.ID = ids.New(ids.Machine)
@@ -125,8 +125,8 @@ func (d *departing) resumeTenTimes(w *baremetalv1.Workflow) {
 // maxResumes is how often an operator may have to help.
 const maxResumes = 4
 
-// leaves waits until the workflow has ended, helps where it says that somebody must, and holds that it ended as its
-// mode says.
+// leaves waits until the workflow has ended, helps where it needs an operator, and checks that it ended in the state of
+// its mode.
 func (d *departing) leaves() {
 	d.Helper()
 	var w *baremetalv1.Workflow
@@ -144,7 +144,7 @@ func (d *departing) leaves() {
 	d.holds(w)
 }
 
-// helps settles what nobody can know, as an operator who has looked at the machine would.
+// helps settles unknown outcomes, as an operator who has looked at the machine would.
 func (d *departing) helps(w *baremetalv1.Workflow) {
 	d.Helper()
 	d.Logf("%s: %s (%s) at %s: %s", d.l.name, w.GetState(), w.GetReason(), w.GetCurrentStage(), w.GetMessage())

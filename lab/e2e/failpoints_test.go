@@ -31,7 +31,7 @@ var elsewhere = map[string]string{
 	"rollout.before-start-commit": "TestARolloutSurvivesDeaths", "rollout.started": "TestARolloutSurvivesDeaths",
 	"blob.at-write": "image.TestKilledInTheMiddle", "blob.before-place": "image.TestKilledInTheMiddle",
 	"blob.after-place": "image.TestKilledInTheMiddle",
-	// it is no crash; TestEverythingTwice says the same of every message
+	// it is no crash; TestEverythingTwice covers every message
 	"wire.command-again":     "chaos.TestAFewRuns",
 	"image.before-entry":     "image.TestKilledInTheMiddle",
 	"bucket.before-part":     "bucket.TestKilledAmidAnIngest",

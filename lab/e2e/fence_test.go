@@ -36,7 +36,7 @@ func fencedMachine(
 	return m, command
 }
 
-// lifted waits until the fence is gone, and says what settled the command.
+// lifted waits until the fence is gone, and returns what settled the command.
 func lifted(t *testing.T, c *harness.Cluster, m *harness.Machine, command string) string {
 	t.Helper()
 	testkit.Eventually(t, rig.Soon, func() bool { return c.Machine(m.ID).GetStatus().GetUnresolvedCommandId() == "" },

@@ -23,8 +23,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
-// TestAFloodLeavesOthersAlone: one client calls over many connections as fast as it can, by gRPC and by REST, and is
-// told to wait; another one, with a call at a time, is never refused.
+// TestAFloodLeavesOthersAlone: one client calls over many connections as fast as it can, by gRPC and by REST, and must
+// wait. Another one, with a call at a time, is never refused.
 func TestAFloodLeavesOthersAlone(t *testing.T) {
 	t.Parallel()
 	c := harness.New(t, harness.Options{Configure: func(cfg *config.Config) {
@@ -85,7 +85,7 @@ func TestAFloodLeavesOthersAlone(t *testing.T) {
 		t.Errorf("the flood: %d served, %d refused as too many, %d otherwise", served.Load(), overloaded.Load(), other.Load())
 	}
 
-	// Its writes are counted, whichever way they come. The first ones may be slow, behind what is left of the flood.
+	// Its writes are counted, whichever way they come. The first ones may be slow, behind the rest of the flood.
 	rest := newCurl(t, c)
 	rest.token = secret
 	codesSeen := map[int]int{}
@@ -111,8 +111,8 @@ func TestAFloodLeavesOthersAlone(t *testing.T) {
 	}
 }
 
-// TestStrangersCostNoMemory: whoever has no token begins calls with large messages and never ends them, on the methods
-// that need a token and on those that need none. It is not parallel, since it looks at the memory of the process.
+// TestStrangersCostNoMemory: clients without a token begin calls with large messages and never end them. They use
+// methods that need a token and those that need none. It is not parallel, since it reads the memory of the process.
 func TestStrangersCostNoMemory(t *testing.T) {
 	const calls, size = 200, 1 << 20
 	c := harness.New(t, harness.Options{})

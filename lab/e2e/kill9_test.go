@@ -167,7 +167,7 @@ func TestKill9OfAControllerThatWaitsForAReboot(t *testing.T) {
 	c.WaitCommand(m.ID, "granted", harness.InState("GRANTED"))
 	before := c.Operation(op.GetOperationId()).GetVersion()
 	c.Process.Kill()
-	// The machine reboots while nobody looks.
+	// The machine reboots while the controller is down.
 	testkit.Eventually(t, rig.Soon, func() bool { return len(m.Journal()) > 1 }, "no reboot")
 	up := c.Start("")
 	c.WaitFor(op.GetOperationId(), "moving", func(o *baremetalv1.Operation) bool { return o.GetVersion() != before })

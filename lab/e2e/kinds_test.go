@@ -16,7 +16,7 @@ type kind struct {
 	name string
 	// housekeeping touches no machine.
 	housekeeping bool
-	// start gives the error too: a fenced or quarantined machine refuses.
+	// start returns the error too: a fenced or quarantined machine refuses.
 	start func(t testing.TB, c *harness.Client, machineID, requestID string, seconds int32) (*baremetalv1.Operation, error)
 }
 

@@ -12,13 +12,13 @@ import (
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
-// maasSteps is how long each step of a workflow may take in which the agent dies where nobody can know what came of it.
+// maasSteps is how long each step of a workflow may take in which the agent dies with an unknown outcome.
 const maasSteps = "15"
 
 // TestMAASCrashes kills the site's agent after every request that an onboarding and a decommission make to MAAS, and
-// before those whose effect nobody could see. Every effect happens at most once. Where MAAS shows what came of a
-// request the workflow ends as its mode says, by itself; where nobody can know it, a person settles the command, and it
-// goes on.
+// before those whose effect is not visible. Every effect happens at most once. Where MAAS shows the effect of a
+// request, the workflow ends by itself in the state of its mode. Where it is unknown, an operator settles the command,
+// and it goes on.
 func TestMAASCrashes(t *testing.T) {
 	t.Parallel()
 	r := rig.NewMAAS(t)

@@ -56,7 +56,7 @@ func TestMAASLife(t *testing.T) {
 	}
 }
 
-// TestMAASDrift: what MAAS says and nobody expects is a condition. It starts nothing.
+// TestMAASDrift: an unexpected state in MAAS is a condition. It starts nothing.
 func TestMAASDrift(t *testing.T) {
 	t.Parallel()
 	r := rig.NewMAAS(t)

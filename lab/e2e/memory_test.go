@@ -85,7 +85,7 @@ func TestAnAgentThatWasRolledBackToACopy(t *testing.T) {
 	done := m.WaitQuiet(rig.Soon)
 	m.Restart(func() { m.RollBack(copied) })
 	old := m.Identity()
-	// It takes a new memory and says so; nothing of the old one is done again.
+	// It takes a new memory and reports that; nothing of the old one is done again.
 	second := rig.Reboot(t, c.Client, m.ID, "r2", rig.PatientTime)
 	rig.Ended(t, c.Wait(second.GetOperationId(), rig.Soon), rig.Succeeded, "")
 	h := m.WaitQuiet(rig.Soon)
@@ -194,7 +194,7 @@ func TestARollBackWhileACommandIsGranted(t *testing.T) {
 	got := c.Wait(op.GetOperationId(), rig.Soon)
 	h := m.WaitQuiet(rig.Soon)
 	rig.Clean(t, h)
-	// A new boot may have proved the reboot before the copy was found out; else nobody can know.
+	// A new boot may have proved the reboot before the copy was found out; else the outcome is unknown.
 	codes := []string{"AGENT_STATE_ROLLED_BACK", "OUTCOME_UNKNOWN"}
 	if got.GetPhase() != rig.Succeeded && !slices.Contains(codes, got.GetError().GetCode()) {
 		t.Errorf("operation %v", got)

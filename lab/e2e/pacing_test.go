@@ -89,7 +89,7 @@ func TestAnAgentThatDoesNotReadIsCutOff(t *testing.T) {
 	m.WaitConnected()
 	m.Isolate()
 	b := openBare(t, c, m, helloOf(c, m))
-	// Each result is acknowledged under its own id, and nobody reads the acknowledgements.
+	// Each result is acknowledged under its own id, and the acknowledgements are not read.
 	unknown := strings.Repeat("x", 8<<10)
 	testkit.Eventually(t, rig.Soon, func() bool {
 		for range 100 {

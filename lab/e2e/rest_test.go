@@ -138,7 +138,7 @@ func TestRESTReboot(t *testing.T) {
 	}
 }
 
-// follow reads a stream to its end, or to the end of the operation, and gives the last event.
+// follow reads a stream to its end, or to the end of the operation, and returns the last event.
 func (c *curl) follow(path string) (last document) {
 	c.t.Helper()
 	resp := c.open("GET", path, "")

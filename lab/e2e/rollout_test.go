@@ -23,7 +23,7 @@ type rackful struct {
 	rack     map[string]string
 }
 
-// newRackful makes n machines in turns over so many racks; those that fail says fail.
+// newRackful makes n machines in turns over so many racks. Those for which fails returns true fail.
 func newRackful(t *testing.T, c *harness.Client, n, racks int, fails func(i int) bool) *rackful {
 	f := &rackful{t: t, c: c, rollouts: baremetalv1.NewRolloutServiceClient(c.Conn()), rack: map[string]string{}}
 	plans := baremetalv1.NewPlanServiceClient(c.Conn())
@@ -109,7 +109,7 @@ func (f *rackful) operations() []span {
 	}
 }
 
-// most is how many operations were under way at once, of those that key gives the same name.
+// most is how many operations were under way at once, among those with the same key.
 func most(all []span, key func(span) string) int {
 	peak := 0
 	for _, s := range all {

@@ -47,9 +47,9 @@ func seeds(t *testing.T) []uint64 {
 	return out
 }
 
-// TestSeeds runs operations under faults that are drawn from a seed: crashes of the agent and of the controller, faults
-// of the host, cut and frozen connections, lost and repeated messages, lost and rolled-back memories, cancels at any
-// moment. Whatever happens, the history must hold.
+// TestSeeds runs operations under faults that are drawn from a seed. These are crashes of the agent and of the
+// controller, faults of the host, and cut and frozen connections. There are lost and repeated messages, lost and
+// rolled-back memories, and cancels. Whatever happens, the history must hold.
 func TestSeeds(t *testing.T) {
 	lab := &seedLab{faults: harness.ArmControllers(t), c: harness.New(t, harness.Options{}), outcomes: map[string]int{},
 		drawn: map[string]int{}}

@@ -12,9 +12,9 @@ import (
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
-// TestAStolenOperateTokenCannotWipeAFleet: whoever has one asks for everything that destroys data on every machine, and
-// tries each way around the budget. The budget's machines are lost and no other; what was lost is read from the
-// machines' own journals.
+// TestAStolenOperateTokenCannotWipeAFleet: its holder asks for everything that destroys data on every machine, and
+// tries each way around the budget. The budget's machines are lost and no other; the loss is read from the machines'
+// own journals.
 func TestAStolenOperateTokenCannotWipeAFleet(t *testing.T) {
 	t.Parallel()
 	const machines, perHour = 6, 2

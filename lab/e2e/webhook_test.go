@@ -27,8 +27,8 @@ type told struct {
 	body   []byte
 }
 
-// TestWebhooksByTheCommandLine: a receiver with a certificate of its owner's own authority is told of nothing until the
-// configuration names that authority; what was given up meanwhile is sent again.
+// TestWebhooksByTheCommandLine: a receiver with a certificate of its owner's own authority gets no event until the
+// configuration names that authority. Events that were dropped meanwhile are sent again.
 func TestWebhooksByTheCommandLine(t *testing.T) {
 	t.Parallel()
 	events := make(chan told, 100)

@@ -1,6 +1,6 @@
 // Package fill puts machines into a database as if they had lived there: for benchmarks of large fleets. It goes past
-// the controller, with COPY and without triggers, because a million registrations would take longer than what is
-// measured.
+// the controller, with COPY and without triggers, because a million registrations would take longer than the
+// measurement.
 package fill
 
 import (
@@ -33,7 +33,7 @@ const (
 )
 
 // Machines makes machines from number from up to number to-1, each with five labels, a condition, an agent and a
-// session that stays live; a fifth of them with an operation that has ended. It needs a superuser of the database.
+// session that stays live. A fifth of them have an operation that has ended. It needs a superuser of the database.
 func Machines(ctx context.Context, conn *pgx.Conn, from, to int, progress func(done int)) error {
 	if err := Rows(ctx, conn, from, to, progress); err != nil {
 		return err
@@ -41,9 +41,9 @@ func Machines(ctx context.Context, conn *pgx.Conn, from, to int, progress func(d
 	return Analyze(ctx, conn)
 }
 
-// Analyze gives the database the statistics that it plans by, as it gathers them itself some time after a load.
+// Analyze makes the database gather its statistics for plans, as it does by itself some time after a load.
 func Analyze(ctx context.Context, conn *pgx.Conn) error {
-	// The visibility map too: what has just been written would be looked up row by row otherwise.
+	// The visibility map too: without it new rows would be looked up one by one.
 	if _, err := conn.Exec(ctx,
 		"VACUUM (ANALYZE) machines, machine_conditions, agents, agent_sessions, operations"); err != nil {
 		return fmt.Errorf("analyze: %w", err)
@@ -63,7 +63,7 @@ func Rows(ctx context.Context, conn *pgx.Conn, from, to int, progress func(done 
 	return nil
 }
 
-// table is what is copied for each machine that has a row in it.
+// table has the columns and values that are copied for each machine with a row in it.
 type table struct {
 	name    string
 	columns []string

@@ -32,9 +32,9 @@ type Config struct {
 	Width int `json:"width,omitempty"`
 	// Reports makes every agent report an inventory at its start.
 	Reports bool `json:"reports,omitempty"`
-	// Room is how many bytes a process that serves the fleet may hold before it collects what it no longer needs; 0 is a
-	// share of what it needs. To look through what 15,000 agents hold takes half a minute where processors are short.
-	// Whoever allocates meanwhile must help: all agents stand still, and take their controllers for dead.
+	// Room is how many bytes a process that serves the fleet may hold before a garbage collection; 0 is a share of the
+	// live bytes. A collection over the memory of 15,000 agents takes half a minute where processors are short. Goroutines
+	// that allocate meanwhile must assist: all agents stand still, and take their controllers for dead.
 	Room int64 `json:"room,omitempty"`
 }
 
@@ -231,10 +231,10 @@ func (f *Fleet) Reported() map[string]int64 {
 	return out
 }
 
-// Receipts tells when commands were received.
+// Receipts returns when commands were received.
 func (f *Fleet) Receipts() *Receipts { return f.receipts }
 
-// Done is closed when the fleet has ended; Stop says why.
+// Done is closed when the fleet has ended; Stop returns the reason.
 func (f *Fleet) Done() <-chan struct{} { return f.ctx.Done() }
 
 // Stop ends all agents and waits for them. It returns the first error that an agent has ended with.

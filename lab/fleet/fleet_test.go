@@ -102,7 +102,7 @@ func TestAFleetRebootsAndKeepsItsIdentities(t *testing.T) {
 	if err := r.Fleet.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	// The second fleet enrols nobody, although its tokens are spent.
+	// The second fleet enrols no agent, although its tokens are spent.
 	r.begin(t, nil)
 	if st := r.Status(); st.Enrolled != 0 || st.Opened != 5 {
 		t.Errorf("want no enrolment and 5 sessions: %+v", st)

@@ -44,7 +44,7 @@ func newMemory() *memory {
 	return &memory{d: &remembered{meta: state.Meta{StateID: ids.New(ids.State)}}, changed: make(chan struct{}, 1)}
 }
 
-// reopen fences this handle and gives a new one on the same memory, as after a restart of the agent.
+// reopen fences this handle and returns a new one on the same memory, as after a restart of the agent.
 func (m *memory) reopen() *memory {
 	m.fence()
 	return &memory{d: m.d, changed: make(chan struct{}, 1)}
@@ -96,7 +96,7 @@ func (m *memory) NextGrantSeqs(_ context.Context, commandIDs ...string) (out []s
 	return out, err
 }
 
-// Recognized has nothing to do: nobody restores this memory from a copy.
+// Recognized has nothing to do: this memory is never restored from a copy.
 func (m *memory) Recognized(context.Context, uint64) error { return nil }
 
 func (m *memory) SawControllerTime(_ context.Context, t time.Time) error {

@@ -81,7 +81,7 @@ func (r *Receipts) note(line slog.Record) {
 	r.trouble = text
 }
 
-// WithAttrs implements slog.Handler; what is looked for is in the line itself.
+// WithAttrs implements slog.Handler; the wanted fields are in the line itself.
 func (r *Receipts) WithAttrs([]slog.Attr) slog.Handler { return r }
 
 // WithGroup implements slog.Handler.

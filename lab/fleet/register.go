@@ -75,7 +75,7 @@ func RegisterBehind(ctx context.Context, conn *grpc.ClientConn, site string, n i
 	return names, err
 }
 
-// patiently repeats a call for as long as its error says that another attempt may succeed, a minute at most.
+// patiently repeats a call for as long as its error is retryable, a minute at most.
 func patiently(ctx context.Context, call func() error) error {
 	for until := time.Now().Add(time.Minute); ; {
 		err := call()

@@ -34,7 +34,7 @@ const (
 
 var kinds = []string{kindReboot, kindNetboot, kindRepave, kindAny}
 
-// ErrScript says that a script cannot be read.
+// ErrScript is returned when a script cannot be read.
 var ErrScript = errors.New("a script is KIND:KEY=VALUE,…;… such as repave:time=30s,fail=0.1;*:slow=0.01")
 
 // ParseScript reads one. The empty script does everything at once and without a fault.

@@ -40,7 +40,7 @@ type answer struct {
 	Times  map[string]time.Time `json:"times,omitempty"`
 }
 
-// The room that a process of agents gives its collector: in percent of what is alive, and in bytes with what is alive.
+// The heap's room in a process of agents: in percent of the live bytes, and in bytes with the live ones.
 const (
 	roomPercent = 300
 	roomAtMost  = 5 << 30
@@ -83,7 +83,7 @@ func begin(ctx context.Context, o order) (*Fleet, error) {
 	if o.Do != doStart || o.Config == nil {
 		return nil, fmt.Errorf("the first order is %q", doStart)
 	}
-	// What simulated agents spend on collections, the machine lacks for what is measured. Real ones have a processor each.
+	// Collections of simulated agents take processor time from the measurement. Real ones have a processor each.
 	if os.Getenv("GOGC") == "" {
 		percent, most := roomPercent, int64(roomAtMost)
 		if o.Config.Room > 0 {

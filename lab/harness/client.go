@@ -80,7 +80,7 @@ func (c *Client) Dial() (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+c.address,
 		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13})),
 		grpc.WithPerRPCCredentials(bearer(c.token)), grpc.WithDisableRetry(),
-		// As docs/reference/api.md says: a controller that stands still keeps its connections.
+		// As in docs/reference/api.md: a controller that stands still keeps its connections.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 2 * time.Second, Backoff: quick}))
 }
@@ -133,7 +133,7 @@ func (c *Client) Nodes() baremetalv1.NodeServiceClient {
 // patience is how long a call is repeated.
 const patience = 60 * time.Second
 
-// Call repeats a call while the controller is away or broken by an injected fault, and gives its last answer.
+// Call repeats a call while the controller is away or broken by an injected fault, and returns its last answer.
 func Call[A, R any](t testing.TB, call func(context.Context, A, ...grpc.CallOption) (R, error), request A) (R, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -174,7 +174,7 @@ func (c *Client) Register(m *baremetalv1.Machine) *baremetalv1.Machine {
 	return Must(c.t, c.Machines().RegisterMachine, &baremetalv1.RegisterMachineRequest{Machine: m})
 }
 
-// IssueToken gives a bootstrap token.
+// IssueToken returns a bootstrap token.
 func (c *Client) IssueToken(r *baremetalv1.IssueBootstrapTokenRequest) string {
 	c.t.Helper()
 	return Must(c.t, c.Admin().IssueBootstrapToken, r).GetBundle()
@@ -185,7 +185,7 @@ func (c *Client) Machine(id string) *baremetalv1.Machine {
 	c.t.Helper()
 	m, err := Call(c.t, c.Machines().GetMachine, &baremetalv1.GetMachineRequest{MachineId: id})
 	if HasReason(err, "MACHINE_NOT_FOUND") {
-		// A deleted machine is found by what is kept of it.
+		// A deleted machine is found by its node, which stays.
 		return Must(c.t, c.Nodes().GetNode, &baremetalv1.GetNodeRequest{NodeId: id}).GetMachine()
 	}
 	if err != nil {
@@ -241,7 +241,7 @@ func (c *Client) WaitFor(operationID, what string, cond func(*baremetalv1.Operat
 	return op
 }
 
-// WaitCommand waits until the machine has a command for which cond holds, and gives the newest such.
+// WaitCommand waits until the machine has a command for which cond holds, and returns the newest such.
 func (c *Client) WaitCommand(machineID, what string, cond func(*baremetalv1.Command) bool) *baremetalv1.Command {
 	c.t.Helper()
 	var found *baremetalv1.Command

@@ -99,8 +99,8 @@ func seconds(s float64) config.Duration {
 	return config.Duration{Duration: time.Duration(s * float64(time.Second))}
 }
 
-// StepTime is how long a step may take unless the request or a client's plan says otherwise: enough on a machine that
-// does ten other things.
+// StepTime is how long a step may take unless the request or a client's plan has another: enough on a machine that does
+// ten other things.
 const StepTime = time.Minute
 
 // limits are for tests: a lost lease or agent is seen within seconds.
@@ -258,7 +258,7 @@ type lazy func() string
 
 func (l lazy) String() string { return l() }
 
-// Restored tells the database that it was restored from a backup, as an operator does before a controller is started.
+// Restored marks the database as restored from a backup, as an operator does before a controller is started.
 func (c *Cluster) Restored(t testing.TB) {
 	t.Helper()
 	s, err := store.New(t.Context(), store.Config{URL: c.o.DatabaseURL, PoolSize: 1, Logger: c.log})
@@ -271,8 +271,7 @@ func (c *Cluster) Restored(t testing.TB) {
 	}
 }
 
-// Aged makes the current step of an operation as old as if it had begun so much earlier: nobody waits an hour in a
-// test.
+// Aged makes the current step of an operation as old as if it had begun so much earlier: no test waits an hour.
 func (c *Cluster) Aged(t testing.TB, operationID string, by time.Duration) {
 	t.Helper()
 	s, err := store.New(t.Context(), store.Config{URL: c.o.DatabaseURL, PoolSize: 1, Logger: c.log})

@@ -13,8 +13,8 @@ import (
 )
 
 // ControllerFaults makes controllers of this process fail at failpoints. Their handlers run under contexts that a test
-// cannot reach, so one set serves the whole process, and a fault that is ordered strikes whoever passes next. Tests
-// that use it must not run beside others.
+// cannot reach, so one set serves the whole process. An ordered fault strikes the next handler that passes. Tests that
+// use it must not run beside others.
 type ControllerFaults struct {
 	mu      sync.Mutex
 	ordered map[string]int
@@ -64,7 +64,7 @@ func (f *ControllerFaults) pass(name string) error {
 	return fmt.Errorf("failpoint %s: %w", name, failpoint.ErrInjected)
 }
 
-// Struck says how often each failpoint has failed.
+// Struck returns how often each failpoint has failed.
 func (f *ControllerFaults) Struck() map[string]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/ingot-metal/ingot/lab/chaos/check"
 )
 
-// History is everything that happened to one machine: what the API says, and what the world saw.
+// History is everything that happened to one machine: the API's data, and the world's.
 type History = check.MachineHistory
 
 // Outside marks effects that a test causes itself.

@@ -12,13 +12,13 @@ import (
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
-// Ingot runs the command line as an operator would, and gives its exit code and what it printed.
+// Ingot runs the command line as an operator would, and returns its exit code and its output.
 func (c *Client) Ingot(args ...string) (int, string) {
 	c.t.Helper()
 	return c.IngotWith(c.t.Context(), "", args...)
 }
 
-// IngotWith is Ingot under a context of its own, with what is typed at its prompts.
+// IngotWith is Ingot under a context of its own, with the input of its prompts.
 func (c *Client) IngotWith(ctx context.Context, typed string, args ...string) (int, string) {
 	c.t.Helper()
 	env := map[string]string{

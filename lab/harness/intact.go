@@ -4,7 +4,8 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// Intact verifies all histories, as `ingot audit verify` does, and returns their heads. A history at fault fails the test.
+// Intact verifies all histories, as `ingot audit verify` does, and returns their heads. A history at fault fails the
+// test.
 func (c *Client) Intact() []*baremetalv1.HistoryHead {
 	c.t.Helper()
 	var heads []*baremetalv1.HistoryHead

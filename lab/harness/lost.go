@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// NewControllerProcessOn is NewControllerProcess on an empty database that somebody else runs.
+// NewControllerProcessOn is NewControllerProcess on an empty database that runs elsewhere.
 func NewControllerProcessOn(t testing.TB, url string) *ControllerProcess {
 	t.Helper()
 	return newControllerProcess(t, place{url: url})
@@ -37,8 +37,8 @@ func (c *ControllerProcess) Lose() {
 	}
 }
 
-// MoveTo gives the controller another host, with a configuration for another database and nothing else. Its addresses
-// stay.
+// MoveTo moves the controller to another host, with a configuration for another database and nothing else. Its
+// addresses stay.
 func (c *ControllerProcess) MoveTo(url string) {
 	c.t.Helper()
 	c.dir, c.at.url = c.t.TempDir(), url

@@ -41,7 +41,7 @@ type MachineOptions struct {
 	RepaveTime time.Duration
 	// SimID is the machine in the world; else it is the machine's id.
 	SimID string
-	// Address replaces the fleet address that enrolment gives.
+	// Address replaces the fleet address of the enrolment.
 	Address string
 	// Change has the last word over the agent's configuration.
 	Change func(*agent.Config)
@@ -59,7 +59,7 @@ type Machine struct {
 	c  *Client
 	o  MachineOptions
 	ID string
-	// World is outside the agent and the controller; its journal says what happened.
+	// World is outside the agent and the controller; its journal records what happened.
 	World *sim.World
 	// StateDir is the agent's.
 	StateDir string
@@ -74,12 +74,12 @@ type Machine struct {
 	done    chan struct{}
 	err     error
 	closed  bool
-	held    bool // somebody else will start it
+	held    bool // another task will start it
 	crashed bool // told to crash, not to stop
 	crashes int
 }
 
-// NewMachine registers a machine, gives it a token and starts its agent.
+// NewMachine registers a machine, issues a token for it and starts its agent.
 func (c *Client) NewMachine(t testing.TB, o MachineOptions) *Machine {
 	t.Helper()
 	if o.ID == "" {
@@ -216,7 +216,7 @@ func (m *Machine) Cut() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for c := range m.conns {
-		_ = c.Close() // the agent sees it, and nobody else needs to
+		_ = c.Close() // the agent sees it
 	}
 }
 
@@ -266,7 +266,7 @@ func (m *Machine) startLocked() {
 	})
 }
 
-// ended notes the end of a life, and begins the next where somebody supervises.
+// ended notes the end of a life, and begins the next where it is supervised.
 func (m *Machine) ended(done chan struct{}, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -298,7 +298,7 @@ func (m *Machine) Crashes() int {
 	return m.crashes
 }
 
-// Stop stops the agent in peace and gives how it ended.
+// Stop stops the agent in peace and returns its error.
 func (m *Machine) Stop() error {
 	m.mu.Lock()
 	stop := m.stop
@@ -330,7 +330,7 @@ func (m *Machine) End() error {
 	}
 }
 
-// Crash cuts the agent's connections and tells it to end, without waiting.
+// Crash cuts the agent's connections and cancels it, without waiting.
 func (m *Machine) Crash() {
 	m.Cut()
 	m.mu.Lock()

@@ -18,7 +18,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
-// Authority opens the cluster's CA a second time, as somebody who has stolen its directory could.
+// Authority opens the cluster's CA a second time, as a thief of its directory could.
 func (c *Cluster) Authority() *ca.Authority {
 	c.t.Helper()
 	a, err := ca.New(ca.Config{Dir: c.Data + "/ca"})
@@ -69,8 +69,8 @@ func (c *Cluster) roots() *x509.CertPool {
 	return pool
 }
 
-// Handshake connects to the fleet listener with a certificate, or with none, and gives what the controller says to it:
-// nil when it lets the connection in.
+// Handshake connects to the fleet listener with a certificate, or with none, and returns the controller's error: nil
+// when it lets the connection in.
 func (c *Cluster) Handshake(certs ...tls.Certificate) error {
 	d := tls.Dialer{Config: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: c.roots(), Certificates: certs,
 		NextProtos: []string{"h2"}}}

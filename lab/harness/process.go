@@ -160,9 +160,9 @@ func NewControllerProcessWith(t testing.TB, lines string) *ControllerProcess {
 	return newControllerProcess(t, place{url: testkit.Database(t), rest: true, lines: lines})
 }
 
-// place is where a controller finds what is not its own, and where it is found. What is empty is its own: relays, a
-// directory of images, ports of 127.0.0.1 that are free. Lines are added to the configuration file. usual keeps the
-// product's own pool, heartbeats and lease, which are shortened for tests otherwise.
+// place has the resources that a controller shares, and its addresses. Empty ones are its own: relays, a directory of
+// images, ports of 127.0.0.1 that are free. Lines are added to the configuration file. usual keeps the product's own
+// pool, heartbeats and lease, which are shortened for tests otherwise.
 type place struct {
 	url, fleet, enrolment, images, host, lines string
 	rest, usual                                bool
@@ -289,8 +289,8 @@ func (c *ControllerProcess) Launch(failpoints string) {
 
 func (c *ControllerProcess) addressesFile() string { return filepath.Join(c.dir, "addresses") }
 
-// Start starts the process, waits until it is ready, and gives the moment at which it was. One with failpoints may die
-// before that, of work that its predecessor left: then Start only waits for its death, which is seen at Process.Gone.
+// Start starts the process, waits until it is ready, and returns that time. One with failpoints may die before that, of
+// work that its predecessor left: then Start only waits for its death, which is seen at Process.Gone.
 func (c *ControllerProcess) Start(failpoints string) time.Time {
 	c.t.Helper()
 	c.Launch(failpoints)

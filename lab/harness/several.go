@@ -34,8 +34,8 @@ func (c *Cluster) Another(t testing.TB, o Options) *Cluster {
 	return other
 }
 
-// Beside prepares another controller on the database of this one, which has been started, with its keys, its tokens and
-// its further lines of the configuration, and with everything else of its own.
+// Beside prepares another controller on the database of this one, which has been started. It has the same keys, tokens
+// and further lines of the configuration; everything else is its own.
 func (c *ControllerProcess) Beside(t testing.TB) *ControllerProcess {
 	t.Helper()
 	other := newControllerProcess(t, c.at)

@@ -44,7 +44,7 @@ func NewUsualTrio(t testing.TB) *Trio {
 	return newTrio(t, &Trio{program: Build(t).Controller, url: testkit.Database(t), usual: true})
 }
 
-// NewTrioOn starts them on a database that somebody else runs, with nothing in it.
+// NewTrioOn starts them on a database that runs elsewhere and is empty.
 func NewTrioOn(t testing.TB, url string) *Trio {
 	t.Helper()
 	return newTrio(t, &Trio{program: Build(t).Controller, url: url})
@@ -83,8 +83,8 @@ func newTrio(t testing.TB, r *Trio) *Trio {
 	return r
 }
 
-// NewTrioBehind starts three on hosts of their own, with the usual ports, behind a load balancer that somebody else
-// runs on another host.
+// NewTrioBehind starts three on hosts of their own, with the usual ports, behind a load balancer that runs on another
+// host.
 func NewTrioBehind(t testing.TB, balancer string, hosts [3]string) *Trio {
 	t.Helper()
 	r := &Trio{t: t, program: Build(t).Controller, url: testkit.Database(t)}
@@ -109,7 +109,7 @@ func (r *Trio) start(front, fleet, enrolment string, hosts [3]string) {
 	}
 }
 
-// hand gives another controller the keys and the tokens of this one.
+// hand copies the keys and the tokens of this controller to another one.
 func (c *ControllerProcess) hand(to *ControllerProcess) error {
 	if err := copyKeys(filepath.Join(c.dir, "data"), filepath.Join(to.dir, "data")); err != nil {
 		return err
@@ -146,7 +146,7 @@ func (c *ControllerProcess) look() (a controller.Addresses, ready bool) {
 	return a, ready
 }
 
-// Restart stops a controller in peace and starts it again. It gives how long the stop has taken.
+// Restart stops a controller in peace and starts it again. It returns how long the stop has taken.
 func (r *Trio) Restart(i int) time.Duration {
 	r.t.Helper()
 	begun := time.Now()
@@ -156,7 +156,7 @@ func (r *Trio) Restart(i int) time.Duration {
 	return took
 }
 
-// Kill ends a controller as kill -9 does, and gives when.
+// Kill ends a controller as kill -9 does, and returns when.
 func (r *Trio) Kill(i int) time.Time {
 	r.t.Helper()
 	at := time.Now()

@@ -12,7 +12,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// Expected is what somebody says of a fault who has brought it about, without a look at how the controller finds
+// Expected is the expected explanation of a fault, written by its author without a look at how the controller finds
 // causes.
 type Expected struct {
 	Fault string
@@ -28,7 +28,7 @@ type Expected struct {
 	Stuck bool
 }
 
-// Judge says what is wrong with an answer.
+// Judge returns the errors of an answer.
 func (x Expected) Judge(e *baremetalv1.ExplainMachineResponse) (wrong []string) {
 	if !slices.Contains(x.Reasons, e.GetReason()) {
 		wrong = append(wrong, fmt.Sprintf("reason %q, want %q", e.GetReason(), x.Reasons))
@@ -70,7 +70,7 @@ type answered struct {
 	wrong []string
 }
 
-// Ask gives the system time to notice the fault, and takes its last word.
+// Ask waits until the system has noticed the fault, and keeps its last answer.
 func (a *Answers) Ask(t *testing.T, x Expected, ask func() *baremetalv1.ExplainMachineResponse) {
 	t.Helper()
 	one := answered{Expected: x}

@@ -37,7 +37,7 @@ type Wire struct {
 	peers map[string]*peerHooks // by machine id
 }
 
-// Verdict says how often a message is passed on, and after what wait.
+// Verdict is how often a message is passed on, and after which wait.
 type Verdict struct {
 	Copies int
 	Delay  time.Duration
@@ -91,7 +91,7 @@ func NewWire(t testing.TB, c *Cluster) *Wire {
 	return w
 }
 
-// Address is what an agent dials. The name in front of it tells the wire which machine dials.
+// Address is what an agent dials. The name in front of it identifies the dialling machine to the wire.
 func (w *Wire) Address() string { return w.addr }
 
 // Listen sets the hooks for a machine, whose agent must use Address.
@@ -146,7 +146,7 @@ func (w *Wire) serve(_ any, down grpc.ServerStream) error {
 	ended := make(chan error, 2)
 	task.Background("wire up", func() {
 		err := pump(ctx, down.RecvMsg, up.SendMsg, judge.agent)
-		_ = up.CloseSend() // whatever follows is told by the other direction
+		_ = up.CloseSend() // the other direction reports the error
 		ended <- err
 	})
 	task.Background("wire down", func() { ended <- pump(ctx, up.RecvMsg, down.SendMsg, judge.controller) })

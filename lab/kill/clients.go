@@ -112,8 +112,8 @@ func (c *apiClient) kind(machine string) string {
 	return kinds[c.rng.IntN(len(kinds))]
 }
 
-// start asks for an operation, with the same request id until there is an answer, and returns the operation's id; empty
-// where it was refused, or no answer came in time.
+// start asks for an operation, with the same request id until there is an answer. It returns the operation's id, or ""
+// when it was refused or no answer came in time.
 func (c *apiClient) start(ctx context.Context, machine, kind, request string) string {
 	for range maxTries {
 		if ctx.Err() != nil {

@@ -3,9 +3,9 @@
 // # Overview
 //
 // The system is a private PostgreSQL, two controllers, one site agent with hundreds of simulated machines and a number
-// of host agents, each a process of its own, with a relay on every connection. A seed decides which process is killed,
-// stopped, paused or cut off, whose clock is stepped, and when PostgreSQL is stopped in mode immediate. Then everything
-// is healed and the system must come to rest.
+// of host agents. Each is a process of its own, with a relay on every connection. A seed decides which process is
+// killed, stopped, paused or cut off, whose clock is stepped, and when PostgreSQL is stopped in mode immediate. Then
+// everything is healed and the system must come to rest.
 //
 // # Sources of truth
 //

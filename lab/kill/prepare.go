@@ -17,8 +17,8 @@ const atOnce = 16
 // pollEvery is the pause between two looks at an operation.
 const pollEvery = 200 * time.Millisecond
 
-// takeIn installs every second machine of the site and takes it into service, so that a silence of the site's agent is
-// seen on machines that are idle.
+// takeIn installs every second machine of the site and takes it into service. So a silence of the site's agent is seen
+// on idle machines.
 func (f *fleet) takeIn(ctx context.Context) error {
 	group, _ := task.New(ctx)
 	for part := range atOnce {

@@ -9,8 +9,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/chaos/program"
 )
 
-// sentinel is a machine that no fault strikes. Its operations end at once: whoever has seen the end of one has seen all
-// that was committed before it.
+// sentinel is a machine that no fault strikes. Its operations end at once: a reader that has seen the end of one has
+// seen all earlier commits.
 const sentinel = "m-sentinel"
 
 const (

@@ -7,9 +7,9 @@
 // is made after MAAS's source. Beside them is an operator who takes the action that is recommended, and mends what the
 // message names.
 //
-// Each run has one fault at one request, or a few at random. It is held that no machine of somebody else is changed,
-// that an operation deploys and erases once at most, that evidence of an erasure is of one that was done, and that the
-// flow ends.
+// Each run has one fault at one request, or a few at random. The test checks that no foreign machine is changed, and
+// that an operation deploys and erases once at most. Evidence of an erasure must be of one that was done, and the flow
+// must end.
 //
 // # Short and long
 //

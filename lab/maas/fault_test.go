@@ -19,7 +19,7 @@ const (
 	anotherUser maastest.Kind = "another-user" // another user has the machine by then
 	sameKey     maastest.Kind = "same-key"     // something else that has our key has it
 	sameNotes   maastest.Kind = "same-notes"   // another machine of ours has it
-	locked      maastest.Kind = "locked"       // somebody locks it
+	locked      maastest.Kind = "locked"       // another user locks it
 	silence     maastest.Kind = "silence"      // nothing answers from then on, until the command has ended
 )
 
@@ -33,7 +33,7 @@ var (
 		maastest.BusyAfter, maastest.ErrorAfter, maastest.CutAfter, maastest.HangAfter, maastest.BadAfter, maastest.Revert,
 		crashBefore, crashAfter,
 	}
-	// ofLooks happen before the machine is read, so that whoever reads it can know.
+	// ofLooks happen before the machine is read, so that a reader can know.
 	ofLooks = []maastest.Kind{anotherUser, sameKey, sameNotes, locked}
 )
 
@@ -74,7 +74,7 @@ func (f fault) arm(r *rig, scope *failpoint.Scope) func() {
 	return nothing
 }
 
-// await lets somebody be quicker than the nth request from now.
+// await lets another client be quicker than the nth request from now.
 func (f fault) await(r *rig, nth int) {
 	r.region.Before(f.op, func() {
 		if nth > 1 {
@@ -87,7 +87,7 @@ func (f fault) await(r *rig, nth int) {
 	})
 }
 
-// take is what somebody does to the machine.
+// take applies another client's change to the machine.
 func (f fault) take(m *maastest.Machine) {
 	if f.kind == locked {
 		m.Locked = true
@@ -103,7 +103,7 @@ func (f fault) take(m *maastest.Machine) {
 	}
 }
 
-// mend does what a message asks an operator for: whoever has the machine gives it back, and nobody locks it.
+// mend does the message's order to an operator: the machine's holder releases it, and it is unlocked.
 func (r *rig) mend(message string) {
 	m, ok := r.region.ByMAC(mac)
 	if !ok {

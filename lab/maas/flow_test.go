@@ -151,8 +151,8 @@ func (a *attempt) facts() workflow.StageFacts {
 	return f
 }
 
-// plan runs a plan; where it fails, an operator mends what the message names and starts it again, unless a
-// look at MAAS shows what the plan is for.
+// plan runs a plan. Where it fails, an operator mends the cause in the message and starts it again, unless MAAS shows
+// the plan's result.
 func (r *rig) plan(p *baremetalv1.Plan, shown func(maastest.Machine, bool) bool) string {
 	for n := 1; n <= most; n++ {
 		a := &attempt{r: r, operation: fmt.Sprintf("op-%d", n), evidence: map[string]string{}}

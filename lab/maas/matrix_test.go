@@ -51,7 +51,7 @@ func (f flow) requests(t *testing.T) (steps [][]string) {
 	return steps
 }
 
-// held says what a run did that must never be.
+// held reports the violations of a run.
 func (f flow) held(t *testing.T, r *rig, end string, faults []fault) {
 	t.Helper()
 	r.hold()

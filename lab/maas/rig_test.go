@@ -63,7 +63,7 @@ type rig struct {
 	began func()
 	// wrong is what must never be.
 	wrong []string
-	// trace tells the run's commands and actions, for whoever reads a failure.
+	// trace has the run's commands and actions, for the reader of a failure.
 	trace []string
 }
 
@@ -171,7 +171,7 @@ func (r *rig) live(spec *fleetv1.CommandSpec, scope *failpoint.Scope, stored jso
 		out, err = r.exec.Execute(ctx, job())
 	}
 	if err != nil {
-		return executor.Unknown("%v", err) // as the dispatcher says it
+		return executor.Unknown("%v", err) // as in the dispatcher
 	}
 	return out
 }
@@ -196,8 +196,8 @@ func (r *rig) erasures() int {
 	return m.Erased()
 }
 
-// ours reports whether the machine is one that MAAS lets us change and that we may change: somebody else's owner or
-// annotation, or a machine in use without one, is not.
+// ours reports whether the machine is one that MAAS lets us change and that we may change: a machine with a foreign
+// owner or annotation is not, nor is one in use without them.
 func ours(m maastest.Machine) bool {
 	note := m.Annotations["ingot-machine"]
 	if m.Owner != "" && m.Owner != maastest.User || note != "" && note != machineID {

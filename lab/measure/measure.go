@@ -98,7 +98,7 @@ func OpenFiles(pid int) (int, error) {
 	return p.FileDescriptorsLen()
 }
 
-// Metrics are what a controller tells of itself, without those that have labels.
+// Metrics are a controller's metrics, without those that have labels.
 type Metrics map[string]float64
 
 // ReadMetrics asks a controller's HTTP listener.

@@ -70,7 +70,7 @@ func (l *Lab) Serve(ctx context.Context, listening func()) error {
 	listening()
 	ctx, down := context.WithCancel(ctx)
 	defer down()
-	defer context.AfterFunc(ctx, func() { _ = listener.Close() })() // Accept says so
+	defer context.AfterFunc(ctx, func() { _ = listener.Close() })() // Accept returns the error
 	group, _ := task.New(ctx)
 	for {
 		conn, err := listener.Accept()
@@ -93,7 +93,7 @@ func (l *Lab) control(ctx context.Context, conn net.Conn, down func()) {
 	dec := json.NewDecoder(conn)
 	var req Request
 	if err := dec.Decode(&req); err != nil {
-		return // nobody to tell
+		return // the error has no reader
 	}
 	var answer Answer
 	err := l.do(ctx, req, &answer)
@@ -171,7 +171,7 @@ func (l *Lab) attach(ctx context.Context, to io.Writer, typed io.Reader, name st
 	_ = group.Wait() // the one who typed sees the connection go
 }
 
-// Status says how everything is.
+// Status returns the state of all parts.
 func (l *Lab) Status(ctx context.Context) (*Status, error) {
 	s := &Status{
 		PID: os.Getpid(), Frontpage: l.reach.Frontpage, CAFile: l.reach.CAFile, TokenFile: l.reach.TokenFile,

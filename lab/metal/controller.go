@@ -62,7 +62,7 @@ func (l *Lab) ownController(ctx context.Context) error {
 	return l.StartController(ctx)
 }
 
-// chooseAddresses takes free ports. Somebody else may take one before the controller does; then it doesn't start.
+// chooseAddresses takes free ports. Another program may take one before the controller does; then it doesn't start.
 func (l *Lab) chooseAddresses(ctx context.Context) error {
 	for _, a := range []*string{&l.reach.Frontpage, &l.reach.Fleet, &l.reach.Enrolment, &l.http} {
 		want := "127.0.0.1:0"

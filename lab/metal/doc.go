@@ -1,10 +1,10 @@
-// Package metal is a small data centre in network namespaces: machines in their chassis with BMCs, on the switch of
-// a provisioning segment, and a site agent on it; and, on the host's network, the controller that it answers to.
+// Package metal is a small data centre in network namespaces: machines in their chassis with BMCs, on the switch of a
+// provisioning segment, and a site agent on it. Its controller is on the host's network.
 //
-// # What is authoritative
+// # Sources of truth
 //
-// Controller and agents are the programs as they are shipped, in processes of their own. What this package knows of
-// machines it has from their hardware (package chassis); what it knows of operations it has from the API, as a client.
+// Controller and agents are the programs as they are shipped, in processes of their own. Its data on machines comes
+// from their hardware (package chassis); its data on operations comes from the API, as a client.
 //
 // # The network
 //

@@ -36,7 +36,7 @@ const (
 	tinyFile = "tiny.raw.zst"
 	// installerCmdline is replaced by the boot server.
 	installerCmdline = "ingot.role=installer panic=10 quiet no_timer_check"
-	// consoleCmdline shows installers on the serial port. The emulation's timer may be late; nobody is to doubt it.
+	// consoleCmdline shows installers on the serial port. The emulation's timer may be late; it is trusted all the same.
 	consoleCmdline = "console=ttyS0 panic=10 quiet edd=off no_timer_check"
 	tinyCmdline    = "console=ttyS0,115200n8 panic=10 quiet edd=off ingot.net=dhcp no_timer_check"
 )
@@ -66,7 +66,7 @@ func BuildImages(ctx context.Context, builder, agent, cache string) (ImageFiles,
 	}
 	err = errors.Join(build(ctx, builder, agent, kernel, scratch), os.Chmod(scratch, 0o755))
 	if err == nil && os.Rename(scratch, dir) != nil {
-		// Somebody else was quicker; what he made is the same.
+		// Another process was quicker; its files are the same.
 		err = os.RemoveAll(scratch)
 	}
 	if err != nil {
@@ -131,7 +131,7 @@ func build(ctx context.Context, builder, agent string, kernel debian.Kernel, dir
 	return os.WriteFile(filepath.Join(dir, recordFile), record, 0o644)
 }
 
-// keepImages is how long images of another agent stay: somebody may be using them.
+// keepImages is how long images of another agent stay: they may be in use.
 const keepImages = time.Hour
 
 func removeOld(root, except string) {

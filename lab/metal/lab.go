@@ -37,8 +37,8 @@ const (
 
 // Config describes a lab.
 type Config struct {
-	// Dir is the lab's own directory; it is made. Its path must be short, for the sake of Unix sockets in it, and
-	// open to other users when this is run by root, whose Postgres runs as another user.
+	// Dir is the lab's own directory; it is made. Its path must be short, because of Unix sockets in it. It must be open
+	// to other users when this is run by root, whose Postgres runs as another user.
 	Dir string
 	// Controller and Agent are the programs.
 	Controller, Agent string
@@ -46,10 +46,10 @@ type Config struct {
 	Join *Controller
 	// Frontpage is the address for clients on the host's loopback; a free port when its port is 0.
 	Frontpage string
-	// Bare leaves out controller and site agent: machines, their BMCs and the switch alone, for a site that somebody else
-	// plugs in.
+	// Bare leaves out controller and site agent: machines, their BMCs and the switch alone, for another site to be
+	// connected.
 	Bare bool
-	// Proxy leaves giving addresses to another DHCP server. Static has nobody give addresses.
+	// Proxy leaves the addresses to another DHCP server. Static has no DHCP server.
 	Proxy, Static bool
 	Log           *slog.Logger
 }

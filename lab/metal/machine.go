@@ -21,7 +21,7 @@ import (
 // Protocol is how a machine's BMC is spoken to.
 type Protocol string
 
-// Protocols. Every machine has both; the controller is told one.
+// Protocols. Every machine has both; the controller has one.
 const (
 	Redfish Protocol = "redfish"
 	IPMI    Protocol = "ipmi"
@@ -42,14 +42,14 @@ type MachineConfig struct {
 	// InstallDisk, InstallMirror and DataDisks: see pb.MachineSpec.
 	InstallDisk, InstallMirror string
 	DataDisks                  []string
-	// TPM gives the machine a TPM 2.0 of its own.
+	// TPM adds a TPM 2.0 to the machine.
 	TPM bool
 	// TwinOf names a machine whose MAC address, UUID and serial number this one has too. Its disks and its TPM are its
 	// own.
 	TwinOf string
 	// Unknown leaves the machine out of the inventory.
 	Unknown bool
-	// CredentialsRef is how the controller is told to log in to the BMC: CredentialsRef when empty.
+	// CredentialsRef names the BMC's credentials at the controller: CredentialsRef when empty.
 	CredentialsRef string
 	// Shape is what its Redfish service is like.
 	Shape bmc.Shape
@@ -68,10 +68,10 @@ type Machine struct {
 	slot    int
 }
 
-// DiskBytes is the size of a machine's disk unless its configuration says otherwise.
+// DiskBytes is the size of a machine's disk unless its configuration has another.
 const DiskBytes = 2 << 30
 
-// AddMachine builds a machine into the rack and tells the lab's controller of it, if there is one.
+// AddMachine builds a machine into the rack and registers it with the lab's controller, if there is one.
 func (l *Lab) AddMachine(ctx context.Context, cfg MachineConfig) (*Machine, error) {
 	if cfg.Disks == nil {
 		cfg.Disks = []chassis.Disk{{Serial: cfg.Name + "-d0", Bytes: DiskBytes}}
@@ -182,7 +182,7 @@ func (l *Lab) awaitIPMI(ctx context.Context, address string) error {
 	return errors.New("the IPMI simulator does not answer")
 }
 
-// record is what the controller is told.
+// record is the machine's record at the controller.
 func (m *Machine) record() *pb.Machine {
 	about := m.About()
 	spec := &pb.MachineSpec{
@@ -199,10 +199,10 @@ func (m *Machine) record() *pb.Machine {
 		Labels: map[string]string{"kind": "qemu", "firmware": string(m.cfg.Firmware)}}
 }
 
-// InstallAddress is the machine's own, where nobody gives addresses.
+// InstallAddress is the machine's own, where there is no DHCP server.
 func (m *Machine) InstallAddress() string { return fmt.Sprintf("10.77.0.%d/%d", 10+m.slot, prefixBits) }
 
-// Endpoint is where the controller is told to find the BMC.
+// Endpoint is the BMC's address at the controller.
 func (m *Machine) Endpoint() string {
 	if m.cfg.BMC == IPMI {
 		return m.IPMI.Endpoint()
@@ -213,7 +213,7 @@ func (m *Machine) Endpoint() string {
 // Name is also its id.
 func (m *Machine) Name() string { return m.cfg.Name }
 
-// close takes the BMCs first, so that nobody switches it on again.
+// close closes the BMCs first, so that the machine is not switched on again.
 func (m *Machine) close() error {
 	var errs []error
 	if m.Redfish != nil {

@@ -22,7 +22,7 @@ const (
 	Password   = "rack-and-ruin"
 )
 
-// setUpSite says what the site serves, and how to log in to its BMCs.
+// setUpSite sets the site's segment, and the credentials of its BMCs.
 func (l *Lab) setUpSite(ctx context.Context) error {
 	segment := &pb.Segment{
 		Name: segmentName, Interface: siteCard, Address: fmt.Sprintf("%s/%d", SiteAddress, prefixBits),
@@ -44,7 +44,7 @@ func (l *Lab) setUpSite(ctx context.Context) error {
 	return err
 }
 
-// enrolSite gives the site agent a token that works once, and returns when it serves the segment.
+// enrolSite enrols the site agent by a token that works once, and returns when it serves the segment.
 func (l *Lab) enrolSite(ctx context.Context) error {
 	issued, err := l.client.Admin.IssueBootstrapToken(ctx, &pb.IssueBootstrapTokenRequest{
 		Role: pb.AgentRole_AGENT_ROLE_SITE, Site: SiteName,

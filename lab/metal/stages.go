@@ -13,7 +13,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// Stage is one part of a reimage, as somebody saw it who stood beside it.
+// Stage is one part of a reimage, as seen from outside.
 type Stage struct {
 	Name string
 	// Ended is when it was over, and Took how long it was since the stage before.

@@ -3,18 +3,18 @@
 //
 // # Overview
 //
-// A mutant is one change: a comparison turned round or moved by one, a condition negated or left out, && for ||, a
-// statement left out, a case skipped, a return value emptied, a number one higher or lower. All mutants of a package
-// are written into one copy of it, each behind a switch, and one test binary is built from that copy (go test -c
-// -overlay). INGOT_MUTANT says which mutant is on; the tests that reach it run, and it is killed when one of them fails
-// or hangs.
+// A mutant is one change: a comparison turned round or moved by one, a condition negated or left out, or && for ||.
+// Others are a statement left out, a case skipped, a return value emptied, a number one higher or lower. All mutants of
+// a package are written into one copy of it, each behind a switch. One test binary is built from that copy (go test -c
+// -overlay). INGOT_MUTANT selects the mutant that is on; the tests that reach it run, and it is killed when one of them
+// fails or hangs.
 //
-// # What is not mutated
+// # Code without mutants
 //
-// Constants and array sizes, which cannot be switched in a running program; what make is given; texts, logging,
-// metrics, and methods that only print; failpoints; generated code.
+// Constants and array sizes, which cannot be switched in a running program; arguments of make; texts, logging, metrics,
+// and methods that only print. Failpoints and generated code have none either.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // survivors.txt explains mutants that live. "equivalent" is a change that no caller can notice: it is left out of the
 // count. "accepted" is one that could be noticed and is not: it counts as alive. An explanation whose mutant is gone,
@@ -30,12 +30,13 @@
 // A break is a mutant in a statement that the named tests execute. No break is chosen by hand, and none is explained
 // away: an equivalent one counts against its line, which the majority tolerates. drawBreaks has the rules of the draw.
 // Not every mutant is a break: moved limits, numbers one higher, parts of conditions, cases that do not match and
-// clean-up are left to the sample above, since most inputs do not show them. A return without which a function ends in
-// a panic is replaced by the next draw, as any test notices a panic.
+// clean-up are left to the sample above: most inputs do not show them. A return without which a function ends in a
+// panic is replaced by the next draw, as any test notices a panic.
 //
-// All breaks of the product's packages are written into one copy of the tree, behind switches, and the programs that
-// tests start are built from it too: the statements of other processes are broken and traced like those of the test.
+// All breaks of the product's packages are written into one copy of the tree, behind switches. The programs that tests
+// start are built from it too: the statements of other processes are broken and traced like those of the test.
 //
-// A line is not measured if it names no Go test, if its tests need a build tag, fail or are skipped without a break, or
-// execute nothing that the tests beside them do not. Such lines are printed with the reason, and count neither way.
+// A line is not measured if it names no Go test, or if its tests need a build tag, fail or are skipped without a break.
+// It is not measured if they execute nothing that the tests beside them do not. Such lines are printed with the reason,
+// and count neither way.
 package main

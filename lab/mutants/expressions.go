@@ -71,7 +71,7 @@ func (f *finder) operand(e ast.Expr) {
 		return // its own sides are left out
 	}
 	if _, ok := e.(*ast.ParenExpr); ok {
-		return // what is in it comes next
+		return // its parts come next
 	}
 	if p.Op == token.LAND {
 		f.add(change{of: p, from: e.Pos(), to: e.End(), now: "true", fine: true},

@@ -51,7 +51,7 @@ func (f *finder) decl(d ast.Decl) {
 	ast.Inspect(d, f.visit)
 }
 
-// prints reports whether a method only gives its receiver a text.
+// prints reports whether a method only returns its receiver as a text.
 func prints(d *ast.FuncDecl) bool {
 	switch d.Name.Name {
 	case "String", "GoString", "Error", "LogValue":

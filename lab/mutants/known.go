@@ -10,13 +10,13 @@ import (
 // explained is why a mutant lives.
 type explained struct {
 	key, why string
-	// equivalent is a change that nobody can notice.
+	// equivalent is a change without an effect.
 	equivalent bool
 	line       int
 }
 
-// readExplained reads a file of explanations: a line with a mutant's key, then an indented one that says
-// "equivalent: " or "accepted: " and why. Empty lines and lines that start with "//" say nothing.
+// readExplained reads a file of explanations: a line with a mutant's key, then an indented one with "equivalent: " or
+// "accepted: " and the reason. Empty lines and lines that start with "//" are ignored.
 func readExplained(path string) (map[string]explained, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -34,7 +34,7 @@ type unit struct {
 	info  *types.Info
 }
 
-// listed is what go list says of a package.
+// listed has go list's data on a package.
 type listed struct {
 	ImportPath, Dir, Name, Export string
 	GoFiles                       []string

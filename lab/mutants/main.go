@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// options are what a run is told.
+// options are the settings of a run.
 type options struct {
 	seed    uint64
 	sample  int

@@ -19,8 +19,8 @@ type mutant struct {
 	key string
 	// removed and added are the first changed line before and after.
 	removed, added string
-	// fine marks a change of a limit, of a number by one, of one part of a condition, or of what is done at the end.
-	// Most inputs do not show it.
+	// fine marks a change of a limit, of a number by one, of one part of a condition, or of clean-up. Most inputs do not
+	// show it.
 	fine bool
 	// unsure marks a change that can be executed and change no value: another case of a switch, && in the place of ||.
 	unsure bool
@@ -91,8 +91,8 @@ const (
 	storeShare = 4 // one mutant in so many
 )
 
-// draw picks n of the mutants by the seed. A mutant's place in the order hangs on its own key alone, so that a change
-// of the code elsewhere does not deal all cards anew.
+// draw picks n of the mutants by the seed. A mutant's place in the order depends on its own key alone, so that a change
+// of the code elsewhere does not reorder all.
 func draw(all []*mutant, seed uint64, n int) []*mutant {
 	if n <= 0 || n >= len(all) {
 		return all
@@ -113,7 +113,7 @@ func draw(all []*mutant, seed uint64, n int) []*mutant {
 	return drawn
 }
 
-// collapse gives a text on one line, and not all of a long one.
+// collapse returns a text on one line, and truncates a long one.
 func collapse(text string) string {
 	s := strings.Join(strings.Fields(text), " ")
 	const most = 160

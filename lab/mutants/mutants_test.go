@@ -224,7 +224,7 @@ func TestExplanations(t *testing.T) {
 	}
 }
 
-// What is explained and is gone or killed, and too few killed, fail a run.
+// Explained mutants that are gone or killed, and too few killed ones, fail a run.
 func TestReport(t *testing.T) {
 	a, b, c := &mutant{id: 1, key: "a"}, &mutant{id: 2, key: "b"}, &mutant{id: 3, key: "c"}
 	w := &work{u: &unit{}, drawn: []*mutant{a, b, c}}
@@ -245,7 +245,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// Every explanation in the tree is of a mutant that exists. A run of all mutants says whether it still lives.
+// Every explanation in the tree is of a mutant that exists. A run of all mutants shows whether it still lives.
 func TestSurvivorsExist(t *testing.T) {
 	known, err := readExplained("survivors.txt")
 	if err != nil {

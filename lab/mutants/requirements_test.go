@@ -29,8 +29,8 @@ func TestNotHere(t *testing.T) { t.Skip("no door"); Count(1) }
 		"|A1.6|Doors swing|not built: yet|\n",
 }
 
-// A line whose test checks what it executes is noticed, one whose test looks elsewhere is not, and one whose test does
-// not run has no verdict.
+// A line whose test checks its code is noticed, one whose test checks other code is not. One whose test does not run
+// has no verdict.
 func TestBrokenLines(t *testing.T) {
 	root := write(t, claimed)
 	lines, err := readRequirements(filepath.Join(root, "docs"))

@@ -44,7 +44,7 @@ const (
 type binary struct {
 	path, dir string
 	flags     []string
-	// reached says for each mutant which tests execute it, took how long each test takes.
+	// reached has the tests that execute each mutant, took the time of each test.
 	reached map[int][]string
 	took    map[string]time.Duration
 	// list are all tests, executed the mutants that a test executes, nil if it does not pass. For lines of requirements.

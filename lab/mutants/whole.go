@@ -46,7 +46,7 @@ type wholeTree struct {
 	bench *bench
 	// vocabulary are the mutants that the copy holds, by their numbers.
 	vocabulary
-	// programs are the packages of what is delivered, programDir where they are built for tests that start them.
+	// programs are the packages of the product's programs, programDir is where they are built for tests that start them.
 	programs   []string
 	programDir string
 	binaries   map[string]*binary

@@ -11,8 +11,8 @@ import (
 )
 
 // keeper is a thread that goes into a namespace and works there. It must not end: a process started with Pdeathsig dies
-// with the thread that happened to start it, and that could have been this one in its earlier life. So it returns
-// home in the end, or stays parked where it may not (the root of a user namespace may not enter the host's network).
+// with the thread that started it, which may have been this one earlier. So it returns home in the end, or stays parked
+// where it may not return. The root of a user namespace may not enter the host's network.
 type keeper chan job
 
 type job struct {

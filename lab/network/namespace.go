@@ -19,7 +19,7 @@ type Namespace struct {
 	links  *netlink.Handle
 }
 
-// ErrNotPermitted says that this process may not make networks.
+// ErrNotPermitted is returned when this process may not make networks.
 var ErrNotPermitted = errors.New("making networks needs root, or a kernel that lets users make user namespaces " +
 	"(sysctl kernel.unprivileged_userns_clone, user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns)")
 

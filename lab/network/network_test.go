@@ -52,7 +52,7 @@ func devices(t *testing.T, ns *network.Namespace) []string {
 	return names
 }
 
-// TestASegmentJoinsNamespaces: two cards on one switch reach each other, and nobody else does.
+// TestASegmentJoinsNamespaces: two cards on one switch reach each other, and no others do.
 func TestASegmentJoinsNamespaces(t *testing.T) {
 	t.Parallel()
 	lab, other := namespace(t), namespace(t)
@@ -78,7 +78,7 @@ func TestASegmentJoinsNamespaces(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_, _ = io.WriteString(c, "here") // the reader says what is missing
+			_, _ = io.WriteString(c, "here") // the reader reports a missing text
 			c.Close()
 		}
 	})

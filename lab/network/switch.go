@@ -98,7 +98,7 @@ func (n *Namespace) Remove(device string) error {
 	return nil
 }
 
-// SetMAC gives a network device another MAC address.
+// SetMAC sets the MAC address of a network device.
 func (n *Namespace) SetMAC(device string, mac net.HardwareAddr) error {
 	link, err := n.links.LinkByName(device)
 	if err != nil {
@@ -110,7 +110,7 @@ func (n *Namespace) SetMAC(device string, mac net.HardwareAddr) error {
 	return nil
 }
 
-// Address gives a network device one more address, if it does not have it yet.
+// Address adds an address to a network device, if it does not have it yet.
 func (n *Namespace) Address(device string, address netip.Prefix) error {
 	link, err := n.links.LinkByName(device)
 	if err != nil {

@@ -87,7 +87,7 @@ func (t *Tunnel) Close() error {
 
 func (t *Tunnel) cut() {
 	for c := range t.open {
-		_ = c.Close() // both ends see the connection go; there is nobody else to tell
+		_ = c.Close() // both ends see the connection go; the error has no other reader
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 // envUser is the user id that BecomeRoot came from.
 const envUser = "INGOT_LAB_USER"
 
-// BecomeRoot does nothing for root. For anybody else it runs this program again, with the same arguments, as the root
-// of a user namespace, and ends this process as that one ends; it returns only when the kernel doesn't allow that.
+// BecomeRoot does nothing for root. For other users it runs this program again, with the same arguments, as the root of
+// a user namespace. It ends this process as that one ends, and returns only when the kernel doesn't allow that.
 func BecomeRoot() error {
 	if os.Geteuid() == 0 {
 		return nil

@@ -1,5 +1,5 @@
-// Oidcprovider is the example server of github.com/zitadel/oidc as a provider of OpenID Connect for tests, with people
-// and groups from a file that is read again for each token.
+// Oidcprovider is the example server of github.com/zitadel/oidc as a provider of OpenID Connect for tests. It has
+// people and groups from a file that is read again for each token.
 package main
 
 import (
@@ -122,7 +122,7 @@ func (g *groups) TokenRequestByRefreshToken(ctx context.Context, refresh string)
 	return r, err
 }
 
-// GetClientByClientID gives clients that may do everything.
+// GetClientByClientID returns clients that may do everything.
 func (g *groups) GetClientByClientID(ctx context.Context, id string) (op.Client, error) {
 	c, err := g.Storage.GetClientByClientID(ctx, id)
 	if err != nil {

@@ -49,8 +49,9 @@ type limits struct{ out, outOfRack, written, writtenOfSite int }
 // counts are machines out of service, and machines that lose data, at one moment.
 type counts struct{ out, written int }
 
-// TestBudgetsHold: while an operator asks for every verb, on one machine and on many, cancels, relabels, regroups and
-// moves machines, and an admin moves some too, no more machines than the budgets allow are out of service, or lose data.
+// TestBudgetsHold: an operator asks for every verb, on one machine and on many, cancels, relabels, regroups and moves
+// machines. An admin moves some too. Meanwhile no more machines than the budgets allow are out of service, or lose
+// data.
 func TestBudgetsHold(t *testing.T) {
 	first := *seed
 	if first == 0 {
@@ -159,7 +160,7 @@ func (b *budgetWorld) inService(i int) {
 
 func (b *budgetWorld) request() string { b.turn++; return fmt.Sprint("q-", b.turn) }
 
-// noted keeps an operation that a call has begun. What is refused did not happen.
+// noted keeps an operation that a call has begun. A refused call has no effect.
 func (b *budgetWorld) noted(verb, id string, err error) {
 	if err != nil || id == "" {
 		return
@@ -170,7 +171,7 @@ func (b *budgetWorld) noted(verb, id string, err error) {
 	}
 }
 
-// step is one thing that somebody does, an agent or the engine among them.
+// step is one action of a client, an agent or the engine.
 func (b *budgetWorld) step() {
 	id := b.machines[b.rand.IntN(len(b.machines))].id
 	switch b.rand.IntN(12) {
@@ -316,7 +317,7 @@ func (b *budgetWorld) relabels(id string) {
 // repairs is a person who has looked at a machine.
 func (b *budgetWorld) repairs(id string) {
 	ctx := b.T.Context()
-	_, _ = b.Admin.ClearIntervention(ctx, &pb.ClearInterventionRequest{MachineId: id}) // it may need nobody
+	_, _ = b.Admin.ClearIntervention(ctx, &pb.ClearInterventionRequest{MachineId: id}) // there may be no intervention
 	if b.chance(50) {
 		b.run(b.away(id), "EXIT_MAINTENANCE", "")
 	}
@@ -380,9 +381,9 @@ type stand struct {
 	out, written bool
 }
 
-// state returns the machines that are out of service and those that lose data. It reads neither slots nor the harms that
-// the controller has stored: what each verb does is written down here once more. A machine that has left the inventory
-// is in neither.
+// state returns the machines that are out of service and those that lose data. It reads neither slots nor the harms
+// that the controller has stored: what each verb does is written down here once more. A machine that has left the
+// inventory is in neither.
 func (b *budgetWorld) state() map[string]stand {
 	b.T.Helper()
 	rows, err := b.Store.DB.Pool().Query(b.T.Context(), `SELECT * FROM (

@@ -15,9 +15,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
-// drive lets the engine and the agents work on an operation, each agent succeeding with all that it is asked, until it
-// ends, waits, or the agents have begun what no simulation finishes. failing is which of the answers is a failure; 0 is
-// none.
+// drive lets the engine and the agents work on an operation, with every answer a success. It returns when the operation
+// ends, waits, or needs work that no simulation finishes. failing is which of the answers is a failure; 0 is none.
 func (w *world) drive(id string, failing int) *pb.Operation {
 	w.T.Helper()
 	answers := 0

@@ -124,7 +124,7 @@ func (w *world) enrol(name string, token agentstore.NewToken, m *machine) *simAg
 	return a
 }
 
-// connect opens a session of the agent, and tells the operations that it concerns.
+// connect opens a session of the agent, and applies the event to its operations.
 func (w *world) connect(a *simAgent) {
 	w.T.Helper()
 	h := a.Hello(a.state, a.boot)
@@ -201,8 +201,8 @@ func (w *world) host(m *machine) {
 	}
 }
 
-// history is what has been done to a machine before: flags, moves, work that is under way, and workflows that failed.
-// What a call refuses did not happen.
+// history makes a machine's past: flags, moves, work that is under way, and workflows that failed. A refused call has
+// no effect.
 func (w *world) history(m *machine) {
 	ctx := w.T.Context()
 	switch w.rand.IntN(12) {

@@ -8,8 +8,8 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 )
 
-// TestValidateOnlyAnswersAsTheWorkDoesInMaintenance: on random fleets, a call with validate_only stores nothing and
-// answers, before the machine leaves service, what the call answers once the machine is in maintenance.
+// TestValidateOnlyAnswersAsTheWorkDoesInMaintenance: on random fleets, a call with validate_only stores nothing. Before
+// the machine leaves service it answers as the call does once the machine is in maintenance.
 func TestValidateOnlyAnswersAsTheWorkDoesInMaintenance(t *testing.T) {
 	first := *seed
 	if first == 0 {

@@ -44,7 +44,7 @@ func (p *Logged) Stop(limit time.Duration) error {
 	return p.Process.Stop(limit)
 }
 
-// Await polls for ok until it is true. It gives up when the program or ctx ends, and after a minute.
+// Await polls for ok until it is true. It returns an error when the program or ctx ends, and after a minute.
 func (p *Logged) Await(ctx context.Context, what string, ok func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -60,7 +60,7 @@ func (p *Logged) Await(ctx context.Context, what string, ok func() bool) error {
 	return nil
 }
 
-// Result is an error in any case: an end that nobody asked for is one.
+// Result is an error in any case: an end without an order is one.
 func (p *Logged) Result() error {
 	if err := p.Err(); err != nil {
 		return err

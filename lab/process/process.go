@@ -16,7 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// Config says what to run.
+// Config is the program to run.
 type Config struct {
 	Path string
 	Args []string
@@ -47,7 +47,7 @@ func run(cmd *exec.Cmd) (*Process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	// Whoever is killed takes its processes with it.
+	// A killed parent takes its processes with it.
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	p := &Process{cmd: cmd, done: make(chan struct{})}
 	if err := cmd.Start(); err != nil {

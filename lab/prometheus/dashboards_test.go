@@ -136,7 +136,7 @@ func TestDashboardsOnLiveController(t *testing.T) {
 		p.Get("/api/v1/label/__name__/values", nil, &answer)
 		return answer.Data
 	}
-	// What is counted every 30 s comes last.
+	// Gauges that are counted every 30 s come last.
 	testkit.Eventually(t, 2*time.Minute, func() bool {
 		return slices.Contains(names(), "ingot_site_capacity_used_ratio") &&
 			slices.Contains(names(), "ingot_budget_used_ratio")
@@ -228,7 +228,7 @@ func busy(t *testing.T) *harness.Cluster {
 	return c
 }
 
-// refused has a client of its own ask for too many streams, and somebody connect who speaks no TLS.
+// refused has a client of its own ask for too many streams, and another connect without TLS.
 func refused(t *testing.T, c *harness.Cluster, streams int) {
 	t.Helper()
 	secret, err := auth.AddToken(c.TokensFile(), "greedy", auth.ScopeRead)
@@ -261,7 +261,7 @@ func refused(t *testing.T, c *harness.Cluster, streams int) {
 	if _, err := conn.Write([]byte("GET / HTTP/1.0\r\n\r\n")); err != nil {
 		t.Fatal(err)
 	}
-	// It says what it thinks of that, and closes.
+	// The server answers with an error, and closes.
 	_ = conn.SetReadDeadline(time.Now().Add(rig.Soon))
 	_, _ = conn.Read(make([]byte, 64))
 }

@@ -27,7 +27,7 @@ const targets = "/api/v1/prometheus-targets"
 func TestPrometheusDiscoversMachines(t *testing.T) {
 	t.Parallel()
 	exporter := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, "node_load1 0.5\n") // the client says what it makes of it
+		_, _ = io.WriteString(w, "node_load1 0.5\n") // the client reports an error
 	}))
 	t.Cleanup(exporter.Close)
 	address, err := url.Parse(exporter.URL)

@@ -1,5 +1,5 @@
-// Package prometheus runs Debian's Prometheus for tests, and holds against it what this tree gives it: the dashboards
-// of deploy/grafana, and the machines that it discovers over REST.
+// Package prometheus runs Debian's Prometheus for tests, and checks this tree's parts with it: the dashboards of
+// deploy/grafana, and the machines that it discovers over REST.
 package prometheus
 
 import (
@@ -51,7 +51,7 @@ func Start(t *testing.T, files map[string]string) *Server {
 	return p
 }
 
-// Get reads an answer of Prometheus' API. It says whether there was one: while the server starts there is none.
+// Get reads an answer of Prometheus' API. It reports whether there was one: while the server starts there is none.
 func (p *Server) Get(path string, query url.Values, into any) bool {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Second)
@@ -73,7 +73,7 @@ type Series struct {
 	Metric map[string]string
 }
 
-// Query runs a query of now. It says whether Prometheus could run it.
+// Query runs a query of now. It reports whether Prometheus could run it.
 func (p *Server) Query(query string) ([]Series, bool) {
 	p.t.Helper()
 	var answer struct {

@@ -37,7 +37,7 @@ func OpenPostgres(network, address string) (*Relay, error) {
 	return r, err
 }
 
-// losing is what is to be lost of which COMMITs.
+// losing is the loss to make, and of which COMMIT.
 type losing struct {
 	what  Loss
 	next  int // how many COMMITs there are until the lost one
@@ -63,7 +63,7 @@ func (r *Relay) Lost() int {
 	return r.lost
 }
 
-// meetsCommit counts a COMMIT and returns what is lost of it; 0 for nothing.
+// meetsCommit counts a COMMIT and returns its loss; 0 for none.
 func (r *Relay) meetsCommit() Loss {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -77,8 +77,8 @@ func (r *Relay) Delay(d time.Duration) {
 	r.delay = d
 }
 
-// Reorder makes every read of bytes wait for a time of its own, up to d, so that what goes over one connection
-// overtakes what goes over another. The order within a connection stays: TCP keeps it. 0 ends it.
+// Reorder makes every read of bytes wait for a time of its own, up to d, so that one connection overtakes another. The
+// order within a connection stays: TCP keeps it. 0 ends it.
 func (r *Relay) Reorder(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,8 +120,8 @@ func (r *Relay) Cut() {
 	}
 }
 
-// Abandon ends the clients' side of all connections of this moment and leaves the target's side open, so that it has
-// two connections once the client has come back. Heal and Cut end them.
+// Abandon ends the clients' side of all present connections and leaves the target's side open. So the target has two
+// connections once the client has come back. Heal and Cut end them.
 func (r *Relay) Abandon() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,7 +157,7 @@ func (r *Relay) Heal() {
 }
 
 func (p *pair) close() {
-	// Both ends see the connection go; there is nobody else to tell.
+	// Both ends see the connection go; the errors have no other reader.
 	_ = p.client.Close()
 	if p.server != nil {
 		_ = p.server.Close()

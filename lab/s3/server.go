@@ -51,7 +51,7 @@ type Server struct {
 	output  *testkit.Buffer
 }
 
-// Options say what is unlike the usual.
+// Options are the differences from the default server.
 type Options struct {
 	TLS bool
 	// ReadOnly has it refuse whatever changes something.
@@ -119,10 +119,10 @@ func (s *Server) Again() {
 	}, "versitygw does not listen")
 }
 
-// Uploading tells whether parts of an upload have come: the server keeps them apart until the upload is complete.
+// Uploading reports whether parts of an upload have come: the server keeps them apart until the upload is complete.
 func (s *Server) Uploading() bool {
 	var found bool
-	// The function returns no error, so there is none: what is gone meanwhile is no part.
+	// The function returns no error, so there is none: a file that is gone meanwhile is no part.
 	_ = filepath.WalkDir(s.Dir, func(path string, entry fs.DirEntry, err error) error {
 		found = found || err == nil && entry.Type().IsRegular() && strings.Contains(path, "/.sgwtmp/multipart/")
 		return nil
@@ -161,7 +161,7 @@ func (s *Server) Credentials() (path string) {
 	return WriteCredentials(s.t, AccessKey, SecretKey)
 }
 
-// AddUser makes an account that may do nothing, and gives a file with its access key. It takes Options.Users.
+// AddUser makes an account without rights, and returns a file with its access key. It takes Options.Users.
 func (s *Server) AddUser(access, secret string) (path string) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
@@ -193,7 +193,7 @@ func (s *Server) Objects() (out []string) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && d.Name() == ".sgwtmp": // where it keeps what is under way
+		case d.IsDir() && d.Name() == ".sgwtmp": // where it keeps uploads in progress
 			return filepath.SkipDir
 		case d.IsDir():
 			return nil

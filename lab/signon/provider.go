@@ -206,7 +206,7 @@ func (b *Browser) submit(ctx context.Context, at string, form url.Values) page {
 	return b.do(req, err)
 }
 
-// SignOn signs a person on to the console at an address, and gives where the browser ends up.
+// SignOn signs a person on to the console at an address, and returns the browser's last address.
 func (b *Browser) SignOn(ctx context.Context, console, name string) *url.URL {
 	b.t.Helper()
 	login := b.open(ctx, "https://"+console+"/console/sign-on/begin")
@@ -218,7 +218,7 @@ func (b *Browser) SignOn(ctx context.Context, console, name string) *url.URL {
 		url.Values{"id": {id}, "username": {name}, "password": {Password}}).url
 }
 
-// Session is what the console says of the browser's session.
+// Session returns the console's answer about the browser's session.
 func (b *Browser) Session(ctx context.Context, console string) (code int, text string) {
 	b.t.Helper()
 	p := b.open(ctx, "https://"+console+"/console/session", "X-Ingot-Console", "1")

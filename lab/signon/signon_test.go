@@ -85,7 +85,7 @@ func (d *desk) ingot(args ...string) (int, string) {
 	return harness.RunIngot(d.r.t.Context(), d.env, args...)
 }
 
-// says runs a command that must end well or badly, and say something.
+// says runs a command that must succeed or fail, with a text in its output.
 func (d *desk) says(good bool, want string, args ...string) {
 	d.r.t.Helper()
 	code, out := d.ingot(args...)
@@ -135,7 +135,7 @@ func (d *desk) until(limit time.Duration, good bool, want string) {
 	}, "the token is not renewed")
 }
 
-// keepsItsSecret holds that nobody else on the computer reads the sign-on.
+// keepsItsSecret checks that no other user of the computer can read the sign-on.
 func (d *desk) keepsItsSecret() {
 	d.r.t.Helper()
 	path := d.file()
@@ -186,7 +186,7 @@ func (r *rig) audited(actor, verb string, texts ...string) {
 }
 
 // People sign on in both ways, have their roles on their machines and nothing else, and stand in the audit log. A
-// provider that dies takes nobody's session; what is new says why not.
+// provider that dies ends no session; a new sign-on is refused with the reason.
 func TestPeopleSignOn(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
@@ -301,7 +301,7 @@ func TestRightsEndWithTheToken(t *testing.T) {
 	bob.says(false, "BEARER_MISSING", "list")
 }
 
-// Two people are two by what the provider knows them as: a token that somebody has made is that person.
+// Two people are two by their ids at the provider: a token counts as the person who made it.
 func TestTwoPeopleApprove(t *testing.T) {
 	r := newRig(t)
 	r.p.Person("ada", "admins")

@@ -17,7 +17,7 @@ import (
 	"github.com/ingot-metal/ingot/lab/relay"
 )
 
-// Config says which kind of pair.
+// Config has the directory and the settings of a pair.
 type Config struct {
 	// Dir holds both clusters.
 	Dir string

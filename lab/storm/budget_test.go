@@ -45,8 +45,8 @@ func calm(c *config.Config) {
 }
 
 // TestTenThousandRepavesAtOnce asks for a repave of every machine of a fleet at once, under a budget. By the machines'
-// own journals, which neither controller nor agents read, never are more being written than the budget has slots,
-// though the controller is killed in the middle; and all come to their end.
+// own journals, which neither controller nor agents read, the number of concurrent writes never exceeds the budget's
+// slots. The controller is killed in the middle, and all operations end.
 func TestTenThousandRepavesAtOnce(t *testing.T) {
 	url := testkit.Database(t)
 	c := harness.New(t, harness.Options{Configure: calm, DatabaseURL: url})
@@ -146,7 +146,7 @@ func look(t *testing.T, db *pgx.Conn) (s state) {
 	return s
 }
 
-// whyFailed says how the first operation failed that did.
+// whyFailed returns the error of the first operation that failed.
 func whyFailed(t *testing.T, db *pgx.Conn) (why string) {
 	t.Helper()
 	err := db.QueryRow(t.Context(),
@@ -158,9 +158,9 @@ func whyFailed(t *testing.T, db *pgx.Conn) (why string) {
 	return why
 }
 
-// overtakenSince counts operations that got their slot in a later round than one that was asked for after them, among
-// those that got it when all had been asked for. One that is being looked at in the moment of a round is left for the
-// next.
+// overtakenSince counts operations that got their slot in a later round than one that was created after them. It counts
+// only slots that were taken after all had been created. One that is being looked at in the moment of a round is left
+// for the next.
 func overtakenSince(t *testing.T, db *pgx.Conn, begun time.Time) (n int) {
 	t.Helper()
 	err := db.QueryRow(t.Context(), `SELECT count(*) FROM (

@@ -21,11 +21,11 @@ const (
 	binary      = "swtpm"
 	setupBinary = "swtpm_setup"
 	logFile     = "swtpm.log"
-	// descriptor is the first that os/exec gives to a child beside standard input, output and error.
+	// descriptor is the first that os/exec assigns in a child beside standard input, output and error.
 	descriptor = 3
 )
 
-// Available says what to install when there is no swtpm here.
+// Available returns an error with the package to install when there is no swtpm here.
 func Available() error {
 	if _, err := exec.LookPath(binary); err != nil {
 		return errors.New("install the package swtpm")

@@ -19,7 +19,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// received is a span with what its resource says of who has sent it.
+// received is a span with the sender that its resource names.
 type received struct {
 	*otlp.Span
 	service, instance string

@@ -253,7 +253,7 @@ func TestDeafReceiver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.Close() }) // nobody reads from it
+	t.Cleanup(func() { _ = l.Close() }) // no connection to it is read
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// arguments is QEMU's command line. TCG is asked for outright, because a KVM device that is present may still
-// not work; the processor flags and the random number device keep the guest from waiting for entropy. The
-// sockets are file descriptors 3 and 4, and 5 is the console if it is one.
+// arguments returns QEMU's command line. TCG is asked for explicitly, because a KVM device that is present may still
+// not work. The processor flags and the random number device keep the guest from waiting for entropy. The sockets are
+// file descriptors 3 and 4, and 5 is the console if it is one.
 func arguments(c Config) []string {
 	args := []string{
 		"-name", escape(c.Name), "-no-user-config", "-nodefaults", "-display", "none", "-S",
@@ -57,8 +57,8 @@ func cdIndex(first bool) int {
 	return 200
 }
 
-// translated is QEMU's room for translated code in MiB. With the default of a GiB nothing is ever thrown away, and a
-// kernel that is loaded over the code of the system before it waits up to ten seconds for the bookkeeping of its pages.
+// translated is QEMU's room for translated code in MiB. With the default of a GiB no code is ever dropped. A kernel
+// that is loaded over the code of the former system then waits up to ten seconds for the bookkeeping of its pages.
 const translated = "64"
 
 // processor is everything that QEMU emulates for machines that are installed: hashing a disk takes half the time with
@@ -92,8 +92,8 @@ func netdev(c Config) string {
 	return "user,id=net0" + forwards(c)
 }
 
-// nic leaves out the boot ROM where nothing can boot from it, since loading it costs time, and where the firmware is to
-// boot by itself. bootindex is given only to machines on a tap: those boot from disk and network in an order.
+// nic leaves out the boot ROM where nothing can boot from it, since loading it costs time. It does so too where the
+// firmware boots by itself. Only machines on a tap have a bootindex: those boot from disk and network in an order.
 func nic(c Config) string {
 	device := "virtio-net-pci,id=" + cardID + ",netdev=net0,mac=" + c.MAC
 	if c.Firmware == Direct || c.Firmware == UEFI && c.Tap != "" && !c.CardROM {

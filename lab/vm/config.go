@@ -20,7 +20,7 @@ const (
 	defaultMemoryMB = 256
 )
 
-// Firmware says how a machine starts.
+// Firmware is how a machine starts.
 type Firmware string
 
 const (
@@ -54,7 +54,7 @@ type Config struct {
 	Serial, UUID string
 	// Firmware is Direct when empty.
 	Firmware Firmware
-	// Forward are TCP ports of the guest that the host can reach; VM.Forwarded says where.
+	// Forward are TCP ports of the guest that the host can reach; VM.Forwarded returns where.
 	Forward []int
 	// Tap is the network device that the machine's card is plugged into instead of QEMU's user network.
 	Tap string
@@ -66,15 +66,15 @@ type Config struct {
 	// NetworkFirst is the order of the first boot; disks go before the network otherwise. The order changes with
 	// SetNetworkFirst, from the next reset on.
 	NetworkFirst bool
-	// CD is an image in a CD drive at a USB port, which the firmware tries first with CDFirst, and last without; empty means
-	// no drive.
+	// CD is an image in a CD drive at a USB port; empty means no drive. The firmware tries it first with CDFirst, and last
+	// without.
 	CD      string
 	CDFirst bool
 	// FirmwareSettings are fw_cfg files, such as opt/org.tianocore/IPv4PXESupport.
 	FirmwareSettings map[string]string
 	// Console is one end of a socket pair for the first serial port, in place of SerialFile. Start closes it.
 	Console *os.File
-	// TPM gives the machine a TPM 2.0, whose state is in the folder tpm of Dir: another folder is another TPM.
+	// TPM adds a TPM 2.0 to the machine, whose state is in the folder tpm of Dir: another folder is another TPM.
 	TPM bool
 	// tpmDescriptor is QEMU's number of the TPM's control channel.
 	tpmDescriptor int
@@ -134,7 +134,7 @@ func (c *Config) setDefaults() {
 	setDefault(&c.MemoryMB, defaultMemoryMB)
 }
 
-// Identity is the configuration with what is derived from the name.
+// Identity returns the configuration with the values that are derived from the name.
 func (c Config) Identity() Config {
 	c.setDefaults()
 	return c

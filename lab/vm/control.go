@@ -50,7 +50,7 @@ func (m *Monitor) QueryStatus(ctx context.Context) (string, error) {
 	return status.Status, nil
 }
 
-// SetNetworkFirst says whether a machine on a tap tries the network before its disks, from the next reset on: only then
+// SetNetworkFirst sets whether a machine on a tap tries the network before its disks, from the next reset on: only then
 // does QEMU tell the firmware.
 func (m *Monitor) SetNetworkFirst(ctx context.Context, first bool) error {
 	_, err := m.execute(ctx, "qom-set", map[string]any{
@@ -68,7 +68,7 @@ func (m *Monitor) SetWriteLimit(ctx context.Context, disk int, limit int64) erro
 	return err
 }
 
-// SetCDFirst says whether the CD drive is tried before everything else, from the next reset on.
+// SetCDFirst sets whether the CD drive is tried before everything else, from the next reset on.
 func (m *Monitor) SetCDFirst(ctx context.Context, first bool) error {
 	_, err := m.execute(ctx, "qom-set", map[string]any{
 		"path": "/machine/peripheral/" + cdID, "property": "bootindex", "value": cdIndex(first),

@@ -39,9 +39,9 @@ func (e Event) Time() time.Time {
 // (2.5 s).
 const sameReboot = 1500 * time.Millisecond
 
-// countReboots counts bursts of RESET, not single ones: a kernel may pull the reset line several ways in a row,
-// and SeaBIOS answers every warm reset on a q35 with a second one, because that machine keeps the shadow of the
-// BIOS in RAM over a reset (SeaBIOS, src/resume.c: handle_resume, and src/fw/shadow.c: qemu_reboot).
+// countReboots counts bursts of RESET, not single ones. A kernel may pull the reset line several ways in a row. SeaBIOS
+// answers every warm reset on a q35 with a second one, because that machine keeps the shadow of the BIOS in RAM.
+// Source: SeaBIOS, src/resume.c, handle_resume; src/fw/shadow.c, qemu_reboot.
 func countReboots(events []Event) int {
 	n := 0
 	var last time.Time

@@ -40,7 +40,7 @@ type message struct {
 	Event
 }
 
-// ErrClosed says that the machine's QMP is gone, and most likely the machine with it.
+// ErrClosed is returned when the machine's QMP is gone, and most likely the machine with it.
 var ErrClosed = errors.New("QMP connection closed")
 
 // Dial connects to the second QMP socket of the machine that runs in dir, from this or any process. The caller
@@ -51,7 +51,7 @@ func Dial(ctx context.Context, dir string) (*Monitor, error) {
 		return nil, err
 	}
 	task.Background("qmp", func() {
-		// The end of the connection is reported to whoever waits for an answer.
+		// The end of the connection is reported to waiting calls.
 		_ = m.read()
 	})
 	if err := m.handshake(ctx); err != nil {
@@ -74,7 +74,7 @@ func dial(socket, eventsPath string) (*Monitor, error) {
 	}, nil
 }
 
-// listen makes a Unix socket to hand over. A socket that nobody listens on any more is replaced.
+// listen makes a Unix socket to hand over. A socket without a listener is replaced.
 func listen(path string) (*os.File, error) {
 	if conn, err := net.Dial("unix", path); err == nil {
 		return nil, errors.Join(fmt.Errorf("a machine is running already: %s answers", path), conn.Close())
@@ -197,7 +197,7 @@ func (m *Monitor) Events() []Event {
 	return slices.Clone(m.seen)
 }
 
-// Reboots is the number of times that the machine has been reset since the connection was made, whoever did it.
+// Reboots is the number of times that the machine has been reset since the connection was made, whatever the cause.
 func (m *Monitor) Reboots() int { return countReboots(m.Events()) }
 
 // WaitReboots returns when Reboots is at least n.

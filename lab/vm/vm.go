@@ -1,6 +1,6 @@
 // Package vm runs virtual machines in QEMU as whole computers: with their own kernel, firmware, disks and serial
-// console, on QEMU's user network, without root. It watches them from outside over QMP, so a reboot is counted
-// by the hardware and not by what the guest says.
+// console, on QEMU's user network, without root. It watches them from outside over QMP, so a reboot is counted by the
+// hardware and not by the guest's output.
 //
 // A guest reaches the host's loopback at 10.0.2.2. Emulation is always TCG.
 package vm
@@ -201,7 +201,7 @@ func (v *VM) Serial() (string, error) {
 
 const serialPoll = 20 * time.Millisecond
 
-// WaitSerial returns what the console says once ok is true of it. It fails when the machine ends or ctx does.
+// WaitSerial returns the console's output once ok is true of it. It fails when the machine ends or ctx does.
 func (v *VM) WaitSerial(ctx context.Context, ok func(string) bool) (string, error) {
 	for {
 		// Asked first: what a machine wrote before its end still counts.
@@ -254,7 +254,7 @@ func prepare(cfg Config) error {
 	return os.WriteFile(path, vars, 0o600)
 }
 
-// Available says what to install when a machine with this firmware can't be run here.
+// Available returns an error with the packages to install when a machine with this firmware can't be run here.
 func Available(f Firmware) error {
 	var missing []string
 	if _, err := exec.LookPath(qemuBinary); err != nil {

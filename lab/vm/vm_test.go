@@ -280,7 +280,7 @@ func pressPowerButton(ctx context.Context, t *testing.T, v *vm.VM) {
 	defer mon.Close()
 	for off := false; !off; {
 		if err := mon.Powerdown(ctx); err != nil {
-			break // the machine is gone, or Wait says what is wrong
+			break // the machine is gone, or Wait returns the error
 		}
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		off = v.Wait(short) == nil

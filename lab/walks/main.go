@@ -2,7 +2,8 @@
 //
 // It runs a controller and an agent in its own process, which must be built to count each statement. It clears the
 // counters when the operation is requested, and reads them when the operation has ended. What an idle system executes
-// is subtracted. `make walks` stores the figures in docs/reference/data/walks.json, of which docs/reference/walks.md is made.
+// is subtracted. `make walks` stores the figures in docs/reference/data/walks.json, of which docs/reference/walks.md is
+// made.
 package main
 
 import (

@@ -1,8 +1,7 @@
 // Package block reads and writes a disk past the page cache.
 //
-// What ReadAt returns comes from the device and not from memory, so that it can be used as evidence of what is on it;
-// what WriteAt has written is durable after Flush. Offsets and lengths are multiples of Alignment, and buffers are
-// those of Buffer.
+// ReadAt reads from the device and not from memory, so that its result is evidence of the device's content. Data of
+// WriteAt is durable after Flush. Offsets and lengths are multiples of Alignment, and buffers are those of Buffer.
 package block
 
 import (
@@ -15,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Alignment of offsets, lengths and buffers. It is that of the largest sectors that Linux gives to disks.
+// Alignment of offsets, lengths and buffers. It is that of the largest sectors that Linux supports.
 const Alignment = 4096
 
-// ErrUnsupported says that the device cannot do that.
+// ErrUnsupported is returned when the device has no such operation.
 var ErrUnsupported = errors.New("not supported by the device")
 
 // Disk is an open disk, or a file that stands for one.
@@ -30,8 +29,8 @@ type Disk struct {
 	device bool
 }
 
-// Open opens a block device or a regular file. With write it is opened exclusively: a device that is mounted, or that
-// somebody else holds in this way, is refused with EBUSY.
+// Open opens a block device or a regular file. With write it is opened exclusively: a device that is mountedor was
+// opened exclusively elsewhere is refused with EBUSY.
 func Open(path string, write bool) (*Disk, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -69,7 +68,7 @@ func (d *Disk) hold() (err error) {
 	return nil
 }
 
-// release gives up the claim, which keeps others from mounting parts of the disk too.
+// release closes the exclusive claim, which also keeps others from mounting parts of the disk.
 func (d *Disk) release() error {
 	if d.claim == nil {
 		return nil
@@ -99,7 +98,7 @@ func (d *Disk) measure() error {
 	return nil
 }
 
-// Unclaimed gives the claim up while fn runs, since the kernel takes it for somebody else's.
+// Unclaimed releases the claim while fn runs, since the kernel counts it as another holder.
 func (d *Disk) Unclaimed(fn func() error) (err error) {
 	if d.claim == nil {
 		return fn()
@@ -144,7 +143,8 @@ func (d *Disk) Close() error { return errors.Join(d.release(), d.f.Close()) }
 // Fd is for system calls that this package does not make.
 func (d *Disk) Fd() uintptr { return d.f.Fd() }
 
-// Discard tells the device that a range is of no more use. It promises nothing about what is read afterwards.
+// Discard notifies the device that a range is no longer used. It does not determine the content that is read
+// afterwards.
 func (d *Disk) Discard(off, n int64) error {
 	if !d.device {
 		return d.Zero(off, n)
@@ -154,8 +154,8 @@ func (d *Disk) Discard(off, n int64) error {
 }
 
 // Zero makes a range read as zeros, by an order to the device and not by writing: ErrUnsupported where there is no such
-// order. On a block device the kernel gives up rather than fall back to anything that does not guarantee zeros
-// (blkdev_fallocate and BLKDEV_ZERO_NOFALLBACK in the kernel's block/fops.c).
+// order. On a block device the kernel returns an error instead of a fallback that does not guarantee zeros. Source:
+// blkdev_fallocate and BLKDEV_ZERO_NOFALLBACK in the kernel's block/fops.c.
 func (d *Disk) Zero(off, n int64) error {
 	return unsupported(unix.Fallocate(int(d.f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, n))
 }
@@ -189,7 +189,7 @@ func unsupported(err error) error {
 	return err
 }
 
-// Buffer gives n bytes that O_DIRECT accepts: they begin at a page.
+// Buffer returns n bytes that O_DIRECT accepts: they begin at a page.
 func Buffer(n int) []byte {
 	b := make([]byte, n+Alignment)
 	//nolint:gosec // only its address is looked at

@@ -15,7 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/disk/disktest"
 )
 
-// loop gives a real block device.
+// loop returns the path of a real block device.
 func loop(t *testing.T, size int64) string {
 	t.Helper()
 	device, detach, err := disktest.Loop(t.TempDir(), size)

@@ -71,8 +71,8 @@ func (d *Disk) part(ctx context.Context, off, n int64, fn func(path string) erro
 	return fn(path)
 }
 
-// addPartition lets the kernel forget the partitions that the disk had before, if they are in the way: their table has
-// been overwritten, and nobody has told the kernel.
+// addPartition lets the kernel forget the partitions that the disk had before, if they are in the way: their table was
+// overwritten, and the kernel has not read it again.
 func (d *Disk) addPartition(p blkpgPartition) error {
 	err := d.blkpg(blkpgAddPartition, p)
 	if !errors.Is(err, unix.EBUSY) {
@@ -84,8 +84,8 @@ func (d *Disk) addPartition(p blkpgPartition) error {
 	return d.blkpg(blkpgAddPartition, p)
 }
 
-// Patiently repeats what fails with EBUSY for a while. A process that is just being started may hold a copy of any open
-// file until it has begun (O_CLOEXEC works at exec(2), not at fork(2)).
+// Patiently repeats fn for a while when it fails with EBUSY. A process that is just being started may hold a copy of
+// any open file. O_CLOEXEC takes effect at exec(2), not at fork(2).
 func Patiently(fn func() error) error {
 	limit := clock.Real().Now().Add(nodeTimeout)
 	for {

@@ -8,12 +8,12 @@ import (
 	"github.com/ingot-metal/ingot/agent/disk/erase"
 )
 
-// ATA is a drive with the security feature set of ACS-2 (4.18): a locked drive aborts reads and writes, a wrong
-// password counts down, a frozen drive aborts all security commands, and the password outlives the power. READ NATIVE
-// MAX ADDRESS (EXT), DEVICE CONFIGURATION IDENTIFY and GET NATIVE MAX ADDRESS EXT answer as ACS-2 7.32, 7.33, 7.10.3
-// and ACS-3 7.1.2 have them; what the registers look like is as in QEMU's hw/ide/core.c (cmd_read_native_max: the last
-// address, not the number of sectors). While a sanitize is under way the media and most commands are aborted (ACS-3,
-// 4.15), and SANITIZE STATUS EXT tells of it.
+// ATA is a drive with the security feature set of ACS-2 (4.18). A locked drive aborts reads and writes, a wrong
+// password counts down, a frozen drive aborts all security commands. The password outlives the power. READ NATIVE MAX
+// ADDRESS (EXT), DEVICE CONFIGURATION IDENTIFY and GET NATIVE MAX ADDRESS EXT answer as ACS-2 7.32, 7.33, 7.10.3 and
+// ACS-3 7.1.2 have them. The registers are as in QEMU's hw/ide/core.c (cmd_read_native_max: the last address, not the
+// number of sectors). While a sanitize is under way the media and most commands are aborted (ACS-3, 4.15), and SANITIZE
+// STATUS EXT reports it.
 type ATA struct {
 	*Disk
 	Security                      uint16
@@ -28,7 +28,7 @@ type ATA struct {
 	Timeout                       time.Duration
 	HPA, AMAC, DCO                uint64 // sectors behind the end that each hides; 0: the feature set is not there
 	Old, Mute                     bool   // Old: 28-bit addresses alone; Mute: the commands are aborted
-	// Sanitizing is how many polls a sanitize that is under way takes; HasSanitize says that the feature set is there.
+	// Sanitizing is how many polls a sanitize that is under way takes; HasSanitize: the drive has the feature set.
 	Sanitizing                  int
 	HasSanitize, SanitizeFailed bool
 	Polls                       int
@@ -144,8 +144,8 @@ func (a *ATA) nativeMax(c erase.ATACommand) error {
 	return nil
 }
 
-// sanitizeStatus is SANITIZE STATUS EXT (ACS-3, 7.33.7): bit 15 of COUNT says that the last one is through, bit 14 that
-// one is under way. The values are those of hdparm's sgio.h and hdparm.c too.
+// sanitizeStatus is SANITIZE STATUS EXT (ACS-3, 7.33.7): bit 15 of COUNT is set when the last one has completed, bit 14
+// while one is under way. The values are those of hdparm's sgio.h and hdparm.c too.
 func (a *ATA) sanitizeStatus(c erase.ATACommand) error {
 	if !a.HasSanitize || a.SanitizeFailed || c.Feature != 0 || !c.Ext || c.LBA == nil || c.Count == nil {
 		return ErrAborted

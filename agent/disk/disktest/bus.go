@@ -45,7 +45,7 @@ type Bus struct {
 	killed atomic.Bool
 }
 
-// slot is a unit under a name. gone says that it was taken out.
+// slot is a unit under a name. gone is set when it was taken out.
 type slot struct {
 	unit *Unit
 	seq  uint64
@@ -160,7 +160,7 @@ func (b *Bus) Present() map[string]*Unit {
 	return out
 }
 
-// Kill lets nothing of what is open reach a disk any more; Restart begins another process.
+// Kill ends the process: writes to its open disks no longer take effect.
 func (b *Bus) Kill() { b.killed.Store(true) }
 
 // Killed reports whether the process is dead.
@@ -201,7 +201,7 @@ func (h *Handle) alive() error {
 	return nil
 }
 
-// Unit is what is open.
+// Unit returns the unit that is open.
 func (h *Handle) Unit() *Unit { return h.slot.unit }
 
 // Size, and what follows, are as in package block.
@@ -263,7 +263,7 @@ func (h *Handle) NVMe() erase.AdminQueue {
 	return adminHandle{h}
 }
 
-// ATA gives the drive's commands.
+// ATA returns the drive's pass-through, nil if it is no ATA drive.
 func (h *Handle) ATA() erase.PassThrough {
 	if h.slot.unit.ATADrive == nil {
 		return nil

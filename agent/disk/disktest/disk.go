@@ -18,10 +18,10 @@ var (
 	ErrIO    = errors.New("input/output error")
 )
 
-// Kept says what of the writes that were not flushed a disk keeps when its power is cut.
+// Kept is the part of the unflushed writes that a disk keeps when its power is cut.
 type Kept int
 
-// What is kept.
+// The parts that a disk can keep.
 const (
 	KeepNone Kept = iota
 	KeepAll
@@ -51,7 +51,7 @@ type Disk struct {
 	SectorSize int
 	// NoDiscard makes it refuse to discard and to zero.
 	NoDiscard bool
-	// NoZero makes it refuse to zero; discarded blocks then read as whatever Junk says.
+	// NoZero makes it refuse to zero; discarded blocks then read as Junk.
 	NoZero bool
 	// Trims makes discarded blocks zeros, as many disks do and none promises.
 	Trims bool
@@ -61,7 +61,7 @@ type Disk struct {
 	ZeroLie bool
 	// Blocked fails reads and writes as long as it returns an error, as a locked drive does.
 	Blocked func() error
-	// CutAt turns the power off when so many bytes have been written; 0: never. Kept says what is left then.
+	// CutAt turns the power off when so many bytes have been written; 0: never. Kept determines which writes survive.
 	CutAt int64
 	Kept  Kept
 	Rand  *rand.Rand
@@ -130,14 +130,14 @@ func (d *Disk) Close() error { return nil }
 // RereadTable does nothing.
 func (d *Disk) RereadTable() error { return nil }
 
-// Durable reads what is durable.
+// Durable reads the durable content.
 func (d *Disk) Durable(b []byte, off int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.durable.read(b, off)
 }
 
-// Cached reads what the disk gives back while it has power, whatever faults it has.
+// Cached reads the content that the disk returns while it has power, without its faults.
 func (d *Disk) Cached(b []byte, off int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -200,8 +200,7 @@ func (d *Disk) Copy() *Disk {
 	return &Disk{SectorSize: d.SectorSize, size: d.size, durable: d.durable.clone(), cache: d.cache.clone()}
 }
 
-// LosePower makes of the disk what it is after its power was lost and came back: what was not flushed is kept as Kept
-// says.
+// LosePower cuts the disk's power and restores it: of the unflushed writes those of Kept survive.
 func (d *Disk) LosePower() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -224,7 +223,7 @@ func (d *Disk) Written() int64 {
 	return d.written
 }
 
-// PowerOn gives an honest disk with what was left.
+// PowerOn returns a disk without faults that has the surviving content.
 func (d *Disk) PowerOn() *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()

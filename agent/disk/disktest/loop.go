@@ -24,7 +24,7 @@ func Loop(dir string, size int64) (device string, detach func() error, err error
 	}
 	device = strings.TrimSpace(string(out))
 	return device, func() error {
-		// A kernel removes the partitions that it has found itself, and not those that it was told of.
+		// A kernel removes the partitions that it has found itself, and not those that were added by ioctl.
 		_ = exec.Command("partx", "--delete", device).Run() // it fails where there are none
 		if out, err := exec.Command("losetup", "--detach", device).CombinedOutput(); err != nil {
 			return fmt.Errorf("losetup --detach: %w: %s", err, out)

@@ -10,7 +10,7 @@ import (
 // ErrAborted is what a drive answers to a command that it does not take.
 var ErrAborted = errors.New("command aborted")
 
-// scramble leaves other data than before, as a crypto erase does, except where spare says so.
+// scramble leaves other data than before, as a crypto erase does, except where spare returns true.
 func scramble(d *Disk, spare func(off int64) bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 type ATACommand struct {
 	Command uint8
 	Feature uint8
-	// Ext says that the command is one of 48-bit addresses.
+	// Ext marks a command with 48-bit addresses.
 	Ext     bool
 	Data    []byte
 	In      bool
@@ -37,8 +37,8 @@ const (
 	ataDisablePassword = 0xf6
 )
 
-// erasePassword stands on the drive from the order to its end, which takes it away. It is no secret: whoever finds a
-// drive that lost power in between needs it to unlock it.
+// erasePassword stands on the drive from the order to its end, which takes it away. It is no secret: it unlocks a drive
+// that lost power in between.
 const erasePassword = "ingot-erase"
 
 // security is word 128 of the identification (ACS-4, 7.13.7.64) with the times of words 89 and 90.
@@ -60,7 +60,8 @@ func readSecurity(p PassThrough) (security, error) {
 	}, nil
 }
 
-// eraseTime: units of 2 minutes, in 8 bits or, when bit 15 says so, in 15; the largest and 0 say nothing, which is 0.
+// eraseTime: units of 2 minutes, in 8 bits or, when bit 15 is set, in 15. The largest value and 0 mean unknown: it
+// returns 0.
 func eraseTime(w uint16) time.Duration {
 	n, most := w&0xff, uint16(0xff)
 	if w&0x8000 != 0 {
@@ -72,7 +73,7 @@ func eraseTime(w uint16) time.Duration {
 	return time.Duration(n) * 2 * time.Minute
 }
 
-// refusal says why a drive cannot be erased in this way.
+// refusal returns the reason why a drive cannot be erased in this way.
 func (s security) refusal() string {
 	switch {
 	case !s.supported:

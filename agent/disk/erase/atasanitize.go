@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// SANITIZE STATUS EXT and its output (ACS-4, 7.32.3 and 7.32.10): the COUNT register says how the last sanitize stands,
-// the LBA register how far it is, in 65,536ths. A drive whose sanitize has failed aborts the command.
+// SANITIZE STATUS EXT and its output (ACS-4, 7.32.3 and 7.32.10): the COUNT register has the state of the last
+// sanitize, the LBA register its progress in 65,536ths. A drive whose sanitize has failed aborts the command.
 const (
 	ataSanitizeDevice = 0xb4
 	sanitizeStatusExt = 0x0000
 	ataSanitizing     = 1 << 14
 )
 
-// awaitATASanitize waits for a sanitize that somebody has ordered before. Until it ends the drive aborts nearly every
-// command, those of the security feature set too, and cannot be read (ACS-4, 4.16).
+// awaitATASanitize waits for a sanitize that was ordered before. Until it ends the drive aborts nearly every command,
+// those of the security feature set too, and cannot be read (ACS-4, 4.16).
 func (c Config) awaitATASanitize(ctx context.Context, out *Evidence) error {
 	p := c.Disk.ATA()
 	if p == nil {
@@ -24,7 +24,7 @@ func (c Config) awaitATASanitize(ctx context.Context, out *Evidence) error {
 	}
 	id := make([]byte, 512)
 	if err := p.ATA(ATACommand{Command: ataIdentify, Data: id, In: true, Timeout: quick}); err != nil {
-		return nil // no ATA drive, or the methods tell what is wrong with it
+		return nil // no ATA drive, or the methods report the drive's error
 	}
 	if binary.LittleEndian.Uint16(id[2*59:])&(1<<12) == 0 {
 		return nil // no sanitize, and so none under way

@@ -24,7 +24,7 @@ const (
 // errNoGuarantee is why a discard that reads as zeros now is no erasure.
 var errNoGuarantee = errors.New("the device guarantees no zeros, and may show the old data again after a loss of power")
 
-// discard gives all blocks up, and has the device make them zeros by a command that guarantees them.
+// discard discards all blocks, and has the device make them zeros by a command that guarantees them.
 func (c Config) discard(ctx context.Context, out *Evidence) error {
 	if err := c.everywhere(ctx, 0, c.Disk.Discard); err != nil {
 		return fmt.Errorf("discard: %w", err)
@@ -39,7 +39,7 @@ func (c Config) discard(ctx context.Context, out *Evidence) error {
 	return c.Disk.Flush()
 }
 
-// everywhere gives all of the disk to an order, in pieces.
+// everywhere calls order for the whole disk, in pieces.
 func (c Config) everywhere(ctx context.Context, percent int, order func(off, n int64) error) error {
 	size := c.Disk.Size()
 	for off := int64(0); off < size; off += discardSize {
@@ -105,7 +105,7 @@ func (c Config) overwrite(ctx context.Context) error {
 	return nil
 }
 
-// rate measures how fast a disk is, and gives up one that has stalled.
+// rate measures how fast a disk is, and returns an error for one that has stalled.
 type rate struct {
 	clock clock.Clock
 	what  string

@@ -5,20 +5,20 @@
 //	nvme-sanitize     every block of the NVM subsystem, spare ones too: crypto erase, else block erase, else overwrite
 //	nvme-format       every block of the namespace, by Format NVM with user data erase or crypto erase
 //	ata-secure-erase  every block of an ATA drive, by SECURITY ERASE UNIT, enhanced where there is that
-//	discard           the blocks are given up, and made zeros where the device has a command that guarantees them
+//	discard           the blocks are discarded, and made zeros where the device has a command that guarantees them
 //	overwrite         every block that can be addressed is written with zeros
 //	auto              the first of these that the disk supports and that verifies
 //
-// In the words of NIST SP 800-88r1 the first three purge, overwrite clears, and discard does as well as overwrite for
-// whoever has only the disk's own interface.
+// In the words of NIST SP 800-88r1 the first three purge, overwrite clears. discard equals overwrite for a reader who
+// has only the disk's own interface.
 //
 // # Verification
 //
 // For discard and overwrite the whole disk is read back, and each byte must be zero. That is no proof for a discard
 // without guaranteed zeros: such a disk may show its old data again after a loss of power. auto overwrites it then, and
-// the method discard says so. The others may leave anything; there the device must report success, and samples at
-// random places must have changed. The samples hold data before: where there is none, random bytes are written. The
-// evidence says how much was read.
+// the method discard reports it as unproven. The others may leave any content: there the device must report success,
+// and samples at random places must have changed. Random bytes are written into empty samples first. The evidence has
+// the number of bytes read.
 //
 // What the commands of the disk keep from being addressed (hidden areas) is looked for and named: see hidden.go.
 package erase
@@ -47,13 +47,13 @@ const (
 	Overwrite    Method = "overwrite"
 )
 
-// ErrUnsupported says that the disk cannot be erased in this way. Nothing was changed.
+// ErrUnsupported is returned when the disk cannot be erased in this way. Nothing was changed.
 var ErrUnsupported = errors.New("not supported by the disk")
 
-// ErrNotErased says that data was found afterwards, or that the disk reports a failure.
+// ErrNotErased is returned when data was found afterwards, or when the disk reports a failure.
 var ErrNotErased = errors.New("the disk is not erased")
 
-// Disk is what is erased.
+// Disk is the disk to erase.
 type Disk interface {
 	io.ReaderAt
 	io.WriterAt
@@ -72,20 +72,20 @@ type Disk interface {
 type Config struct {
 	Disk   Disk
 	Method Method
-	// Alone says that nothing else lives on the disk's controller: a sanitize takes all of its namespaces.
+	// Alone is set when the disk's controller has no other namespace in use: a sanitize takes all of its namespaces.
 	Alone bool
 	Clock clock.Clock
 	// Progress may be nil.
 	Progress func(percent int, what string)
 }
 
-// Evidence says how a disk was erased and how that was verified.
+// Evidence records how a disk was erased and how that was verified.
 type Evidence struct {
 	Method       Method
 	Detail       string   // such as "crypto erase"
 	Why          []string // of each better method, why it was not used
 	Verification string
-	// Hidden says of each area that cannot be addressed that it is there, or why that could not be found out.
+	// Hidden lists the areas that cannot be addressed, and the reasons why they could not be looked for.
 	Hidden []string
 	// Notes are what else a reader must know, such as a password that was removed.
 	Notes []string
@@ -190,8 +190,8 @@ func (c Config) once(ctx context.Context, m Method, out *Evidence) (detail strin
 	return detail, err
 }
 
-// deviceTime is how long a device may take to erase itself: what it says by itself where it does, and else the time for
-// its size at a slow disk's rate.
+// deviceTime is how long a device may take to erase itself: one and a half times its own estimate plus 10 minutes, at
+// least an hour plus its size at 50 MiB/s.
 func (c Config) deviceTime(says time.Duration) time.Duration {
 	const slow = 50 << 20 // bytes a second
 	return max(says*3/2+10*time.Minute, time.Hour+time.Duration(c.Disk.Size()/slow)*time.Second)

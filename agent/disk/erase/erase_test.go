@@ -62,7 +62,7 @@ func withATA(change func(*disktest.ATA)) drive {
 	return d
 }
 
-// Auto takes the best that works, and says why it took nothing better.
+// Auto takes the best that works, and reports why it took nothing better.
 func TestAutoTakesTheBest(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -112,7 +112,7 @@ func TestAutoTakesTheBest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// What is discarded becomes zeros on this disk.
+			// Discarded blocks become zeros on this disk.
 			c.d.Disk.Trims = true
 			got, err := run(t.Context(), c.d, erase.Auto, c.alone)
 			if err != nil || got.Method != c.want || got.Detail != c.detail || got.Verification == "" {

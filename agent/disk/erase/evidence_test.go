@@ -15,7 +15,7 @@ import (
 
 const ours = "ingot-erase"
 
-// TestADiscardThatKeepsAMegabyteIsNoErasure: a disk that gives up all blocks but a few, which no sample need hit.
+// TestADiscardThatKeepsAMegabyteIsNoErasure: a disk that discards all blocks but a few, which no sample need hit.
 func TestADiscardThatKeepsAMegabyteIsNoErasure(t *testing.T) {
 	t.Parallel()
 	const large, secret = 64 << 20, 37<<20 + 128<<10

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Commands that tell of areas which a drive keeps from being addressed: READ NATIVE MAX ADDRESS (EXT) of the HPA
-// feature set and DEVICE CONFIGURATION IDENTIFY of the DCO feature set (ACS-2, 7.32, 7.33 and 7.10.3; both are obsolete
-// since ACS-3), GET NATIVE MAX ADDRESS EXT of the AMAC feature set (ACS-3, 7.1.2).
+// Commands that report areas which cannot be addressed. READ NATIVE MAX ADDRESS (EXT) is of the HPA feature set, DEVICE
+// CONFIGURATION IDENTIFY of the DCO feature set. Both are in ACS-2 (7.32, 7.33, 7.10.3) and obsolete since ACS-3. GET
+// NATIVE MAX ADDRESS EXT of the AMAC feature set is in ACS-3 (7.1.2).
 const (
 	ataReadNativeMaxExt = 0x27
 	ataReadNativeMax    = 0xf8
@@ -27,7 +27,7 @@ func (c Config) hidden() []string {
 	return []string{"hidden areas were not looked for: the disk takes neither ATA nor NVMe commands"}
 }
 
-// ataSize is what the identification says of the drive's size, in sectors, and of the feature sets above.
+// ataSize is the drive's size in sectors and its feature sets of the above, from its identification.
 type ataSize struct {
 	sectors             uint64
 	ext, hpa, dco, amac bool
@@ -88,9 +88,9 @@ func hiddenATA(p PassThrough) []string {
 	return out
 }
 
-// hiddenNVMe: unallocated capacity (UNVMCAP, bytes 311:296 of the controller's identification), and namespaces that
-// exist and are attached to no controller (Identify, CNS 10h beside 02h), where the controller manages namespaces (OACS
-// bit 3).
+// hiddenNVMe returns unallocated capacity (UNVMCAP, bytes 311:296 of the controller's identification) and namespaces
+// that are attached to no controller. The latter are those of Identify CNS 10h without those of CNS 02h, where the
+// controller manages namespaces (OACS bit 3).
 func hiddenNVMe(q AdminQueue) []string {
 	id, err := identify(q, cnsController, 0)
 	if err != nil {

@@ -69,8 +69,8 @@ func sanitizeAction(sanicap uint32) (act uint32, name string) {
 	return 0, ""
 }
 
-// sanitize orders it and waits for the controller to be through. What is under way already is waited for first. It
-// cannot be stopped.
+// sanitize orders a sanitize and waits until the controller has completed it. It first waits for one that is under way,
+// which cannot be stopped.
 func (c Config) sanitize(ctx context.Context, before *samples) (string, error) {
 	q := c.Disk.NVMe()
 	if q == nil {
@@ -110,7 +110,7 @@ func leaveFailure(q AdminQueue) {
 	_ = q.Admin(AdminCommand{Opcode: opSanitize, CDW10: actExitFailure, Timeout: quick}) // see above
 }
 
-// awaitSanitize waits for a sanitize that somebody has ordered before, during which the disk can't be read.
+// awaitSanitize waits for a sanitize that was ordered before; until it ends the disk cannot be read.
 func (c Config) awaitSanitize(ctx context.Context, out *Evidence) error {
 	q := c.Disk.NVMe()
 	if q == nil {
@@ -168,7 +168,7 @@ func readSanitize(q AdminQueue) (sanitizeLog, error) {
 	return out, nil
 }
 
-// sanitized waits while a sanitize is under way and gives the status of the last.
+// sanitized waits while a sanitize is under way and returns the status of the last.
 func (c Config) sanitized(ctx context.Context, q AdminQueue) (status uint16, err error) {
 	for begun := c.Clock.Now(); ; {
 		now, err := readSanitize(q)

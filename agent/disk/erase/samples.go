@@ -61,9 +61,9 @@ func checksum(b []byte) uint64 {
 	return max(h, 1)
 }
 
-// takeSamples reads the samples right before a device erases itself. Where a sample is all zeros or unreadable it
-// writes random bytes, so that a device that does nothing is noticed on an empty disk too. A place that does not give
-// them back is no sample.
+// takeSamples reads the samples right before a device erases itself. It writes random bytes over samples that are zeros
+// or unreadable, so that a device that does nothing is noticed on an empty disk too. A place that does not give them
+// back is no sample.
 func takeSamples(d Disk) samples {
 	var s samples
 	buf := block.Buffer(sampleSize)

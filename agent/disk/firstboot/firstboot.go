@@ -1,10 +1,11 @@
-// Package firstboot adds to an operating system, as its vendor ships it, what its first boot on this machine needs: a
-// seed for cloud-init (data source NoCloud) or a configuration for Ignition, and the agent with its units, or the order
-// to phone home in place of the agent. It works on the mounted file system and returns the list of what it wrote.
+// Package firstboot adds the files of the first boot on this machine to an operating system as its vendor ships it.
+// These are a seed for cloud-init (data source NoCloud) or a configuration for Ignition, and the agent with its units.
+// Without an agent it is the order to phone home. It works on the mounted file system and returns the list of what it
+// wrote.
 //
 // # State model
 //
-// Inspect reads the tree and reports what it is. Files decides what is added. Write writes it; Verify reads it back.
+// Inspect reads the tree and reports its system. Files returns the files to add. Write writes it; Verify reads it back.
 //
 // # Failure handling
 //
@@ -55,14 +56,14 @@ func (s Seed) Asks() bool {
 	return len(s.AuthorizedKeys) > 0 || s.UserData != "" || s.NetworkConfig != ""
 }
 
-// Config says what is to be added.
+// Config is the order: what Files adds.
 type Config struct {
 	Seed Seed
-	// InstanceID tells this installation from every other: cloud-init runs once for each.
+	// InstanceID distinguishes this installation from every other: cloud-init runs once for each.
 	InstanceID string
 	// MAC is the address of the interface that the installer was booted from.
 	MAC string
-	// Network is the machine's on that interface where nobody gives addresses; nil: by DHCP.
+	// Network is the machine's on that interface where there is no DHCP server; nil: by DHCP.
 	Network *Network
 	// Program is the path of the agent's static binary.
 	Program string
@@ -92,7 +93,7 @@ type System struct {
 	Mdadm bool
 }
 
-// ErrNoSystem says that a file system is not the root of an operating system.
+// ErrNoSystem is returned when a file system is not the root of an operating system.
 var ErrNoSystem = errors.New("no operating system")
 
 // Inspect reads what the tree is. It fails with ErrNoSystem where it is no root file system.
@@ -134,11 +135,11 @@ func exists(tree *os.Root, names ...string) bool {
 	})
 }
 
-// ErrUnsupported says that the system cannot carry out what the seed asks for, or cannot hold the agent.
+// ErrUnsupported is returned when the system cannot carry out the seed, or cannot hold the agent.
 var ErrUnsupported = errors.New("the image's system does not support this")
 
-// File is one that is added. Its content is Data, or that of the file Source outside of the tree, or a link to Link, or
-// what Stream gives, at most Most bytes.
+// File is a file to add. Its content is Data, the file Source outside of the tree, a link to Link, or the bytes of
+// Stream, at most Most.
 type File struct {
 	Path   string
 	Mode   fs.FileMode
@@ -249,7 +250,7 @@ func (c Config) SeedFiles() map[string]string {
 	}
 }
 
-// phoneHomeTries is how often cloud-init posts before it gives up, 3 s apart: a site agent may be restarting.
+// phoneHomeTries is how often cloud-init posts, 3 s apart: a site agent may be restarting.
 const phoneHomeTries = 100
 
 // vendorData is what user-data goes before, and does not replace. An agentless system phones home by it (cloud-init,
@@ -386,7 +387,7 @@ func makeDirs(tree *os.Root, dir string, private bool) error {
 	return errors.Join(tree.Chmod(dir, mode), labelLike(tree, dir))
 }
 
-// ErrDiffers says that a file does not read back as it was written.
+// ErrDiffers is returned when a file does not read back as it was written.
 var ErrDiffers = errors.New("reads back differently")
 
 // Verify reads the changes back and compares their digests.

@@ -72,10 +72,10 @@ func named(all []gpt.Partition, names ...string) bool {
 	return true
 }
 
-// ErrSeed says that the image's system cannot be given the seed, whatever is on the disk.
+// ErrSeed is returned when the image's system cannot take the seed, whatever is on the disk.
 var ErrSeed = errors.New("the image cannot be given this seed")
 
-// For says what is known of a seed before it is there.
+// For has the properties of a seed that are known before its content.
 type For struct {
 	// Ignition: its user-data is a configuration of Ignition.
 	Ignition bool
@@ -87,8 +87,8 @@ type For struct {
 // src/create_disk.sh, uninitialized_gpt_uuid).
 const unmade = "00000000-0000-4000-a000-000000000001"
 
-// Fits refuses a seed for an image by the partition table alone, before anything is written. An image of which that
-// says nothing passes.
+// Fits refuses a seed for an image by the partition table alone, before anything is written. An image that the table
+// does not identify passes.
 func (f For) Fits(disk gpt.GUID, all []gpt.Partition) error {
 	flatcar := named(all, "OEM", "USR-A")
 	coreOS := named(all, "boot", "root")
@@ -121,8 +121,8 @@ const (
 	phoneProgram = writableDir + "phone-home"
 )
 
-// Ignition decides what is added to an image of the vendor: the configuration, and what of the boot loader keeps it
-// from being read. The tree is the file system that Ignition reads.
+// Ignition decides which files are added to an image of the vendor: the configuration, and those that make the boot
+// loader read it. The tree is the file system that Ignition reads.
 func (v Vendor) Ignition(tree *os.Root, c Config) ([]File, error) {
 	if c.Mirror || len(c.Mounts) > 0 {
 		return nil, fmt.Errorf("%w: it is set up by Ignition, which makes mirrors and file systems itself; ask for them in "+
@@ -163,8 +163,8 @@ func plainFile(path string, mode int, data string) ignition.File {
 	return ignition.File{Path: path, Mode: mode, Data: []byte(data)}
 }
 
-// network is what the interfaces are given. Where neither the seed nor the installer says anything, the vendor's own
-// default is right: DHCP everywhere.
+// network returns the files that configure the interfaces. Without settings in the seed or from the installer the
+// vendor's own default applies: DHCP everywhere.
 func (v Vendor) network(c Config) (out []ignition.File, err error) {
 	text := c.Seed.NetworkConfig
 	if text == "" && (c.MAC != "" || c.Network != nil) {
@@ -186,8 +186,8 @@ func (v Vendor) network(c Config) (out []ignition.File, err error) {
 	return out, nil
 }
 
-// addAgent adds the files of the agent as units of systemd and as files outside of /usr. The first boot of CoreOS gives
-// partitions new GUIDs, so that the state partition is found by its name.
+// addAgent adds the files of the agent as units of systemd and as files outside of /usr. The first boot of CoreOS
+// changes the partitions' GUIDs, so that the state partition is found by its name.
 func addAgent(out *ignition.Config, c Config) error {
 	units := map[string]*ignition.Unit{}
 	var names []string

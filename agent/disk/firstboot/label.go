@@ -14,8 +14,8 @@ import (
 // labelAttribute holds the SELinux label of a file.
 const labelAttribute = "security.selinux"
 
-// examples are files of the vendor's whose label fits what is added below a directory. The installer runs without a
-// policy, and a file without a label is one that services may not read.
+// examples are files of the vendor's whose label fits the files that are added below a directory. The installer runs
+// without a policy, and a file without a label is one that services may not read.
 var examples = []struct{ below, like string }{
 	{"usr/bin/", "usr/bin/env"},
 	{"usr/lib/ingot/start-agent", "usr/bin/env"},
@@ -23,8 +23,8 @@ var examples = []struct{ below, like string }{
 	{"var/lib/cloud", "var/lib/cloud"},
 }
 
-// labelLike gives a new file the label of its example, else that of its directory. A file system without labels has
-// none to give.
+// labelLike sets the label of a new file to that of its example, else to that of its directory. It does nothing on a
+// file system without labels.
 func labelLike(tree *os.Root, name string) error {
 	for _, like := range append(exampleFor(name), path.Dir(name)) {
 		label, err := getLabel(tree, like)

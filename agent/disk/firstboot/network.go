@@ -13,9 +13,8 @@ type Network struct {
 	DNS     []netip.Addr
 }
 
-// defaultNetwork has the interface that the installer had its address on: with that address where nobody gives any,
-// else by DHCP, with the client identifier that the firmware has, so that the lease is the machine's, whichever system
-// asks.
+// defaultNetwork configures the interface on which the installer had its address. Without DHCP it has the same address.
+// With DHCP it has the firmware's client identifier, so that every system on the machine gets the same lease.
 func (c Config) defaultNetwork() string {
 	match := fmt.Sprintf("macaddress: %q", c.MAC)
 	if c.MAC == "" {

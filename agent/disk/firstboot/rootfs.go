@@ -67,8 +67,9 @@ func FileSystem(b []byte) string {
 	return ""
 }
 
-// Label returns the label of a file system by its beginning; "" where it has none, or is none that FileSystem names
-// with one (Linux, fs/ext4/ext4.h, s_volume_name; fs/xfs/libxfs/xfs_format.h, sb_fname; btrfs_tree.h, label).
+// Label returns the label of a file system by its beginning. It returns "" for one without a label and for a kind whose
+// label FileSystem does not know. Sources: Linux, fs/ext4/ext4.h, s_volume_name; fs/xfs/libxfs/xfs_format.h, sb_fname;
+// btrfs_tree.h, label.
 func Label(b []byte) string {
 	field := map[string]struct{ at, size int }{"ext4": {1024 + 120, 16}, "xfs": {108, 12}, "btrfs": {64<<10 + 299, 256}}
 	f, known := field[FileSystem(b)]

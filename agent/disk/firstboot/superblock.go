@@ -107,9 +107,9 @@ func (k Kernel) lacking(set uint64, known []feature) (names []string) {
 	return names
 }
 
-// Refuses decides by the beginning of a partition, ProbeSize bytes, whether the kernel would refuse to mount its file
-// system for writing, on a disk with sectors of so many bytes; "" where nothing speaks against it, or where it holds no
-// file system that is mounted. size is that of the partition.
+// Refuses returns why the kernel would refuse to mount a partition's file system for writing. It returns "" when it
+// would mount it, or when the partition holds no file system. b is the beginning of the partition, ProbeSize bytes;
+// size is the partition's, sector the disk's, in bytes.
 func (k Kernel) Refuses(b []byte, size int64, sector int) string {
 	if len(b) < ProbeSize {
 		return ""

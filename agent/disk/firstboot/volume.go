@@ -27,7 +27,7 @@ trap 'umount "$dir"; rmdir "$dir"' EXIT
 `
 
 // Volume makes a FAT file system with the seed, and with an agent for cloud-init to install unless there is none. The
-// reader gives size bytes.
+// reader returns size bytes.
 func (c Config) Volume() (r io.ReadCloser, size int64, changes []Change, err error) {
 	if is, _ := ignition.Check(c.Seed.UserData); is {
 		return nil, 0, nil, notIgnition()
@@ -194,7 +194,7 @@ func putBootSector(b []byte, size int64, fatBytes int) {
 	b[510], b[511] = 0x55, 0xaa
 }
 
-// putDirectory writes the label and, for each file, its long name and a short one that nobody uses.
+// putDirectory writes the label and, for each file, its long name and an unused short one.
 func putDirectory(dir []byte, all []stored) {
 	copy(dir, "CIDATA     ")
 	dir[11] = attrVolume

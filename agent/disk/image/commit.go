@@ -61,7 +61,7 @@ func (w *writer) customize(ctx context.Context) error {
 	return w.fit()
 }
 
-// unlessKnown makes an error of a disk out of one that says nothing else of itself.
+// unlessKnown returns an error as a disk's error, unless its kind is a known one.
 func unlessKnown(err error) error {
 	switch {
 	case errors.Is(err, firstboot.ErrSeed):

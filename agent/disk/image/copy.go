@@ -23,8 +23,8 @@ type piece struct {
 	n   int
 }
 
-// pipe runs fill and drain beside each other over a few buffers. fill gives how much it has put into the buffer; 0 is
-// the end.
+// pipe runs fill and drain beside each other over a few buffers. fill returns the number of bytes that it has put into
+// the buffer; 0 is the end.
 func pipe(
 	ctx context.Context, from int64, fill func(buf []byte, off int64) (int, error), drain func(piece) error,
 ) error {
@@ -64,9 +64,9 @@ func pipe(
 	return g.Wait()
 }
 
-// copy writes the image but for its first MiB. The checksums are no security: they tell a disk that gives back
-// something else than it was given from an image that is not the one ordered. XXH64 costs next to nothing beside the
-// SHA-256 of the reading back, also on processors without instructions for checksums.
+// copy writes the image but for its first MiB. The checksums are no security: they distinguish a disk that returns
+// other data than was written from a wrong image. XXH64 costs next to nothing beside the SHA-256 of the reading back,
+// also on processors without instructions for checksums.
 func (w *writer) copy(ctx context.Context) error {
 	w.track.begin(StageWrite, w.RawSize)
 	begun := w.Clock.Now()
@@ -190,15 +190,14 @@ func readImage(d Disk, size int64, buf []byte, off int64) (int, error) {
 	return n, get(d, buf[:padded], off)
 }
 
-// ErrAnother says that a disk does not hold what was committed to it.
+// ErrAnother is returned when a disk does not hold the image that was committed to it.
 var ErrAnother = errors.New("the disk holds something else")
 
-// Check reads a disk and says whether it is complete and bootable as the Write that gave c left it. It writes nothing
-// but makes durable what was written before. Of an image that was changed it reads the first MiB, which was written
-// last: the rest had been flushed and read back by then.
-// ErrAnother is a no; other errors leave it open.
+// Check reads a disk and returns nil when it is complete and bootable, as the Write with commit c left it. It writes
+// nothing but makes durable what was written before. Of an image that was changed it reads the first MiB, which was
+// written last: the rest had been flushed and read back by then. ErrAnother is a no; other errors leave it open.
 func Check(ctx context.Context, d Disk, size int64, digest [sha256.Size]byte, c Commit) error {
-	// A Write that was interrupted may not have got to its last flush: what is read could be in the disk's cache alone.
+	// An interrupted Write may not have reached its last flush: the data that is read could be in the disk's cache only.
 	if err := d.Flush(); err != nil {
 		return diskError("flush: %w", err)
 	}

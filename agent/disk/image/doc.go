@@ -2,23 +2,23 @@
 //
 // # Overview
 //
-// Write streams an image over HTTP onto a disk, reads it back past every cache, adds a small partition with the
-// identity of the new system, and writes the first MiB, which holds the partition table and the boot code, last of all.
-// Check tells afterwards whether a disk holds what a Write began.
+// Write streams an image over HTTP onto a disk and reads it back past every cache. It adds a small partition with the
+// identity of the new system. It writes the first MiB last, which holds the partition table and the boot code. Check
+// reports afterwards whether a disk holds the image of a Write.
 //
-// # What is authoritative
+// # Sources of truth
 //
-// The bytes that come back from the device. The first MiB is the exception: until the end it exists in memory only,
-// and its part of the digest is taken from there; what is written of it at the end is compared byte by byte.
+// The bytes that come back from the device. The first MiB is the exception: until the end it exists in memory only, and
+// its part of the digest is taken from there. At the end it is written and compared byte by byte.
 //
 // # State model
 //
 //	check -> zero both ends -> discard -> write all but the first MiB -> flush -> read back, hash
 //	      -> state partition -> files for the new system -> backup table -> first MiB -> flush -> read back
 //
-// The digest is that of the image as it was ordered. What is added to its file systems comes after, and is read back by
-// itself. Up to the last three steps the first MiB and the last are zeros: nothing on the disk is found by a firmware
-// or a kernel, whatever the disk held before.
+// The digest is that of the image as it was ordered. Additions to its file systems come after, and are read back by
+// themselves. Up to the last three steps the first MiB and the last are zeros: nothing on the disk is found by a
+// firmware or a kernel, whatever the disk held before.
 //
 // # Failure handling
 //

@@ -60,7 +60,7 @@ func fillBytes(b []byte) {
 }
 
 // TestWhatIsCheckedIsDurable: the agent dies before its last flush, and the one after it finds all of the image in the
-// disk's cache. What it says must be true after a loss of power too.
+// disk's cache. Its result must be true after a loss of power too.
 func TestWhatIsCheckedIsDurable(t *testing.T) {
 	t.Parallel()
 	r := newRig()
@@ -77,7 +77,7 @@ func TestWhatIsCheckedIsDurable(t *testing.T) {
 	}
 	alive := true
 	r.disk.OnWrite = func(b []byte, off int64) (int, error) {
-		if r.commit.Head != "" && off == 0 && b[511] == 0 { // nobody is there to wipe the ends again
+		if r.commit.Head != "" && off == 0 && b[511] == 0 { // no agent is left to wipe the ends again
 			alive = false
 		}
 		if !alive {

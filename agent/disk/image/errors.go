@@ -10,7 +10,7 @@ import (
 // Error is why an image was not written.
 type Error struct {
 	Reason baremetalv1.Reason
-	// Retryable says that another attempt from the top may end otherwise.
+	// Retryable is set when another attempt from the top may succeed.
 	Retryable bool
 	err       error
 }
@@ -18,7 +18,7 @@ type Error struct {
 // Error returns the cause.
 func (e *Error) Error() string { return e.err.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.err }
 
 func unavailable(format string, args ...any) error {

@@ -15,7 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
-// Source says where the file of an image is.
+// Source is the location of an image's file.
 type Source struct {
 	URL string
 	// Size of the file in bytes; 0 is unknown.
@@ -34,7 +34,7 @@ const DefaultPatience = 2 * time.Minute
 // stall is how long an open connection may bring nothing.
 const stall = 20 * time.Second
 
-// NewClient gives a client for Source: no proxy, no redirects to elsewhere, and no connection that hangs for ever.
+// NewClient returns a client for Source: no proxy, no redirects to elsewhere, and no connection that hangs for ever.
 func NewClient() *http.Client {
 	d := net.Dialer{Timeout: 10 * time.Second}
 	return &http.Client{Transport: &http.Transport{
@@ -71,7 +71,7 @@ type fetch struct {
 	since time.Time
 }
 
-// open gives the file's bytes. The first request is made by the first Read.
+// open returns a reader of the file's bytes. The first request is made by the first Read.
 func (s Source) open(ctx context.Context) *fetch {
 	if s.Patience == 0 {
 		s.Patience = DefaultPatience
@@ -88,7 +88,7 @@ func (f *fetch) skip(n int64) {
 	f.at += n
 }
 
-// Close gives up the connection.
+// Close closes the connection.
 func (f *fetch) Close() error {
 	if f.body == nil {
 		return nil
@@ -132,7 +132,7 @@ func (f *fetch) once(b []byte) (int, error) {
 	return f.body.Read(b)
 }
 
-// retry waits before the next connection, or gives the final error.
+// retry waits before the next connection, or returns the final error.
 func (f *fetch) retry(err error) error {
 	if f.body != nil {
 		f.body.Close()

@@ -12,8 +12,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/gpt"
 )
 
-// Disk is what an image is written to. Offsets, lengths and buffers are multiples of 4096; package block has the real
-// one. What ReadAt gives must come from the device.
+// Disk is the target of an image. Offsets, lengths and buffers are multiples of 4096; package block has the real one.
+// ReadAt must read from the device.
 type Disk interface {
 	io.ReaderAt
 	io.WriterAt
@@ -22,11 +22,11 @@ type Disk interface {
 	Sector() int
 	// Flush returns when what was written is durable.
 	Flush() error
-	// Discard promises nothing about what is read afterwards; Zero makes a range read as zeros, without writing them.
-	// Both return block.ErrUnsupported where the disk cannot.
+	// Discard leaves the content of the range undefined; Zero makes a range read as zeros, without writing them. Both
+	// return block.ErrUnsupported where the disk cannot.
 	Discard(off, n int64) error
 	Zero(off, n int64) error
-	// RereadTable tells the kernel about a new partition table.
+	// RereadTable notifies the kernel of a new partition table.
 	RereadTable() error
 }
 
@@ -46,22 +46,22 @@ const (
 // Job is one image for one disk. Open, RawSize, RawDigest and Disk are required.
 type Job struct {
 	Disk Disk
-	// Open gives the raw bytes: see Open.
+	// Open returns the raw bytes: see Open.
 	Open      func(ctx context.Context) (io.ReadCloser, error)
 	RawSize   int64
 	RawDigest [sha256.Size]byte
 	// MinimumDisk is what the image asks for, in bytes.
 	MinimumDisk int64
-	// Others gives what stands in the partition tables of the machine's other disks, by the disk's name; nil: none.
+	// Others returns the partitions of the machine's other disks, by the disk's name; nil: none.
 	Others func() (map[string][]gpt.Partition, error)
 	// Judge refuses a root file system before the first byte is changed; nil: none.
 	Judge Judge
 	// Begin has the last word before the first byte is changed; nil is yes.
 	Begin func(ctx context.Context) error
-	// State gives the file system of the state partition, at most StateSize bytes; nil: there is no such partition.
+	// State returns the file system of the state partition, at most StateSize bytes; nil: there is no such partition.
 	State func() (io.ReadCloser, error)
-	// Identity gives the files of the new system, and Fill puts them into the file system, which lies at the offset. They
-	// are called when the image has been verified.
+	// Identity returns the files of the new system, and Fill puts them into the file system, which lies at the offset.
+	// They are called when the image has been verified.
 	Identity func(ctx context.Context) (map[string][]byte, error)
 	Fill     func(ctx context.Context, off, size int64, files map[string][]byte) error
 	// Customize changes file systems of the image, which was verified before, and must read back what it has written. nil:
@@ -121,7 +121,7 @@ type Commit struct {
 	Mounts  []firstboot.Mount  `json:"mounts,omitempty"`
 }
 
-// Progress says how far it got. Done and Total are bytes of the stage.
+// Progress is how far the write has come. Done and Total are bytes of the stage.
 type Progress struct {
 	Stage       string
 	Percent     int // of the whole
@@ -144,7 +144,7 @@ const (
 // Left is what a Write has left on the disk.
 type Left int
 
-// What is left.
+// The states of the disk.
 const (
 	// LeftAsItWas: not one byte was written.
 	LeftAsItWas Left = iota
@@ -156,7 +156,7 @@ const (
 	LeftImage
 )
 
-// String says it of a disk.
+// String returns it as the predicate of a sentence about the disk.
 func (l Left) String() string {
 	return [...]string{
 		"was not changed", "may hold a partition table, and may boot in part", "does not boot",
@@ -173,7 +173,7 @@ type Evidence struct {
 	Written int64
 	// StateID is the identity of the state partition (its PARTUUID).
 	StateID string
-	// Zeroed says that the disk was told to make its blocks zeros, and so zeros were left out.
+	// Zeroed is set when the disk was ordered to make its blocks zeros, so that zeros were not written.
 	Zeroed bool
 	// Write is the time from the first byte to the last flush, Verify that of the reading back.
 	Write, Verify, Total time.Duration

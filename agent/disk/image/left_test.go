@@ -19,8 +19,8 @@ var (
 	leftSeed = flag.Uint64("left-seed", 1, "seed of the first of them")
 )
 
-// TestWhatIsLeftIsTrue: random disks and faults (power, input/output errors, lost and changed writes, a discard that
-// fails, a cancel), and what is said of the disk is what a full read of what is durable on it shows.
+// TestWhatIsLeftIsTrue draws disks and faults: power, input/output errors, lost and changed writes, a discard that
+// fails, a cancel. The reported state of the disk must be the one that a full read of its durable content shows.
 func TestWhatIsLeftIsTrue(t *testing.T) {
 	t.Parallel()
 	seen := map[image.Left]int{}
@@ -117,7 +117,7 @@ func leaveFaults(r *rig, rnd *rand.Rand, cancel func()) string {
 	return "discard error"
 }
 
-// trueOf compares what is said with what is durable.
+// trueOf compares the reported state with the durable content.
 func trueOf(said image.Left, r *rig) bool {
 	head, tail := make([]byte, gpt.HeadSize), make([]byte, gpt.TailSize)
 	r.disk.Durable(head, 0)

@@ -15,7 +15,7 @@ var weights = []struct {
 	{StageSystem, 97, 98}, {StageCommit, 98, 100},
 }
 
-// tracker tells how far a Write got.
+// tracker reports the progress of a Write.
 type tracker struct {
 	job   Job
 	now   Progress

@@ -176,7 +176,7 @@ func hasBackup(d *disktest.Disk) bool {
 	return string(b) == "EFI PART"
 }
 
-// holdsImage compares what is durable with the image, from its second MiB on.
+// holdsImage compares the durable content with the image, from its second MiB on.
 func holdsImage(d *disktest.Disk) bool {
 	got := make([]byte, rawSize-gpt.HeadSize)
 	d.Durable(got, gpt.HeadSize)

@@ -25,15 +25,15 @@ type writer struct {
 	newHead []byte // the same with the state partition in its table
 	tail    []byte // the disk's last MiB
 	stateAt int64
-	// committing says that a partition table may be on the disk.
+	// committing is set once a partition table may be on the disk.
 	committing bool
 	sums       []uint64 // of each chunk as it was written
 	track      tracker
 	out        Evidence
 }
 
-// Write does all of it. An error is an *Error or the cause of ctx's end; either way the disk then holds no image that
-// boots, as far as it can be written: see Evidence.Left.
+// Write does all of it. An error is an *Error or the cause of ctx's end. After an error the disk holds no image that
+// boots, if it could still be written: see Evidence.Left.
 func Write(ctx context.Context, j Job) (Evidence, error) {
 	w := &writer{Job: j, track: newTracker(j)}
 	begun := j.Clock.Now()
@@ -159,10 +159,9 @@ func tableOf(head []byte, sector int) (*gpt.Table, error) {
 	return table, nil
 }
 
-// Probe reads the first MiB of an image, and fails as Write would where it cannot be fetched or unpacked, or has no
-// partition table for a disk with sectors of so many bytes, or cannot be given the seed, or has a root that the judge
-// refuses. It changes nothing. Its errors
-// are *Error, or the cause of ctx's end.
+// Probe reads the first MiB of an image and returns the error that Write would return for it. The image must be fetched
+// and unpacked, and have a partition table for the sector size in bytes. It must take the seed, and its root must pass
+// the judge. It changes nothing. Its errors are *Error, or the cause of ctx's end.
 func Probe(
 	ctx context.Context, s Source, format Format, sector int, seed firstboot.For,
 	others func() (map[string][]gpt.Partition, error), judge Judge,
@@ -192,9 +191,9 @@ func Probe(
 	return judgeRoot(ctx, open, table.Partitions(), judge)
 }
 
-// clash refuses an image when another disk of the machine has a partition that the new system would take for its own:
-// one with the PARTUUID of a partition of the image, which an installation of the same image has, or the state
-// partition of an old installation. Boot loaders and file system tables find both by name, in any order.
+// clash refuses an image when another disk of the machine has a partition that the new system would take for its own.
+// That is one with the PARTUUID of a partition of the image, as in another installation of it, or an old state
+// partition. Boot loaders and file system tables find both by name, in any order.
 func clash(table *gpt.Table, others func() (map[string][]gpt.Partition, error)) error {
 	if others == nil {
 		return nil
@@ -222,7 +221,7 @@ func clash(table *gpt.Table, others func() (map[string][]gpt.Partition, error)) 
 	return nil
 }
 
-// ended says why the stream ended at a byte before the image's last.
+// ended returns why the stream ended at a byte before the image's last.
 func (w *writer) ended(at int64, err error) error {
 	var known *Error
 	if !errors.As(err, &known) && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
@@ -271,9 +270,9 @@ func (w *writer) zeroEnds(context.Context) error {
 	return w.wipeEnds()
 }
 
-// discard tells the disk that the rest is of no more use, and then has the part that the image covers zeroed. That a
-// disk does neither is no failed write: then zeros are written. Zeroing without discard is not tried: it takes such
-// disks as long as writing.
+// discard discards the rest of the disk, and then has the part that the image covers zeroed. That a disk does neither
+// is no failed write: then zeros are written. Zeroing without discard is not tried: it takes such disks as long as
+// writing.
 func (w *writer) discard(ctx context.Context) error {
 	err := spans(ctx, gpt.HeadSize, w.tailAt(), func(off, n int64) error {
 		w.track.step(off)

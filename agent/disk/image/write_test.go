@@ -48,7 +48,7 @@ func TestWriteMakesADiskThatBoots(t *testing.T) {
 			if got.Digest != sha256.Sum256(raw()) || got.Bytes != rawSize || r.commits != 1 {
 				t.Errorf("evidence %+v, %d commits", got, r.commits)
 			}
-			// Two MiB of zeros, and what is behind the data, need no writing on a disk that was zeroed.
+			// Two MiB of zeros, and the zeros behind the data, need no writing on a disk that was zeroed.
 			if got.Zeroed != (got.Written < 4<<20) || got.Zeroed == (r.disk.NoDiscard || r.disk.NoZero) {
 				t.Errorf("zeroed: %t, written: %d", got.Zeroed, got.Written)
 			}
@@ -151,7 +151,7 @@ func failFlush(n int) func(*rig) {
 	}
 }
 
-// lie changes a byte of what is written or read there, from the nth time on, for one time.
+// lie changes a byte that is written or read there, from the nth time on, for one time.
 func lieWrite(at int64, nth int) func(*rig) {
 	return func(r *rig) {
 		r.disk.OnWrite = func(b []byte, off int64) (int, error) {
@@ -240,7 +240,7 @@ const stateAt = (diskSize - 1<<20 - image.StateSize) / (1 << 20) * (1 << 20)
 
 var errTest = errors.New("failed for the test")
 
-// faults are all ways to fail. untouched says that nothing may have been written.
+// faults are all ways to fail. untouched: nothing may have been written.
 var faults = map[string]struct {
 	break_    func(*rig)
 	want      baremetalv1.Reason
@@ -367,8 +367,8 @@ func TestEveryFaultLeavesADiskThatDoesNotBoot(t *testing.T) {
 	}
 }
 
-// Whatever the moment of the power cut and whatever the disk makes of its cache, what boots afterwards is the whole
-// image, and the next attempt completes.
+// Whatever the moment of the power cut, and whatever writes the disk's cache loses, only the whole image boots
+// afterwards. The next attempt completes.
 func TestPowerCutAtAnyByte(t *testing.T) {
 	t.Parallel()
 	whole := newRig()
@@ -494,7 +494,7 @@ func TestCheckFindsEveryDifference(t *testing.T) {
 	}
 }
 
-// An image that was made for another size of disk still says so in its table, until it is fitted.
+// An image that was made for another size of disk still has that size in its table, until it is fitted.
 func TestTableIsFittedToTheDisk(t *testing.T) {
 	t.Parallel()
 	r := newRig()

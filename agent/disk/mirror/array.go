@@ -46,7 +46,7 @@ type diskInfo struct{ number, major, minor, role, state int32 }
 
 // With lets the kernel write two devices as one for as long as fn runs, without superblocks: fn is given the device of
 // the array. Both begin in step, and With fails unless both have taken every write. The driver raid1 must be there, and
-// nobody may have claimed the devices.
+// the devices must be unclaimed.
 func With(ctx context.Context, devices [2]string, fn func(array string) error) (err error) {
 	if err := os.WriteFile(newArray, []byte(arrayName), 0o200); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("make an array: %w", err)
@@ -99,7 +99,7 @@ func assemble(f *os.File, devices [2]string) error {
 	return nil
 }
 
-// stop ends the array, which somebody may still have open for a moment.
+// stop ends the array, which another process may still have open for a moment.
 func stop(f *os.File) error {
 	if err := block.Patiently(func() error { return request(f, stopArray, nil) }); err != nil {
 		return fmt.Errorf("stop the array: %w", err)

@@ -9,8 +9,8 @@
 //
 // # Failure handling
 //
-// A write is done when both disks have it, and a read gives what both agree on: the first fault of either is the
-// mirror's. A mirror that begins without one of its disks is not made here.
+// A write is done when both disks have it, and a read returns the data on which both agree: the first fault of either
+// is the mirror's. A mirror that begins without one of its disks is not made here.
 package mirror
 
 import (
@@ -97,7 +97,7 @@ func (d *Disk) both(do func(i int, h Half) error) error {
 	return g.Wait()
 }
 
-// ErrDiffer says that the disks of a mirror hold different data.
+// ErrDiffer is returned when the disks of a mirror hold different data.
 var ErrDiffer = errors.New("the disks of the mirror hold different data")
 
 // ReadAt reads from both, and fails with ErrDiffer where they do not agree.
@@ -135,7 +135,7 @@ func (d *Disk) WriteAt(b []byte, off int64) (int, error) {
 // Flush returns when all that was written is durable on both.
 func (d *Disk) Flush() error { return d.both(func(_ int, h Half) error { return h.Flush() }) }
 
-// Discard tells both that a range is of no more use.
+// Discard discards a range of both.
 func (d *Disk) Discard(off, n int64) error {
 	return d.both(func(_ int, h Half) error { return h.Discard(off, n) })
 }

@@ -21,7 +21,7 @@ const (
 	allSectors     = ^uint64(0)
 )
 
-// Superblock says that a disk is one of two of a mirror.
+// Superblock is the metadata by which a disk is one of two of a mirror.
 type Superblock struct {
 	// Set is the mirror's UUID, Disk that of this disk in it.
 	Set, Disk [16]byte
@@ -83,7 +83,7 @@ func checksum(b []byte) uint32 {
 	return uint32(sum) + uint32(sum>>32)
 }
 
-// ErrNoMirror says that a disk has no superblock of a mirror where one would be.
+// ErrNoMirror is returned when a disk has no superblock of a mirror where one would be.
 var ErrNoMirror = errors.New("the disk is none of a mirror")
 
 // sameMirror compares two superblocks: they are of one mirror of this size, and of different disks.

@@ -1,5 +1,5 @@
-// Package bmcpassword gives the account of a machine's BMC a new password. The controller makes and keeps it before the
-// BMC hears of it, and done is a log-in with it. After a crash the new password is tried first, then the old one.
+// Package bmcpassword changes the password of a BMC's account. The controller makes and stores it before the BMC
+// receives it, and a log-in with it is the evidence. After a crash the new password is tried first, then the old one.
 package bmcpassword
 
 import (
@@ -38,7 +38,7 @@ type Config struct {
 	BMCs *bmc.Provider
 	// Order asks the controller to make and keep the new password of a command.
 	Order func(ctx context.Context, commandID string) (Order, error)
-	// Settle tells the controller which password the BMC takes.
+	// Settle reports to the controller which password the BMC accepts.
 	Settle func(ctx context.Context, commandID string, version int64, accepted bool) error
 	Clock  clock.Clock
 }
@@ -75,7 +75,7 @@ func (e *Executor) Prepare(_ context.Context, spec *fleetv1.CommandSpec) (any, *
 	return nil, &r, nil
 }
 
-// Execute goes on from wherever the intent says.
+// Execute goes on from the point that the intent records.
 func (e *Executor) Execute(ctx context.Context, job executor.Job) (executor.Result, error) {
 	r, out, err := e.newRun(ctx, job)
 	if r == nil {
@@ -91,14 +91,14 @@ func (e *Executor) Execute(ctx context.Context, job executor.Job) (executor.Resu
 	return r.accepted(proof)
 }
 
-// Resume looks whether the BMC takes the new password, if it was told. It changes nothing there.
+// Resume checks whether the BMC accepts the new password, if it was sent. It changes nothing there.
 func (e *Executor) Resume(ctx context.Context, job executor.Job) (executor.Verdict, error) {
 	r, _, err := e.newRun(ctx, job)
 	switch {
 	case err != nil:
 		return executor.Verdict{}, err
 	case r == nil || !r.in.Told:
-		return executor.GoOn(), nil // Execute says why there is none
+		return executor.GoOn(), nil // Execute returns the refusal
 	}
 	proof := bmc.PasswordProof{At: r.in.At, Protocol: r.in.Protocol}
 	if proof.At.IsZero() {
@@ -124,7 +124,7 @@ type run struct {
 	order Order
 }
 
-// newRun asks for the order. Without a run the result says why there is none.
+// newRun asks for the order. Without a run the result has the reason.
 func (e *Executor) newRun(ctx context.Context, job executor.Job) (*run, executor.Result, error) {
 	r := &run{e: e, job: job}
 	if err := job.DecodeIntent(&r.in); err != nil {
@@ -158,7 +158,7 @@ func (r *run) target() provider.Target {
 		CredentialsRef: s.GetBmcCredentialsRef(), MACs: s.GetMacAddresses()}
 }
 
-// accepted keeps the proof, tells the controller, and makes it the evidence.
+// accepted keeps the proof, reports it to the controller, and makes it the evidence.
 func (r *run) accepted(proof bmc.PasswordProof) (executor.Result, error) {
 	r.in.Told, r.in.At, r.in.Protocol = true, proof.At, proof.Protocol
 	if err := r.job.UpdateIntent(r.job.Hard, r.in); err != nil {
@@ -186,7 +186,7 @@ func pick(r *executor.Result) executor.Result {
 
 const settleEvery = time.Second
 
-// settle tells the controller until it has heard. The password itself is in its keeping already.
+// settle reports to the controller until it has acknowledged. The password itself is in its keeping already.
 func (r *run) settle(accepted bool) (*executor.Result, error) {
 	if r.order.InForce {
 		return nil, nil
@@ -211,7 +211,8 @@ func (r *run) settle(accepted bool) (*executor.Result, error) {
 	}
 }
 
-// failed says what an error means. The new password stays with the controller unless the BMC was seen to refuse it.
+// failed returns the result of an error. The new password stays with the controller unless the BMC was seen to refuse
+// it.
 func (r *run) failed(err error) (executor.Result, error) {
 	if executor.Interrupted(r.job.Hard) || errors.Is(err, failpoint.ErrInjected) {
 		return executor.Result{}, fmt.Errorf("%w: %w", executor.ErrInterrupted, err)

@@ -36,7 +36,7 @@ const (
 	timeUp    = baremetalv1.Reason_STEP_TIMEOUT
 )
 
-// quick is a clock on which whoever waits has waited already.
+// quick is a clock on which every wait has already ended.
 type quick struct {
 	clock.Clock
 	now *time.Time
@@ -56,7 +56,7 @@ func (q quick) After(d time.Duration) <-chan time.Time {
 	return c
 }
 
-// newQuickRig is one on such a clock, with what is the default elsewhere.
+// newQuickRig returns a rig on such a clock, with the default time between two polls.
 func newQuickRig(t *testing.T) *rig {
 	t.Helper()
 	r := newRig(t)
@@ -71,7 +71,7 @@ func decode(r *http.Request, into any) error {
 	return errors.Join(err, json.Unmarshal(raw, into))
 }
 
-// answers gives the same answer to all calls with this method whose path ends so.
+// answers returns the same answer to all calls with the method whose path has the suffix.
 func answers(method, suffix string, status int, body string) func(*http.Request) (int, string) {
 	return func(r *http.Request) (int, string) {
 		if r.Method != method || !strings.HasSuffix(r.URL.Path, suffix) {
@@ -97,7 +97,7 @@ func removal() *fleetv1.ClusterAction {
 	return a
 }
 
-// TestHowAnActEnds by what the cluster says; nothing is done to a Node that is another machine.
+// TestHowAnActEnds by the cluster's answers; nothing is done to a Node that is another machine.
 func TestHowAnActEnds(t *testing.T) {
 	t.Parallel()
 	const no = `{"message":"no"}`
@@ -191,7 +191,7 @@ func TestATokenOfAJoin(t *testing.T) {
 	}
 }
 
-// TestVerifyWaits until the Node is the machine in service, and says each thing that it waits for once.
+// TestVerifyWaits until the Node is the machine in service, and logs each thing that it waits for once.
 func TestVerifyWaits(t *testing.T) {
 	t.Parallel()
 	r := newQuickRig(t)
@@ -221,8 +221,8 @@ func TestVerifyWaits(t *testing.T) {
 	}
 }
 
-// TestAnActEndsInTimeToSaySo: a fifth of its time, and at most ten seconds, is left when it gives up. It looks every
-// two seconds.
+// TestAnActEndsInTimeToSaySo: a fifth of its time, and at most ten seconds, is left when it stops. It looks every two
+// seconds.
 func TestAnActEndsInTimeToSaySo(t *testing.T) {
 	t.Parallel()
 	for timeout, limit := range map[time.Duration]time.Duration{30 * time.Second: 24 * time.Second,

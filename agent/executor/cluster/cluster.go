@@ -117,7 +117,7 @@ func (w *work) connect(ctx context.Context) error {
 	return err
 }
 
-// errTime says that the step's time is used up.
+// errTime is the cause when the step's time is used up.
 var errTime = errors.New("the time for the step is up")
 
 // again makes a call until it fails in no way that passes, or the time is up.

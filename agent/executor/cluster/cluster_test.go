@@ -38,7 +38,7 @@ type apiServer struct {
 	open          int  // connections
 	// evicting is called at every eviction; it may be nil.
 	evicting func()
-	// says answers instead of what follows, unless it says 0; it may be nil.
+	// says answers instead of what follows, unless its status is 0; it may be nil.
 	says  func(r *http.Request) (status int, body string)
 	calls []string
 }
@@ -132,7 +132,7 @@ type rig struct {
 	// forgets is why no intent can be written down.
 	forgets         error
 	lines, progress []string
-	// refuse is what the controller says when it is asked for access.
+	// refuse is the controller's answer to a request for access.
 	refuse error
 }
 

@@ -1,14 +1,14 @@
-// Package cluster does what a site agent does in a Kubernetes cluster for one machine: it makes the token of a join,
-// waits for the machine's Node to be ready, drains it, and lets it be used again.
+// Package cluster executes the steps of a site agent in a Kubernetes cluster for one machine. It makes the token of a
+// join, waits for the machine's Node to be ready, drains it, and uncordons it.
 //
-// # What is authoritative
+// # Sources of truth
 //
-// The cluster. Every act says what is to be so and reads it back, so that doing it twice is doing it once: after a
+// The cluster. Every act sets the desired state and reads it back, so that doing it twice is doing it once: after a
 // restart of the agent each goes on, with a new grant. The one thing remembered is whether a cordon is ours.
 //
 // # Failure handling
 //
 // Nothing is done to a Node that is not recognized as the machine. A drain that ends badly (time is up, cancelled, a
-// pod that may not go) takes its own cordon back; pods that were evicted are elsewhere by then. The API server may be
-// away for as long as the step's time lasts.
+// pod that may not go) removes its own cordon. Evicted pods are elsewhere by then. The API server may be away for as
+// long as the step's time lasts.
 package cluster

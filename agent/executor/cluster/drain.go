@@ -47,7 +47,8 @@ func (w *work) drain(ctx context.Context) (executor.Result, error) {
 	return executor.Succeeded(proof), nil
 }
 
-// empty cordons the Node and evicts its pods until none is left that should go. It gives the number of those that went.
+// empty cordons the Node and evicts its pods until none is left that should go. It returns the number of those that
+// were evicted.
 func (w *work) empty(ctx context.Context, n *kube.Node) (int, error) {
 	if err := w.cordon(ctx, n); err != nil {
 		return 0, err
@@ -91,7 +92,7 @@ func (w *work) empty(ctx context.Context, n *kube.Node) (int, error) {
 	}
 }
 
-// outOfTime names what is left; whoever cancels knows.
+// outOfTime returns an error with the pods that are left, or end after a cancel.
 func (w *work) outOfTime(ctx context.Context, left []string, end error) error {
 	if context.Cause(ctx) != nil {
 		return end
@@ -115,7 +116,7 @@ func names(pods []string) string {
 	return strings.Join(pods, "; ")
 }
 
-// split gives the pods that are to go, and says which may not.
+// split returns the pods that should be evicted, and the names of those that may not.
 func split(pods []kube.Pod, allow kube.Allow) (todo []kube.Pod, blocked []string) {
 	for i := range pods {
 		switch fate, why := kube.FateOf(&pods[i], allow); {
@@ -129,7 +130,7 @@ func split(pods []kube.Pod, allow kube.Allow) (todo []kube.Pod, blocked []string
 	return todo, blocked
 }
 
-// evict asks for every pod that is not on its way, and says of each that is left why.
+// evict asks for every pod that is not on its way, and returns the ones that are left, each with the reason.
 func (w *work) evict(ctx context.Context, pods []kube.Pod, going map[string]struct{}) (left []string, err error) {
 	for i := range pods {
 		p := &pods[i]

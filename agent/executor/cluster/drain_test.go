@@ -55,11 +55,11 @@ func pod(name string, ending bool, more string) string {
 
 func list(pods ...string) string { return `{"items":[` + strings.Join(pods, ",") + `]}` }
 
-// TestADrainUnderABudget sees every pod go, whoever has asked it to, and says how far it is.
+// TestADrainUnderABudget sees every pod go, also one that it has not evicted, and reports progress.
 func TestADrainUnderABudget(t *testing.T) {
 	t.Parallel()
 	r := newQuickRig(t)
-	w := &workload{names: []string{"p6", "p5", "p4", "p3", "p2", "p1"}, ending: "p6"} // somebody else has deleted one
+	w := &workload{names: []string{"p6", "p5", "p4", "p3", "p2", "p1"}, ending: "p6"} // one was deleted before
 	r.says = w.says
 	got, err := r.do(t.Context(), drain(), time.Minute)
 	r.wants(got, err, succeeded, none)

@@ -39,7 +39,7 @@ func (w *work) verify(ctx context.Context) (executor.Result, error) {
 	}
 }
 
-// Waits says what a Node lacks to count as the machine in service; empty means nothing.
+// Waits returns what a Node lacks to count as the machine in service; empty means nothing.
 func Waits(n *kube.Node, m kube.Machine, version string) string {
 	info := n.Status.NodeInfo
 	ready, _, why := n.Ready()

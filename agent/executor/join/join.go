@@ -142,7 +142,7 @@ func (e *Executor) Execute(ctx context.Context, job executor.Job) (executor.Resu
 	return e.ended(ctx, job, err)
 }
 
-// complaint keeps what a program says is wrong: its last line of errors that begins as one, or its last one.
+// complaint keeps a program's error message: its last line of errors that begins as one, or its last one.
 type complaint struct {
 	to         func(stream string, data []byte)
 	mu         sync.Mutex
@@ -236,7 +236,7 @@ func (e *Executor) ended(ctx context.Context, job executor.Job, cause error) (ex
 		cause).AndRetry(), nil
 }
 
-// tidyTime bounds ending kubeadm and reading what is so.
+// tidyTime bounds ending kubeadm and reading the state.
 const tidyTime = 8 * time.Second
 
 func joined(a *fleetv1.JoinAction, m kubeadm.Membership, by string) executor.Result {

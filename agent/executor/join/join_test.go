@@ -24,7 +24,7 @@ import (
 
 const ours, theirs = "sha256:ours", "sha256:theirs"
 
-// machine is one whose kubeadm does as the test says.
+// machine is one whose kubeadm does as the test sets.
 type machine struct {
 	in    kubeadm.Membership
 	does  error
@@ -34,9 +34,9 @@ type machine struct {
 	// unread: which cluster it is in cannot be read, from when kubeadm has run or at once.
 	unread      error
 	unreadAfter bool
-	// undone is what kubeadm reset says.
+	// undone is the error of kubeadm reset.
 	undone error
-	// says is what kubeadm writes, a stream and its text each; none is the usual.
+	// says has the output of kubeadm, a stream and its text each; none is the usual.
 	says [][2]string
 	// during runs while kubeadm does.
 	during func()
@@ -380,7 +380,8 @@ func TestItIsStoppedWhileTheControllerIsAway(t *testing.T) {
 	r.wants(got, fleetv1.CommandResult_CANCELED, baremetalv1.Reason_CANCELED_BY_REQUEST, "end")
 }
 
-// TestAnAgentThatStopsWhileKubeadmRuns: a join that was done is told; any other is left to the next life of the agent.
+// TestAnAgentThatStopsWhileKubeadmRuns: a join that was done is reported; any other is left to the next start of the
+// agent.
 func TestAnAgentThatStopsWhileKubeadmRuns(t *testing.T) {
 	for does, want := range map[error]error{nil: nil, context.Canceled: executor.ErrInterrupted} {
 		r := newRig(t)

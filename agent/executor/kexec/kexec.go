@@ -46,9 +46,9 @@ type Config struct {
 	// Fetch writes the blob with the digest, in lower hex, to w.
 	Fetch func(ctx context.Context, sha256 string, w io.Writer) error
 	Clock clock.Clock
-	// Settle is how long the machine may go on under its old boot id, after an error or a restart of the agent, before
-	// nobody can know any more whether it still enters the kernel. 0 means 2 minutes: more than systemd's default time
-	// for stopping a unit, 90 s (systemd-system.conf(5)).
+	// Settle is how long an unchanged boot id leaves the outcome open, after an error or a restart of the agent. Then it
+	// becomes unknown. 0 means 2 minutes: more than systemd's default time for stopping a unit, 90 s
+	// (systemd-system.conf(5)).
 	Settle time.Duration
 	// Poll is how often the boot id is read; 0 means 250 ms.
 	Poll time.Duration
@@ -156,7 +156,7 @@ func (e *Executor) load(ctx context.Context, job executor.Job) (*executor.Result
 
 var errDigest = errors.New("the digest is another")
 
-// fetch gives a file in memory with the bytes of the digest.
+// fetch returns a file in memory with the bytes of the digest.
 func (e *Executor) fetch(ctx context.Context, what, digest string) (*os.File, error) {
 	fd, err := unix.MemfdCreate("ingot-"+what, unix.MFD_CLOEXEC)
 	if err != nil {
@@ -175,7 +175,7 @@ func (e *Executor) fetch(ctx context.Context, what, digest string) (*os.File, er
 	return f, nil
 }
 
-// unfetched says what came of a fetch that failed. Nothing has happened to the machine.
+// unfetched returns the result of a fetch that failed. Nothing has happened to the machine.
 func unfetched(ctx context.Context, err error) (*executor.Result, error) {
 	var r executor.Result
 	switch {
@@ -191,8 +191,8 @@ func unfetched(ctx context.Context, err error) (*executor.Result, error) {
 	return &r, nil
 }
 
-// Resume never enters. Another boot id is proof that the machine's own system has come back; under the old one, with no
-// kernel loaded, nothing can come any more.
+// Resume never enters. Another boot id is proof that the machine's own system has come back. Under the old one, with no
+// kernel loaded, no kexec can follow.
 func (e *Executor) Resume(ctx context.Context, job executor.Job) (executor.Verdict, error) {
 	var in intent
 	if err := job.DecodeIntent(&in); err != nil {

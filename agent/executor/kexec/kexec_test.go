@@ -30,7 +30,7 @@ func sum(s string) string {
 	return hex.EncodeToString(b[:])
 }
 
-// machine is one that enters another kernel when it is told to.
+// machine is one that enters another kernel on request.
 type machine struct {
 	support, load, enter error
 	// stays: entering is accepted and nothing comes of it.
@@ -134,8 +134,8 @@ func (r *rig) job(t *testing.T, hard context.Context) executor.Job {
 	return executor.Job{Spec: r.spec, Intent: b, Hard: hard, Progress: func(int, string) {}, Logf: func(string, ...any) {}}
 }
 
-// TestKexecThatComesBackInItsOwnSystemIsNoSuccess: whoever executes a kexec lives in the system that it leaves, so that
-// another boot id says that this system is back.
+// TestKexecThatComesBackInItsOwnSystemIsNoSuccess: the agent that executes a kexec runs in the system that is left, so
+// that another boot id proves that this system is back.
 func TestKexecThatComesBackInItsOwnSystemIsNoSuccess(t *testing.T) {
 	t.Parallel()
 	r := newRig()

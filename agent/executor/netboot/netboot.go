@@ -37,7 +37,7 @@ type intent struct {
 	Before boot.NextState `json:"before"`
 }
 
-// Prepare reads what is set now.
+// Prepare reads the setting of the next boot.
 func (e *Executor) Prepare(ctx context.Context, spec *fleetv1.CommandSpec) (any, *executor.Result, error) {
 	method, refused := methodOf(spec.GetNetboot().GetMode())
 	if refused != nil {
@@ -92,7 +92,7 @@ func (e *Executor) Execute(ctx context.Context, job executor.Job) (executor.Resu
 		return r, nil
 	}
 	if r, ok := executor.FromFailure(set); ok {
-		return r, nil // it was read back, or nobody answered: either way it may be set again
+		return r, nil // it was read back, or the firmware did not answer: either way it may be set again
 	}
 	if err := executor.AfterEffect.HitCtx(ctx); err != nil {
 		return executor.Result{}, err
@@ -116,7 +116,7 @@ func (e *Executor) Execute(ctx context.Context, job executor.Job) (executor.Resu
 	if set != nil {
 		return executor.Failed(baremetalv1.Reason_EXECUTION_FAILED, "set one-shot boot entry: %v", set).AndRetry(), nil
 	}
-	// It was said to be done and the firmware says otherwise: it may still come.
+	// The call succeeded and the firmware shows another entry: the change may still come.
 	r := executor.Unknown("the entry reads back as %q", got.Target)
 	r.Reason = baremetalv1.Reason_EVIDENCE_MISSING
 	return r, nil
@@ -132,7 +132,7 @@ func (e *Executor) set(
 	return change.New, err
 }
 
-// Resume reads the entry again. In the same boot it tells all. After another boot it has been consumed, and
+// Resume reads the entry again. In the same boot the entry decides. After another boot it has been consumed, and
 // only clearing can still be confirmed.
 func (e *Executor) Resume(ctx context.Context, job executor.Job) (executor.Verdict, error) {
 	var in intent

@@ -109,8 +109,8 @@ func (r *rig) reset(t *testing.T) lab.Boot {
 	return booted[len(booted)-1]
 }
 
-// What the next reset applies is accepted as it was ordered, and the evidence says no more than that. The proof is the
-// machine's own boot.
+// What the next reset applies is accepted as it was ordered, and the evidence claims no more than that. The proof is
+// the machine's own boot.
 func TestOverrideThatTheResetApplies(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

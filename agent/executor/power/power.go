@@ -1,6 +1,6 @@
-// Package power switches a machine from outside, through its BMC: on, off, or off and on again, with the device of
-// its next boot. It is done when the BMC says so, and what it said is the evidence; whether a system came up is for
-// others to see.
+// Package power switches a machine from outside, through its BMC: on, off, or off and on again, with the device of its
+// next boot. It is done when the BMC reports the state, and its report is the evidence. Whether a system came up is not
+// known here.
 package power
 
 import (
@@ -85,7 +85,7 @@ func orderOf(a *fleetv1.PowerAction) (Order, *executor.Result) {
 	return o, nil
 }
 
-// Execute goes on from wherever the intent says.
+// Execute goes on from the point that the intent records.
 func (e *Executor) Execute(ctx context.Context, job executor.Job) (executor.Result, error) {
 	var in Intent
 	if err := job.DecodeIntent(&in); err != nil {

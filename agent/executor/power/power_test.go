@@ -244,7 +244,7 @@ func TestKilledAtEachStep(t *testing.T) {
 	}
 }
 
-// goOn is a new process: Resume, and Execute where that says so.
+// goOn is a new process: Resume, and Execute where Resume asks for it.
 func (r *rig) goOn(t *testing.T, spec *fleetv1.CommandSpec) executor.Result {
 	t.Helper()
 	r.connect(t, "p")

@@ -15,7 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
-// Order is what is wanted.
+// Order is the desired power and boot device.
 type Order struct {
 	Off bool `json:"off,omitempty"`
 	On  bool `json:"on,omitempty"` // after off, where both are wanted
@@ -34,7 +34,7 @@ type Intent struct {
 	MediaAt time.Time `json:"media_at,omitzero"`
 }
 
-// Run carries the order out from wherever in says. as makes what is stored of an intent.
+// Run carries the order out from the point that in records. as converts an intent to its stored form.
 func Run(
 	ctx context.Context, job executor.Job, m provider.Machine, in Intent, as func(Intent) any,
 ) (executor.Result, error) {
@@ -76,7 +76,7 @@ func (r *run) all(ctx context.Context) error {
 	return r.on(r.job.Hard)
 }
 
-// off sets the boot device first: a machine that cannot be told where to boot from stays as it is.
+// off sets the boot device first: a machine whose boot device cannot be set stays unchanged.
 func (r *run) off(ctx context.Context) error {
 	if err := r.bootDevice(ctx); err != nil {
 		return err
@@ -155,8 +155,8 @@ func (r *run) keep(c provider.Cycle) error {
 	return nil
 }
 
-// failed says what an error means. Switches of power may be repeated, so an attempt that got no answer leaves nothing
-// that the next one would have to fear: whatever still comes late is what that one wants too.
+// failed returns the result of an error. Switches of power may be repeated, so an attempt that got no answer leaves
+// nothing that the next one would have to fear: whatever still comes late is what that one wants too.
 func (r *run) failed(ctx context.Context, err error) (executor.Result, error) {
 	evidence := r.in.evidence()
 	missing := baremetalv1.Reason_CAPABILITY_MISSING

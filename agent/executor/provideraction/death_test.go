@@ -119,7 +119,7 @@ func TestCancel(t *testing.T) {
 	testkit.Eventually(t, patience, func() bool { return r.status() == "Allocated" }, "the deployment is not aborted")
 }
 
-// TestShutdownLeavesItToResume: an agent that stops says nothing of the outcome.
+// TestShutdownLeavesItToResume: an agent that stops reports no outcome.
 func TestShutdownLeavesItToResume(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -1,3 +1,3 @@
-// Package provideraction executes what is asked of a machine's provider: it looks, decides, makes a request at most
-// once, and ends when the provider itself shows what the request was for.
+// Package provideraction executes an action of a machine's provider. It reads the state, decides, makes a request at
+// most once, and ends when the provider shows the desired state.
 package provideraction

@@ -15,8 +15,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
-// TestARegionThatErasesByItself: a region that erases whatever it releases never shows Disk erasing for what is asked
-// for, and replaces the methods that are asked for. One erasure is one, and its evidence is of what was done.
+// TestARegionThatErasesByItself: a region that erases whatever it releases never shows Disk erasing for an ordered
+// erasure, and replaces its methods. It erases once, and the evidence is of the method that was used.
 func TestARegionThatErasesByItself(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -101,7 +101,7 @@ func TestACancelWhileMAASIsAsked(t *testing.T) {
 }
 
 // TestAnErasureIsNotMadeAgain: a command whose time was up while MAAS erased is followed by one that sees the erasure
-// in MAAS's log. What was used since, or erased by somebody else or quickly, is erased.
+// in MAAS's log. A machine that was used since, or erased by another client or quickly, is erased again.
 func TestAnErasureIsNotMadeAgain(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

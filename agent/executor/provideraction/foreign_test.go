@@ -14,7 +14,7 @@ import (
 	ms "github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
-// takes lets somebody take the machine once the command has looked at it, and before its first request leaves.
+// takes lets another client take the machine once the command has looked at it, and before its first request leaves.
 func (r *rig) takes(action string, take func()) executor.Result {
 	r.t.Helper()
 	s := spec(action, nil)
@@ -37,8 +37,8 @@ func (r *rig) takes(action string, take func()) executor.Result {
 	return out
 }
 
-// TestNothingIsTakenFromSomebodyElse: a machine that somebody else has, or has taken since the command looked, is not
-// released, erased, deployed, deleted, marked, switched off or aborted, though MAAS would do so.
+// TestNothingIsTakenFromSomebodyElse: a machine that another client has, or has taken since the last look, is not
+// changed. Release, erase, deploy, delete, mark, power-off and abort are all left out, though MAAS would do them.
 func TestNothingIsTakenFromSomebodyElse(t *testing.T) {
 	t.Parallel()
 	ours := map[string]string{"ingot-machine": "m-1", "ingot-operation": "op-0"}
@@ -46,7 +46,7 @@ func TestNothingIsTakenFromSomebodyElse(t *testing.T) {
 	for _, c := range []struct {
 		action, op string
 		start      maastest.Machine
-		// taken is where whoever takes it has brought it.
+		// taken is the status to which the other client has brought it.
 		taken ms.Status
 	}{
 		{"release", "POST release", maastest.Machine{Status: ms.Deployed, Annotations: ours}, ms.Deployed},
@@ -126,7 +126,8 @@ func TestAnotherMachineWithTheCards(t *testing.T) {
 	}
 }
 
-// TestTakenAfterTheRelease: what somebody else has as soon as MAAS has released it was released, and is theirs.
+// TestTakenAfterTheRelease: a machine that another client takes as soon as MAAS has released it counts as released, and
+// stays theirs.
 func TestTakenAfterTheRelease(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -33,7 +33,8 @@ func TestMachinesWithManyInterfacesAreFound(t *testing.T) {
 	}
 }
 
-// TestAMachineThatIsSwitchedByHand: nobody is waited for once MAAS has released it, and nothing claims that it is off.
+// TestAMachineThatIsSwitchedByHand: no power state is waited for once MAAS has released it, and nothing claims that it
+// is off.
 func TestAMachineThatIsSwitchedByHand(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

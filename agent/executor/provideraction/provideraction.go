@@ -30,11 +30,11 @@ const Provider = "maas"
 
 // Config is what the executor needs.
 type Config struct {
-	// Open gives a client of the region that a machine names.
+	// Open returns a client of the region that a machine names.
 	Open func(ctx context.Context, machineID, regionRef string) (*maas.Client, maas.Region, error)
-	// Identity gives the one-time bundle that the system which the command deploys enrols with.
+	// Identity returns the one-time bundle that the system which the command deploys enrols with.
 	Identity func(ctx context.Context, commandID string) (bundle, hostname string, err error)
-	// Power says how MAAS is to switch a machine that it doesn't know yet.
+	// Power returns the power settings for a machine that is new to MAAS.
 	Power func(ctx context.Context, spec *fleetv1.CommandSpec) (powerType string, params map[string]string, err error)
 	Clock clock.Clock
 	// Poll is how often MAAS is looked at; 0 means 5 s.
@@ -54,7 +54,7 @@ func New(cfg Config) *Executor {
 	return &Executor{cfg: cfg}
 }
 
-// Prepare checks the order. It says nothing to the provider.
+// Prepare checks the order. It sends nothing to the provider.
 func (e *Executor) Prepare(_ context.Context, spec *fleetv1.CommandSpec) (any, *executor.Result, error) {
 	if r := checked(spec); r != nil {
 		return nil, r, nil
@@ -86,7 +86,7 @@ func checked(spec *fleetv1.CommandSpec) *executor.Result {
 	return nil
 }
 
-// Execute goes on from wherever the intent says.
+// Execute goes on from the point that the intent records.
 func (e *Executor) Execute(ctx context.Context, job executor.Job) (executor.Result, error) {
 	r, out, err := e.newRun(ctx, job)
 	if r == nil || err != nil {
@@ -105,7 +105,7 @@ func (e *Executor) Resume(ctx context.Context, job executor.Job) (executor.Verdi
 	case err != nil:
 		return executor.Verdict{}, err
 	case r == nil:
-		return executor.GoOn(), nil // nothing was asked for; Execute says why it cannot be
+		return executor.GoOn(), nil // nothing was asked for; Execute returns the refusal
 	case len(r.p.Asked) == 0:
 		return executor.GoOn(), nil
 	}
@@ -119,7 +119,7 @@ func (e *Executor) Resume(ctx context.Context, job executor.Job) (executor.Verdi
 	return executor.Settle(out), nil
 }
 
-// newRun opens the region. Without a run the result says why there is none.
+// newRun opens the region. Without a run the result has the reason.
 func (e *Executor) newRun(ctx context.Context, job executor.Job) (*run, executor.Result, error) {
 	spec := job.Spec
 	a := spec.GetProviderAction()
@@ -144,7 +144,7 @@ func (e *Executor) newRun(ctx context.Context, job executor.Job) (*run, executor
 	return nil, r.ended(err), nil
 }
 
-// ofRegion does what is about the region and no machine.
+// ofRegion executes an action that concerns the region and no machine.
 func (r *run) ofRegion(ctx context.Context) (executor.Result, error) {
 	switch r.order.Action {
 	case "render_user_data":
@@ -164,7 +164,7 @@ func (r *run) ofRegion(ctx context.Context) (executor.Result, error) {
 	}
 }
 
-// ended makes a result of an error that ends the command. What nobody knows stays so.
+// ended makes a result of an error that ends the command. An unknown outcome stays unknown.
 func (r *run) ended(err error) executor.Result {
 	if r.p.OpenDestructive() {
 		return executor.Unknown("asked for %v, and what came of it cannot be seen: %v", r.p.OpenVerbs(), err)

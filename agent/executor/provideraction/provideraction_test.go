@@ -42,7 +42,7 @@ type rig struct {
 	bundles       int
 	// written runs after the nth write of the intent.
 	written func(n int)
-	// power is why nobody knows how MAAS is to switch the machine.
+	// power is the error of a look-up of the machine's power settings.
 	power error
 }
 
@@ -161,7 +161,7 @@ func (r *rig) status() string {
 }
 
 // TestAWholeLife brings a machine in and out again, by every action that an onboarding and a decommission have, twice
-// each: what is done already is not done again.
+// each: the second run makes no further request.
 func TestAWholeLife(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -187,7 +187,7 @@ func TestAWholeLife(t *testing.T) {
 			if first[evidence.EraseMethod] != "maas-secure-erase-or-overwrite" {
 				t.Errorf("erased by %v", first)
 			}
-			continue // what is erased again is erased again
+			continue // a second erase erases again
 		}
 		changed := writesOf(r.region)
 		r.must(s.action, s.params)
@@ -313,7 +313,7 @@ func TestFaultsOfOneRequest(t *testing.T) {
 	}
 }
 
-// TestTypedRefusals: what MAAS shows decides, and the reason says what to do about it.
+// TestTypedRefusals: the state that MAAS shows decides, and the reason names the remedy.
 func TestTypedRefusals(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -10,7 +10,7 @@ import (
 	ms "github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
-// TestADiskFailureIsDeployedOnce: what cloud-init says of its search for a data source is said of every deployment.
+// TestADiskFailureIsDeployedOnce: cloud-init logs its search for a data source in every deployment.
 func TestADiskFailureIsDeployedOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

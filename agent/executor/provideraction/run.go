@@ -27,7 +27,7 @@ type run struct {
 	last    error
 }
 
-// follow looks and acts until the command has ended. goOn says that something is left to ask for, and may not be.
+// follow looks and acts until the command has ended. goOn reports that a request is left that this run may not make.
 func (r *run) follow(ctx context.Context) (out executor.Result, goOn bool, err error) {
 	if r.action.Region {
 		out, err = r.ofRegion(ctx)
@@ -92,7 +92,7 @@ func statusOf(m *maas.Machine) string {
 	return m.StatusName
 }
 
-// wait says once what it waits for.
+// wait logs once what it waits for.
 func (r *run) wait(what string, s maas.Seen) {
 	if what != r.waiting {
 		r.job.Logf("MAAS shows %s; waiting for %s", statusOf(s.M), what)
@@ -116,7 +116,7 @@ func (r *run) noteErasing(s *maas.Seen) error {
 // cannotLook: what another look may mend is waited for, everything else ends the command.
 func (r *run) cannotLook(ctx context.Context, err error) (executor.Result, turnState, error) {
 	if ctx.Err() != nil {
-		return executor.Result{}, turnWait, nil // it was cut off from here, and says nothing of MAAS
+		return executor.Result{}, turnWait, nil // the request was cut off here, which is no evidence about MAAS
 	}
 	if !failure.Retryable(err) {
 		return r.ended(err), turnEnd, nil
@@ -171,14 +171,14 @@ func (r *run) ask(ctx context.Context, s maas.Seen, next maas.Next) (executor.Re
 }
 
 // still looks once more, right before a request, and reports whether MAAS still shows what the request was decided by:
-// somebody else may have taken the machine since.
+// another client may have taken the machine since.
 func (r *run) still(ctx context.Context, s maas.Seen, v maas.Verb, before maas.Progress) bool {
 	s.P = before
 	s, err := r.client.Again(ctx, r.order, s)
 	return err == nil && maas.Decide(r.order, s).Do == v
 }
 
-// answered keeps what the answer to a request says.
+// answered records the answer to a request.
 func (r *run) answered(
 	ctx context.Context, v maas.Verb, before maas.Progress, err error,
 ) (executor.Result, turnState, error) {
@@ -213,7 +213,7 @@ func (r *run) answered(
 	return executor.Result{}, turnWait, nil
 }
 
-// params gives what a request holds, with what only the request may hold.
+// params returns the parameters of a request, with the secrets that only the request may hold.
 func (r *run) params(next maas.Next) (map[string]string, error) {
 	params := maps.Clone(next.Params)
 	if next.Do != maas.Deploy {
@@ -250,7 +250,7 @@ func (r *run) create(architecture string) error {
 	})
 }
 
-// stopped says what it means that the time is up, that somebody cancels, or that the agent stops.
+// stopped returns the result after the end of the time, a cancel, or a stop of the agent.
 func (r *run) stopped(ctx context.Context) (executor.Result, error) {
 	switch {
 	case executor.Interrupted(r.job.Hard), executor.Interrupted(ctx):

@@ -54,7 +54,7 @@ func TestWhatMAASTakesBackIsOver(t *testing.T) {
 		{"commission", "POST commission", ms.New, baremetalv1.Reason_MAAS_FAILED},
 		{"deploy", "POST deploy", ms.Ready, baremetalv1.Reason_MAAS_FAILED},
 		{"release", "POST release", ms.Deployed, baremetalv1.Reason_MAAS_FAILED},
-		// MAAS says so with 409, once the machine is in Failed disk erasing.
+		// MAAS answers with 409, once the machine is in Failed disk erasing.
 		{"erase", "POST release", ms.Deployed, baremetalv1.Reason_MAAS_STATUS_CONFLICT},
 	} {
 		t.Run(c.action, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestWhatSomebodyElseDeployedIsNotOurs(t *testing.T) {
 	}
 }
 
-// TestFailedTestsAreNotReleased: MAAS tests what is deployed too. A machine whose tests have failed then is still in
+// TestFailedTestsAreNotReleased: MAAS tests deployed machines too. A machine whose tests have failed then is still in
 // use, and MAAS does not release it.
 func TestFailedTestsAreNotReleased(t *testing.T) {
 	t.Parallel()

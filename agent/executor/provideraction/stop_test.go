@@ -18,7 +18,7 @@ import (
 	ms "github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
-// TestStoppedRightAfterARequest: what the answer left open stays open, and an agent that stops says nothing.
+// TestStoppedRightAfterARequest: what the answer left open stays open, and an agent that stops reports no result.
 func TestStoppedRightAfterARequest(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

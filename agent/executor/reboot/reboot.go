@@ -2,8 +2,8 @@
 // shows another boot id, and not before.
 //
 // A machine that can only be reached through its BMC shows none. There a reboot is a power cycle, see package power: it
-// is done when the machine was seen off and then on, and that is all it says. Whether a system came up is proved by its
-// own agent.
+// is done when the machine was seen off and then on, and proves no more than that. Whether a system came up is proved
+// by its own agent.
 package reboot
 
 import (
@@ -32,13 +32,13 @@ var Declaration = executor.Declaration{Action: "reboot", Harm: executor.Interrup
 type Config struct {
 	Host  host.Host
 	Clock clock.Clock
-	// Settle is how long the machine may go on under its old boot id, after an error or a restart of the agent,
-	// before nobody can know any more whether a reboot is still to come. 0 means DefaultSettle.
+	// Settle is how long an unchanged boot id leaves the outcome open, after an error or a restart of the agent. Then it
+	// becomes unknown. 0 means DefaultSettle.
 	Settle time.Duration
 	// Poll is how often the boot id is read; 0 means 250 ms.
 	Poll time.Duration
-	// Probe waits until the system of a machine without an agent answers on the network, and says how it did, as evidence.
-	// Only a site agent has it.
+	// Probe waits until the system of a machine without an agent answers on the network, and returns the answer as
+	// evidence. Only a site agent has it.
 	Probe func(ctx context.Context, t *fleetv1.ProbeTarget) (map[string]string, error)
 }
 
@@ -64,7 +64,7 @@ func New(cfg Config) *Executor {
 type intent struct {
 	BootIDBefore string          `json:"boot_id_before"`
 	Mode         boot.RebootMode `json:"mode"`
-	// Power is set for a machine that nobody can look into.
+	// Power is set for a machine whose system cannot be read.
 	Power *power.Intent `json:"power,omitempty"`
 }
 
@@ -163,8 +163,8 @@ func (e *Executor) Execute(ctx context.Context, job executor.Job) (executor.Resu
 	return e.await(job.Hard, in, limit, asked)
 }
 
-// Resume never reboots. Another boot id is proof. Under the old one a reboot may still be on its way, for
-// Settle; after that nobody can know.
+// Resume never reboots. Another boot id is proof. Under the old one a reboot may still be on its way, for Settle; after
+// that the outcome is unknown.
 func (e *Executor) Resume(ctx context.Context, job executor.Job) (executor.Verdict, error) {
 	var in intent
 	if err := job.DecodeIntent(&in); err != nil {

@@ -15,7 +15,7 @@ func (d Drift) Digest() string { return digestOf([]byte(d.Diff)) }
 // acceptedBy reports whether an order that accepts the digest may go on.
 func (d Drift) acceptedBy(digest string) bool { return d.Diff == "" || d.Digest() == digest }
 
-// refusal says what stands against the order, and how to accept it.
+// refusal returns the text of the refusal, with the digest that accepts the drift.
 func (d Drift) refusal(accepted string) string {
 	what := fmt.Sprintf("generation %d was changed by somebody else; accepted_drift %s overwrites it", d.Generation,
 		d.Digest())
@@ -37,8 +37,8 @@ func (o ordered) overwrite(tableDigest string) {
 	}
 }
 
-// driftedSince compares once more, right before the change: what was changed since the order was taken was accepted by
-// nobody. nil: go on.
+// driftedSince compares once more, right before the change: no order accepts a change that was made since it was taken.
+// nil: go on.
 func (e *Executor) driftedSince(ctx context.Context, in intent) (*executor.Result, error) {
 	now, err := e.committed(ctx)
 	if err != nil || in.AnyDrift || now.Generation == 0 {

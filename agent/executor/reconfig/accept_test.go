@@ -11,7 +11,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/effect"
 )
 
-// drifts lets somebody else set the MTU of eth0.
+// drifts has another program set the MTU of eth0.
 func (r *rig) drifts(mtu int) {
 	r.t.Helper()
 	foreign := *r.mustSave().Applied

@@ -37,7 +37,7 @@ func (r *rig) settled(spec *fleetv1.CommandSpec) executor.Result {
 }
 
 // TestAGenerationThatIsCommitted is not applied again: its own content is a success, another one and an older one are
-// refused, and what somebody else has changed is told.
+// refused, and foreign changes are reported.
 func TestAGenerationThatIsCommitted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -71,7 +71,7 @@ func TestAGenerationThatIsCommitted(t *testing.T) {
 	r.wantResult(r.settled(spec), refused, baremetalv1.Reason_INVALID_FIELD)
 }
 
-// TestANameAlone leaves the network as it is, which stays committed; nobody has to connect again, and it is proved all
+// TestANameAlone does not change the network, which stays committed; no new connection is needed, and it is proved all
 // the same.
 func TestANameAlone(t *testing.T) {
 	t.Parallel()
@@ -174,8 +174,8 @@ func TestADamagedIntent(t *testing.T) {
 	r.wantLog()
 }
 
-// TestStopsAroundAChange: a cancel before it ends it with nothing changed, a stop of the agent that can still go back
-// is no riddle, and one that cannot leaves it to the next life.
+// TestStopsAroundAChange: a cancel before the change ends it with nothing changed. An agent that stops rolls back if it
+// still can; otherwise the next start of the agent does.
 func TestStopsAroundAChange(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -31,14 +31,14 @@ type checker interface {
 		controllers []netip.AddrPort) ([]netcheck.Check, error)
 }
 
-// proof is what has been found out about a configuration before its commit.
+// proof is the evidence for a configuration before its commit.
 type proof struct {
 	// from is the address that the controller was reached from, where the configuration names it.
 	from   netip.Addr
 	checks []netcheck.Check
 }
 
-// check examines the ordered interfaces; a host that cannot gives nothing.
+// check examines the ordered interfaces; for a host that cannot it returns nil.
 func (e *Executor) check(ctx context.Context, in intent) []netcheck.Check {
 	h, ok := e.cfg.Host.(checker)
 	if !ok || in.Want.Network == nil {
@@ -51,7 +51,7 @@ func (e *Executor) check(ctx context.Context, in intent) []netcheck.Check {
 	return checks
 }
 
-// failedChecks gives the failures as one error, and nil where there are none.
+// failedChecks returns the failures as one error, and nil where there are none.
 func failedChecks(checks []netcheck.Check) error {
 	var failed []string
 	var kind error

@@ -37,8 +37,8 @@ func found(name string, r netcheck.Result) []netcheck.Check {
 	}
 }
 
-// TestChecksDecide: a failure that stays rolls back, at once where somebody else has the address; a warning or an
-// unknown is told and stays.
+// TestChecksDecide: a failure that stays rolls back, at once where another machine has the address; a warning or an
+// unknown is reported and stays.
 func TestChecksDecide(t *testing.T) {
 	t.Parallel()
 	gateway, duplicate := netcheck.Gateway, netcheck.DuplicateAddress

@@ -47,7 +47,7 @@ type ordered struct {
 	acceptedDrift string
 }
 
-// parse turns the order into settings, or says why it is refused.
+// parse turns the order into settings, or returns the refusal.
 func parse(a *fleetv1.ReconfigAction, controllers []netip.AddrPort) (ordered, *executor.Result) {
 	order := &baremetalv1.NetReconfig{}
 	if err := proto.Unmarshal(a.GetConfig(), order); err != nil {

@@ -56,7 +56,7 @@ func (e *Executor) try(ctx context.Context, job executor.Job, in intent, deadlin
 	if err := failedChecks(p.checks); err != nil {
 		return p, err
 	}
-	if ctx.Err() != nil { // what is unknown for want of time proves nothing
+	if ctx.Err() != nil { // a check that ran out of time proves nothing
 		return p, fmt.Errorf("check the network: %w", ctx.Err())
 	}
 	return p, nil

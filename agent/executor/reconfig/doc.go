@@ -2,18 +2,18 @@
 //
 // # Overview
 //
-// The way back is written down and guarded by the host's watchdog; then the configuration is applied, read back, and
-// has to prove itself: the controller must answer a new DNS look-up, a new TCP connection and a new mTLS handshake,
-// from the new address where the way to it leads over one, before the time to confirm is up. Only then is it committed.
-// Old connections prove nothing, since a firewall lets established ones live. A host that can (package netcheck)
-// examines the network beyond that contact: a proven failure rolls back as well.
+// The rollback is recorded and guarded by the host's watchdog. Then the configuration is applied, read back, and has to
+// prove itself before the time to confirm is up. A new DNS look-up, a new TCP connection and a new mTLS handshake with
+// the controller must succeed. They come from the new address if the route uses it. Only then is the configuration
+// committed. Old connections prove nothing, since a firewall lets established ones live. A host that can (package
+// netcheck) examines the network beyond that contact: a proven failure rolls back as well.
 //
-// # What is authoritative
+// # Sources of truth
 //
-// The host's guard says whether a change was committed: its record is what the watchdog reads. The agent's state under
-// the target's id holds the committed configuration, and follows. The firewall table in the kernel does not survive a
-// reboot, so that a boot loads the committed one from the host's file. Restore does it where that did not happen, and
-// keeps the file. It restores the interfaces of a host without systemd-networkd, too.
+// The host's guard records whether a change was committed; the watchdog reads it. The agent's state under the target's
+// id holds the committed configuration, and follows. The firewall table in the kernel does not survive a reboot, so
+// that a boot loads the committed one from the host's file. Restore does it where that did not happen, and keeps the
+// file. It restores the interfaces of a host without systemd-networkd, too.
 //
 // # State model
 //
@@ -27,7 +27,7 @@
 // # Failure handling
 //
 // No proof in time, a cancel, a time-out and a stop of the agent all roll back. A rollback that fails leaves the
-// outcome UNKNOWN. The effects of a rollback carry the command's id with "-rollback" behind it. What somebody else has
-// changed since the last commit refuses the next order (CONFIG_DRIFT) unless that accepts it by its digest.
-// Drift says what it is.
+// outcome UNKNOWN. The effects of a rollback carry the command's id with "-rollback" behind it. After a foreign change
+// since the last commit the next order is refused (CONFIG_DRIFT) unless it accepts the drift by its digest. Drift
+// describes the change.
 package reconfig

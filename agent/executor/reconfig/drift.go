@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// DriftKind is the kind of the report about what somebody else has changed.
+	// DriftKind is the kind of the report about changes that the agent did not make.
 	DriftKind = "drift"
 	// DriftEvery is how often to look for it.
 	DriftEvery = 3 * time.Minute
@@ -71,8 +71,8 @@ func (e *Executor) Drift(ctx context.Context) (Drift, error) {
 	return Drift{Generation: now.Generation, Diff: diff}, err
 }
 
-// readBack gives what the world shows, and how it differs from the settings, as a unified diff. before is what a change
-// of ours began with, if it is one: what others have added to interfaces since is no difference.
+// readBack returns the host's state as evidence, and its difference from the settings as a unified diff. before is the
+// state before a change of ours, if there is one: addresses that others have added since are no difference.
 func (e *Executor) readBack(
 	ctx context.Context, s settings, before *network.SavedNetwork,
 ) (evidence map[string]string, diff string, err error) {

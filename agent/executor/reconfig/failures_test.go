@@ -101,7 +101,7 @@ func TestNothingIsSaidOfAHostThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// prepareOver is prepare of an order that overwrites what somebody else has changed.
+// prepareOver is prepare of an order that overwrites foreign changes.
 func (r *rig) prepareOver(spec *fleetv1.CommandSpec) executor.Job {
 	r.t.Helper()
 	return r.prepare(orderOf(r.t, spec.GetReconfig().GetGeneration(), &baremetalv1.NetReconfig{
@@ -164,7 +164,7 @@ func TestHowAChangeEnds(t *testing.T) {
 	}
 }
 
-// TestAChangeThatMayStillCome is not called rolled back: nobody knows.
+// TestAChangeThatMayStillCome is not called rolled back: the outcome is unknown.
 func TestAChangeThatMayStillCome(t *testing.T) {
 	t.Parallel()
 	r := newScriptedRig(t, "network:never@1")

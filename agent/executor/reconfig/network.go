@@ -121,7 +121,7 @@ func bondOf(o *baremetalv1.NetworkInterface) *network.Bond {
 	return b
 }
 
-// memberOf keeps names as they are: the kernel tells upper case from lower.
+// memberOf keeps names as they are: the kernel distinguishes upper case from lower.
 func memberOf(m string) string {
 	if strings.Contains(m, ":") {
 		return strings.ToLower(m)

@@ -91,7 +91,7 @@ func TestInterfacesOfAnOrder(t *testing.T) {
 	}
 }
 
-// TestOrdersThatMakeNoSense are refused by what is wrong with them, before anything is changed.
+// TestOrdersThatMakeNoSense are refused with their error, before anything is changed.
 func TestOrdersThatMakeNoSense(t *testing.T) {
 	t.Parallel()
 	rule := func(r *baremetalv1.FirewallRule) *baremetalv1.NetReconfig {

@@ -128,7 +128,7 @@ func TestAHostWithoutAWatchdogGoesBack(t *testing.T) {
 	r.wantResult(r.resume(r.prepare(third)), unknown, baremetalv1.Reason_EVIDENCE_MISSING)
 }
 
-// did compares what has changed the host since the last call.
+// did compares the changes of the host since the last call.
 func (r *plainRig) did(want ...string) {
 	r.t.Helper()
 	if !slices.Equal(r.host.log, want) {
@@ -137,7 +137,7 @@ func (r *plainRig) did(want ...string) {
 	r.host.log = nil
 }
 
-// TestAWayBackThatFails: nobody knows what the host is like.
+// TestAWayBackThatFails: the state of the host is unknown.
 func TestAWayBackThatFails(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{"network back", "hostname ", "no firewall"} {
@@ -175,7 +175,7 @@ func TestAChangeThatCannotBeSeen(t *testing.T) {
 	r.wantResult(r.execute(whole(t, 1, "one")), unknown, baremetalv1.Reason_EVIDENCE_MISSING)
 }
 
-// TestRestoreAtStart puts back what is committed and gone, and nothing else.
+// TestRestoreAtStart restores committed settings that are gone, and nothing else.
 func TestRestoreAtStart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

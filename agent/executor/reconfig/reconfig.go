@@ -50,7 +50,7 @@ type Config struct {
 	TargetID string
 	// Prove makes new contact with the controller: DNS, TCP and mTLS. It obeys transport.WithSource.
 	Prove func(ctx context.Context) error
-	// Controllers gives the addresses that no policy may cut off.
+	// Controllers returns the addresses that no policy may cut off.
 	Controllers func(ctx context.Context) []netip.AddrPort
 	// Moved is called when changed interfaces were committed: new connections work, old ones may be dead. After a
 	// rollback the old ones are as good as they were. It may be nil.
@@ -116,7 +116,7 @@ func (e *Executor) committed(ctx context.Context) (now committed, err error) {
 	return now, err
 }
 
-// refused says what stands against the order: a host that cannot, or what somebody else has changed.
+// refused returns the refusal of an order that the host cannot apply, or that meets a foreign change.
 func (e *Executor) refused(ctx context.Context, want ordered, now committed) (*executor.Result, error) {
 	if want.Network != nil {
 		err := e.cfg.Host.NetworkSupport(ctx, *want.Network)
@@ -162,8 +162,7 @@ func (e *Executor) noteRollback(ctx context.Context, in *intent) error {
 	return nil
 }
 
-// repeat answers a generation that is committed already. What somebody else has changed since is reported and
-// left alone.
+// repeat answers a generation that is committed already. Foreign changes since then are reported and kept.
 func (e *Executor) repeat(ctx context.Context, now committed, digest string) (*executor.Result, error) {
 	if now.Digest != digest {
 		return refuse(baremetalv1.Reason_INVALID_FIELD, "generation %d is committed with another content", now.Generation),
@@ -239,7 +238,8 @@ func confirmLimit(job executor.Job) time.Duration {
 	return limit
 }
 
-// apply goes from the harmless to what may cut us off, and says what the host has accepted.
+// apply makes the harmless changes first and those that may cut off the agent last. It returns the settings that the
+// host has accepted.
 func (e *Executor) apply(
 	ctx context.Context, effect effect.Cause, s settings, limit time.Duration,
 ) (accepted settings, err error) {

@@ -147,7 +147,7 @@ func TestTheProofComesFromTheNewAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.Close() }) // nobody accepts any more
+	t.Cleanup(func() { _ = l.Close() }) // no connection is accepted any more
 	r.host.source = netip.MustParseAddr("127.0.0.9")
 	r.prove = func(ctx context.Context) error {
 		c, err := transport.NetDialer()(ctx, l.Addr().String())
@@ -206,8 +206,7 @@ func (l late) ApplyFirewall(ctx context.Context, _ effect.Cause, _ firewall.Poli
 	return ctx.Err()
 }
 
-// What was accepted and does not show may still come after a cancel in the middle: nobody can say that it was rolled
-// back.
+// What was accepted and does not show may still come after a cancel in the middle: it is not reported as rolled back.
 func TestACancelBeforeALateChangeIsNoEnd(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]fleetv1.CommandResult_Outcome{

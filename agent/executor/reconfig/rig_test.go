@@ -24,10 +24,10 @@ import (
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
-// guarded is a simulated host with a watchdog in memory, which writes down what it was told, and may be too quick.
+// guarded is a simulated host with a watchdog in memory, which records its calls, and may be too quick.
 type guarded struct {
 	*sim.Host
-	mu      sync.Mutex // of record, where somebody watches
+	mu      sync.Mutex // of record, where a test watches
 	record  *rollback.Guard
 	log     []string
 	tooLate bool
@@ -139,7 +139,7 @@ func (g *guarded) RollBackGuard(ctx context.Context, id string) error {
 	return g.RestoreNetwork(ctx, effect.Cause{CommandID: id + "-rollback"}, *g.record.Network)
 }
 
-// set changes the state of the record while somebody watches.
+// set changes the state of the record while a test watches.
 func (g *guarded) set(state rollback.GuardState) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -198,7 +198,7 @@ func newRig(t *testing.T) *rig {
 	return newScriptedRig(t, "")
 }
 
-// newScriptedRig is one whose host fails as the script says.
+// newScriptedRig returns a rig whose host fails by the script.
 func newScriptedRig(t *testing.T, script string) *rig {
 	t.Helper()
 	h, err := sim.New(sim.Config{Dir: t.TempDir(), MachineID: "m-1", NoSync: true, Script: script})
@@ -223,7 +223,7 @@ func newScriptedRig(t *testing.T, script string) *rig {
 	return r
 }
 
-// order is a command that gives eth0 an address.
+// order returns a command that sets the address of eth0.
 func order(t *testing.T, generation int64, address string) *fleetv1.CommandSpec {
 	t.Helper()
 	return orderOf(t, generation,
@@ -241,7 +241,7 @@ func orderOf(t *testing.T, generation int64, c *baremetalv1.NetReconfig) *fleetv
 	}}
 }
 
-// prepare gives the job that Execute or Resume gets.
+// prepare returns the job for Execute or Resume.
 func (r *rig) prepare(spec *fleetv1.CommandSpec) executor.Job {
 	r.t.Helper()
 	in, settled, err := r.e.Prepare(r.t.Context(), spec)

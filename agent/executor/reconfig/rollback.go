@@ -154,13 +154,13 @@ func (e *Executor) mayCome(ctx context.Context, in intent, accepted settings, wh
 
 // forgetful is a host whose network configuration does not outlive the kernel.
 type forgetful interface {
-	// NetworkForgotten says that nothing was applied on this boot yet.
+	// NetworkForgotten reports whether nothing was applied on this boot yet.
 	NetworkForgotten(ctx context.Context) (bool, error)
 }
 
 // Restore puts back what the kernel has forgotten in a reboot: the committed firewall policy, where the boot has not
-// loaded it, and interfaces where nobody else configures them at boot. It belongs at the start of the agent, before
-// anything else. A table that an older agent, or a boot without a readable policy, has made is made anew.
+// loaded it, and interfaces where no other program configures them at boot. It belongs at the start of the agent,
+// before anything else. A table that an older agent, or a boot without a readable policy, has made is made anew.
 func (e *Executor) Restore(ctx context.Context) error {
 	now, err := e.committed(ctx)
 	if err != nil {

@@ -42,13 +42,13 @@ type DiskConfig struct {
 	Installer Installer
 	// Site is the base URL of the boot server, without a slash at its end: images come from below it.
 	Site string
-	// Identity gives what the next system needs. It may be called again for the same command.
+	// Identity returns the files that the next system needs. It may be called again for the same command.
 	Identity func(ctx context.Context, spec *fleetv1.CommandSpec) (disks.NextSystem, error)
 	Clock    clock.Clock
 }
 
-// Disk writes images to real disks. It is done when the bytes read back from the disk have the digest that was ordered,
-// and the first MiB, which makes them bootable, reads back as it was written.
+// Disk writes images to real disks. It is done when the bytes read back from the disk have the ordered digest. The
+// first MiB, which makes them bootable, must read back as written.
 type Disk struct{ cfg DiskConfig }
 
 var _ executor.Executor = (*Disk)(nil)
@@ -99,7 +99,7 @@ func (in diskIntent) held() string {
 	return in.Disk + " and its mirror " + in.Mirror.ID
 }
 
-// about is what the evidence says of where the image is.
+// about adds the disks of the image to the evidence.
 func (in diskIntent) about(e map[string]string) map[string]string {
 	e["disk"], e["disk_path"] = in.Disk, in.Path
 	if in.Mirror != nil {
@@ -127,7 +127,7 @@ func (d *Disk) Prepare(_ context.Context, spec *fleetv1.CommandSpec) (any, *exec
 
 func hexOf(digest string) string { return strings.ToLower(strings.TrimPrefix(digest, "sha256:")) }
 
-// problemOf says what makes the order one that nobody can follow.
+// problemOf returns the error that makes an order impossible, or "".
 func problemOf(a *fleetv1.RepaveAction) string {
 	switch _, err := disks.ParseDigest(a.GetSha256Raw()); {
 	case err != nil:
@@ -156,8 +156,8 @@ func chosen(err error) *executor.Result {
 	return nil
 }
 
-// fitting returns the disk that the order means, and the second one of a mirror, on a machine that can start the image
-// and has room for it.
+// fitting returns the disk that the order means, and the second one of a mirror. It refuses when the machine cannot
+// start the image or has no room for it.
 func fitting(m Installer, a *fleetv1.RepaveAction) (to disk.Pair, refused *executor.Result, err error) {
 	if problem := problemOf(a); problem != "" {
 		r := executor.Failed(baremetalv1.Reason_INVALID_FIELD, "%s", problem)
@@ -204,7 +204,7 @@ func (d *Disk) Execute(ctx context.Context, job executor.Job) (executor.Result, 
 		return executor.Result{}, err
 	}
 	if in.Commit != nil {
-		return executor.Result{}, errors.New("this command has written the disk before") // nobody resumes by executing again
+		return executor.Result{}, errors.New("this command has written the disk before") // Resume never executes again
 	}
 	a := job.Spec.GetRepave()
 	job.Logf("writing image %s (%s) to %s", in.ImageRef, in.Digest, in.names())
@@ -315,7 +315,7 @@ func (d *Disk) identity(ctx context.Context, job executor.Job) (disks.NextSystem
 	}
 }
 
-// concluded turns an error into a result, which says what the disk holds as far as that is known.
+// concluded turns an error into a result, with the disk's state as far as that is known.
 func concluded(
 	ctx context.Context, job executor.Job, in diskIntent, got image.Evidence, err error,
 ) (executor.Result, error) {
@@ -365,7 +365,7 @@ func (d *Disk) Resume(ctx context.Context, job executor.Job) (executor.Verdict, 
 	return executor.Verdict{}, fmt.Errorf("read back disk: %w", err)
 }
 
-// verified says what was read after a restart of the agent, and what before.
+// verified names the parts that were verified after a restart of the agent, and those before.
 func verified(c *image.Commit) string {
 	if c.System == "" {
 		return "after a restart of the agent"

@@ -29,7 +29,7 @@ const digest = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 
 var sda = disk.Device{Path: "/dev/sda", Serial: "S1", Size: 1 << 30}
 
-// machine counts what is asked of it, and answers as it is told to.
+// machine counts its calls and answers as scripted.
 type machine struct {
 	choose error
 	second disk.Device
@@ -156,7 +156,7 @@ func (r *rig) job(ctx context.Context) executor.Job {
 	}
 }
 
-// TestDiskRepaveWithoutLeave: what the executor is told right before the first byte is the end of the command.
+// TestDiskRepaveWithoutLeave: the answer right before the first byte ends the command.
 func TestDiskRepaveWithoutLeave(t *testing.T) {
 	t.Parallel()
 	r := newRig()
@@ -366,7 +366,7 @@ func TestDiskRepaveResumesACommit(t *testing.T) {
 		if c.check == nil && v.Settled.Evidence[evidence.ImageDigest] != "sha256:"+digest {
 			t.Errorf("%s: evidence %v", name, v.Settled.Evidence)
 		}
-		// Nobody writes twice for one command.
+		// One command writes at most once.
 		if _, err := r.exec.Execute(t.Context(), r.job(t.Context())); err == nil || r.m.writes != 1 {
 			t.Errorf("%s: written %d times (%v)", name, r.m.writes, err)
 		}

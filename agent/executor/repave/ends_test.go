@@ -170,7 +170,7 @@ func TestAResumedCommitShowsTheSameDisk(t *testing.T) {
 	}
 }
 
-// endless is a clock on which whoever waits is told that it has begun, and waits for ever.
+// endless is a clock on which a wait calls began and never ends.
 type endless struct {
 	clock.Clock
 	began func()
@@ -181,8 +181,8 @@ func (e endless) After(time.Duration) <-chan time.Time {
 	return nil
 }
 
-// TestTheWaitForAnIdentity: its files are those of the new system, an error that nobody explains is tried again, and a
-// cancel ends it whatever the controller said last.
+// TestTheWaitForAnIdentity: its files are those of the new system, and an error without a reason is tried again. A
+// cancel ends the wait whatever the controller's last answer was.
 func TestTheWaitForAnIdentity(t *testing.T) {
 	t.Parallel()
 	r := newRig()

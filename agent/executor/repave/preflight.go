@@ -18,9 +18,8 @@ import (
 // PreflightDeclaration of the action that reads the disks and writes nothing.
 var PreflightDeclaration = executor.Declaration{Action: "preflight", Harm: executor.Harmless}
 
-// Preflight proves that a repave can begin, from the installer that would write: the machine starts the image, one disk
-// is meant and large enough, and the image's beginning can be fetched and read, and says nothing against the seed. It
-// changes nothing.
+// Preflight proves that a repave can begin, from the installer that would write. The machine starts the image, one disk
+// is meant and large enough. The image's beginning can be fetched and read, and takes the seed. It changes nothing.
 type Preflight struct{ cfg DiskConfig }
 
 var _ executor.Executor = (*Preflight)(nil)

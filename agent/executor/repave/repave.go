@@ -30,14 +30,14 @@ type Executor struct {
 
 var _ executor.Executor = (*Executor)(nil)
 
-// New makes the executor for one machine. simulated says that the machine is made up.
+// New makes the executor for one machine. simulated is set for a simulated machine.
 func New(h host.Host, simulated bool) *Executor { return &Executor{host: h, simulated: simulated} }
 
 type intent struct {
 	ImageRef string `json:"image_ref"`
 	URL      string `json:"url"`
 	Digest   string `json:"digest"`
-	Nonce    string `json:"nonce"` // tells this write from one of the same image by another command
+	Nonce    string `json:"nonce"` // distinguishes this write from one of the same image by another command
 	Before   string `json:"digest_before"`
 }
 
@@ -60,8 +60,8 @@ func (e *Executor) Prepare(ctx context.Context, spec *fleetv1.CommandSpec) (any,
 	}, nil, nil
 }
 
-// digestOf gives the digest to verify against. A simulated disk holds no bytes, so that an image without a
-// digest gets one made from its name.
+// digestOf returns the digest to verify against. A simulated disk holds no bytes, so that an image without a digest
+// gets one made from its name.
 func (e *Executor) digestOf(a *fleetv1.RepaveAction) (string, *executor.Result) {
 	hexed := strings.TrimPrefix(a.GetSha256Raw(), "sha256:")
 	if b, err := hex.DecodeString(hexed); err == nil && len(b) == sha256.Size {
@@ -128,7 +128,7 @@ func (in intent) judge(got host.DiskImage, wrote error, last host.RepaveProgress
 			wrote).
 			AndRetry().WithEvidence(readBack(got))
 	}
-	// It was said to be done and the disk says otherwise: something may still be writing.
+	// The write succeeded and the disk reads back differently: something may still be writing.
 	r := executor.Unknown("the disk reads back as %q, ordered was %q", got.Digest, in.Digest).WithEvidence(readBack(got))
 	r.Reason = baremetalv1.Reason_EVIDENCE_MISSING
 	return r

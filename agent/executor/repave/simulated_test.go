@@ -97,8 +97,7 @@ func (r *simRig) job(ctx context.Context) executor.Job {
 	}}
 }
 
-// TestTheEndsOfASimulatedRepave: what the disk holds afterwards decides, whatever the write has said and whoever has
-// stopped it.
+// TestTheEndsOfASimulatedRepave: the disk's content decides, whatever the write returned and however it was stopped.
 func TestTheEndsOfASimulatedRepave(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -193,7 +192,7 @@ func TestASimulatedRepaveAfterARestart(t *testing.T) {
 	}
 }
 
-// TestASimulatedRepaveThatIsNotWritten: without leave, by a refusal, at a stop, or with a disk that cannot be read.
+// TestASimulatedRepaveThatIsNotWritten: without a grant, by a refusal, at a stop, or with a disk that cannot be read.
 func TestASimulatedRepaveThatIsNotWritten(t *testing.T) {
 	t.Parallel()
 	r := newSimRig(t, sim.Config{})

@@ -80,8 +80,8 @@ func prepare(t *testing.T, root string) (*resetdevices.Executor, executor.Job) {
 
 const nvidia = "\xde\x10\x30\x23"
 
-// Accelerators are reset through the kernel, and the evidence says which and how; a server's display chip is left
-// alone.
+// Accelerators are reset through the kernel, and the evidence has each device and its method; a server's display chip
+// is left alone.
 func TestAcceleratorsAreResetAndDisplayChipsAreNot(t *testing.T) {
 	root := t.TempDir()
 	gpu := device(t, root, "0000:3b:00.0", "030200", "10de", nvidia, true)
@@ -99,7 +99,7 @@ func TestAcceleratorsAreResetAndDisplayChipsAreNot(t *testing.T) {
 	}
 }
 
-// What cannot be reset, or does not answer afterwards, is a failure that says so.
+// What cannot be reset, or does not answer afterwards, is a failure with that reason.
 func TestADeviceThatCannotBeResetFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		config string

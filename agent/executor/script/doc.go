@@ -1,7 +1,7 @@
-// Package script runs a catalogued script on a machine over SSH. It is done when the machine says with which exit code
-// the script has ended.
+// Package script runs a catalogued script on a machine over SSH. It is done when the machine reports the script's exit
+// code.
 //
-// The machine itself remembers the run under the command's id (package agent/provider/ssh), so that the three answers
-// after a crash of the agent are read, not guessed: never started, running, or ended with its code. A run is never
-// started by Resume; one that is under way is followed to its end there, because the leave to start it was used up.
+// The machine itself records the run under the command's id (package agent/provider/ssh). After a crash of the agent
+// the state is read from it: never started, running, or ended with its code. Resume never starts a run; it follows one
+// that is under way to its end, because its grant was used up.
 package script

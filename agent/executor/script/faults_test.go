@@ -169,7 +169,7 @@ func TestALineInTwoLives(t *testing.T) {
 	}
 }
 
-// TestAMachineThatIsAwayAfterARestart is asked until it answers; one that lets nobody in is unknown at once.
+// TestAMachineThatIsAwayAfterARestart is asked until it answers; one that refuses the log-in is unknown at once.
 func TestAMachineThatIsAwayAfterARestart(t *testing.T) {
 	t.Parallel()
 	stranger, _ := sshtest.Key(t)
@@ -242,7 +242,7 @@ func TestAMachineThatBecomesAnother(t *testing.T) {
 	}
 	got := r.must(t.Context())
 	r.openGate()
-	testkit.Eventually(t, patience, func() bool { // nobody asks for its end, and its directory is the test's
+	testkit.Eventually(t, patience, func() bool { // its end is never asked for, and its directory is the test's
 		_, err := os.Stat(filepath.Join(r.server.Base, "cmd-1", "exit"))
 		return err == nil
 	}, "the script does not end")
@@ -252,7 +252,7 @@ func TestAMachineThatBecomesAnother(t *testing.T) {
 	}
 }
 
-// TestNothingIsStartedAfterAnError on the way there: the reason says what it was.
+// TestNothingIsStartedAfterAnError on the way there: the reason is the error's.
 func TestNothingIsStartedAfterAnError(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -293,7 +293,7 @@ func TestNothingIsStartedAfterAnError(t *testing.T) {
 	}
 }
 
-// TestAnAgentThatStopsBeforeTheStart starts nothing and says nothing.
+// TestAnAgentThatStopsBeforeTheStart starts nothing and reports nothing.
 func TestAnAgentThatStopsBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, wait)
@@ -304,7 +304,7 @@ func TestAnAgentThatStopsBeforeTheStart(t *testing.T) {
 	}
 }
 
-// TestTheIntentCannotBeWritten: the run goes on, and the log says that lines may come twice.
+// TestTheIntentCannotBeWritten: the run goes on, and a log line warns that lines may come twice.
 func TestTheIntentCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, `echo said`)

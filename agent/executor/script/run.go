@@ -58,7 +58,7 @@ func (r *run) left() time.Duration { return r.ends.Sub(r.e.cfg.Clock.Now()) }
 
 func (r *run) hangUp() {
 	if r.conn != nil {
-		_ = r.conn.Close() // whoever hangs up wants nothing more of it
+		_ = r.conn.Close() // the connection is not used again
 		r.conn = nil
 	}
 }
@@ -123,7 +123,8 @@ func (r *run) firstLook(ctx context.Context) (status ssh.Status, err error) {
 	return status, err
 }
 
-// start brings the script to the machine and starts it. maybe says of an error that the script may have been started.
+// start brings the script to the machine and starts it. maybe reports with an error that the script may have been
+// started.
 func (r *run) start(ctx context.Context) (maybe bool, err error) {
 	a := r.job.Spec.GetScript()
 	raw, err := r.e.fetch(ctx, a)
@@ -151,7 +152,7 @@ func (r *run) start(ctx context.Context) (maybe bool, err error) {
 	return false, err
 }
 
-// follow reads the output until the run has ended, and ends it when its time is up or somebody cancels.
+// follow reads the output until the run has ended, and ends it when its time is up or the command is canceled.
 func (r *run) follow(ctx context.Context) (executor.Result, error) {
 	var lostSince time.Time
 	for poll := 50 * time.Millisecond; ; poll = min(2*poll, r.e.cfg.Poll) {
@@ -226,7 +227,7 @@ func (r *run) look(ctx context.Context) (status ssh.Status, err error) {
 	return status, nil
 }
 
-// end kills the script and says what came of it.
+// end kills the script and returns the result.
 func (r *run) end(ctx context.Context) (executor.Result, error) {
 	canceled := errors.Is(context.Cause(ctx), executor.ErrCanceled) && r.left() > 0
 	if executor.Interrupted(r.job.Hard) {
@@ -291,7 +292,7 @@ func (r *run) lost(s ssh.Status) executor.Result {
 		r.evidence(s))
 }
 
-// finish tells the rest of the output, and lets the machine forget what may hold secrets.
+// finish logs the rest of the output, and removes the files that may hold secrets from the machine.
 func (r *run) finish(s ssh.Status) {
 	r.out["stdout"].flush(s.Stdout.More)
 	r.out["stderr"].flush(s.Stderr.More)

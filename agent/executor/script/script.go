@@ -31,7 +31,7 @@ const MaxScript = 1 << 20
 
 // Config is what the executor needs.
 type Config struct {
-	// Open gives a blob by its SHA-256; command and machine are none of its business.
+	// Open returns a blob by its SHA-256.
 	Open func(ctx context.Context, sha256 string) (io.ReadCloser, error)
 	// Credentials asks for what to log in with. They stay in memory.
 	Credentials func(ctx context.Context, machineID, ref string) (ssh.Credentials, error)
@@ -61,7 +61,7 @@ type intent struct {
 	Stderr int64 `json:"stderr,omitempty"`
 }
 
-// Prepare fetches the script and holds it against its digest. It says nothing to the machine.
+// Prepare fetches the script and compares it with its digest. It sends nothing to the machine.
 func (e *Executor) Prepare(ctx context.Context, spec *fleetv1.CommandSpec) (any, *executor.Result, error) {
 	a := spec.GetScript()
 	refuse := func(reason baremetalv1.Reason, format string, args ...any) (any, *executor.Result, error) {
@@ -145,7 +145,7 @@ func (e *Executor) Resume(ctx context.Context, job executor.Job) (executor.Verdi
 	return executor.Settle(result), nil
 }
 
-// notStarted says what an error before the script was followed means.
+// notStarted returns the result of an error before the script was followed.
 func (r *run) notStarted(ctx context.Context, maybe bool, err error) (executor.Result, error) {
 	switch {
 	case errors.Is(err, failpoint.ErrInjected):

@@ -84,7 +84,7 @@ func newRig(t *testing.T, text string) *rig {
 	return r
 }
 
-// wait is a script that counts its runs, says something, and ends when the gate is open.
+// wait is a script that counts its runs, prints two lines, and ends when the gate is open.
 const wait = `echo ran >>"$1"; echo before; while [ ! -e "$1.gate" ]; do sleep 0.1; done; echo after; exit ${2:-0}`
 
 func (r *rig) openGate() {

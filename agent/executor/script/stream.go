@@ -98,7 +98,7 @@ func (s *stream) send() {
 	}
 }
 
-// flush tells what has no line end, and how much was not kept. Nothing is read after it.
+// flush logs the rest without a line end, and the number of bytes that were not kept. Nothing is read after it.
 func (s *stream) flush(more int64) {
 	s.feed(s.rest)
 	s.scrub.Flush()

@@ -58,7 +58,7 @@ func (c *hasty) After(d time.Duration) <-chan time.Time {
 	return out
 }
 
-// hurry gives the executor a clock that needs no patience.
+// hurry sets a clock on which waits end at once.
 func (r *rig) hurry(poll time.Duration, during func(n int) bool) *hasty {
 	c := &hasty{Clock: clock.Real(), now: r.started, during: during}
 	r.cfg.Clock, r.cfg.Poll = c, poll
@@ -137,7 +137,7 @@ func (r *rig) connections() (n int) {
 	return n
 }
 
-// TestTheMachineIsGivenLessTimeThanTheCommand: what is left is for killing the script and saying so.
+// TestTheMachineIsGivenLessTimeThanTheCommand: the rest is for killing the script and reporting it.
 func TestTheMachineIsGivenLessTimeThanTheCommand(t *testing.T) {
 	t.Parallel()
 	for limit, want := range map[int32]string{60_000: "51", 20_000: "15", 400: "1"} {
@@ -151,7 +151,7 @@ func TestTheMachineIsGivenLessTimeThanTheCommand(t *testing.T) {
 	}
 }
 
-// TestTheAgentsTimeIsUp: the agent kills the script right then, whatever the machine's clock says.
+// TestTheAgentsTimeIsUp: the agent kills the script right then, whatever the machine's clock shows.
 func TestTheAgentsTimeIsUp(t *testing.T) {
 	t.Parallel()
 	for _, alsoCanceled := range []bool{false, true} {
@@ -217,13 +217,13 @@ func TestAMachineThatCannotBegin(t *testing.T) {
 }
 
 // watched is the beginning of a script that waits until what watches over it has noted whom it watches. Only then can
-// the machine be told to kill it.
+// the machine kill it.
 const watched = `while [ ! -e "${0%/*}/child" ]; do sleep 0.01; done; `
 
 // unwatched ends what watches over it.
 const unwatched = watched + `kill -9 $PPID; `
 
-// TestWhatWatchesOverTheScriptIsGone: the script is waited for, and then nobody knows its exit code.
+// TestWhatWatchesOverTheScriptIsGone: the script is waited for, and then its exit code is unknown.
 func TestWhatWatchesOverTheScriptIsGone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, unwatched+wait)

@@ -37,7 +37,7 @@ func New(m Machine) *Executor { return &Executor{machine: m} }
 
 type intent struct {
 	// BootID is the boot in which the test began: a machine that is in another one afterwards did not stand it, or was
-	// restarted by somebody.
+	// restarted by someone.
 	BootID string `json:"boot_id"`
 }
 
@@ -98,7 +98,7 @@ func line(r hwtest.Result) string {
 	return text
 }
 
-// Resume knows of no results. A restart of the agent says nothing of the hardware; one of the machine may.
+// Resume has no results. A restart of the agent is no sign of bad hardware; one of the machine may be.
 func (e *Executor) Resume(ctx context.Context, job executor.Job) (executor.Verdict, error) {
 	var before intent
 	if err := job.DecodeIntent(&before); err != nil {

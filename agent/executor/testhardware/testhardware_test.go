@@ -135,7 +135,8 @@ func TestHalfATestIsNone(t *testing.T) {
 	}
 }
 
-// A restart of the agent says nothing of the hardware. One of the machine may, so that nobody tries again unasked.
+// A restart of the agent is no sign of bad hardware. One of the machine may be, so that the test is not repeated
+// without an order.
 func TestAfterARestart(t *testing.T) {
 	t.Parallel()
 	root := machine(t, 1<<20)

@@ -4,7 +4,7 @@ package boot
 
 import "context"
 
-// RebootMode says how a reboot treats what is running.
+// RebootMode is how a reboot treats running programs.
 type RebootMode string
 
 const (
@@ -14,8 +14,8 @@ const (
 	RebootForced RebootMode = "forced"
 )
 
-// Rebooter restarts the machine where the agent itself is init and nobody else can. It returns once the reboot
-// was accepted, or never.
+// Rebooter restarts the machine where the agent itself is init and no other program can. It returns once the reboot was
+// accepted, or never.
 type Rebooter func(ctx context.Context, mode RebootMode) error
 
 // Method is a way to boot.
@@ -28,7 +28,7 @@ const (
 	HTTP Method = "http"
 )
 
-// Target says what to boot. An empty MAC takes the first matching entry in the firmware's own order.
+// Target is the entry to boot. An empty MAC takes the first matching entry in the firmware's own order.
 type Target struct {
 	Method Method `json:"method"`
 	MAC    string `json:"mac,omitempty"` // lower case with colons
@@ -39,7 +39,7 @@ type NextState struct {
 	Set         bool   `json:"set"`
 	Entry       string `json:"entry,omitempty"`       // such as Boot0003
 	Description string `json:"description,omitempty"` // the firmware's name of it
-	// Ordered says that the firmware has it for the next reset and doesn't show it before.
+	// Ordered is set when the firmware applies the entry at the next reset and doesn't show it before.
 	Ordered bool   `json:"ordered,omitempty"`
 	Target  string `json:"target,omitempty"` // what its device path means, such as "pxe 52:54:00:12:34:56"
 }

@@ -10,7 +10,7 @@ import (
 	"unicode/utf16"
 )
 
-// errEFI is every way in which bytes are not what the UEFI specification says.
+// errEFI is the error for bytes that do not conform to the UEFI specification.
 var errEFI = errors.New("malformed EFI data")
 
 // Device path nodes that matter here (UEFI specification 2.10, section 10.3).
@@ -147,7 +147,7 @@ func (o loadOption) method() (m Method, ok bool) {
 	return PXE, true
 }
 
-// target says what the option boots, in words; "" if it is not a network boot that we know.
+// target describes what the option boots; "" if it is not a network boot that we know.
 func (o loadOption) target() string {
 	m, ok := o.method()
 	if !ok {
@@ -181,7 +181,7 @@ func (e bootEntry) boots(t Target) bool {
 	return t.MAC == "" || strings.EqualFold(mac, t.MAC)
 }
 
-// rank is smaller for what is better. Every number fits in 16 bits.
+// rank is smaller for a better entry. Every number fits in 16 bits.
 func (e bootEntry) rank(order []uint16) int {
 	rank := int(e.number)
 	if i := slices.Index(order, e.number); i >= 0 {

@@ -50,7 +50,7 @@ func (b *Control) BootNext(ctx context.Context) (NextState, error) {
 	return b.describe(numbers[0]), nil
 }
 
-// describe says what is known of an entry; one that cannot be read has its name only.
+// describe returns the state of an entry; one that cannot be read has its name only.
 func (b *Control) describe(number uint16) NextState {
 	s := NextState{Set: true, Entry: entryName(number)}
 	raw, err := b.readVariable(s.Entry)
@@ -134,7 +134,7 @@ func (b *Control) ClearBootNext(ctx context.Context, _ effect.Cause) error {
 	return err
 }
 
-// needEFI refuses where there are no variables, and says why.
+// needEFI returns a refusal with the reason where there are no variables.
 func (b *Control) needEFI() error {
 	if _, err := os.Stat(filepath.Dir(b.EFIVars)); err != nil {
 		return effect.Refuse(effect.ErrUnsupported, effect.ReasonNoUEFI, "the machine was not booted by UEFI firmware")
@@ -217,8 +217,8 @@ func (b *Control) writeVariable(name string, content []byte) error {
 	return nil
 }
 
-// mutable takes away the immutable flag that the kernel gives to variables which it doesn't know to be
-// harmless. A file that isn't there, and a file system without flags, have none.
+// mutable takes away the immutable flag that the kernel sets on variables which it doesn't know to be harmless. A file
+// that isn't there, and a file system without flags, have none.
 func mutable(path string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -18,7 +18,7 @@ const (
 	kexecFileNoInitramfs = 0x4
 )
 
-// KexecSupport gives the refusal of a machine that cannot enter another kernel by kexec, and nil else.
+// KexecSupport returns the refusal of a machine that cannot enter another kernel by kexec, or nil.
 func (b *Control) KexecSupport() error {
 	disabled := b.ReadText("proc/sys/kernel/kexec_load_disabled")
 	switch {

@@ -36,7 +36,7 @@ func kexecHost(t *testing.T, disabled string, load func(kernel, initrd int, cmdl
 	return h
 }
 
-// willing takes every kernel, and says EBADF to what has no file, as Linux does.
+// willing takes every kernel, and returns EBADF where there is no file, as Linux does.
 func willing(kernel, _ int, _ string, flags int) error {
 	if kernel < 0 && flags != kexecFileUnload {
 		return unix.EBADF

@@ -11,7 +11,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/system"
 )
 
-// Control restarts the machine and says what it starts from.
+// Control restarts the machine and sets its next boot entry.
 type Control struct {
 	*system.System
 	// EFIVars is the mount point of efivarfs.

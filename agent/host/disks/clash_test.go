@@ -16,9 +16,9 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/effect"
 )
 
-// TestAnOldInstallationOnAnotherDiskIsNotStartedFrom: real devices, with tables that sgdisk and the installer make. An
-// installation of the same image, or the state partition of any, on another disk is refused before a byte is written;
-// another table is not.
+// TestAnOldInstallationOnAnotherDiskIsNotStartedFrom: real devices, with tables that sgdisk and the installer make. The
+// write is refused, before its first byte, when another disk has an installation of the same image or a state
+// partition. Other tables do not matter.
 func TestAnOldInstallationOnAnotherDiskIsNotStartedFrom(t *testing.T) {
 	h, device := installer(t)
 	other, detach, err := disktest.Loop(t.TempDir(), loopSize)

@@ -20,7 +20,7 @@ import (
 type NextSystem struct {
 	// Files are those of its state partition.
 	Files map[string][]byte
-	// Seed is for its first boot, and InstanceID tells this installation from every other.
+	// Seed is for its first boot, and InstanceID distinguishes this installation from every other.
 	Seed       firstboot.Seed
 	InstanceID string
 	// PhoneHome is the URL that an agentless system posts to; "" for a system with the agent.
@@ -188,7 +188,7 @@ func inTree(dir, subtree string, fn func(tree *os.Root) error) (err error) {
 }
 
 // growth decides how large the root partition becomes here, and reports whether it must. A system that grows it at its
-// first boot is left to do so, unless what is added does not fit before.
+// first boot does so itself, unless the added files do not fit before.
 func (c *customizer) growth(
 	ctx context.Context, p gpt.Partition, kind string, room int64, files []firstboot.File, s firstboot.System,
 ) (size int64, must bool, err error) {

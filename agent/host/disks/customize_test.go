@@ -117,7 +117,7 @@ func installAs(t *testing.T, raw []byte, edit func(*WriteImage)) (l *Storage, de
 	return l, m.Device, e, c, err
 }
 
-// inPartition mounts a partition of the disk as its table says.
+// inPartition mounts a partition of the disk by its table.
 func inPartition(t *testing.T, device string, number int, fn func(tree *os.Root) error) {
 	t.Helper()
 	d, err := block.Open(device, true)
@@ -151,8 +151,8 @@ func partitionsOf(t *testing.T, d *block.Disk) map[int]gpt.Partition {
 	return out
 }
 
-// TestAStockImageIsGivenWhatItNeeds: the digest is that of the vendor's bytes, and every file in the list is on the
-// disk with that digest; nothing else of the system has changed.
+// TestAStockImageIsGivenWhatItNeeds: the digest is that of the vendor's bytes, and every listed file is on the disk
+// with its digest. Nothing else of the system has changed.
 func TestAStockImageIsGivenWhatItNeeds(t *testing.T) {
 	raw := stockImage(t, "ext4", 48, stockFiles)
 	seed := firstboot.Seed{Hostname: "r42-07", AuthorizedKeys: []string{"ssh-ed25519 AAAA me"}, UserData: userData}
@@ -219,7 +219,7 @@ func TestAStockImageIsGivenWhatItNeeds(t *testing.T) {
 	}
 }
 
-// TestARootIsGrownBeforeItsFirstBoot: where nothing in the image grows it, or what is added has no room in it.
+// TestARootIsGrownBeforeItsFirstBoot: where nothing in the image grows it, or the added files have no room in it.
 func TestARootIsGrownBeforeItsFirstBoot(t *testing.T) {
 	if !system.NewSystem("/", false, slog.Default()).HasCapability(unix.CAP_SYS_RESOURCE) {
 		t.Skip("without CAP_SYS_RESOURCE the kernel grows no ext4")

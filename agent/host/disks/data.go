@@ -124,7 +124,7 @@ func dataTableOf(d Disk, dev disk.Device, mount string) (t dataTable, err error)
 	return t, err
 }
 
-// begun reports whether every sector is zero or what is to be written there.
+// begun reports whether every sector is zero or has the wanted content.
 func begun(got, want []byte, sector int) bool {
 	for at := 0; at < len(got); at += sector {
 		if is := got[at : at+sector]; len(bytes.Trim(is, "\x00")) > 0 && !bytes.Equal(is, want[at:at+sector]) {
@@ -142,7 +142,7 @@ func (t dataTable) write(d Disk) error {
 	return durable(d, t.head, 0)
 }
 
-// makeData gives empty data disks a file system, and returns where the new system mounts each. A disk has a partition
+// makeData makes file systems on empty data disks, and returns where the new system mounts each. A disk has a partition
 // table only when its file system is whole, so that one that was interrupted is empty still.
 func (s *Storage) makeData(ctx context.Context, list []dataDisk) ([]firstboot.Mount, error) {
 	var out []firstboot.Mount
@@ -231,7 +231,7 @@ func (s *Storage) copyTemplate(d Disk, at int64) (err error) {
 
 const setFSUUID = 0x4008662c // EXT4_IOC_SETFSUUID, _IOW('f', 44, struct fsuuid), of fs/ext4/ext4.h
 
-// setUUID gives a mounted ext4 a UUID of its own.
+// setUUID sets a new UUID on a mounted ext4.
 func setUUID(dir string) (err error) {
 	f, err := os.Open(dir)
 	if err != nil {

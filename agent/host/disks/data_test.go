@@ -122,7 +122,7 @@ func TestADiskThatNobodyAskedForStays(t *testing.T) {
 	untouched(t, "the other disk", data)
 }
 
-// digestOf tells whether a disk has changed; its hash is a fast one in emulation.
+// digestOf shows whether a disk has changed; its hash is a fast one in emulation.
 func digestOf(t *testing.T, h *Storage, rule string) uint64 {
 	t.Helper()
 	d, err := h.ChooseDisk(rule, nil)

@@ -156,7 +156,7 @@ func holds(t *testing.T, root string, files map[string]string) {
 
 const aKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBsGJVxh5G2c2Ks0W6bZ6tkZkHcRYW8bm7Yb8J1c0WfL me@box"
 
-// ignitionData overrides a file that the installer gives, and adds one.
+// ignitionData overrides a file of the installer, and adds one.
 const ignitionData = `{"ignition": {"version": "3.2.0"}, "storage": {"files": [
   {"path": "/etc/hostname", "overwrite": true, "mode": 420, "contents": {"source": "data:,of-the-user"}},
   {"path": "/etc/motd", "mode": 420, "contents": {"source": "data:,top-secret"}}]}}`
@@ -272,8 +272,8 @@ func TestAnIgnitionImageWithoutAnAgent(t *testing.T) {
 	}
 }
 
-// TestSeedsThatTheImageCannotBeGiven: the probe says so before anything is written, with what to give; a write says the
-// same, in case nobody has asked.
+// TestSeedsThatTheImageCannotBeGiven: the probe refuses them before anything is written, and names the remedy. A write
+// refuses them too, in case there was no probe.
 func TestSeedsThatTheImageCannotBeGiven(t *testing.T) {
 	coreOS, flatcar := vendorImage(t, coreOSDisk, bootFiles), vendorImage(t, flatcarDisk, map[string]string{"x": ""})
 	stock := stockImage(t, "ext4", 48, stockFiles)

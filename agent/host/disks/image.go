@@ -32,7 +32,7 @@ type WriteImage struct {
 	// DiskRule and Protected: see package disk. The disk is chosen again when the writing begins, and must be Disk.
 	DiskRule  string
 	Protected []string
-	// Disk is what was chosen before; the zero Ref takes what the rule gives.
+	// Disk is the choice of before; the zero Ref takes the disk of the rule.
 	Disk disk.Ref
 	// MirrorRule means the second disk of a mirror, and Mirror is what was chosen before; "": one disk is written.
 	MirrorRule string
@@ -49,12 +49,12 @@ type WriteImage struct {
 	MinimumDisk int64
 	// Agentless: the disk gets no state partition.
 	Agentless bool
-	// Seed says which images can be given the seed. Only ProbeImage asks; whoever writes has the seed itself.
+	// Seed determines which images can take the seed. Only ProbeImage uses it; a write has the seed itself.
 	Seed firstboot.For
 
 	// Begin has the last word before the first byte is changed, when the image has been opened.
 	Begin func(ctx context.Context) error
-	// Identity gives what the new system needs; Committing must make durable what it is given. See image.Job.
+	// Identity returns the files of the new system; Committing must make its argument durable. See image.Job.
 	Identity   func(ctx context.Context) (NextSystem, error)
 	Committing func(ctx context.Context, c image.Commit) error
 	Progress   func(image.Progress)
@@ -245,8 +245,8 @@ func (s *Storage) judge(sector int) image.Judge {
 // type_of_loader D).
 const loaderKexec = "13"
 
-// FirmwareKind is what has started the machine: "uefi" or "bios". It is "" where neither is certain: a kernel entered
-// by kexec may not have been handed the firmware's tables, and machines other than PCs have no BIOS.
+// FirmwareKind returns the firmware that has started the machine: "uefi" or "bios". It is "" where neither is certain:
+// a kernel entered by kexec may not have been handed the firmware's tables, and machines other than PCs have no BIOS.
 func (s *Storage) FirmwareKind() string {
 	if _, err := os.Stat(s.sys.Path("sys/firmware/efi")); err == nil {
 		return "uefi"
@@ -257,8 +257,8 @@ func (s *Storage) FirmwareKind() string {
 	return "bios"
 }
 
-// CheckImage says whether the disk, or both of a mirror, hold what was committed: see image.Check. It takes
-// Disk, Mirror, Digest and RawSize of w, and writes nothing.
+// CheckImage returns nil when the disk, or both of a mirror, hold the committed image: see image.Check. It takes Disk,
+// Mirror, Digest and RawSize of w, and writes nothing.
 func (s *Storage) CheckImage(ctx context.Context, w WriteImage, c image.Commit) (err error) {
 	want, err := ParseDigest(w.Digest)
 	if err != nil {

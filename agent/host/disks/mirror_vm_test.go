@@ -41,8 +41,8 @@ func twoDisks(t *testing.T, dir string) (args []string) {
 	return args
 }
 
-// TestTheKernelWritesBothDisksOfAMirror: what is changed through a mounted file system is on both, and an array that a
-// killed process has left is stopped before the disks are chosen again.
+// TestTheKernelWritesBothDisksOfAMirror: a change through a mounted file system is on both. The array of a killed
+// process is stopped before the disks are chosen again.
 func TestTheKernelWritesBothDisksOfAMirror(t *testing.T) {
 	t.Parallel()
 	if !inVM(t, func(dir string) []string { return twoDisks(t, dir) }) {
@@ -75,7 +75,7 @@ func TestTheKernelWritesBothDisksOfAMirror(t *testing.T) {
 	hosttest.Must(t, m.Label(time.Now()))
 	hosttest.Must(t, m.Check())
 	hosttest.Must(t, m.Close())
-	// What has made an array may end in any way, and leave it.
+	// The maker of an array may end in any way, and leave it.
 	func() {
 		defer func() { _ = recover() }() // as it was thrown
 		hosttest.Must(t, mirror.With(t.Context(), m.paths, func(string) error { panic("the agent is killed") }))

@@ -71,8 +71,8 @@ func TestNVMeIsFormatted(t *testing.T) {
 	}
 }
 
-// TestNVMeSaysHowItIs: QEMU's controllers answer the health log as the specification has it; one says that it is not
-// reliable any more.
+// TestNVMeSaysHowItIs: QEMU's controllers answer the health log as the specification has it; one reports degraded
+// reliability.
 func TestNVMeSaysHowItIs(t *testing.T) {
 	t.Parallel()
 	if !withNVMe(t) {

@@ -20,7 +20,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/disk"
 )
 
-// Disk is an open disk: what images are written to and what is erased.
+// Disk is an open disk, to write an image to or to erase.
 type Disk interface {
 	image.Disk
 	erase.Disk
@@ -65,8 +65,8 @@ func (d device) ATA() erase.PassThrough {
 }
 
 // openForWriting claims the disk that was chosen. Between the choice and the opening another disk may have got its
-// name: what is open must be what the machine shows under that name now, and both must be what was chosen. One that the
-// running system uses is refused.
+// name: the open disk must be the one that the machine shows under that name now, and both must be the chosen one. One
+// that the running system uses is refused.
 func (s *Storage) openForWriting(d disk.Device) (Disk, error) {
 	b, err := s.open(d.Path, true)
 	if errors.Is(err, unix.EBUSY) {
@@ -112,9 +112,9 @@ func (s *Storage) stillThere(open Disk, chosen disk.Device) error {
 // onePlaceReads is at how many random places the paths to one disk are compared, beside both ends.
 const onePlaceReads = 14
 
-// onePlace compares what the paths to a disk show. Disks exist whose maker gave all of them one WWN and one serial
-// number; they are taken for paths to one disk, and no rule tells them apart. A path that cannot be read, such as one
-// in standby, shows nothing.
+// onePlace compares what the paths to a disk show. Some makers give all disks one WWN and one serial number. Such disks
+// are taken for paths to one disk, and no rule distinguishes them. A path that cannot be read, such as one in standby,
+// shows nothing.
 func (s *Storage) onePlace(open Disk, d disk.Device) error {
 	for _, path := range d.Paths {
 		same, err := s.sameContent(open, path)

@@ -52,9 +52,9 @@ func untouched(t *testing.T, what string, u *disktest.Unit) {
 	}
 }
 
-// TestADiskThatTookTheNameIsNotWritten: the disk that was chosen is pulled, and another gets its name, between the list
-// of disks and the opening, and between the preparation and the execution. The other may have no serial number, or the
-// same.
+// TestADiskThatTookTheNameIsNotWritten: the chosen disk is pulled, and another gets its name. That happens between the
+// list of disks and the opening, and between the preparation and the execution. The other may have no serial number, or
+// the same.
 func TestADiskThatTookTheNameIsNotWritten(t *testing.T) {
 	t.Parallel()
 	raw := osImage(t)

@@ -113,7 +113,7 @@ func passThrough16(c erase.ATACommand) (cdb [16]byte, direction int32) {
 	return cdb, direction
 }
 
-// countIn reads the COUNT register, of which the fixed format has 8 bits and says when there are more.
+// countIn reads the COUNT register, of which the fixed format has 8 bits and a flag when there are more.
 func countIn(sense []byte) (uint16, error) {
 	switch {
 	case len(sense) >= 22 && sense[0]&0x7f == 0x72 && sense[8] == 0x09:
@@ -125,7 +125,7 @@ func countIn(sense []byte) (uint16, error) {
 }
 
 // addressIn reads the LBA registers from sense data: the ATA Status Return descriptor (SAT-4, 12.2.2.7), or the fixed
-// format, which has room for 24 bits and says when there are more (12.2.2.8). A drive that has aborted the command is
+// format, which has room for 24 bits and a flag when there are more (12.2.2.8). A drive that has aborted the command is
 // an error.
 func addressIn(sense []byte) (uint64, error) {
 	if len(sense) >= 22 && sense[0]&0x7f == 0x72 && sense[8] == 0x09 {

@@ -32,7 +32,7 @@ func TestPassThrough16(t *testing.T) {
 	}
 }
 
-// TestAddressInSenseData: the descriptor of SAT-4 12.2.2.7 and the fixed format of 12.2.2.8, which libata gives where
+// TestAddressInSenseData: the descriptor of SAT-4 12.2.2.7 and the fixed format of 12.2.2.8, which libata returns where
 // the device's D_SENSE is 0 (drivers/ata/libata-scsi.c, ata_gen_passthru_sense).
 func TestAddressInSenseData(t *testing.T) {
 	t.Parallel()
@@ -66,7 +66,7 @@ func TestAddressInSenseData(t *testing.T) {
 	}
 }
 
-// TestCountInSenseData: the same descriptors. SANITIZE STATUS EXT tells of its state in bits 15 and 14.
+// TestCountInSenseData: the same descriptors. SANITIZE STATUS EXT reports its state in bits 15 and 14.
 func TestCountInSenseData(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

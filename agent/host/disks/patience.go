@@ -10,8 +10,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/disk"
 )
 
-// Patience says how long an installer waits for disks, which controllers and arrays bring when they are ready. The
-// zero Patience does not wait.
+// Patience is how long an installer waits for disks, which controllers and arrays show when they are ready. The zero
+// Patience does not wait.
 type Patience struct {
 	// Late is how long after the start a disk may still come.
 	Late time.Duration
@@ -25,8 +25,8 @@ var DefaultPatience = Patience{Late: 20 * time.Second, Settle: 3 * time.Second}
 const diskPoll = 250 * time.Millisecond
 
 // waitForDisks makes a choice from the machine's disks when it can be made. Choices that name a disk are made as soon
-// as it is there. Others, which take what is there, are made when nothing has come for a while: else the disk that is
-// there would be taken because the right one, or one more that fits, is late.
+// as it is there. Others take any disk and are made when none has come for a while. Earlier, a wrong disk could be
+// taken because the right one, or one more that fits, is late.
 func waitForDisks[T any](s *Storage, choose func([]disk.Device) (T, bool, error)) (T, error) {
 	// An array of a write that was killed would keep its disks in use.
 	if err := mirror.Stop(s.sys.Path(mirror.Node)); err != nil {

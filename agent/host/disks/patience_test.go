@@ -46,8 +46,8 @@ func (m lateMachine) bring(name, serial string) {
 	}
 }
 
-// TestTheInstallerWaitsForLateDisks: a rule that names a disk waits for it and takes no other; a rule that takes what
-// is there waits until nothing comes any more.
+// TestTheInstallerWaitsForLateDisks: a rule that names a disk waits for it and takes no other. A rule that takes any
+// disk waits until no more appear.
 func TestTheInstallerWaitsForLateDisks(t *testing.T) {
 	t.Parallel()
 	const soon = 400 * time.Millisecond
@@ -81,7 +81,7 @@ func TestTheInstallerWaitsForLateDisks(t *testing.T) {
 				if got.Serial != c.want || c.want == "" && !errors.As(err, &no) {
 					t.Errorf("%v, %v", got, err)
 				}
-				// What has settled is not waited for again.
+				// The second choice does not wait again.
 				begun := time.Now()
 				if again, err := h.ChooseDisk(c.rule, c.protected); c.want != "" &&
 					(err != nil || again.Serial != c.want || time.Since(begun) > soon) {

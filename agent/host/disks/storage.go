@@ -28,7 +28,7 @@ type Storage struct {
 	sys *system.System
 	// BootMAC is the address of the interface that the installer was booted from; "": unknown.
 	BootMAC string
-	// BootNetwork is the installer's own address where nobody gives addresses; nil: by DHCP.
+	// BootNetwork is the installer's own address where there is no DHCP server; nil: by DHCP.
 	BootNetwork *firstboot.Network
 	// Program is the agent's static binary, which systems without it are given.
 	Program string
@@ -56,7 +56,7 @@ func NewStorage(
 // Disks lists the machine's disks as they are now.
 func (s *Storage) Disks() ([]disk.Device, error) { return sysdisk.List(s.sys.Root) }
 
-// ChooseDisk gives the only disk that the rule means, to be written: see disk.Choose. It fails with a
+// ChooseDisk returns the only disk that the rule means, to be written: see disk.Choose. It fails with a
 // *disk.NoUniqueMatch, and refuses where disks are not written.
 func (s *Storage) ChooseDisk(rule string, protected []string) (disk.Device, error) {
 	if err := s.refuseDisks(); err != nil {
@@ -111,8 +111,8 @@ func (s *Storage) fillPartition(ctx context.Context, d Disk, off, size int64, fi
 	})
 }
 
-// mounted gives the root of a file system to fn. The mount is in no directory tree (fsmount(2)): nobody else sees
-// it, no other process can keep it busy, and it ends with this process at the latest.
+// mounted calls fn with the root of a file system. The mount is in no directory tree (fsmount(2)): no other process
+// sees it, none can keep it busy, and it ends with this process at the latest.
 func mounted(kind, device string, readOnly bool, fn func(dir string) error) error {
 	fd := -1
 	// The file system of the mount before may still be on its way out.
@@ -133,7 +133,7 @@ func mounted(kind, device string, readOnly bool, fn func(dir string) error) erro
 	return err
 }
 
-// syncFileSystem tells of faults that an unmount would keep to itself.
+// syncFileSystem returns faults that an unmount would not report.
 func syncFileSystem(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -179,7 +179,7 @@ func writeFiles(dir string, files map[string][]byte) error {
 	return nil
 }
 
-// compareFiles names a file that differs, and never what is in it.
+// compareFiles names a file that differs, and never its content.
 func compareFiles(dir string, files map[string][]byte) error {
 	for name, want := range files {
 		got, err := os.ReadFile(filepath.Join(dir, name))

@@ -15,7 +15,7 @@ var (
 	ErrInvalid = errors.New("invalid request")
 	// ErrDeclined: the system has declined the request, and may grant it at another time.
 	ErrDeclined = errors.New("declined by the system")
-	// ErrDrift: somebody else changed what is ours; it is reported, not overwritten.
+	// ErrDrift: another program changed our settings; it is reported, not overwritten.
 	ErrDrift = errors.New("changed by somebody else")
 )
 

@@ -141,7 +141,7 @@ type fwTable struct {
 	recorded   string
 }
 
-// readTable gives nil where there is no table of ours.
+// readTable returns nil where there is no table of ours.
 func readTable(conn *nftables.Conn) (*fwTable, error) {
 	table, err := findTable(conn)
 	if err != nil || table == nil {
@@ -170,8 +170,8 @@ func readTable(conn *nftables.Conn) (*fwTable, error) {
 	return t, err
 }
 
-// FirewallDiff shows how our table differs from a policy, rule by rule. A rule is shown by its comment; one without,
-// which somebody else has made, by what it is made of.
+// FirewallDiff shows how our table differs from a policy, rule by rule. A rule is shown by its comment; a foreign one
+// without a comment by its expressions.
 func (n *Nftables) FirewallDiff(ctx context.Context, p Policy) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -255,7 +255,7 @@ func readChain(conn *nftables.Conn, table *nftables.Table, c *nftables.Chain) (f
 	return chain, nil
 }
 
-// foreignObjects names what somebody else put into our table beside chains; we make no sets.
+// foreignObjects names foreign objects in our table beside chains; we make no sets.
 func foreignObjects(conn *nftables.Conn, table *nftables.Table) ([]string, error) {
 	sets, err := conn.GetSets(table)
 	if err != nil {
@@ -272,7 +272,7 @@ func metaComment(p Policy) string {
 	return fmt.Sprintf("ingot generation=%d digest=%s", p.Generation, p.Digest())
 }
 
-// parseMeta reads what metaComment wrote. Anything else gives no generation, and so a drifted state.
+// parseMeta reads what metaComment wrote. For anything else it returns generation 0, and so a drifted state.
 func parseMeta(c fwChain) (generation uint64, digest string) {
 	if len(c.rules) != 1 {
 		return 0, ""
@@ -313,7 +313,7 @@ func commentOf(data []byte) string {
 	return ""
 }
 
-// nftErr tells a kernel that cannot do it from one that did not want to.
+// nftErr distinguishes a kernel without support from one that refused.
 func nftErr(doing string, err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM):
@@ -333,8 +333,8 @@ type LoadResult struct {
 }
 
 // Load puts the policy into a kernel that has no table of ours. A table that is there stays as it is, unless it is the
-// closed policy's. broken says why there is no policy to load, or nil: then, or if the policy cannot be loaded, closed
-// takes its place. Without either there is nothing to do.
+// closed policy's. broken is the reason why there is no policy to load, or nil: then, or if the policy cannot be
+// loaded, closed takes its place. Without either there is nothing to do.
 func (n *Nftables) Load(ctx context.Context, p *Policy, closed Policy, broken error) (
 	LoadResult, error,
 ) {

@@ -17,7 +17,7 @@ func TestATableOfAnOlderVersionIsMadeAnew(t *testing.T) {
 		return
 	}
 	h, p := &Nftables{}, policy(1)
-	older := p.chains()[:2] // which had no chain for what is forwarded
+	older := p.chains()[:2] // which had no chain for forwarded packets
 	hosttest.Must(t, replaceTable(fmt.Sprintf("ingot generation=1 digest=%s", digestChains(older, nil)), older))
 	now, err := h.Firewall(context.WithoutCancel(t.Context()))
 	hosttest.Must(t, err)

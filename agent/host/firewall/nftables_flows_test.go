@@ -144,7 +144,7 @@ func TestRateLimitsLimitTheirPortAndNoOther(t *testing.T) {
 		Generation: 1, InputDefault: VerdictAccept,
 		RateLimits: []RateLimit{{Protocol: "tcp", FromPort: 22, PerSecond: 2, Burst: 6}},
 	})
-	// All connections are tried at once and without a second try: 6 pass, and what is earned while they come.
+	// All connections are tried at once and without a second try: 6 pass, and those that are earned while they come.
 	if got := dialMany(p, 22); got < 6 || got > 12 {
 		t.Errorf("%d of 30 connections at once got past a burst of 6 and 2 a second", got)
 	}

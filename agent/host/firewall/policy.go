@@ -1,6 +1,6 @@
-// Package firewall holds one table of the kernel's packet filter (nftables, inet ingot). Its generation and the digest
-// of what was applied are kept in the table itself, so that a restarted agent can tell what it holds without any
-// memory of its own. The table does not survive a reboot.
+// Package firewall holds one table of the kernel's packet filter (nftables, inet ingot). The table itself has the
+// generation and the digest of the policy, so that a restarted agent can identify it without other memory. The table
+// does not survive a reboot.
 package firewall
 
 import (
@@ -24,8 +24,8 @@ const (
 // ClosedGeneration marks the table that a boot loads where no policy can be read. No policy has this generation.
 const ClosedGeneration = 0
 
-// Policy is what our own nftables table is to hold. Loopback, established traffic, what IPv6 and DHCP
-// need, and the controllers are always allowed, whatever else the policy says.
+// Policy is the wanted content of our own nftables table. Loopback, established traffic, the needs of IPv6 and DHCP,
+// and the controllers are always allowed, whatever the policy.
 type Policy struct {
 	// Generation names this version of the policy. 0 is not a generation.
 	Generation        uint64      `json:"generation"`
@@ -35,7 +35,7 @@ type Policy struct {
 	SMTPEgressAllowed bool        `json:"smtp_egress_allowed"`
 	// Controllers are the addresses that the agent must never lose.
 	Controllers []netip.AddrPort `json:"controllers,omitempty"`
-	// OverwriteDrift replaces the table even if somebody else has changed it. It is not part of the digest.
+	// OverwriteDrift replaces the table even after a foreign change. It is not part of the digest.
 	OverwriteDrift bool `json:"overwrite_drift,omitempty"`
 	// OverwriteDigest is the one changed table that may be replaced, by State.Digest. "": none.
 	OverwriteDigest string `json:"overwrite_digest,omitempty"`
@@ -66,8 +66,8 @@ type State struct {
 	Generation uint64 `json:"generation"`
 	// Digest is measured over the chains and rules that the kernel holds now.
 	Digest string `json:"digest"`
-	// Recorded is the digest that was written down in the table when it was applied. If it differs from
-	// Digest, somebody else has changed the table since.
+	// Recorded is the digest that was written into the table when it was applied. If it differs from Digest, the table has
+	// had a foreign change since.
 	Recorded string `json:"recorded"`
 }
 
@@ -79,9 +79,9 @@ func (s State) Holds(p Policy) bool {
 	return s.Present && s.Generation == p.Generation && s.Digest == p.Digest() && !s.Drifted()
 }
 
-// Admits decides what applying p to a host in this state means: true is to replace the table, false that the
-// policy is there already. A table that somebody else changed is refused with ErrDrift unless the policy says
-// to overwrite it, and one generation with two contents with ErrInvalid.
+// Admits reports whether p must be applied to a host in this state: false when the policy is there already. A foreign
+// change is refused with ErrDrift unless the policy overwrites it, and one generation with two contents with
+// ErrInvalid.
 func (s State) Admits(p Policy) (apply bool, err error) {
 	want := p.Digest()
 	switch {

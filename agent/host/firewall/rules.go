@@ -258,7 +258,7 @@ func (c fwChain) canonical() string {
 func exprJSON(e expr.Any) string {
 	b, err := json.Marshal(e)
 	if err != nil {
-		// An expression of a kind that JSON cannot hold is not one of ours; its Go form still tells it apart.
+		// An expression of a kind that JSON cannot hold is not one of ours; its Go form still distinguishes it.
 		return fmt.Sprintf("%+v", e)
 	}
 	return string(b)

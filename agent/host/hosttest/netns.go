@@ -117,8 +117,8 @@ func CanDial(address string) bool {
 	return true
 }
 
-// Tries gives a connection that should be made some tries, because a busy machine is slow, and one that should not a
-// single one, because that costs its time-out.
+// Tries dials up to six times where a connection is expected, because a busy machine is slow. Otherwise it dials once,
+// because each try costs its time-out.
 func Tries(want bool, dial func() bool) bool {
 	made := dial()
 	for i := 0; want && !made && i < 5; i++ {
@@ -132,8 +132,8 @@ const (
 	DialVariable   = "INGOT_TEST_DIAL"
 )
 
-// Main lets this program be the other side of a cable too. It accepts connections on ports, says ready, and sends
-// back each line that it gets, until it is killed; or it says how many of 30 connections were made at once.
+// Main lets this program be the other side of a cable too. It accepts connections on ports, prints ready, and echoes
+// each line that it gets, until it is killed. Or it prints how many of 30 connections were made at once.
 func Main(m *testing.M) {
 	if ports := os.Getenv(listenVariable); ports != "" {
 		echo(strings.Split(ports, ","))
@@ -146,7 +146,7 @@ func Main(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// dialAtOnce gives up before TCP sends a second SYN, after a second (RFC 6298).
+// dialAtOnce times out before TCP sends a second SYN, after a second (RFC 6298).
 func dialAtOnce(address string) int {
 	var made atomic.Int32
 	var all sync.WaitGroup
@@ -235,7 +235,7 @@ func (p Peer) Pings(here string) bool {
 		here).Run() == nil
 }
 
-// Talk runs a script on the other side and gives a way to say a line to it and hear one back.
+// Talk runs a script on the other side and returns a function that writes a line to it and reads one back.
 func (p Peer) Talk(script string) func(string) string {
 	p.T.Helper()
 	cmd := exec.CommandContext(p.T.Context(), "nsenter", "-n", "-t", p.PID, "bash", "-c", script)

@@ -21,7 +21,7 @@ import (
 
 const (
 	VMVariable = "INGOT_TEST_IN_VM"
-	// NetworkdVariable says that a networkd of the test's own runs, or is to be started.
+	// NetworkdVariable is set where a networkd of the test's own runs, or must be started.
 	NetworkdVariable = "INGOT_TEST_WITH_NETWORKD"
 	// VMTime is for a machine that does much else; alone it takes one to two minutes.
 	VMTime = 15 * time.Minute
@@ -59,9 +59,9 @@ echo "TEST ENDED $?"
 $b poweroff -f
 `
 
-// InVM runs the calling test again as root of a virtual machine with the distribution's kernel, which has bonds and
-// VLANs and whose network cards have permanent addresses, beside a systemd-networkd of its own. It returns true in
-// there, after prepare; the caller returns when it is false.
+// InVM runs the calling test again as root of a virtual machine, beside a systemd-networkd of its own. The
+// distribution's kernel has bonds and VLANs, and the network cards have permanent addresses. It returns true in there,
+// after prepare; the caller returns when it is false.
 func InVM(t *testing.T, prepare func(*testing.T)) bool {
 	t.Helper()
 	return InVMWith(t, VMRun{Limit: VMTime}, prepare)
@@ -86,13 +86,13 @@ type VMRun struct {
 	Env   string // variables for the test in there
 	Limit time.Duration
 	More  []string     // arguments of qemu(1)
-	Line  func(string) // is given each line that the machine says; may be nil
+	Line  func(string) // is called with each line of the console; may be nil
 	// Unpacked is the root of Debian packages, and Programs are those of its programs that the machine has, by path.
 	Unpacked string
 	Programs []string
 }
 
-// RunVM runs the calling test in a machine, and gives what it has said.
+// RunVM runs the calling test in a machine, and returns its console's output.
 func RunVM(t *testing.T, r VMRun) (string, error) {
 	t.Helper()
 	initrd := filepath.Join(t.TempDir(), "initrd")
@@ -114,7 +114,7 @@ func RunVM(t *testing.T, r VMRun) (string, error) {
 	return RunUntil(ctx, cmd, r.Line)
 }
 
-// RunUntil gives what the machine has said on its console. line, unless nil, is given each line at once.
+// RunUntil returns the output of the machine's console. line, unless nil, is called with each line at once.
 func RunUntil(ctx context.Context, cmd *exec.Cmd, line func(string)) (string, error) {
 	out := console{line: line}
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -127,7 +127,7 @@ func RunUntil(ctx context.Context, cmd *exec.Cmd, line func(string)) (string, er
 	return out.said.String(), err
 }
 
-// console keeps what a machine says. It is no bytes.Buffer, whose ReadFrom would go round Write.
+// console keeps the output of a machine. It is no bytes.Buffer, whose ReadFrom would go round Write.
 type console struct {
 	said bytes.Buffer
 	line func(string)
@@ -220,8 +220,8 @@ func addIfupdown(t *testing.T, w *cpio, cache string) {
 }
 
 // kernelModules returns the files of vmModules, below the kernel's folder of modules, in the order in which they are
-// inserted (depmod(8), modules.dep). A kernel that is unpacked and not installed has no such file; depmod tells what
-// would be in it.
+// inserted (depmod(8), modules.dep). A kernel that is unpacked and not installed has no such file; depmod returns its
+// content.
 func kernelModules(t *testing.T, k debian.Kernel) []string {
 	t.Helper()
 	root := strings.TrimSuffix(k.ModulesDir, filepath.Join("lib/modules", k.Release))

@@ -39,8 +39,8 @@ type nodeRegistration struct {
 	Name string `yaml:"name"`
 }
 
-// JoinConfiguration makes the file that kubeadm reads. Without a pinned CA there is none: whoever answers at the
-// address would own the machine.
+// JoinConfiguration makes the file that kubeadm reads. Without a pinned CA there is none: any server that answers at
+// the address would own the machine.
 func JoinConfiguration(r JoinRequest, apiVersion string) ([]byte, error) {
 	if len(r.CAHashes) == 0 {
 		return nil, effect.Refuse(effect.ErrInvalid, effect.ReasonInvalid, "no CA of the cluster is pinned")
@@ -67,7 +67,7 @@ func kubeadmTakes(ctx context.Context, kubeadm string) string {
 	return configOf(string(out))
 }
 
-// configOf gives the configuration's version for kubeadm's own, such as "v1.33.2".
+// configOf returns the configuration's version for kubeadm's own, such as "v1.33.2".
 func configOf(text string) string {
 	if v, ok := version.Parse(text); ok && !v.AtLeast(1, 31) {
 		return v1beta3

@@ -32,7 +32,7 @@ type Membership struct {
 	Begun bool
 }
 
-// JoinRequest is what kubeadm is told. The token stands in a file that only root may read, for as long as kubeadm runs.
+// JoinRequest is the input of kubeadm. The token stands in a file that only root may read, for as long as kubeadm runs.
 type JoinRequest struct {
 	APIServer, Token, NodeName string
 	CAHashes                   []string
@@ -47,7 +47,7 @@ const (
 	kubeletCA     = "etc/kubernetes/pki/ca.crt"
 )
 
-// ErrNoKubeadm says that kubeadm is not installed.
+// ErrNoKubeadm is returned when kubeadm is not installed.
 var ErrNoKubeadm = errors.New("kubeadm is not installed")
 
 // Joiner joins the machine to a Kubernetes cluster.
@@ -78,7 +78,7 @@ func (j *Joiner) exists(rel string) bool {
 	return err == nil
 }
 
-// kubeconfig is what is read of one (client-go, clientcmd/api/v1).
+// kubeconfig has the fields that are read of one (client-go, clientcmd/api/v1).
 type kubeconfig struct {
 	Clusters []struct {
 		Cluster struct {
@@ -123,7 +123,7 @@ func joinFile(r JoinRequest, e effect.Cause) string {
 }
 
 // Join runs kubeadm join and returns when it has ended; ctx kills it and all that it has started. The output comes
-// without the token. nil says that kubeadm is content; whoever must know reads the Membership.
+// without the token. nil means that kubeadm succeeded; the proof is the Membership.
 func (j *Joiner) Join(
 	ctx context.Context,
 	e effect.Cause,
@@ -178,7 +178,7 @@ func (j *Joiner) runToEnd(
 		return fmt.Errorf("start kubeadm: %w", err)
 	}
 	stop := context.AfterFunc(ctx, func() {
-		// A group that has ended already is what is wanted.
+		// The group may have ended already.
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = j.endUnit(context.WithoutCancel(ctx), e)
 	})
@@ -274,7 +274,7 @@ func (h *hiding) Write(p []byte) (int, error) {
 	}
 }
 
-// flush passes on what has come without a line's end.
+// flush passes on the rest without a line's end.
 func (h *hiding) flush() {
 	if len(h.rest) > 0 {
 		h.pass(h.rest)

@@ -23,7 +23,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
-// fakeKubeadm is a kubeadm that does what the script says: $ROOT is the machine's.
+// fakeKubeadm is a kubeadm that runs the script: $ROOT is the machine's.
 func fakeKubeadm(t *testing.T, script string) (j *Joiner, root string) {
 	t.Helper()
 	root = t.TempDir()
@@ -89,7 +89,7 @@ func TestMembership(t *testing.T) {
 	}
 }
 
-// output collects what kubeadm says.
+// output collects the output of kubeadm.
 type kubeadmOutput struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -115,7 +115,7 @@ func request(root string, hashes []string) JoinRequest {
 }
 
 // TestJoinHidesTheToken: it is in one file, that only root may read, for as long as kubeadm runs; neither in arguments
-// nor in what is passed on.
+// nor in the output.
 func TestJoinHidesTheToken(t *testing.T) {
 	l, root := fakeKubeadm(t,
 		`stat -c '%a %a' "$3" >$ROOT/mode; cp "$3" $ROOT/seen; tr '\0' ' ' </proc/$$/cmdline >$ROOT/argv
@@ -149,7 +149,7 @@ grep token: "$3"; echo "half `+joinToken+`" >&2; printf 'no newline `+joinToken+
 	}
 }
 
-// TestJoinEnds: whoever stops it stops all that it has started, and its failure is its exit code.
+// TestJoinEnds: its end stops all that it has started, and its failure is its exit code.
 func TestJoinEnds(t *testing.T) {
 	l, root := fakeKubeadm(t, `sleep 600 & echo $! >$ROOT/child.new; mv $ROOT/child.new $ROOT/child; wait`)
 	_, hashes := aCA(t)

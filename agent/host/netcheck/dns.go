@@ -109,7 +109,7 @@ func rootQuery(id uint16) ([]byte, error) {
 	return query, nil
 }
 
-// askOnce ignores what is no answer to the query.
+// askOnce ignores messages that do not answer the query.
 func askOnce(c net.Conn, query []byte, id uint16) (dnsmessage.RCode, error) {
 	if err := c.SetDeadline(time.Now().Add(dnsWait)); err != nil {
 		return 0, fmt.Errorf("set a deadline: %w", err)

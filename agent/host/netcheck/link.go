@@ -109,8 +109,8 @@ func readPartner(bond string) partner {
 	return partner{mac: read("ad_partner_mac"), ports: ports}
 }
 
-// judgePartner reads what IEEE 802.1AX calls the partner's system identifier: all zeroes say that nobody has answered.
-// Frames are sent all the same, over one member.
+// judgePartner reads what IEEE 802.1AX calls the partner's system identifier: all zeroes mean no answer. Frames are
+// sent all the same, over one member.
 func judgePartner(p partner, members int) Check {
 	switch {
 	case p.mac == "":

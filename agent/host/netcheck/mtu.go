@@ -39,8 +39,8 @@ type echoed struct {
 	err    error
 }
 
-// pathMTU sends ICMP echoes (RFC 792, RFC 4443) of the interface's MTU that nobody may fragment. A small one goes
-// first: where that is not answered, a large one proves nothing.
+// pathMTU sends ICMP echoes (RFC 792, RFC 4443) of the interface's MTU with the flag against fragments. A small one
+// goes first: where that is not answered, a large one proves nothing.
 func pathMTU(ctx context.Context, p probe) Check {
 	link, err := netlink.LinkByName(p.over)
 	if err != nil {
@@ -176,7 +176,7 @@ func (e *echoes) pathLimit() int {
 	return n
 }
 
-// receive reads what is there, and gives nothing where it is no answer.
+// receive reads the waiting messages, and returns the zero value if none is an answer.
 func (e *echoes) receive() echoed {
 	buffer := make([]byte, 1<<16)
 	for {

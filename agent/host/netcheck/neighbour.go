@@ -51,7 +51,7 @@ func neighbour(ctx context.Context, name string, a netip.Addr) Check {
 	}
 }
 
-// findNeighbour gives an entry without a state where the kernel has none.
+// findNeighbour returns an entry without a state where the kernel has none.
 func findNeighbour(link netlink.Link, a netip.Addr) (netlink.Neigh, error) {
 	family := netlink.FAMILY_V4
 	if a.Is6() {

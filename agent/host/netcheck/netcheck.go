@@ -2,7 +2,7 @@
 // path MTU, members of bonds and name servers. A new connection to the controller is small packets to one peer, and
 // proves none of these.
 //
-// Each check has a plain result. Unknown says that nothing could be proven either way, such as the path MTU where no
+// Each check has a plain result. Unknown means that nothing could be proven either way, such as the path MTU where no
 // ICMP echo is answered; it is no failure.
 package netcheck
 
@@ -73,13 +73,13 @@ type Interface struct {
 	Gateway netip.Addr
 	// MTU is 0 where none is ordered.
 	MTU int
-	// Members are those of a bond, by name; LACP says that the bond needs a partner.
+	// Members are those of a bond, by name; LACP: the bond needs a partner.
 	Members []string
 	LACP    bool
 	DNS     []netip.Addr
 }
 
-// Address is an ordered address. New says that the interface did not have it before.
+// Address is an ordered address. New: the interface did not have it before.
 type Address struct {
 	Addr netip.Addr
 	New  bool

@@ -17,8 +17,8 @@ const (
 	pause = 20 * time.Millisecond
 )
 
-// Read calls list again, for about a second, while the kernel says that its answer was interrupted. Other errors are
-// returned as they are, the last interruption as netlink.ErrDumpInterrupted with what was read.
+// Read calls list again, for about a second, while the kernel reports an interrupted answer. Other errors are returned
+// as they are, the last interruption as netlink.ErrDumpInterrupted with what was read.
 func Read[T any](list func() ([]T, error)) ([]T, error) {
 	for range tries - 1 {
 		got, err := list()

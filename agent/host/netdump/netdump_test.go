@@ -23,7 +23,7 @@ func TestAListIsReadUntilItIsComplete(t *testing.T) {
 	must(t, err)
 	inside, err := netlink.NewHandle()
 	must(t, err)
-	// So many that the kernel gives them in several messages, between which it can be interrupted.
+	// So many that the kernel sends them in several messages, between which it can be interrupted.
 	for i := range 600 {
 		must(t, inside.AddrAdd(lo, address(byte(i>>8), byte(i))))
 	}

@@ -1,5 +1,5 @@
 // Package network configures the machine's interfaces: by files for the program that manages them, or in the kernel
-// where the agent is init. /etc/ingot/network/applied.json says which configuration is in force.
+// where the agent is init. /etc/ingot/network/applied.json has the configuration that is in force.
 package network
 
 import (
@@ -41,7 +41,7 @@ type Route struct {
 	Source netip.Addr `json:"source,omitzero"`
 	MTU    int        `json:"mtu,omitempty"` // 0: the link's
 	OnLink bool       `json:"on_link,omitempty"`
-	// Protocol says who set it (rtnetlink(7), rtm_protocol); 0: static. It is no part of a comparison.
+	// Protocol is the program that set it (rtnetlink(7), rtm_protocol); 0: static. It is no part of a comparison.
 	Protocol int `json:"protocol,omitempty"`
 }
 
@@ -80,7 +80,7 @@ type State struct {
 type SavedNetwork struct {
 	// BootID is of the boot that Links was read on: on another, the kernel has forgotten the change by itself.
 	BootID string `json:"boot_id"`
-	// Manager is who was told the change. "": systemd-networkd, or nobody where the agent is init.
+	// Manager is the program that was ordered to change. "": systemd-networkd, or none where the agent is init.
 	Manager string `json:"manager,omitempty"`
 	// Files are the manager's files of ours and those of others that a change may change, by path below the root. Older
 	// records have networkd's by name.
@@ -90,11 +90,11 @@ type SavedNetwork struct {
 	Resolv SavedFile         `json:"resolv"`
 	// Links are those that the configuration in force and the next one name, and those that depend on them.
 	Links []SavedLink `json:"links,omitempty"`
-	// Others is what else may go with a change, of somebody else.
+	// Others has the foreign settings that a change may remove.
 	Others SavedOthers `json:"others,omitzero"`
 	// Applied is the configuration that was in force, whether or not it had proved itself. nil: none.
 	Applied *Config `json:"applied,omitempty"`
-	// Next is the configuration that is to be undone: what else there is on its interfaces is somebody else's.
+	// Next is the configuration to undo: all other settings on its interfaces are foreign.
 	Next *Config `json:"next,omitempty"`
 }
 

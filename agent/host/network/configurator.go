@@ -24,9 +24,9 @@ const (
 	// duplicates, bonds for their members.
 	settleTime = 15 * time.Second
 	settlePoll = 100 * time.Millisecond
-	// settleReads in a row must be good: networkd begins a little after it was told to.
+	// settleReads in a row must be good: networkd begins a little after the order.
 	settleReads = 2
-	// nudgeAfter is when networkd is told again to configure each interface, for what a reload does not notice.
+	// nudgeAfter is when networkd is asked again to configure each interface, for changes that a reload does not notice.
 	nudgeAfter = 2 * time.Second
 	// busyTime is how long a way back waits for networkd to be done: a lease or an advertisement may never come.
 	busyTime = 5 * time.Second
@@ -165,7 +165,7 @@ func (n *Configurator) SaveNetwork(ctx context.Context, next Config) (SavedNetwo
 	return s, ctx.Err()
 }
 
-// ApplyNetwork writes down first what is in force, for whoever has to undo it.
+// ApplyNetwork first records the settings in force, for a later rollback.
 func (n *Configurator) ApplyNetwork(ctx context.Context, _ effect.Cause, c Config) error {
 	if err := c.Validate(); err != nil {
 		return err

@@ -46,7 +46,7 @@ func defaultOf(a netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 }
 
-// normal gives a route the metric that the kernel shows: IPv6 has no 0 (IP6_RT_PRIO_USER, linux/ipv6_route.h).
+// normal returns a route with the metric that the kernel shows: IPv6 has no 0 (IP6_RT_PRIO_USER, linux/ipv6_route.h).
 func (r Route) normal() Route {
 	if r.Metric == 0 && r.Destination.Addr().Is6() {
 		r.Metric = 1024

@@ -113,7 +113,7 @@ func staticAddress(a netlink.Addr) (netip.Prefix, bool) {
 	return netip.PrefixFrom(ip, bits), true
 }
 
-// kernelRoutes are those of the main table that somebody has configured.
+// kernelRoutes returns the configured routes of the main table.
 func kernelRoutes(l netlink.Link) ([]Route, error) {
 	var out []Route
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
@@ -183,7 +183,7 @@ func cardsByMAC() (map[string]string, error) {
 	return out, nil
 }
 
-// macOf gives the card's address, and whether it is a permanent one.
+// macOf returns the card's address, and reports whether it is a permanent one.
 func macOf(l netlink.Link) (mac string, permanent bool) {
 	if perm := l.Attrs().PermHWAddr; len(perm) == 6 && perm.String() != "00:00:00:00:00:00" {
 		return perm.String(), true

@@ -8,7 +8,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/textdiff"
 )
 
-// An address comes back from the record of a change as somebody else has set it, and not as Ingot would set it.
+// An address comes back from the record of a change as it was set, and not as Ingot would set it.
 func TestAddressesComeBackAsTheyWere(t *testing.T) {
 	t.Parallel()
 	if !hosttest.InNamespace(t) {

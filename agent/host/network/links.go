@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// wantedLinks is how the kernel is to show the configuration. macs gives the name of the card with a MAC. An attribute
-// that the configuration leaves open has its zero value.
+// wantedLinks is how the kernel is to show the configuration. macs has the cards' names by MAC. An attribute that the
+// configuration leaves open has its zero value.
 func wantedLinks(c Config, macs map[string]string) []SavedLink {
 	var out []SavedLink
 	for _, i := range c.Interfaces {
@@ -47,7 +47,7 @@ func namedBond(b Bond, macs map[string]string) *Bond {
 	return &b
 }
 
-// linkLines describes a link, one fact a line. like says which facts count: those that it leaves open are left out.
+// linkLines describes a link, one fact a line. Facts that like leaves open are left out.
 func linkLines(s SavedLink, like SavedLink) []string {
 	var out []string
 	add := func(format string, args ...any) {
@@ -103,7 +103,7 @@ func sortedStrings[T fmt.Stringer](list []T) []string {
 	return out
 }
 
-// compare gives both sides' lines: what is wanted, and what there is of it.
+// compare returns the lines of both sides: the wanted ones, and those that exist of them.
 func compare(want, now []SavedLink) (wanted, there []string) {
 	for _, w := range want {
 		wanted = append(wanted, linkLines(w, w)...)

@@ -16,21 +16,21 @@ import (
 type Manager interface {
 	// Name is how records call it.
 	Name() string
-	// State says whether it can be told anything.
+	// State reports whether the manager accepts orders.
 	State(ctx context.Context) (ManagerState, error)
-	// Has says whether it has configured one of the interfaces.
+	// Has reports whether it has configured one of the interfaces.
 	Has(ctx context.Context, names []string) bool
 	// Dir is where our files are, and Mode what they are made with.
 	Dir() string
 	Mode() fs.FileMode
 	// Files reads, by path, our files and those of others that a configuration may change.
 	Files() (map[string]string, error)
-	// Ours says whether a file is ours, and may be removed.
+	// Ours reports whether a file is ours, and may be removed.
 	Ours(path string) bool
-	// Render gives what Files is when the configuration is in force.
+	// Render returns the Files of a configuration in force.
 	Render(c Config, cards Cards) (map[string]string, error)
-	// Before gives what Files is to be on the way back. saved is what Files was before the change. It must not depend on
-	// the host's cards: early in a boot they may not have their names yet.
+	// Before returns the Files to restore. saved is Files before the change. It must not depend on the host's cards: early
+	// in a boot they may not have their names yet.
 	Before(saved map[string]string) (map[string]string, error)
 	// Active is what it has in force, by interface. nil: it has no such memory, and follows its files alone.
 	Active(ctx context.Context) (map[string]string, error)
@@ -44,8 +44,8 @@ type Manager interface {
 	Busy(ctx context.Context, names []string) map[string]string
 	// Nudge has it configure the interfaces anew, whatever it thinks of them.
 	Nudge(ctx context.Context, names []string) error
-	// TellsResolver says that it tells the ordered DNS servers to whom it concerns, so that nobody else need write
-	// resolv.conf.
+	// TellsResolver reports whether the manager passes the ordered DNS servers on, so that resolv.conf need not be
+	// written.
 	TellsResolver(ctx context.Context) bool
 }
 
@@ -56,7 +56,7 @@ const (
 	Ifupdown       = "ifupdown"
 )
 
-// ManagerState says whether a manager can be told anything.
+// ManagerState is whether a manager accepts orders.
 type ManagerState int
 
 const (
@@ -68,9 +68,9 @@ const (
 	Running
 )
 
-// Load says what a manager is to configure.
+// Load is an order to a manager.
 type Load struct {
-	// Config is what is ordered, and Links how the kernel shows it. On a way back Config is nil.
+	// Config is the ordered configuration, and Links how the kernel shows it. In a rollback Config is nil.
 	Config *Config
 	Links  []SavedLink
 	Cards  Cards
@@ -78,7 +78,7 @@ type Load struct {
 	Dropped []string
 	// Removed are the bonds and VLANs that were deleted.
 	Removed []string
-	// Coming says that the manager starts just now.
+	// Coming is set while the manager starts.
 	Coming bool
 	// Active is, on a way back, what it had in force.
 	Active map[string]string
@@ -171,8 +171,8 @@ func (n *Configurator) managerOf(name string) Manager {
 	return nil
 }
 
-// applyBy has a manager configure the interfaces. What it has of them it gives up first, and bonds and VLANs that are
-// outdated go, since no manager changes one that it has made.
+// applyBy has a manager configure the interfaces. First the manager releases them, and outdated bonds and VLANs are
+// removed, since no manager changes one that it has made.
 func (n *Configurator) applyBy(ctx context.Context, m Manager, c Config, was, want []SavedLink) error {
 	cards, err := readCards()
 	if err != nil {
@@ -224,7 +224,7 @@ func droppedCards(was, want []SavedLink) []string {
 	return names
 }
 
-// goneBack reports whether a manager's files and memory are as they were saved, so that it need not be told anything.
+// goneBack reports whether a manager's files and memory are as they were saved, so that it needs no order.
 func goneBack(ctx context.Context, m Manager, s SavedNetwork, before map[string]string) bool {
 	if s.Active == nil {
 		return false

@@ -144,7 +144,7 @@ func missingOthers(o SavedOthers, now SavedOthers) SavedOthers {
 	return out
 }
 
-// restoreOthers adds what is missing of what was saved. The error names what could not be.
+// restoreOthers adds the saved settings that are missing. The error names those that could not be added.
 func restoreOthers(saved SavedOthers) error {
 	now, err := kernelOthers()
 	if err != nil {
@@ -194,7 +194,7 @@ func addRoute(s SavedRoute) error {
 }
 
 // dependents are the links on top of the named ones, or below the bridges that these are part of: they go or change
-// with them, though nobody has named them.
+// with them, though they were not named.
 func dependents(named, now []SavedLink) []SavedLink {
 	touched := slices.Clone(named)
 	var out []SavedLink

@@ -38,7 +38,7 @@ func inPhases(want []SavedLink, phases ...phase) error {
 	return errors.Join(errs...)
 }
 
-// removeOutdated makes room for what is to be made.
+// removeOutdated removes links that stand in the way of the wanted ones.
 func removeOutdated(was, want []SavedLink) (removed []string, err error) {
 	now, err := kernelLinks()
 	if err != nil {
@@ -59,7 +59,7 @@ func removeLinks(names []string) error {
 			return fmt.Errorf("find %s: %w", name, err)
 		}
 		if l.Type() != "bond" && l.Type() != "vlan" {
-			continue // somebody else's, by the same name
+			continue // a foreign one, by the same name
 		}
 		if err := netlink.LinkDel(l); err != nil && !errors.Is(err, unix.ENODEV) {
 			return fmt.Errorf("delete %s: %w", name, err)
@@ -93,8 +93,8 @@ func outdated(old, want []SavedLink) []string {
 	return names
 }
 
-// idleBonds names the bonds there that nobody uses and that must be made anew: the driver makes a bond0 of its own when
-// it is loaded (max_bonds in bonding.txt of the kernel), and neither networkd nor we could set its mode.
+// idleBonds returns the unused bonds that must be made anew. The driver makes a bond0 of its own when it is loaded
+// (max_bonds in bonding.txt of the kernel). Neither networkd nor we could set its mode.
 func idleBonds(want, now []SavedLink) []string {
 	var names []string
 	for _, w := range want {
@@ -128,7 +128,7 @@ func makeBond(w SavedLink, now []SavedLink) error {
 	return netlink.LinkAdd(b)
 }
 
-// enslave gives a card to its bond, or takes it back. A card must be down to join (bonding.txt of the kernel).
+// enslave adds a card to its bond, or removes it. A card must be down to join (bonding.txt of the kernel).
 func enslave(w SavedLink, now []SavedLink) error {
 	is, ok := findLink(now, w.Name)
 	if is.Master == w.Master {
@@ -214,7 +214,7 @@ func setAddresses(w SavedLink, now []SavedLink) error {
 }
 
 // kernelAddress is one of the link's addresses as it was shown, or with the usual broadcast. IFA_F_NOPREFIXROUTE is
-// left out: the route that somebody has set instead of the kernel's is not saved.
+// left out: the route that replaced the kernel's is not saved.
 func kernelAddress(s SavedLink, p netip.Prefix) *netlink.Addr {
 	for _, a := range s.Shown {
 		if shown, _ := staticAddress(a); shown != p {

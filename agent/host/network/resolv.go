@@ -32,7 +32,7 @@ func resolvConf(c Config) string {
 	return b.String()
 }
 
-// writesResolv: where the manager tells the servers to who asks them, nobody needs the file.
+// writesResolv reports whether resolv.conf must be written: not where the manager passes the servers on.
 func writesResolv(ctx context.Context, m Manager, c Config) bool {
 	return namesServers(c) && (m == nil || !m.TellsResolver(ctx))
 }

@@ -16,8 +16,7 @@ import (
 )
 
 // RestoreNetwork goes back. On another boot than that of the change, only files are left of it. Where they cannot be
-// written, or networkd does not read them, the kernel is restored all the same. The error says that something is left
-// to do.
+// written, or networkd does not read them, the kernel is restored all the same. After an error something is left to do.
 func (n *Configurator) RestoreNetwork(ctx context.Context, _ effect.Cause, s SavedNetwork) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -110,8 +109,9 @@ func freedCards(saved, made, want []SavedLink) []SavedLink {
 	})
 }
 
-// withSavedMTU returns the links of the configuration before their saved MTU where it leaves that alone and the change
-// had set one, on the link or below its VLAN: networkd never sets an MTU back. What limits a VLAN's comes first.
+// withSavedMTU returns the links of the previous configuration with their saved MTU. It sets the MTU where that
+// configuration has none and the change had set one, on the link or below its VLAN: networkd never resets an MTU. A
+// link comes before the VLANs whose MTU it limits.
 func withSavedMTU(want, saved, made []SavedLink) []SavedLink {
 	for i, w := range want {
 		m, _ := findLink(made, w.Name)       // one that the change does not name has no MTU of it
@@ -144,7 +144,7 @@ func atRest(freed, made, now []SavedLink) []SavedLink {
 	return cards
 }
 
-// restoreMTU gives cards their saved MTU in bytes. A card that is gone needs none.
+// restoreMTU sets the saved MTU of cards, in bytes. A card that is gone needs none.
 func restoreMTU(cards []SavedLink) error {
 	var errs []error
 	for _, c := range cards {
@@ -180,9 +180,9 @@ type way struct {
 	others      SavedOthers
 	// late is what others have added since the change began.
 	late SavedNetwork
-	// all says that nobody helps: the manager does not run, or does not read the old files.
+	// all is set when no manager helps: it does not run, or does not read the old files.
 	all bool
-	// manager can be asked what it still does; nil: nobody can.
+	// manager can be asked what it still does; nil: there is none to ask.
 	manager Manager
 }
 
@@ -197,8 +197,8 @@ func (w way) unfit(now []SavedLink) []string {
 	return outdated(known, w.saved)
 }
 
-// lateComers reads what somebody else has added since the change began: networkd drops what it does not know of
-// interfaces that it configures anew.
+// lateComers reads foreign additions since the change began: networkd drops unknown addresses and routes of interfaces
+// that it configures anew.
 func lateComers(s SavedNetwork, made []SavedLink) (SavedNetwork, error) {
 	now, err := kernelLinks()
 	if err != nil {
@@ -218,9 +218,8 @@ func lateComers(s SavedNetwork, made []SavedLink) (SavedNetwork, error) {
 	return late, nil
 }
 
-// restoreLinks waits until the interfaces are as they were, and does what nobody else does. What neither was there nor
-// was made by the change came from somebody else meanwhile, and stays where there is room for it. The end is one that
-// stays when networkd is done.
+// restoreLinks waits until the interfaces are as they were, and makes the changes that the manager does not make.
+// Foreign additions since then stay where there is room for them. The end is one that stays when networkd is done.
 func (n *Configurator) restoreLinks(ctx context.Context, w way) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
@@ -253,7 +252,7 @@ func (n *Configurator) restoreLinks(ctx context.Context, w way) error {
 	}
 }
 
-// addLate gives links back what others have added to them. There may be no room for it any more.
+// addLate restores the foreign additions of links. There may be no room for it any more.
 func addLate(late, now []SavedLink) {
 	for _, l := range late {
 		is, there := findLink(now, l.Name)
@@ -263,12 +262,12 @@ func addLate(late, now []SavedLink) {
 		want := is
 		want.Addresses, want.Routes = slices.Concat(is.Addresses, l.Addresses), slices.Concat(is.Routes, l.Routes)
 		want.Shown = l.Shown
-		_ = setAddresses(want, now) // the next read shows what is missing
+		_ = setAddresses(want, now) // the next read shows the missing ones
 		_ = setRoutes(want, now)    // likewise
 	}
 }
 
-// withoutNew leaves out addresses and routes that came since before, and that nobody wants.
+// withoutNew leaves out addresses and routes that are in neither before nor want.
 func withoutNew(now, before, want []SavedLink) []SavedLink {
 	out := slices.Clone(now)
 	for i, l := range out {
@@ -286,8 +285,7 @@ func withoutNew(now, before, want []SavedLink) []SavedLink {
 	return out
 }
 
-// keepForeign adds to the saved links what is there now of addresses and routes, but for those that the change has
-// made.
+// keepForeign adds the present addresses and routes to the saved links, but for those that the change has made.
 func keepForeign(saved, made, now []SavedLink) []SavedLink {
 	out := slices.Clone(saved)
 	for i, w := range out {
@@ -311,8 +309,8 @@ func keepForeign(saved, made, now []SavedLink) []SavedLink {
 	return out
 }
 
-// helpLinks does what networkd does not: everything for the links that it leaves alone or is done with, which are what
-// others have put there, and the MTU, which it never sets back. It reports whether networkd still works.
+// helpLinks makes the changes that networkd does not make. It restores the links that networkd does not manage or is
+// done with, and the MTU, which networkd never resets. It reports whether networkd still works.
 func (n *Configurator) helpLinks(ctx context.Context, w way) (working bool, err error) {
 	now, err := kernelLinks()
 	if err != nil {

@@ -24,8 +24,8 @@ func TestCardsOfAnUndoneChangeGetTheirMTUBack(t *testing.T) {
 	}
 }
 
-// A boot has read the files of the change, which gave c0 an MTU, and so its VLAN. The configuration before leaves that
-// alone. c1 had one of its own then, and c2 gets one from nobody.
+// A boot has read the files of the change, which set an MTU for c0, and so for its VLAN. The configuration before sets
+// none. c1 had an MTU of its own then, and c2 has none in either.
 func TestLinksOfTheConfigurationBeforeGetTheirMTUBack(t *testing.T) {
 	t.Parallel()
 	saved := []SavedLink{{Name: "c0", MTU: 1500}, {Name: "c1", MTU: 1450}, {Name: "c2", MTU: 1500},

@@ -7,8 +7,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// SavedRoute is a route of somebody else, as the kernel's library reads it, with its links by name: a link that is made
-// anew has another index.
+// SavedRoute is a foreign route, as the kernel's library reads it, with its links by name: a link that is made anew has
+// another index.
 type SavedRoute struct {
 	Links []string      `json:"links"`
 	Route netlink.Route `json:"route"`

@@ -24,10 +24,11 @@ const (
 // FileHeader begins each file of ours.
 const FileHeader = "# Written by the Ingot agent. A change by hand is reported, and refuses the next configuration.\n"
 
-// appliedRecord is the configuration in force, the boot that it was applied on, and who was told it.
+// appliedRecord is the configuration in force, the boot that it was applied on, and the manager that was ordered to
+// apply it.
 type appliedRecord struct {
 	BootID  string `json:"boot_id"`
-	Manager string `json:"manager,omitempty"` // "": systemd-networkd, or nobody where the agent is init
+	Manager string `json:"manager,omitempty"` // "": systemd-networkd, or none where the agent is init
 	Config  Config `json:"config"`
 }
 
@@ -45,7 +46,7 @@ func (n *Configurator) writeApplied(bootID, manager string, c Config) error {
 	return n.WriteJSON(appliedFile, appliedRecord{BootID: bootID, Manager: manager, Config: c})
 }
 
-// managerNow is who was told the configuration in force; where there is none, who would be told c.
+// managerNow returns the manager of the configuration in force; where there is none, the one that would apply c.
 func (n *Configurator) managerNow(ctx context.Context, c Config) (Manager, error) {
 	var r appliedRecord
 	found, err := n.ReadJSON(appliedFile, &r)
@@ -139,7 +140,7 @@ func diffFiles(want, have map[string]string) string {
 	return b.String()
 }
 
-// before gives the manager's files as they were saved.
+// before returns the manager's files as they were saved.
 func (n *Configurator) before(m Manager, s SavedNetwork) (map[string]string, error) {
 	if m == nil {
 		return nil, nil
@@ -197,7 +198,7 @@ func (n *Configurator) RemoveHalfWritten() error {
 	return errors.Join(errs...)
 }
 
-// setResolv writes resolv.conf, or gives it back when the configuration has no say in it any more.
+// setResolv writes resolv.conf, or restores the former one when the configuration no longer names servers.
 func (n *Configurator) setResolv(ctx context.Context, m Manager, c Config) error {
 	now := n.readSaved("etc/resolv.conf")
 	if writesResolv(ctx, m, c) {

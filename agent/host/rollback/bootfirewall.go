@@ -25,7 +25,7 @@ type bootFirewall struct {
 	Policy json.RawMessage `json:"policy"`
 }
 
-// closedPolicy lets nothing in that nobody here asked for, and no mail out. The agent opens its connection to the
+// closedPolicy drops all unrequested packets that come in, and all outgoing mail. The agent opens its connection to the
 // controller itself, so that the controller's answers come in. The controllers are those that are known, perhaps none.
 func closedPolicy(g *Guard) firewall.Policy {
 	p := firewall.Policy{Generation: firewall.ClosedGeneration, InputDefault: firewall.VerdictDrop}
@@ -98,7 +98,7 @@ func (w *Watchdog) keepCommitted(ctx context.Context, g *Guard) error {
 	return w.KeepFirewall(ctx, *g.NextFirewall)
 }
 
-// readBootFirewall gives nil where there is no file.
+// readBootFirewall returns nil where there is no file.
 func (w *Watchdog) readBootFirewall() (*firewall.Policy, error) {
 	var f bootFirewall
 	if found, err := w.ReadJSON(bootFirewallFile, &f); err != nil || !found {

@@ -114,7 +114,7 @@ func TestABootLoadsWhatWasCommitted(t *testing.T) {
 	wantLoaded(t, "another change is pending", h, third)
 }
 
-// TestABootWithoutAReadablePolicyIsClosed: the machine is reached by nobody, and reaches its controller.
+// TestABootWithoutAReadablePolicyIsClosed: no peer reaches the machine, and it reaches its controller.
 func TestABootWithoutAReadablePolicyIsClosed(t *testing.T) {
 	t.Parallel()
 	if !hosttest.InNamespace(t) {
@@ -161,7 +161,7 @@ func TestABootWithoutAReadablePolicyIsClosed(t *testing.T) {
 	}
 }
 
-// bootFile gives a file that is whole.
+// bootFile returns an undamaged file.
 func bootFile(t *testing.T, p firewall.Policy) string {
 	t.Helper()
 	text := fmt.Sprintf(`{"generation":%d,"input_default":%q,"smtp_egress_allowed":false}`, p.Generation, p.InputDefault)

@@ -66,7 +66,8 @@ func (w *Watchdog) Guard(ctx context.Context, g Guard) error {
 	})
 }
 
-// arm makes somebody else go back at the deadline. Where systemd is not init, process 1 is us and reads the record.
+// arm starts the timer that rolls back at the deadline. Where systemd is not init, process 1 is us and reads the
+// record.
 func (w *Watchdog) arm(ctx context.Context, after time.Duration) error {
 	if !w.RunsSystemd() {
 		return nil
@@ -90,7 +91,7 @@ func (w *Watchdog) CommitGuard(ctx context.Context, commandID string) error {
 		if err := w.WriteJSON(GuardFile, g); err != nil {
 			return err
 		}
-		if err := w.keepCommitted(ctx, &g); err != nil { // the record says the same to a boot
+		if err := w.keepCommitted(ctx, &g); err != nil { // a boot reads the same in the record
 			w.Log.Error("the committed firewall policy is not in its file yet", "error", err)
 		}
 		w.disarm(ctx)
@@ -121,8 +122,8 @@ func (w *Watchdog) RollBackGuard(ctx context.Context, commandID string) error {
 	})
 }
 
-// RollBackPending goes back if a change is pending and has had its time, or whatever the time with now. done says that
-// there was something to do.
+// RollBackPending goes back if a change is pending and has had its time, or whatever the time with now. done reports
+// whether a rollback was made.
 func (w *Watchdog) RollBackPending(ctx context.Context, now bool) (done bool, err error) {
 	// Where nothing was ever guarded there is nothing to lock either.
 	if g, err := w.Guarded(ctx); err != nil || g == nil && len(w.Interfaces.HalfWritten()) == 0 {
@@ -248,13 +249,13 @@ func (w *Watchdog) locked(fn func() error) (err error) {
 		return err
 	}
 	f, err := os.OpenFile(w.Path(guardLock), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil { // a file system that became read-only keeps nobody from the way back
+	if err != nil { // a file system that became read-only does not block the rollback
 		f, err = os.Open(w.Path(guardLock))
 	}
 	if err != nil {
 		return fmt.Errorf("open the lock of changes: %w", err)
 	}
-	defer func() { err = errors.Join(err, f.Close()) }() // which gives the lock back
+	defer func() { err = errors.Join(err, f.Close()) }() // which releases the lock
 	for {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
 		if !errors.Is(err, unix.EINTR) {

@@ -10,8 +10,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
-// TestHalfWrittenFilesAreRemoved kills a process that writes the record of a change until it leaves a file that was to
-// be renamed, and expects the next look to remove that file.
+// TestHalfWrittenFilesAreRemoved kills a process that writes the record of a change, until a file before its rename is
+// left. The next look must remove that file.
 func TestHalfWrittenFilesAreRemoved(t *testing.T) {
 	const variable = "INGOT_WRITE_GUARDS"
 	if root := os.Getenv(variable); root != "" {

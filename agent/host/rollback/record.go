@@ -1,8 +1,8 @@
 // Package rollback goes back from a change of network, firewall or host name that has not proved itself in time.
 //
 // /etc/ingot/network/guard.json holds the last change and the way back. Its state goes from pending to committed or
-// rolled_back, each under a lock that the agent, systemd's timer, the unit at boot and process 1 share. It lies beside
-// the files that it is about, so that both are there at boot or neither.
+// rolled_back. The agent, systemd's timer, the unit at boot and process 1 share a lock for that. It lies beside the
+// files that it is about, so that both are there at boot or neither.
 package rollback
 
 import (
@@ -30,7 +30,7 @@ type Guard struct {
 	Deadline time.Duration `json:"deadline_boottime_ns"`
 	// Hostname is restored unless empty.
 	Hostname string `json:"hostname,omitempty"`
-	// SetsFirewall says that the change touches the firewall; Firewall is what was there before, nil for none.
+	// SetsFirewall is set when the change touches the firewall; Firewall is the policy before, nil for none.
 	SetsFirewall bool             `json:"sets_firewall,omitempty"`
 	Firewall     *firewall.Policy `json:"firewall,omitempty"`
 	// NextFirewall is what the change sets. A boot loads it once the change is committed, and not before.
@@ -41,7 +41,7 @@ type Guard struct {
 	Error string `json:"error,omitempty"`
 }
 
-// GuardState says what has become of a guarded change.
+// GuardState is the state of a guarded change.
 type GuardState string
 
 // The states of a guard. Pending leads to one of the others, which are final.

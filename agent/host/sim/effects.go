@@ -58,7 +58,7 @@ func (w *World) count(st *MachineState, c *change, now time.Time) Fault {
 	return fault
 }
 
-// answer is what the caller is told. It runs without the machine's lock, because it may kill the process.
+// answer returns the caller's error. It runs without the machine's lock, because it may kill the process.
 func (w *World) answer(machineID string, kind Kind, fault Fault) error {
 	switch fault.Mode {
 	case CrashBefore, CrashAfter:

@@ -13,7 +13,7 @@ import (
 // diskBytes is the size of every simulated disk.
 const diskBytes = 960 * 1000 * 1000 * 1000
 
-// DisksToErase gives the machine's one disk, if the rule fits it and nothing protects it.
+// DisksToErase returns the machine's one disk, if the rule fits it and nothing protects it.
 func (m *Machine) DisksToErase(rule string, protected []string) ([]disk.Device, error) {
 	wanted, err := disk.ParseRule(rule)
 	if err != nil {

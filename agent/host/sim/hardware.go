@@ -11,7 +11,7 @@ import (
 // diskRate is what a simulated disk reads, in MB/s.
 const diskRate = 3000
 
-// testSteps is how often a simulated test tells how far it is.
+// testSteps is how often a simulated test reports progress.
 const testSteps = 20
 
 // TestHardware judges the parts of the simulated inventory, in the time that was asked for. Its figures are those of

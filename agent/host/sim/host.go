@@ -14,7 +14,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// Config says which machine of which world this process runs on. The fields that WorldConfig has too mean the
+// Config identifies the world and the machine that this process runs on. The fields that WorldConfig has too mean the
 // same.
 type Config struct {
 	Dir        string
@@ -26,12 +26,12 @@ type Config struct {
 	Crash      func()
 	NoSync     bool
 
-	// Rebooted is called once when the machine has gone down under this host, whoever made it: all processes on
-	// it would be dead now. An agent that is a process of its own exits here; the owner of one inside its own
-	// process stops it and starts another with another New. It runs on a goroutine of its own.
+	// Rebooted is called once when the machine has gone down under this host: all processes on it would be dead now. An
+	// agent that is a process of its own exits here. The owner of an agent in the same process stops it and starts another
+	// with another New. It runs on a goroutine of its own.
 	Rebooted func()
-	// Poll is how often to look for a reboot that somebody else caused. 0: only those that this host asked for
-	// are noticed by themselves, others at the next call.
+	// Poll is how often to look for a reboot that was not asked for here. 0: only those that this host asked for are
+	// noticed by themselves, others at the next call.
 	Poll time.Duration
 }
 

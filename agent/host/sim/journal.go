@@ -16,11 +16,11 @@ import (
 // JournalName is the file in a world's directory that holds the journal, one JSON object per line.
 const JournalName = "effects.jsonl"
 
-// Stage says what a record of the journal is about.
+// Stage is the kind of a record of the journal.
 type Stage string
 
 const (
-	// StageAsked: a call for an effect reached the world. It says nothing about what came of it.
+	// StageAsked: a call for an effect reached the world. Its outcome is open.
 	StageAsked Stage = "asked"
 	// StageEffect: the effect happened. Only these count. A repave counts from its first byte.
 	StageEffect Stage = "effect"
@@ -74,9 +74,9 @@ func wanted(k Kind, kinds []Kind) bool {
 	return len(kinds) == 0
 }
 
-// ReadJournal returns every record of the world in dir, oldest first, and those that a killed process owed to
-// the journal after them. It changes nothing; an effect that is due but that nobody has looked at since is not
-// in it (World.Settle looks). A world that nobody has used yet has no records.
+// ReadJournal returns every record of the world in dir, oldest first, and those that a killed process owed to the
+// journal after them. It changes nothing; an effect that is due but was not looked at since is not in it (World.Settle
+// looks). An unused world has no records.
 func ReadJournal(dir string) ([]EffectRecord, error) {
 	records, err := readJournalFile(filepath.Join(dir, JournalName))
 	if err != nil {

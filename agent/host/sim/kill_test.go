@@ -91,7 +91,7 @@ func TestKilledProcessesLeaveATruthfulCount(t *testing.T) {
 	}
 }
 
-// A process that dies between state and journal owes records; whoever comes next pays, once.
+// A process that dies between state and journal owes records; the next process writes them, once.
 func TestOwedRecordsArePaidOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, "")

@@ -56,7 +56,7 @@ func mustRun(st *MachineState) error {
 	return fmt.Errorf("use %s: it is off: %w", st.MachineID, ErrDown)
 }
 
-// cause asks for an effect that happens at once unless the script says otherwise.
+// cause asks for an effect that happens at once unless the script delays it or makes it fail.
 func (m *Machine) cause(ctx context.Context, c change, unless func(*MachineState) error) (outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return outcome{}, err

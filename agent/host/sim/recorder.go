@@ -12,9 +12,9 @@ import (
 // recorderLimit bounds how long an effect waits for its recorder.
 const recorderLimit = 30 * time.Second
 
-// report sends the records to the recorder that listens on a unix socket, one JSON object per line, and waits for it to
-// say "ok" with a line of its own. A process that is killed in between sends them again at its next look: the recorder
-// knows a record by its machine and its number.
+// report sends the records to the recorder on a unix socket, one JSON object per line, and waits for a line "ok". A
+// process that is killed in between sends them again at its next look; the recorder recognizes records by machine and
+// number.
 func report(socket string, records []EffectRecord) (err error) {
 	conn, err := net.DialTimeout("unix", socket, recorderLimit)
 	if err != nil {

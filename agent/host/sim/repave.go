@@ -60,8 +60,8 @@ func (m *Machine) imageFor(r host.RepaveRequest) (host.DiskImage, error) {
 	return host.DiskImage{Disk: serial, Digest: r.Digest, Bytes: r.Bytes, Nonce: r.Nonce}, nil
 }
 
-// beginRepave asks for the effect. From here on the old content of the disk is gone, unless the script says
-// otherwise.
+// beginRepave asks for the effect. From here on the old content of the disk is gone, unless the script makes the call
+// fail.
 func (m *Machine) beginRepave(ctx context.Context, e effect.Cause, image host.DiskImage) (Fault, error) {
 	if err := ctx.Err(); err != nil {
 		return Fault{}, err

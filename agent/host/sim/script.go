@@ -24,8 +24,8 @@ const (
 	KindErase          Kind = "erase"
 	KindPowerOn        Kind = "power-on"
 	KindPowerOff       Kind = "power-off"
-	// KindDiskHealth is no effect: in a test of the hardware the disk is slow where the mode is late, and else says that
-	// it expects to fail.
+	// KindDiskHealth is no effect: in a test of the hardware the disk is slow where the mode is late, and otherwise
+	// reports that it expects to fail.
 	KindDiskHealth Kind = "disk-health"
 )
 
@@ -67,9 +67,9 @@ const (
 	// Never accepts, and nothing ever happens. A repave, which is no answer without its end, hangs until its
 	// context ends.
 	Never Mode = "never"
-	// Lie claims success without an effect. After a reboot the agent is started again with the old boot id; a
-	// repave shows the evidence that was asked for while the disk holds what it held; a power state reads as
-	// ordered while the machine runs on; a boot entry is shown as set and is not.
+	// Lie claims success without an effect. After a reboot the agent is started again with the old boot id. A repave shows
+	// the ordered evidence while the disk keeps its content. A power state reads as ordered while the machine runs on. A
+	// boot entry is shown as set and is not.
 	Lie Mode = "lie"
 )
 

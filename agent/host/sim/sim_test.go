@@ -288,7 +288,7 @@ func TestRebootTakesItsTimeAndTellsOnce(t *testing.T) {
 	}
 }
 
-// eventually waits for a goroutine that gives no other signal.
+// eventually waits for a goroutine that sends no other signal.
 func eventually(ok func() bool) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -53,7 +53,7 @@ type pending struct {
 	Change change    `json:"change"`
 }
 
-// change is one effect as data: what is to become of the machine.
+// change is one effect as dataon the machine.
 type change struct {
 	Kind     Kind            `json:"kind"`
 	Effect   effect.Cause    `json:"effect"`

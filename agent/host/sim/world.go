@@ -21,7 +21,7 @@ var (
 	ErrDown = errors.New("the simulated machine is down")
 )
 
-// WorldConfig says where a world is and how it behaves for this process.
+// WorldConfig is a world's directory and its behavior for this process.
 type WorldConfig struct {
 	Dir    string
 	Script string // see ParseScript
@@ -126,7 +126,7 @@ func (w *World) update(machineID string, fn func(*MachineState, time.Time) error
 	return st, fnErr
 }
 
-// load returns the machine, new if nobody has used it yet, and pays what a killed process owed to the journal.
+// load returns the machine, new if it is unused, and writes the records that a killed process owed to the journal.
 func (w *World) load(path, machineID string) (MachineState, error) {
 	st, ok, err := readState(path)
 	if err != nil {

@@ -19,8 +19,8 @@ func (s *System) Hostname(ctx context.Context) (string, error) {
 	return name, nil
 }
 
-// SetHostname writes the file first: if the kernel refuses, the next boot still has the name that was wanted,
-// and the error says that the running one differs.
+// SetHostname writes the file first: if the kernel refuses, the next boot still has the wanted name, and the error
+// reports that the running one differs.
 func (s *System) SetHostname(ctx context.Context, _ effect.Cause, name string) error {
 	if err := ValidateHostname(name); err != nil {
 		return err

@@ -23,7 +23,7 @@ import (
 type System struct {
 	// Root is where /etc, /proc, /run and /sys are.
 	Root string
-	// Installer says that the system runs from memory, so that it may overwrite disks.
+	// Installer is set when the system runs from memory, so that it may overwrite disks.
 	Installer bool
 	Log       *slog.Logger
 	Kernel    Kernel

@@ -81,7 +81,7 @@ func restartUnit(ctx context.Context, name string) error {
 	return jobDone(ctx, "restart "+name, done)
 }
 
-// unitState gives a unit's ActiveState: org.freedesktop.systemd1(5).
+// unitState returns a unit's ActiveState: org.freedesktop.systemd1(5).
 func unitState(ctx context.Context, name string) (string, error) {
 	conn, err := systemd.NewSystemdConnectionContext(ctx)
 	if err != nil {

@@ -23,7 +23,7 @@ const (
 	MostStructures = 8192
 )
 
-// ErrTable says that a table ends in the middle of something.
+// ErrTable is returned when a table ends in the middle of a structure.
 var ErrTable = errors.New("the SMBIOS table is damaged")
 
 // Structure is one structure of a table.
@@ -34,7 +34,7 @@ type Structure struct {
 	text [][]byte
 }
 
-// Walk gives the structures up to the end of the table or to its first fault, which is the error.
+// Walk returns the structures up to the end of the table or to its first fault, which is the error.
 func Walk(table []byte) ([]Structure, error) {
 	var out []Structure
 	for rest := table; ; {

@@ -19,7 +19,7 @@ import (
 // EtherType is that of LLDP frames.
 const EtherType = 0x88cc
 
-// ErrMalformed says that a frame is not what the standard asks for.
+// ErrMalformed is returned for a frame that does not conform to the standard.
 var ErrMalformed = errors.New("malformed LLDP frame")
 
 // Neighbour is the port at the other end of a link, as it describes itself.
@@ -36,7 +36,7 @@ type Neighbour struct {
 	VLAN int `json:"vlan,omitempty"`
 }
 
-// key is what tells neighbours apart (802.1AB, 6.3).
+// key distinguishes neighbours (802.1AB, 6.3).
 func (n Neighbour) key() string { return n.Chassis + "\x00" + n.Port }
 
 // The types of TLVs (802.1AB, table 8-1) and the subtypes that matter.
@@ -57,7 +57,7 @@ const (
 	mostAddresses = 8
 )
 
-// Parse reads one Ethernet frame. leaving says that the neighbour takes itself back (a time to live of 0).
+// Parse reads one Ethernet frame. leaving reports whether the neighbour withdraws itself (a time to live of 0).
 func Parse(frame []byte) (n Neighbour, leaving bool, err error) {
 	if len(frame) < header || binary.BigEndian.Uint16(frame[12:]) != EtherType {
 		return Neighbour{}, false, fmt.Errorf("%w: another EtherType", ErrMalformed)
@@ -105,7 +105,7 @@ func next(b []byte) (kind int, value, rest []byte, err error) {
 	return int(h >> 9), b[2 : 2+length], b[2+length:], nil
 }
 
-// set takes over the value of a TLV. What is optional and makes no sense is left out.
+// set takes over the value of a TLV. An optional value that makes no sense is left out.
 func (n *Neighbour) set(kind int, value []byte) error {
 	switch kind {
 	case tlvChassis, tlvPort:
@@ -140,7 +140,7 @@ func (n *Neighbour) set(kind int, value []byte) error {
 	return nil
 }
 
-// identifier reads a subtype and what it says.
+// identifier reads a subtype and its value.
 func identifier(value []byte, subtypeMAC, subtypeNetwork byte) string {
 	subtype, id := value[0], value[1:]
 	switch {
@@ -174,7 +174,7 @@ func readable(b []byte) string {
 	return ""
 }
 
-// text leaves out what cannot be shown, and what is too long.
+// text drops bytes that cannot be shown, and bytes over the limit.
 func text(b []byte) string {
 	if len(b) > mostText {
 		b = b[:mostText]

@@ -85,7 +85,8 @@ func listen(ctx context.Context, name string, until time.Time) (t *table, err er
 	if err := join(conn, ifi.Index); err != nil {
 		return nil, fmt.Errorf("join the groups of LLDP: %w", err)
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) }) // the read below says so
+	// the read below returns the error
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if err := conn.SetReadDeadline(until); err != nil {
 		return nil, fmt.Errorf("bound: %w", err)

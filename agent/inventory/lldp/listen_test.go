@@ -67,7 +67,7 @@ func TestARealNeighbourIsHeard(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	// It gives up its rights, and opens its socket again.
+	// It drops its rights, and opens its socket again.
 	dir, err := os.MkdirTemp("", "lldpd")
 	if err != nil {
 		t.Fatal(err)

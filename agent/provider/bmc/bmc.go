@@ -25,8 +25,8 @@ type Credentials struct {
 
 // Config is what the provider needs. Credentials and Clock are needed; the rest has defaults.
 type Config struct {
-	// Credentials gives those of one machine's BMC. It is asked before the first contact, when the version of the target
-	// is another than the known one, and when those known were refused.
+	// Credentials returns those of one machine's BMC. It is called before the first contact, after a change of the
+	// target's version, and after a refusal of the known ones.
 	Credentials func(ctx context.Context, t provider.Target) (Credentials, error)
 	Clock       clock.Clock
 	Log         *slog.Logger
@@ -51,7 +51,7 @@ type Provider struct {
 	// pins are the certificates that the controller knows, certificates those that were seen, both by Endpoint.Key.
 	pins         map[string]string
 	unparked     map[string]time.Time       // when an admin had a BMC asked again, by Endpoint.Key
-	marks        map[string]provider.Target // what tells a machine from others behind one BMC, by machine
+	marks        map[string]provider.Target // the values that distinguish machines behind one BMC, by machine
 	certificates map[string]Certificates
 }
 
@@ -86,7 +86,7 @@ func New(cfg Config) *Provider {
 	}
 }
 
-// Know replaces what is known of the machines' UUIDs, serial numbers and firmware. Commands do not carry these.
+// Know replaces the known machines' UUIDs, serial numbers and firmware. Commands do not carry these.
 func (p *Provider) Know(targets []provider.Target) {
 	marks := map[string]provider.Target{}
 	for _, t := range targets {

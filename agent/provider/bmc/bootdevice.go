@@ -16,8 +16,7 @@ const EvidenceBootRead = "boot_device_read"
 // bootWithin is how long a boot device may take to be read back.
 const bootWithin = 10 * time.Second
 
-// SetBootDevice sets the device of the next boot and says how it is known to be set. BootDefault takes an earlier
-// choice back.
+// SetBootDevice sets the device of the next boot and returns the proof of it. BootDefault removes an earlier choice.
 func (p *Provider) SetBootDevice(
 	ctx context.Context, t provider.Target, e effect.Cause, d provider.BootDevice,
 ) (provider.BootProof, error) {
@@ -36,7 +35,7 @@ func (p *Provider) bootOnce(
 	return choice, protocol, err
 }
 
-// setBoot gives what was read before, and what is known after.
+// setBoot returns the choice that was read before, and the one after.
 func (p *Provider) setBoot(
 	ctx context.Context, t provider.Target, e effect.Cause, want provider.BootDevice,
 ) (old, now provider.BootChoice, protocol string, err error) {
@@ -88,7 +87,7 @@ func noBootEffect(t provider.Target, want provider.BootDevice, now provider.Boot
 		WithMeta(EvidenceBootRead, string(now.Device)).WithMeta(EvidenceProtocol, protocol)
 }
 
-// next says it in the words of a host: Target is the device, Entry how it is known.
+// next returns the choice as a host's boot state: Target is the device, Entry its proof.
 func next(c provider.BootChoice, protocol string) boot.NextState {
 	if c.Device == provider.BootDefault {
 		return boot.NextState{}

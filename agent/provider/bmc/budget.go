@@ -73,7 +73,7 @@ const (
 	BackoffLeave
 )
 
-// Ask says whether the BMC may be asked with these credentials; where it may later, until says when.
+// Ask returns whether the BMC may be asked with these credentials; if it may be later, until is that time.
 func (b Budget) Ask(now time.Time, credentials string) (leave Permission, until time.Time) {
 	if slices.Contains(b.Parked, credentials) {
 		again, will := b.Again[credentials]

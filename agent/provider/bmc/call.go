@@ -117,7 +117,7 @@ func (p *Provider) admit(
 	return creds, id, refusal(l, leave, until, p.cfg.Clock.Now())
 }
 
-// withoutCredentials: whoever gives them may be away for a while.
+// withoutCredentials: their source may be away for a while.
 func withoutCredentials(ctx context.Context, l *conn, err error) error {
 	var known *failure.Error
 	if ctx.Err() != nil || errors.As(err, &known) {
@@ -250,7 +250,7 @@ func (p *Provider) settle(ctx context.Context, l *conn, e Endpoint, id string, e
 		l.drop()
 		l.record.Budget = l.record.Budget.After(now, id, Unanswered)
 	case ctx.Err() != nil:
-		l.drop() // whoever asked went away in the middle
+		l.drop() // the caller's context ended in the middle
 	case errors.Is(err, provider.ErrSilent), errors.Is(err, provider.ErrProtocol):
 		l.drop()
 		l.record.Budget = l.record.Budget.After(now, id, Silent)
@@ -291,7 +291,7 @@ func (p *Provider) save(l *conn, before Record) error {
 	return p.cfg.Memory.Save(l.key, l.record)
 }
 
-// explain turns an adapter's error into one that says what it means for a command.
+// explain turns an adapter's error into a typed one with its meaning for a command.
 func (p *Provider) explain(ctx context.Context, l *conn, err error) error {
 	var refused *effect.Refusal
 	var e *failure.Error

@@ -65,7 +65,7 @@ func BenchmarkBMC(b *testing.B) {
 	}
 }
 
-// TestHardwareIsReadWithOneLogin: a BMC that takes the password and then says 401 does not get it again.
+// TestHardwareIsReadWithOneLogin: a BMC that takes the password and then answers 401 does not get it again.
 func TestHardwareIsReadWithOneLogin(t *testing.T) {
 	t.Parallel()
 	r := startRedfish(t, newChassis(true))

@@ -15,7 +15,7 @@ type driver interface {
 	PowerState(ctx context.Context) (provider.PowerState, error)
 	Switch(ctx context.Context, s provider.Switch) error
 	BootOnce(ctx context.Context) (provider.BootChoice, error)
-	// SetBootOnce says whether the BMC has only taken the order, to carry it out later.
+	// SetBootOnce reports whether the BMC has only taken the order, to carry it out later.
 	SetBootOnce(ctx context.Context, d provider.BootDevice) (ordered bool, err error)
 	Identify(ctx context.Context, on bool) error
 	Light(ctx context.Context) (provider.Light, error)
@@ -24,8 +24,8 @@ type driver interface {
 	Console(ctx context.Context, out io.Writer) error
 	// Hardware returns what it has read even where the rest could not be.
 	Hardware(ctx context.Context) (provider.Hardware, error)
-	// SetPassword says whether the BMC has only taken the order, to carry it out later. An error that is ErrUnchanged has
-	// changed nothing, by the BMC's word; any other may have.
+	// SetPassword reports whether the BMC has only taken the order, to carry it out later. After ErrUnchanged nothing has
+	// changed, as the BMC reports; after any other error it may have.
 	SetPassword(ctx context.Context, user, password string) (later bool, err error)
 	Media(ctx context.Context) ([]provider.Medium, error)
 	// InsertMedia and EjectMedia return when the BMC has accepted.
@@ -55,7 +55,7 @@ type conn struct {
 	lent bool
 	// account: sessions are opened for the account alone, and with the privilege to change it.
 	account bool
-	// suffix tells refusals of the account in another protocol from those that park it.
+	// suffix distinguishes refusals of the account in another protocol from those that park it.
 	suffix string
 }
 
@@ -115,8 +115,8 @@ func (l *conn) close(ctx context.Context) {
 	l.conn = nil
 }
 
-// drop ends the session of a BMC that has just not answered: a Redfish session that is left behind takes one of few
-// places, so it is worth one more word; of IPMI's the BMC ends an unused one within a minute.
+// drop ends the session of a BMC that has just not answered. A Redfish session that is left open holds one of few
+// slots, so it is worth one more request. IPMI's sessions end by themselves within a minute.
 func (l *conn) drop() {
 	if l.conn == nil {
 		return
@@ -130,8 +130,8 @@ func (l *conn) drop() {
 	l.conn = nil
 }
 
-// idleMost is how long a session may lie unused. IPMI's are ended by the BMC after 60 s (6.12.15); Redfish says of an
-// ended one that it is.
+// idleMost is how long a session may lie unused. IPMI's are ended by the BMC after 60 s (6.12.15); Redfish reports an
+// ended one.
 var idleMost = map[Protocol]time.Duration{IPMI: 40 * time.Second, Redfish: 20 * time.Minute}
 
 // fits reports whether the session can be used.

@@ -9,13 +9,13 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// Console gives every line that the machine writes to its serial port to emit, scrubbed, until ctx ends; that is no
+// Console calls emit with every line that the machine writes to its serial port, scrubbed, until ctx ends; that is no
 // error. The machine may be off or be switched meanwhile.
 //
-// It is IPMI's serial over LAN, also where the BMC is otherwise spoken to in Redfish: those services offer a console
-// at best over SSH or a vendor's web socket. An endpoint redfish://… is refused with effect.ErrUnsupported. It has a
-// session of its own; opening it takes its turn and its budget like any other exchange, capturing does not. Somebody
-// who is attached already is left alone, and this fails.
+// It is IPMI's serial over LAN, also where the BMC is otherwise spoken to in Redfish: those services offer a console at
+// best over SSH or a vendor's web socket. An endpoint redfish://… is refused with effect.ErrUnsupported. It has a
+// session of its own; opening it takes its turn and its budget like any other exchange, capturing does not. A session
+// that is attached already is kept, and this fails.
 func (p *Provider) Console(ctx context.Context, t provider.Target, emit func(line string)) error {
 	conn, err := p.openConsole(ctx, t)
 	if err != nil {

@@ -45,7 +45,7 @@ func TestConsoleIsCaptured(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	group, _ := task.New(ctx)
 	group.Go("console", func(ctx context.Context) error { return p.Console(ctx, target(s.Endpoint()), got.add) })
-	// What is written before somebody is attached is lost, so it is said until it is heard.
+	// Output before a session is attached is lost, so it is repeated until it is received.
 	testkit.Eventually(t, 20*time.Second, func() bool {
 		c.Print("are you there?\r\n")
 		return len(got.all()) > 0
@@ -72,7 +72,7 @@ func TestConsoleIsCaptured(t *testing.T) {
 	if !strings.Contains(text, "[redacted] and ingot.token=[redacted] red\n") || strings.Contains(text, "dG9wc2VjcmV0") {
 		t.Errorf("captured %q", text)
 	}
-	// Nobody holds the console any more.
+	// The console is free again.
 	again, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	var second lines

@@ -18,7 +18,7 @@ import (
 	lab "github.com/ingot-metal/ingot/lab/bmc"
 )
 
-// A wrong password is tried once, whoever asks for what and at the same time, until there is another.
+// A wrong password is tried once, by all calls together, until there is another.
 func TestWrongPasswordIsTriedOnce(t *testing.T) {
 	t.Parallel()
 	c := newChassis(true)
@@ -157,7 +157,7 @@ func TestEndedSessionIsNoWrongPassword(t *testing.T) {
 	wantReason(t, "wrong password without sessions", err, "BMC_AUTH_FAILED", false)
 }
 
-// Somebody else's certificate at the known address gets no password.
+// A foreign certificate at the known address gets no password.
 func TestCertificateIsPinned(t *testing.T) {
 	t.Parallel()
 	c := newChassis(true)
@@ -210,7 +210,7 @@ func TestAnUnparkedBMCIsAskedOnceMore(t *testing.T) {
 	}
 }
 
-// Whoever points a machine at another address gets nothing: no password, no session, not even a connection.
+// A machine that is pointed at another address gets nothing: no password, no session, not even a connection.
 func TestCredentialsGoOnlyWhereTheyMay(t *testing.T) {
 	t.Parallel()
 	c := newChassis(true)
@@ -285,7 +285,7 @@ func TestChangedCertificateWaitsForAnAdmin(t *testing.T) {
 	}
 	_ = first.Close()
 	second := start(&newCert)
-	p := fresh() // also a new process asks nobody else
+	p := fresh() // also a new process asks no other address
 	for range 3 {
 		_, err := p.PowerState(t.Context(), tg)
 		wantReason(t, "another certificate", err, "BMC_CERTIFICATE_CHANGED", false)

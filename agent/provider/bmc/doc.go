@@ -3,27 +3,27 @@
 //
 // # Overview
 //
-// A BMC is one endpoint with one account, however many machines name it. For each there is a link: whose turn it is,
-// the protocol that was found, the open session, the credentials in use, and the budget of failures. One request at a
-// time goes to a BMC; different BMCs are driven in parallel.
+// A BMC is one endpoint with one account, however many machines name it. Each has a link with its queue, the protocol
+// that was found, the open session, the credentials in use, and the budget of failures. One request at a time goes to a
+// BMC; different BMCs are driven in parallel.
 //
-// # What is believed
+// # Claims and evidence
 //
 // An accepted request is a claim. TurnOff, TurnOn and SetBootDevice return when the BMC has been read back, or fail
-// within a bounded time: BMC_NO_EFFECT when it answers and the state does not follow, BMC_UNREACHABLE when it does not
-// answer, BMC_AUTH_FAILED when it refuses the credentials. A power cycle is off, read back, then on; each may be
-// repeated, so a cycle that was interrupted goes on where it was. Cycle and reset are never used.
+// within a bounded time. The reason is BMC_NO_EFFECT when it answers and the state does not follow, and BMC_UNREACHABLE
+// when it does not answer. It is BMC_AUTH_FAILED when it refuses the credentials. A power cycle is off, read back, then
+// on; each may be repeated, so a cycle that was interrupted goes on where it was. Cycle and reset are never used.
 //
 // # Budget
 //
 // Refused credentials are tried once. Then the link is parked for them, until their version changes or Unpark is
 // called. Those refused with 401 are tried once more after half an hour, then after twice as long each time, up to a
 // day: a BMC answers 401 while it starts, too. Credentials that were accepted last are tried once more after half a
-// minute first, or after two minutes where the BMC was silent just before; until then the BMC counts as unreachable.
-// After three different refusals within half an hour nothing at all is tried for half an hour, because a BMC may count
-// failures by the address they come from. A BMC that is silent is asked less and less often, up to once a minute. One
-// that asks for a pause with 429 or 503 and Retry-After gets it, of a minute at most. See Budget. Unpark forgets what
-// was refused; changing the credentials does without.
+// minute first, or after two minutes if the BMC was silent just before. Until then the BMC counts as unreachable. After
+// three different refusals within half an hour nothing at all is tried for half an hour: a BMC may count failures by
+// client address. A BMC that is silent is asked less and less often, up to once a minute. One that asks for a pause
+// with 429 or 503 and Retry-After gets it, of a minute at most. See Budget. Unpark forgets what was refused; changing
+// the credentials does without.
 //
 // # Endpoints
 //
@@ -43,18 +43,17 @@
 // # Boot device
 //
 // The override is written to the object that has it: the system, or its settings object. A setting that the next reset
-// brings into effect is said to be pending, or ordered where it can't be read before; the boot itself shows more.
+// brings into effect is pending, or ordered where it can't be read before. The boot itself is the proof.
 //
 // # Certificates
 //
-// BMCs mostly show a certificate that nobody has signed. Where Config.RootCAs is set, it must be signed by one of
-// those, for the name or address in the endpoint. Else the first certificate that a BMC shows is pinned: another one
-// later is refused before any password is sent, until Unpark. Whoever sits between at the very first contact is not
-// noticed: on that day the management network is trusted. Pins are kept by Config.Memory; without one they last as long
-// as the process.
+// Most BMCs show a self-signed certificate. Where Config.RootCAs is set, it must be signed by one of those, for the
+// name or address in the endpoint. Else the first certificate that a BMC shows is pinned: another one later is refused
+// before any password is sent, until Unpark. A man in the middle at the very first contact is not noticed: on that day
+// the management network is trusted. Pins are kept by Config.Memory; without one they last as long as the process.
 //
 // # Secrets
 //
 // Credentials come from Config.Credentials, stay in memory, and reach nothing but the BMC. Console output is scrubbed
-// line by line before anybody gets it; see Scrubber.
+// line by line before any reader gets it; see Redactor.
 package bmc

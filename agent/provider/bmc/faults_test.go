@@ -23,7 +23,7 @@ type service struct {
 	endpoint string
 	silent   func(bool)
 	lie      func(bool)
-	counts   func() lab.Counts // nil: nobody counts
+	counts   func() lab.Counts // nil: there is no counter
 }
 
 func services(t *testing.T, c lab.Chassis) map[string]service {
@@ -265,7 +265,7 @@ func TestSerialPerBMCAndParallelAcross(t *testing.T) {
 	}
 }
 
-// A BMC that says no has answered: its session goes on, and so does everything else.
+// A BMC that refuses has answered: its session goes on, and so does everything else.
 func TestRefusalIsAnAnswer(t *testing.T) {
 	t.Parallel()
 	c := newChassis(true)

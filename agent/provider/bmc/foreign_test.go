@@ -12,15 +12,15 @@ import (
 	"github.com/ingot-metal/ingot/agent/provider/bmc"
 )
 
-// A service of somebody else is no part of the project. Give its endpoint to drive that instead of the laboratory's,
-// such as redfish+http://127.0.0.1:8000; the account has the form user:password.
+// Foreign services are no part of the project. Set an endpoint to drive one instead of the laboratory's, such as
+// redfish+http://127.0.0.1:8000; the account has the form user:password.
 var (
 	foreignService = flag.String("bmc-service", "", "endpoint of a BMC to power on and off, and to boot from the network")
 	foreignAccount = flag.String("bmc-account", user+":"+password, "its account")
 )
 
-// Any service: it is switched both ways and read back, the next boot is set to the network, and where it has a form for
-// that, taken back.
+// Any service is switched both ways and read back. The next boot is set to the network, and reset where the service has
+// a form for that.
 func TestAnyService(t *testing.T) {
 	t.Parallel()
 	endpoint := *foreignService

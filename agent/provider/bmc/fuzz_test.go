@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzEndpoint: what is taken names one host, and is the same BMC when it is written the long way.
+// FuzzEndpoint: an accepted endpoint names one host, and is the same BMC when it is written in full.
 func FuzzEndpoint(f *testing.F) {
 	for _, s := range []string{"bmc-1", "192.0.2.7:8000", "2001:db8::7", "redfish://[::1]:9", "ipmi://x:1/",
 		"redfish+http://x", "a@b", "[::1", "x:y"} {

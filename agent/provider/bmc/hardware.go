@@ -13,8 +13,8 @@ import (
 // MaxUnknownDocument is how many bytes a document of a BMC may have that is no machine's yet: many are read at a time.
 const MaxUnknownDocument = 1 << 20
 
-// Hardware logs in to a BMC that is no machine's yet, with credentials that the caller holds, reads what it says of its
-// machine, and logs out. The same budget holds as for machines: what the BMC has refused before is not sent again.
+// Hardware logs in to a BMC that belongs to no machine yet, with the caller's credentials. It reads the BMC's data on
+// its machine and logs out. The same budget holds as for machines: what the BMC has refused before is not sent again.
 // accepted is called when it has taken the credentials. What was read stands beside an error too.
 func (p *Provider) Hardware(
 	ctx context.Context, endpoint, ref string, creds Credentials, accepted func(),
@@ -32,7 +32,7 @@ func (p *Provider) Hardware(
 // readEvents is how many entries of its log a BMC is asked for, the newest ones.
 const readEvents = 20
 
-// ReadHardware reads what the BMC says of its machine's hardware. Each question is one of its own, so that a command to
+// ReadHardware reads the BMC's data on its machine's hardware. Each question is one of its own, so that a command to
 // the same BMC waits for one of them at most. What could not be read is named in NotRead. A sensor of it stands among
 // the others with the health unknown, so that a reading without it clears none of its faults. A BMC that is not reached
 // at all is an error.
@@ -62,7 +62,7 @@ func (p *Provider) ReadHardware(ctx context.Context, t provider.Target) (provide
 			}
 		case q.name == questionSensors && !errors.Is(err, effect.ErrUnsupported):
 			if len(r.Sensors) == 0 && failure.ReasonOf(err) != "EXECUTION_FAILED" {
-				return r, err // it is not reached, which its reachability tells
+				return r, err // it is not reached, which its reachability shows
 			}
 			r.Sensors = append(r.Sensors, provider.NotRead("all sensors", "sensor", failure.From(err).Message))
 		default:

@@ -19,7 +19,7 @@ var _ provider.VirtualMedia = (*Provider)(nil)
 // mediaWithin is how long an image may take to be read back: some BMCs fetch all of it before they show it.
 const mediaWithin = 2 * time.Minute
 
-// Media reads what is attached to a machine.
+// Media returns the drives of a machine and the images in them.
 func (p *Provider) Media(ctx context.Context, t provider.Target) ([]provider.Medium, error) {
 	media, _, err := p.media(ctx, t)
 	return media, err
@@ -106,7 +106,7 @@ func (p *Provider) insert(ctx context.Context, t provider.Target, slot string, u
 	return failure.Precondition("MEDIA_UNSUPPORTED", "the BMC of %s does not attach the image: %v", t.MachineID, refused)
 }
 
-// awaitMedia reads the drives until they are as wanted, and says when that was.
+// awaitMedia reads the drives until they are as wanted, and returns that time.
 func (p *Provider) awaitMedia(
 	ctx context.Context, t provider.Target, what string, done func([]provider.Medium) bool,
 ) (time.Time, error) {
@@ -132,7 +132,7 @@ func (p *Provider) awaitMedia(
 	}
 }
 
-// EjectMedia ejects what is ours, and returns when it was read back as gone.
+// EjectMedia ejects our images, and returns once they were read back as gone.
 func (p *Provider) EjectMedia(ctx context.Context, t provider.Target, ours func(image string) bool) (int, error) {
 	media, _, err := p.media(ctx, t)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Record is what is remembered of a BMC. It holds no secret.
+// Record is the stored state of a BMC. It holds no secret.
 type Record struct {
 	// Protocol that was found by probing.
 	Protocol Protocol `json:"protocol,omitempty"`
@@ -48,7 +48,7 @@ func (m *fileMemory) Load(key string) (Record, error) {
 	return all[key], err
 }
 
-// Save is durable against a kill of the process; after a crash of the machine an older record may be back, which costs
+// Save is durable against a kill of the process. After a crash of the machine an older record may be back, which costs
 // one more attempt.
 func (m *fileMemory) Save(key string, r Record) error {
 	m.mu.Lock()

@@ -77,7 +77,7 @@ func (p *Provider) probe(ctx context.Context, l *conn, e Endpoint, creds Credent
 		return Redfish, nil
 	}
 	if errors.Is(viaRedfish, provider.ErrCertificate) {
-		return Unknown, viaRedfish // somebody may want us to use what is easier to listen to
+		return Unknown, viaRedfish // another host on the network may want to force the protocol that is easier to listen to
 	}
 	viaIPMI := ipmi.Ping(ctx, e.rmcp())
 	if viaIPMI == nil {

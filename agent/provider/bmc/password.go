@@ -14,7 +14,7 @@ import (
 // BeforePassword is passed when everything is ready to tell the BMC its new password, and nothing was sent.
 var BeforePassword = failpoint.Register("bmc.before-password")
 
-// AfterPassword is passed when the BMC has answered, and nobody knows of it.
+// AfterPassword is passed when the BMC has answered, and before the answer is recorded.
 var AfterPassword = failpoint.Register("bmc.after-password")
 
 // laterWait is how long a BMC gets that has taken the order to carry it out later (202).
@@ -36,9 +36,9 @@ type PasswordProof struct {
 	Protocol Protocol
 }
 
-// ChangePassword changes the password and proves it by a log-in with the new one. Of a change whose end is open, it
-// tries the new password first, then the old one, each at most once between two changes, and under the budget of the
-// BMC. An error with reason BMC_PASSWORD_REFUSED says that the BMC was seen to take the old one still.
+// ChangePassword changes the password and proves it by a log-in with the new one. After a change with an open end it
+// tries the new password first, then the old one. Each is tried at most once between two changes, within the budget of
+// the BMC. Reason BMC_PASSWORD_REFUSED means that the BMC was seen to accept the old one still.
 func (p *Provider) ChangePassword(
 	ctx context.Context, t provider.Target, c PasswordChange,
 ) (proof PasswordProof, err error) {

@@ -119,7 +119,7 @@ func TestPasswordCutOff(t *testing.T) {
 	}
 }
 
-// TestPasswordThatIsRefused: the old one is in force, nothing says the new one, and it is known that it is not in use.
+// TestPasswordThatIsRefused: the old one is in force, no text contains the new one, and it is known to be unused.
 func TestPasswordThatIsRefused(t *testing.T) {
 	t.Parallel()
 	const plain = "onlyLetters12345"

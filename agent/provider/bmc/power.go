@@ -138,7 +138,7 @@ func (p *Provider) TurnOn(
 	return keep(*c)
 }
 
-// others notes what the plan saw of somebody else's doing.
+// others records the foreign switches that the plan saw.
 func (p *Provider) others(ctx context.Context, t provider.Target, e effect.Cause, d *powerPlan, c *provider.Cycle) {
 	for _, state := range d.others {
 		p.cfg.Log.WarnContext(ctx, "the power was switched by somebody else", "machine_id", t.MachineID, "operation_id",
@@ -147,8 +147,8 @@ func (p *Provider) others(ctx context.Context, t provider.Target, e effect.Cause
 	}
 }
 
-// runPlan brings the machine to d.want, and says in which protocol it was seen there. asking is called before each
-// switch.
+// runPlan brings the machine to d.want, and returns the protocol in which it was seen there. asking is called before
+// each switch.
 func (p *Provider) runPlan(
 	ctx context.Context, t provider.Target, e effect.Cause, d *powerPlan, asking func() error,
 ) (protocol string, err error) {

@@ -19,13 +19,13 @@ type powerPlan struct {
 	softAsked bool
 	asked     int       // hard switches that were accepted
 	askedAt   time.Time // the last of them
-	// soft says that the soft switch cannot be had.
+	// noSoft is set when there is no soft switch.
 	noSoft bool
 
 	// ours: the machine was asked to go where it is wanted. seen is the last state that lasts, also of an earlier plan.
 	ours bool
 	seen provider.PowerState
-	// others are the states that the machine was brought to by somebody else, at most othersMost.
+	// others are the states to which the machine was switched from elsewhere, at most othersMost.
 	others []provider.PowerState
 
 	reads    int
@@ -84,7 +84,7 @@ func (d *powerPlan) onItsWay() bool {
 	return d.lastErr == nil && d.reads > 0 && d.lastRead == ways[d.want]
 }
 
-// end says how it failed.
+// end returns the move that ends a failed plan.
 func (d *powerPlan) end() move {
 	if d.lastErr != nil || d.reads == 0 {
 		return moveGone

@@ -193,8 +193,8 @@ func (p *Prober) probe(ctx context.Context, d *probed) {
 }
 
 // hardware sets the light that was ordered, and reads the hardware where its time has come or the light was set. It
-// gives when that was last, and the last order that is done with. Where all places are taken, it is for the next round:
-// whether machines are on comes first.
+// returns the time of the last reading, and the last order that is done. If all slots are taken, it is left to the next
+// round: the power states come first.
 func (p *Prober) hardware(
 	ctx context.Context, t provider.Target, power provider.PowerState, read time.Time, light provider.Light,
 ) (time.Time, provider.Light) {
@@ -213,7 +213,7 @@ func (p *Prober) hardware(
 		err := p.cfg.Provider.SetLight(ctx, t, t.Light)
 		switch {
 		case err == nil, errors.Is(err, effect.ErrUnsupported):
-			light, due = t.Light, true // the reading says so of a BMC without a light
+			light, due = t.Light, true // the reading reports a BMC without a light
 		case ctx.Err() == nil:
 			p.cfg.Log.WarnContext(ctx, "the identify light was not set", "machine_id", t.MachineID, "error", err)
 		}
@@ -235,7 +235,7 @@ func (p *Prober) hardware(
 }
 
 // atRest takes the judgement from values of a machine that is off: its fans stand still and its rails have no voltage,
-// which is no fault whatever the thresholds say. What has a state keeps its judgement.
+// which is no fault whatever the thresholds are. A sensor with a state keeps its judgement.
 func atRest(sensors []provider.Sensor) []provider.Sensor {
 	out := slices.Clone(sensors)
 	for i := range out {
@@ -257,7 +257,7 @@ func jitter(id string, now time.Time, every time.Duration) time.Duration {
 	return time.Duration(int64(h.Sum32())%span - span/2)
 }
 
-// observed says what one reading means.
+// observed returns the observation of one reading.
 func observed(t provider.Target, state provider.PowerState, protocol string, err error, now time.Time) Observation {
 	o := Observation{MachineID: t.MachineID, Endpoint: t.BMCEndpoint, Reachable: err == nil, Power: state,
 		Protocol: protocol, SeenAt: now}

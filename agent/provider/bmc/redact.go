@@ -12,17 +12,17 @@ import (
 // maxLine is the longest line that is kept together.
 const maxLine = 4096
 
-// Redactor is an io.Writer that takes what a serial port says and gives it on line by line: as plain text, without the
-// controls of a terminal, and without secrets. Those are bootstrap and bearer tokens, values of authorization headers,
-// of passwords and of anything called secret or token, tokens in boot URLs, and PEM private keys, over any number of
-// lines. What looks like none of them is not noticed. It is not safe for concurrent use.
+// Redactor is an io.Writer that passes the output of a serial port on line by line, as plain text without terminal
+// controls and without secrets. Secrets are bootstrap and bearer tokens, tokens in boot URLs, and PEM private keys over
+// any number of lines. So are values of authorization headers, of passwords and of anything called secret or token.
+// Other forms are not recognized. It is not safe for concurrent use.
 type Redactor struct {
 	emit  func(line string)
 	buf   []byte
 	inKey bool
 }
 
-// NewRedactor gives lines to emit.
+// NewRedactor returns a Redactor that calls emit with each line.
 func NewRedactor(emit func(line string)) *Redactor { return &Redactor{emit: emit} }
 
 // Write never fails. A line is held back until it has ended.
@@ -48,7 +48,7 @@ func (s *Redactor) Write(p []byte) (int, error) {
 	}
 }
 
-// Flush gives what has no end yet.
+// Flush emits the last line, which has no end yet.
 func (s *Redactor) Flush() {
 	if len(s.buf) > 0 {
 		s.line(string(s.buf))

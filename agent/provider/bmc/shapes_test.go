@@ -29,7 +29,7 @@ func startShape(t *testing.T, c lab.Chassis, s lab.Shape) *lab.Redfish {
 	return r
 }
 
-// shapes are services as they were recorded or described, and what is known of a boot device that was set there.
+// shapes are services as they were recorded or described, and the proof of a boot device that was set there.
 var shapes = map[string]struct {
 	shape  lab.Shape
 	proof  provider.BootProof

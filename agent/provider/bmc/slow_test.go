@@ -55,7 +55,7 @@ func opensSlowBMC(t *testing.T, patience time.Duration, named bool) {
 	}
 }
 
-// Whatever status says that there is no session left: it works without one.
+// Whatever the status of a refused session: it works without one.
 func TestNoSessionIsLeft(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusBadRequest, http.StatusForbidden, http.StatusTooManyRequests} {
@@ -68,7 +68,7 @@ func TestNoSessionIsLeft(t *testing.T) {
 	}
 }
 
-// A wrong password is one, and is tried once, whatever status says so.
+// A wrong password is recognized by any status, and is tried once.
 func TestWrongPasswordByAnyStatus(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusBadRequest, http.StatusForbidden} {
@@ -174,8 +174,8 @@ func TestASecondTryOfAcceptedCredentials(t *testing.T) {
 	}
 }
 
-// A log-in that nobody answers may be one that the BMC has counted as wrong: it is asked three times in half an hour,
-// and not until it locks the account.
+// The BMC may count a log-in without an answer as wrong. It is tried three times in half an hour, and not until the
+// account is locked.
 func TestLogInsWithoutAnAnswerLockNobodyOut(t *testing.T) {
 	t.Parallel()
 	const lockAfter, patience = 5, time.Second

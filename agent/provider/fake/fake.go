@@ -1,7 +1,7 @@
 // Package fake is the provider of machines that exist only in a simulated world.
 //
-// A machine exists from its first use, by its id. Its state and the journal of effects are the world's, the
-// same that a simulated host writes to, so a machine may be acted on from inside and from outside at once.
+// A machine exists from its first use, by its id. Its state and the journal of effects are the world's, to which a
+// simulated host writes too. So a machine may be acted on from inside and from outside at once.
 package fake
 
 import (
@@ -139,7 +139,7 @@ func (p *Provider) Identity(ctx context.Context, t provider.Target) (host.Identi
 	return p.machine(t).Identity(ctx)
 }
 
-// Inventory says in every part that it is simulated.
+// Inventory marks every part as simulated.
 func (p *Provider) Inventory(ctx context.Context, t provider.Target) (inventory.Document, error) {
 	return p.machine(t).Inventory(ctx)
 }

@@ -45,7 +45,7 @@ func (c *Client) SetPassword(ctx context.Context, user, password string) (later 
 }
 
 // userID asks for the name of each user up to the number that the BMC has (22.27, 22.29). An id without a name is
-// nobody's, and some BMCs refuse to name it.
+// unused, and some BMCs refuse to name it.
 func (c *Client) userID(ctx context.Context, name string) (uint8, error) {
 	const thisChannel = 0x0e
 	most := uint8(highestUser)

@@ -18,14 +18,14 @@ import (
 	"github.com/ingot-metal/ingot/internal/cloudmeta"
 )
 
-// Config says which BMC and how.
+// Config has the BMC's address and the settings of the connection.
 type Config struct {
 	// Addr is host:port.
 	Addr               string
 	Username, Password string
 	// Administrator asks for that privilege in place of an operator's, which switches machines and changes no account.
 	Administrator bool
-	// BIOS says that the machine's firmware is a BIOS and not UEFI.
+	// BIOS is set when the machine's firmware is a BIOS and not UEFI.
 	BIOS bool
 	// Timeout of one packet, which is sent again up to Retries times. 0 means 2 s and 3.
 	Timeout time.Duration
@@ -136,14 +136,15 @@ func (c *Client) handshake(ctx context.Context) error {
 }
 
 // isSimulator asks for the device id, which some controllers answer with fewer bytes than table 20-2 has, or refuse to
-// operators. Nothing else depends on it: a controller that says nothing of itself is driven all the same.
+// operators. Nothing else depends on it: a controller that does not identify itself is driven all the same.
 func (c *Client) isSimulator(ctx context.Context) bool {
 	id, err := c.api.GetDeviceID(ctx)
 	return err == nil && id.ManufacturerID == manufacturerOpenIPMI
 }
 
-// cutShort says what is meant by an answer that ends after the status: only refusals are that short, and go-ipmi, which
-// wants the eight bytes of table 13-10, does not show which. ipmi_sim sends them. The first step uses no password.
+// cutShort returns the meaning of an answer that ends after the status: only refusals are that short, and go-ipmi,
+// which wants the eight bytes of table 13-10, does not show which. ipmi_sim sends them. The first step uses no
+// password.
 func cutShort(err, meaning error) error {
 	if errors.Is(err, types.ErrUnpackedDataTooShort) {
 		return fmt.Errorf("%w: refused without a status: %w", meaning, err)
@@ -182,7 +183,7 @@ func (c *Client) call(ctx context.Context, fn func() error) error {
 	return classify(ctx, fn())
 }
 
-// classify says what an error means, in the words of package provider. ctx is that of the call.
+// classify returns an error as the one of package provider. ctx is that of the call.
 func classify(ctx context.Context, err error) error {
 	var (
 		status    *types.RmcpStatusError

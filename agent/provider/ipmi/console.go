@@ -13,13 +13,13 @@ import (
 	"github.com/ingot-metal/ingot/agent/provider"
 )
 
-// ErrConsoleTaken: somebody else is attached to the serial console. They are left there.
+// ErrConsoleTaken: another session is attached to the serial console. It is kept.
 var ErrConsoleTaken = errors.New("the serial console is in use")
 
 // completionTaken is "payload already active on another session" (table 24-2).
 const completionTaken = 0x80
 
-// Console writes what the machine says on its serial port to out, until ctx ends (then the error is its cause) or the
+// Console writes the output of the machine's serial port to out, until ctx ends (then the error is its cause) or the
 // BMC stops. Nothing is ever typed. It takes the Client for itself.
 func (c *Client) Console(ctx context.Context, out io.Writer) error {
 	return c.call(ctx, func() error {

@@ -19,7 +19,7 @@ func refuse(format string, args ...any) error {
 	return &effect.Refusal{Kind: effect.ErrUnsupported, Reason: ReasonNotOfIPMI, Detail: fmt.Sprintf(format, args...)}
 }
 
-// PowerState is what Get Chassis Status says (28.2).
+// PowerState returns the power state of Get Chassis Status (28.2).
 func (c *Client) PowerState(ctx context.Context) (state provider.PowerState, err error) {
 	state = provider.PowerUnknown
 	err = c.call(ctx, func() error {
@@ -117,9 +117,9 @@ func (c *Client) SetBootOnce(ctx context.Context, d provider.BootDevice) (ordere
 	})
 }
 
-// bootFlags are the forms of the order. Firmware that is UEFI boots its BIOS compatibility, or nothing at all, where
-// the bit for EFI is not set, so it is set unless the machine is known to have a BIOS; a BMC that refuses the bit gets
-// the flags without it.
+// bootFlags returns the forms of the order, the preferred one first. UEFI firmware boots in BIOS compatibility, or not
+// at all, without the bit for EFI: it is set unless the machine is known to have a BIOS. A BMC that refuses the bit
+// gets the flags without it.
 func bootFlags(d provider.BootDevice, bios bool) (forms []types.BootOptionParam_BootFlags, ok bool) {
 	selector, ok := selectors[d]
 	plain := types.BootOptionParam_BootFlags{BootFlagsValid: d != provider.BootDefault, BootDeviceSelector: selector}

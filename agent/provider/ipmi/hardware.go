@@ -93,7 +93,7 @@ func whole(read func() error) (err error) {
 	return err
 }
 
-// fruText decodes a field of the FRU; one that is not what its length says is empty.
+// fruText decodes a field of the FRU; it returns "" for one that does not match its type and length.
 func fruText(form types.TypeLength, raw []byte) string {
 	text, err := form.Chars(raw)
 	if err != nil {

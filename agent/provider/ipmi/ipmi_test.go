@@ -152,7 +152,7 @@ func TestCredentials(t *testing.T) {
 
 func TestSilence(t *testing.T) {
 	t.Parallel()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0") // takes everything and says nothing
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0") // takes everything and never answers
 	if err != nil {
 		t.Fatal(err)
 	}

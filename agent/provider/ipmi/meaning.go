@@ -18,10 +18,10 @@ const (
 // marks are the letters of the tables below, one for each offset of a sensor.
 var marks = map[byte]string{'c': critical, 'w': warning, 'o': ok}
 
-// specific is what each offset of a sensor-specific sensor (event/reading type 6Fh) says of the hardware: c critical,
-// w warning, o well, and a dot where it says nothing of it. The offsets are those of IPMI 2.0, table 42-3, in the
-// reading of ipmitool (include/ipmitool/ipmi_sel.h, sensor_specific_event_types), which judges none. What a person, an
-// operating system or a log has done is no fault of the hardware, nor is a place where nothing is.
+// specific is the health by offset of a sensor-specific sensor (event/reading type 6Fh): c critical, w warning, o well,
+// and a dot for none. The offsets are those of IPMI 2.0, table 42-3, in the reading of ipmitool
+// (include/ipmitool/ipmi_sel.h, sensor_specific_event_types), which judges none. Actions of a person, an operating
+// system or a log are no fault of the hardware, nor is an empty slot.
 var specific = map[types.SensorType]string{
 	0x05: ".......",         // physical security: chassis, drive bay, card, processor and fan area open; unplugged; dock
 	0x06: "......",          // platform security: passwords that were tried
@@ -78,7 +78,7 @@ const (
 	lastInput   = 5
 )
 
-// worth is how well a part is in one state of its sensor; empty where the state says nothing of that.
+// worth returns the health of a part in one state of its sensor; empty where the state is no sign of it.
 func worth(kind types.EventReadingType, of types.SensorType, offset uint8) string {
 	table := generic[kind]
 	if kind == types.EventReadingTypeSensorSpecific {
@@ -90,8 +90,8 @@ func worth(kind types.EventReadingType, of types.SensorType, offset uint8) strin
 	return marks[table[offset]]
 }
 
-// judge is the worst of the states that hold. A supply that says in other states whether it is there, and does not say
-// so now, has no input in an empty bay, too: nobody knows whether that is a fault.
+// judge returns the worst health of the active states. A power supply whose state for its presence is not active may be
+// an empty bay. That has no input, too: whether a missing input is a fault is then unknown.
 func judge(kind types.EventReadingType, of types.SensorType, active, possible []uint8) (health string) {
 	gone := kind == types.EventReadingTypeSensorSpecific && of == types.SensorTypePowerSupply &&
 		slices.Contains(possible, supplyThere) && !slices.Contains(active, supplyThere)

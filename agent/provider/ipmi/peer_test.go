@@ -89,8 +89,8 @@ func code(c types.CompletionCode) answer {
 	}
 }
 
-// A controller that says nothing useful of itself is driven all the same.
-// Source: github.com/openbmc/openbmc, issues 2069 (0xc1), 1429 (0xd4, and a first answer without data).
+// A controller that does not identify itself is driven all the same. Source: github.com/openbmc/openbmc, issues 2069
+// (0xc1), 1429 (0xd4, and a first answer without data).
 func TestDeviceIDIsNotNeeded(t *testing.T) {
 	t.Parallel()
 	for name, device := range map[string]answer{
@@ -161,7 +161,7 @@ func TestBootFlagsAtAnotherController(t *testing.T) {
 		if err != nil || (flags.BIOSBootType == types.BIOSBootTypeEFI) != tc.efi || flags.Persist {
 			t.Errorf("%s: %+v, %v", name, flags, err)
 		}
-		flags.Persist = true // somebody's choice for every boot
+		flags.Persist = true // a foreign choice for every boot
 		if err := p.chassis.SetBootFlags(t.Context(), flags); err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,7 @@ import (
 // presencePing is RMCP, no acknowledgement wanted, class ASF, IANA number 4542, type 80h, tag 1 (ASF 2.0, 3.2.4.2).
 var presencePing = []byte{6, 0, 0xff, 6, 0, 0, 0x11, 0xbe, 0x80, 1, 0, 0}
 
-// Ping says whether anything at addr (host:port) supports IPMI; it needs no log-in. Lost packets are sent again.
+// Ping returns nil when a BMC at addr (host:port) supports IPMI; it needs no log-in. Lost packets are sent again.
 func Ping(ctx context.Context, addr string) error {
 	conn, err := (&net.Dialer{Control: cloudmeta.Control}).DialContext(ctx, "udp", addr)
 	if err != nil {

@@ -115,7 +115,7 @@ func severity(e *types.SELStandard) string {
 	return ok
 }
 
-// logTime: up to 0x20000000 the clock of the BMC counts from its start, and tells no time (37.1).
+// logTime: up to 0x20000000 the clock of the BMC counts from its start, and has no absolute time (37.1).
 func logTime(t time.Time) time.Time {
 	if t.Unix() <= 0x20000000 {
 		return time.Time{}

@@ -182,7 +182,7 @@ func (w *walk) record(id uint16) (sdr *types.SDR, next uint16, err error) {
 	}
 }
 
-// piece reports whether a piece is to be asked for again: with a new reservation (C5h), or a smaller one (C8h, CAh).
+// piece reports whether a piece must be asked for again: with a new reservation (C5h), or a smaller one (C8h, CAh).
 func (w *walk) piece(err error, size *uint8) bool {
 	var completed *types.ResponseError
 	if !errors.As(err, &completed) {
@@ -270,7 +270,7 @@ func (w *walk) sensor(sdr *types.SDR) error {
 	return nil
 }
 
-// sensor returns what a sensor says; false where it says nothing. One that is not scanned is to be ignored (16.5).
+// sensor returns the reading of a sensor; false where it has none. One that is not scanned must be ignored (16.5).
 func sensor(s *types.Sensor, possible []uint8) (provider.Sensor, bool) {
 	out := provider.Sensor{Name: strings.TrimSpace(strings.Trim(s.Name, "\x00")),
 		Kind: strings.ToLower(s.SensorType.String()), Stateful: !s.HasAnalogReading}

@@ -21,7 +21,7 @@ import (
 const (
 	// callTime bounds one call. The API server's own limit is a minute.
 	callTime = 20 * time.Second
-	// maxAnswer bounds what is read of an answer, in bytes. A page of pods is a few MiB.
+	// maxAnswer bounds the bytes that are read of an answer. A page of pods is a few MiB.
 	maxAnswer = 64 << 20
 	// mostWait bounds how long a server may ask not to be asked again.
 	mostWait = time.Hour
@@ -45,7 +45,7 @@ type Client struct {
 	http  *http.Client
 }
 
-// New makes a client; it says nothing to the cluster.
+// New makes a client; it sends nothing to the cluster.
 func New(cfg Config) (*Client, error) {
 	base, err := url.Parse(cfg.Server)
 	if err != nil || base.Scheme != "https" || base.Host == "" {
@@ -68,7 +68,7 @@ func New(cfg Config) (*Client, error) {
 		Timeout: callTime,
 		Transport: &http.Transport{TLSClientConfig: t, Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
 			IdleConnTimeout: 30 * time.Second},
-		// An API server redirects nobody; whoever does is not one that should see the token.
+		// An API server never redirects; a server that does should not see the token.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
@@ -145,7 +145,7 @@ func (c *Client) request(ctx context.Context, q call) (*http.Request, error) {
 	return req, nil
 }
 
-// unreachable says why there was no answer; the end of ctx is said as it is.
+// unreachable returns why there was no answer; after the end of ctx it returns its cause.
 func unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -157,7 +157,7 @@ func unreachable(ctx context.Context, err error) error {
 	return failure.Unavailable("CLUSTER_UNREACHABLE", "the cluster's API server: %v", err)
 }
 
-// Status is what an API server says with anything but success (metav1.Status).
+// Status is the body of an API server's answer without success (metav1.Status).
 type Status struct {
 	Code    int    `json:"code"`
 	Reason  string `json:"reason"`

@@ -126,7 +126,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 	}
 }
 
-// TestABudgetIsNoError: being told to wait is told apart from a server that is too busy.
+// TestABudgetIsNoError: a request to wait is distinguished from a server that is too busy.
 func TestABudgetIsNoError(t *testing.T) {
 	c := client(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer s3cret" ||

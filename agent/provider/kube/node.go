@@ -10,7 +10,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
-// Node is what is read of a Node (core/v1).
+// Node has the fields that are read of a Node (core/v1).
 type Node struct {
 	Metadata Meta `json:"metadata"`
 	Spec     struct {
@@ -61,19 +61,19 @@ func (n *Node) Ready() (ready bool, since time.Time, why string) {
 	return false, time.Time{}, "its kubelet has not said anything yet"
 }
 
-// Machine is what tells one machine from others, as far as it is known: the kernel's boot id and the DMI system UUID.
+// Machine has the known values that distinguish a machine from others: the kernel's boot id and the DMI system UUID.
 type Machine struct{ BootID, SystemUUID string }
 
 // The ways in which a Node is recognized as a machine.
 const (
 	ByBootID     = "boot_id"
 	BySystemUUID = "system_uuid"
-	// ByName: the machine's inventory, or the Node's kubelet, says nothing by which they could be compared.
+	// ByName: the machine's inventory, or the Node's kubelet, has no value by which they could be compared.
 	ByName = "name"
 )
 
-// Recognize says by what a Node is the machine; empty means that it is another one. A boot id is random: the same one
-// is the same machine, running the same boot.
+// Recognize returns the evidence that a Node is the machine; empty means that it is another one. A boot id is random:
+// the same one is the same machine, running the same boot.
 func Recognize(n *Node, m Machine) string {
 	info := n.Status.NodeInfo
 	bootID, uuid := same(info.BootID, m.BootID), same(info.SystemUUID, m.SystemUUID)
@@ -115,7 +115,7 @@ func (c *Client) Node(ctx context.Context, name string) (*Node, error) {
 	return &n, c.do(ctx, call{method: http.MethodGet, path: nodePath(name)}, &n)
 }
 
-// Cordon says whether pods may be placed on the Node. The Node must be the one that was read: a new one of the same
+// Cordon sets whether pods may be placed on the Node. The Node must be the one that was read: a new one of the same
 // name is another Node.
 func (c *Client) Cordon(ctx context.Context, n *Node, on bool) (*Node, error) {
 	var out Node
@@ -136,7 +136,7 @@ func (c *Client) DeleteNode(ctx context.Context, n *Node) error {
 	return err
 }
 
-// deleteOptions name what is meant by its uid.
+// deleteOptions returns options that identify the object by its uid.
 func deleteOptions(uid string, grace *int64) map[string]any {
 	out := map[string]any{"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": map[string]any{"uid": uid}}
 	if grace != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Pod is what is read of a pod (core/v1).
+// Pod has the fields that are read of a pod (core/v1).
 type Pod struct {
 	Metadata Meta `json:"metadata"`
 	Spec     struct {
@@ -33,7 +33,7 @@ const (
 	Evict Fate = iota
 	// Leave it: it belongs to the machine, and would be back at once or cannot be taken away through the API.
 	Leave
-	// Blocks the drain until somebody has decided about it.
+	// Blocks the drain until an operator has decided about it.
 	Blocks
 )
 
@@ -42,13 +42,13 @@ const mirror = "kubernetes.io/config.mirror"
 
 // Allow is what a drain was allowed beyond moving work that is started again elsewhere.
 type Allow struct {
-	// Unmanaged pods are started by nobody else.
+	// Unmanaged pods are not started again elsewhere.
 	Unmanaged bool
 	// LocalData: pods that keep data on the machine.
 	LocalData bool
 }
 
-// FateOf says what a drain does with a pod, and why where it blocks.
+// FateOf returns the action of a drain on a pod, and the reason where it blocks.
 func FateOf(p *Pod, allow Allow) (fate Fate, why string) {
 	owner := controllerOf(p)
 	switch {
@@ -117,7 +117,7 @@ func (c *Client) Pods(ctx context.Context, node string) ([]Pod, error) {
 type Evicted struct {
 	// Accepted: the pod is going, or is gone.
 	Accepted bool
-	// Blocked is why it may not go now; RetryAfter when to ask again, 0 where nobody says.
+	// Blocked is why it may not go now; RetryAfter when to ask again, 0 where it is unknown.
 	Blocked    string
 	RetryAfter time.Duration
 }
@@ -138,7 +138,7 @@ func (c *Client) EvictPod(ctx context.Context, p *Pod) (Evicted, error) {
 	return evicted(err)
 }
 
-// evicted tells the answers of the API server apart: 429 is a budget, 404 and 409 are a pod that is gone or another
+// evicted distinguishes the answers of the API server: 429 is a budget, 404 and 409 are a pod that is gone or another
 // one.
 func evicted(err error) (Evicted, error) {
 	var r *Refusal

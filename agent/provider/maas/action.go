@@ -71,7 +71,7 @@ func ActionOf(name string) (Action, bool) { a, ok := actions[name]; return a, ok
 // Actions lists the names, sorted.
 func Actions() []string { return slices.Sorted(maps.Keys(actions)) }
 
-// Decide says what comes next for an order, by what MAAS shows and what was asked before.
+// Decide returns the next step of an order, by the state in MAAS and the earlier requests.
 func Decide(o Order, s Seen) Next {
 	a := actions[o.Action]
 	if a.decide == nil {
@@ -89,5 +89,5 @@ func Decide(o Order, s Seen) Next {
 	if a.Deployed && heldBy(o.Machine, s.M, s.User) != "" {
 		return conflict(s, heldBy(o.Machine, s.M, s.User))
 	}
-	return notTheirs(o, s, a.decide(o, s))
+	return keepForeign(o, s, a.decide(o, s))
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/canonical/gomaasclient/entity/event"
 )
 
-// call makes one request. what names it; writes says that it changes something.
+// call makes one request. what names it; writes marks one that changes something.
 func (c *Client) call(ctx context.Context, what string, writes bool, fn func(*gomaas.Client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -161,7 +161,7 @@ func (c *Client) PowerState(ctx context.Context, systemID string) (state string,
 	return state, err
 }
 
-// NewMachine is what MAAS is told of a machine that it doesn't know.
+// NewMachine describes a machine that is new to MAAS.
 type NewMachine struct {
 	Hostname, Architecture string
 	MACs                   []string
@@ -280,7 +280,7 @@ func override(api *gomaas.Client, id string, p map[string]string) error {
 		Post("override_failed_testing", url.Values{"comment": {p["comment"]}}, func([]byte) error { return nil })
 }
 
-// linkAuto gives an interface an address of a subnet that MAAS chooses; force replaces the links it has.
+// linkAuto sets an address of a subnet on an interface, which MAAS chooses; force replaces the links it has.
 func linkAuto(api *gomaas.Client, id string, p map[string]string) error {
 	nic, err := strconv.Atoi(p["interface"])
 	if err != nil {

@@ -18,12 +18,12 @@ func (o Order) notes() map[string]string {
 	return notes
 }
 
-// ours: what is there was made for this very operation.
+// ours reports whether the machine's annotations are of this very operation.
 func (o Order) ours(m *Machine) bool {
 	return m.Annotations[noteOperation] == o.Operation && m.Annotations[noteMachine] == o.Machine
 }
 
-// decideAllocate reserves the machine in MAAS, and says in MAAS for what.
+// decideAllocate reserves the machine in MAAS, with the operation as the comment.
 func decideAllocate(o Order, s Seen) Next {
 	switch m := s.M; {
 	case m.is(ms.Ready) && s.P.asked(Allocate):
@@ -92,7 +92,7 @@ func (o Order) deployment() map[string]string {
 	return p
 }
 
-// decideDeployed waits for the end of a deployment. With settle a failed one is an end too, for whoever classifies it.
+// decideDeployed waits for the end of a deployment. With settle a failed one is an end too, to be classified.
 func decideDeployed(o Order, s Seen) Next {
 	switch m := s.M; {
 	case m.is(ms.Deployed):
@@ -132,7 +132,7 @@ var (
 	origin = regexp.MustCompile(`^'[^']*' `)
 )
 
-// deploying gives MAAS's log of the deployment, newest first. whole says that it reaches back to its beginning.
+// deploying returns MAAS's log of the deployment, newest first. whole reports whether it reaches back to the beginning.
 func deploying(s Seen) (events []Event, whole bool) {
 	for i, e := range s.Events {
 		if strings.Contains(e.Description, "to 'Deploying'") {
@@ -142,9 +142,9 @@ func deploying(s Seen) (events []Event, whole bool) {
 	return s.Events, false
 }
 
-// classOf reads what has failed out of MAAS's log of a deployment. MAAS logs the beginning of all that cloud-init does,
-// its search for a data source among it: only what MAAS logs as an error says anything of a failure. When curtin has
-// begun, the data source was there, and what cloud-init says after that is about curtin's end.
+// classOf returns the class of a failed deployment, by MAAS's log. MAAS logs the beginning of all steps of cloud-init,
+// among them its search for a data source: only errors in the log are signs of a failure. Once curtin has begun, the
+// data source was there, and later lines of cloud-init are about curtin's end.
 func classOf(s Seen) string {
 	if s.M.is(ms.Deployed) {
 		return classNone
@@ -166,7 +166,7 @@ func classOf(s Seen) string {
 	return classOther
 }
 
-// causeOf is what MAAS's log says of the last failure, besides that there is one.
+// causeOf returns the cause of the last failure in MAAS's log, or "".
 func causeOf(s Seen) string {
 	events, _ := deploying(s)
 	for _, e := range events {

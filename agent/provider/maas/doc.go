@@ -1,20 +1,20 @@
-// Package maas acts on machines through the MAAS region that installs them, and looks at what MAAS says of them.
+// Package maas acts on machines through the MAAS region that installs them, and reads their state in MAAS.
 //
-// # What is authoritative
+// # Sources of truth
 //
-// MAAS. What a machine is there is read before anything is asked for, and a request is called done only when MAAS shows
-// what it was for. What we have asked for is in the intent of the command, which is durable before a request leaves.
+// MAAS. The state of a machine there is read before each request, and a request is called done only when MAAS shows its
+// effect. The intent of the command records our requests, and is durable before one leaves.
 //
 // # State model
 //
-// Decide is pure: of an order, what MAAS shows, and what was asked before, it makes the next request, a wait, or an
+// Decide is pure: from an order, the state in MAAS, and the earlier requests it makes the next request, a wait, or an
 // end. Each request of a command is made at most once, but for those that may be repeated by nature (switching the
 // power). A deployment carries the name of its operation in MAAS itself, as a workload annotation, so that a later
 // attempt knows whose it is.
 //
 // # Failure handling
 //
-// Every error of Client says whether the request can have acted: it never left, MAAS refused it, MAAS had no time for
-// it, or nobody knows. What nobody knows is looked at until MAAS shows it or the time is up; then it is unknown. The
+// Every error of Client states whether the request can have acted: it never left, MAAS refused it, MAAS had no time for
+// it, or that is open. An open request is polled until MAAS shows its effect or the time is up; then it is unknown. The
 // client library's own repeats are switched off.
 package maas

@@ -39,7 +39,7 @@ func shown(row ms.Row) *maas.Machine {
 	return m
 }
 
-// first says what an action does first of such a machine.
+// first returns the first step of an action for such a machine.
 func first(action string, m *maas.Machine) string {
 	n := maas.Decide(maas.Order{Action: action, Operation: "op-1", Machine: "m-1"}, maas.Seen{
 		M: m, User: "ingot", Power: "on", P: maas.Progress{Settings: &maas.EraseSettings{}}, Now: time.Unix(1000, 0),
@@ -73,7 +73,8 @@ func tables() string {
 	return b.String()
 }
 
-// TestDocumentShowsEveryStatusAtEveryStage: what the page says of each status of MAAS at each stage is what is done.
+// TestDocumentShowsEveryStatusAtEveryStage: the page's entry for each status of MAAS at each stage is the step that is
+// taken.
 func TestDocumentShowsEveryStatusAtEveryStage(t *testing.T) {
 	document.Check(
 		t,

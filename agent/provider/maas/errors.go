@@ -7,7 +7,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// Effect says what can have come of a request that ended in an error.
+// Effect is the possible effect of a request that ended in an error.
 type Effect int
 
 // The effects.
@@ -18,10 +18,10 @@ const (
 	Refused
 	// Busy: MAAS, or what stands before it, had no time for it and did nothing.
 	Busy
-	// Open: nobody knows.
+	// Open: its effect is unknown.
 	Open
-	// Doubtful: MAAS says that it has no time, and it may have failed after it had acted. It has ended: what it shows now
-	// says whether it has.
+	// Doubtful: MAAS answers that it has no time, and it may have failed after it had acted. The request has ended: the
+	// state in MAAS shows whether it acted.
 	Doubtful
 )
 
@@ -36,7 +36,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Why.Message }
 
-// Unwrap gives the failure, with its Reason.
+// Unwrap returns the failure, with its Reason.
 func (e *Error) Unwrap() error { return e.Why }
 
 // reasons of refusals, by HTTP status; any other is MAAS_REFUSED.
@@ -45,7 +45,7 @@ var reasons = map[int]string{
 	http.StatusGone: "MAAS_MACHINE_GONE", http.StatusConflict: "MAAS_STATUS_CONFLICT",
 }
 
-// judged makes an Error of what came of an exchange. what names the request; writes says that it changes something.
+// judged returns the Error of an exchange. what names the request; writes marks one that changes something.
 func (x *exchange) judged(what string, writes bool, err error) *Error {
 	switch s := x.status; {
 	case s == http.StatusServiceUnavailable:

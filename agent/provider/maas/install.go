@@ -6,7 +6,7 @@ import (
 	ms "github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
-// decideCreate: exactly one machine in MAAS has the MAC addresses. Finding more than one is for whoever looks.
+// decideCreate: exactly one machine in MAAS has the MAC addresses. The look itself rejects more than one.
 func decideCreate(o Order, s Seen) Next {
 	switch {
 	case s.M == nil && s.P.asked(Create):
@@ -63,7 +63,7 @@ func decideReady(_ Order, s Seen) Next {
 	return conflict(s, "Ready was expected")
 }
 
-// layouts that MAAS sets, and that can be told from what a machine shows.
+// layouts that MAAS sets, and that can be recognized on a machine.
 var layouts = map[string]bool{"flat": true, "lvm": true, "bcache": true, "blank": true}
 
 func decideLayout(o Order, s Seen) Next {
@@ -107,7 +107,7 @@ func decideBootInterface(_ Order, s Seen) Next {
 // fabricTag marks interfaces of a fabric in MAAS, such as those for RDMA.
 const fabricTag = "roce"
 
-// decideFabric gives each interface that is tagged as one of a fabric an address.
+// decideFabric sets an address on each interface that is tagged as one of a fabric.
 func decideFabric(_ Order, s Seen) Next {
 	linked := 0
 	for _, n := range s.M.NICs {
@@ -124,7 +124,7 @@ func decideFabric(_ Order, s Seen) Next {
 	return done(s, map[string]string{"maas_fabric_interfaces": itoa(linked)})
 }
 
-// link asks once per interface; what was asked is told apart by the interface's number.
+// link asks once per interface; requests are distinguished by the interface's number.
 func link(s Seen, n NIC, reason string) Next {
 	v := linkVerb(n.ID)
 	subnet := n.subnet()

@@ -61,7 +61,7 @@ type Link struct {
 	Subnet int
 }
 
-// Deployed is what is deployed, such as "ubuntu/noble".
+// Deployed returns the deployed system, such as "ubuntu/noble".
 func (m *Machine) Deployed() string {
 	if m.Status != maasstatus.Deployed || m.OSystem == "" {
 		return ""
@@ -130,7 +130,7 @@ func nicOf(n entity.NetworkInterface) NIC {
 	return out
 }
 
-// layoutOf tells the storage layout from what a machine shows: MAAS doesn't name it.
+// layoutOf returns the storage layout that a machine shows: MAAS doesn't name it.
 func layoutOf(e *entity.Machine) string {
 	switch {
 	case len(e.BCaches) > 0:

@@ -60,7 +60,7 @@ func (o Order) on(param string) bool { return o.Params[param] == "true" }
 // Ask is a request that was made, or was about to be.
 type Ask struct {
 	At time.Time `json:"at"`
-	// Answered: MAAS has taken it. Without it nobody knows whether it has acted.
+	// Answered: MAAS has accepted it. Without it the effect is unknown.
 	Answered bool `json:"answered,omitempty"`
 	// Doubtful: MAAS had no time, and may have acted before it said so. Was is the machine's status before.
 	Doubtful bool              `json:"doubtful,omitempty"`
@@ -79,7 +79,7 @@ type Progress struct {
 	LastEvent int `json:"last_event,omitempty"`
 	// Erasing: MAAS was seen to erase the disks after our request.
 	Erasing bool `json:"erasing,omitempty"`
-	// Settings of the region before the first request, where disks are to be erased.
+	// Settings of the region before the first request, where disks must be erased.
 	Settings *EraseSettings `json:"settings,omitempty"`
 }
 
@@ -102,7 +102,7 @@ func (p Progress) OpenVerbs() []Verb {
 
 func (p Progress) asked(v Verb) bool { _, ok := p.Asked[v]; return ok }
 
-// destructive requests lose data, or a record: what nobody knows of them is for a person.
+// destructive requests lose data, or a record: their unknown outcome is left to an operator.
 var destructive = []Verb{Deploy, Release, Delete}
 
 // OpenDestructive reports whether a request that loses data may have acted, or may still act.
@@ -126,13 +126,13 @@ type Seen struct {
 type Next struct {
 	Do     Verb
 	Params map[string]string
-	// Done: MAAS shows what the order wants; Evidence says how.
+	// Done: MAAS shows what the order wants; Evidence has the proof.
 	Done     bool
 	Evidence map[string]string
 	Err      *failure.Error
 	// Unknown: it cannot be known, and nothing more can be learned.
 	Unknown string
-	// Wait says for what.
+	// Wait is what the order waits for.
 	Wait string
 }
 
@@ -160,12 +160,12 @@ func gone() Next {
 	return fail("MAAS_MACHINE_GONE", false, "MAAS has no machine with these MAC addresses, or has another one by now")
 }
 
-// conflict: somebody else has brought the machine to where this order makes no sense.
+// conflict: another client has brought the machine into a status where this order makes no sense.
 func conflict(s Seen, what string) Next {
 	return fail("MAAS_STATUS_CONFLICT", false, "the machine is %q in MAAS; %s", s.M.StatusName, what)
 }
 
-// failedThere: MAAS itself says that what it did has failed.
+// failedThere: MAAS itself reports the failure of its action.
 func failedThere(s Seen) Next {
 	text := s.M.StatusName
 	if s.M.StatusMessage != "" {

@@ -7,15 +7,15 @@ import (
 	ms "github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
-// inUse are the statuses of a machine that somebody has: what it has on its disks is theirs.
+// inUse are the statuses of a machine with an owner: the data on its disks is theirs.
 var inUse = []ms.Status{
 	ms.Allocated, ms.Reserved, ms.Deploying, ms.Deployed, ms.FailedDeployment, ms.Releasing, ms.DiskErasing,
 	ms.FailedReleasing,
 	ms.FailedDiskErasing,
 }
 
-// foreign says whose a machine of MAAS is if it is not ours: by its owner there, and by the annotation of what is
-// deployed. It is empty for what is ours, and for what nobody has.
+// foreign returns the holder of a machine in MAAS that is not ours: by its owner there, and by the annotation of the
+// deployment. It is empty for our machines and for free ones.
 func foreign(machine string, m *Machine, user string) string {
 	if m == nil {
 		return ""
@@ -29,8 +29,8 @@ func foreign(machine string, m *Machine, user string) string {
 	return ""
 }
 
-// otherMachine compares what MAAS has found of a machine with what is registered here. MAC addresses alone name it in
-// MAAS, and a network card may have moved.
+// otherMachine compares the hardware that MAAS has found with the registered serial number. MAC addresses alone name it
+// in MAAS, and a network card may have moved.
 func otherMachine(o Order, m *Machine) hwid.Verdict {
 	if m == nil {
 		return hwid.Verdict{}
@@ -38,15 +38,14 @@ func otherMachine(o Order, m *Machine) hwid.Verdict {
 	return hwid.Judge(hwid.Facts{Serial: hwid.Text(o.Serial), Registered: true}, m.Hardware)
 }
 
-// unmarked reports whether somebody has the machine and no annotation names it as ours. MAAS forgets the
-// annotations of a machine that it releases, so that a machine which was released and taken anew has none.
+// unmarked reports whether the machine is in use and no annotation names it as ours. MAAS forgets the annotations of a
+// machine that it releases, so that a machine which was released and taken anew has none.
 func unmarked(machine string, m *Machine) bool {
 	had := slices.Contains(inUse, m.Status) || m.Status == ms.Broken && m.Owner != ""
 	return had && m.Annotations[noteMachine] != machine
 }
 
-// heldBy says what shows that somebody else has a machine. One that is ours to deploy is allocated before it is
-// annotated.
+// heldBy returns the evidence that another client has a machine. Our own are allocated before they are annotated.
 func heldBy(machine string, m *Machine, user string) string {
 	why := foreign(machine, m, user)
 	if why == "" && m != nil && m.is(ms.Deploying, ms.Deployed, ms.FailedDeployment) && unmarked(machine, m) {
@@ -55,16 +54,15 @@ func heldBy(machine string, m *Machine, user string) string {
 	return why
 }
 
-// unguarded requests take nothing from anybody: MAAS itself refuses to allocate what somebody has, and to annotate what
-// belongs to somebody else.
+// unguarded requests take no machine from another client: MAAS itself refuses to allocate a machine in use, and to
+// annotate one of another user.
 var unguarded = []Verb{Create, Allocate, Annotate}
 
-// Guarded reports whether a request may take a machine from whoever has it, so that whose it is must be read right
-// before.
+// Guarded reports whether a request may take a machine from its holder, so that the holder must be read right before.
 func (v Verb) Guarded() bool { return v != "" && !slices.Contains(unguarded, v) }
 
-// notTheirs lets nothing be asked for that changes a machine of somebody else.
-func notTheirs(o Order, s Seen, n Next) Next {
+// keepForeign replaces a request that would change another client's machine by a conflict.
+func keepForeign(o Order, s Seen, n Next) Next {
 	switch {
 	case !n.Do.Guarded() || s.M == nil:
 		return n

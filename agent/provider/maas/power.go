@@ -39,7 +39,7 @@ func decidePower(s Seen, want string, v Verb, key string, params map[string]stri
 	case s.Power == want:
 		return done(s, map[string]string{key: s.Now.UTC().Format(time.RFC3339Nano), "maas_power": want})
 	case s.M.manual() && want == "off" && s.M.is(ms.Ready, ms.New):
-		// Nothing is on it that runs for anybody, and whoever switches it by hand is not waited for.
+		// No user's system runs on it, and a switch by hand is not waited for.
 		return done(s, map[string]string{"maas_power": "not read: its power type in MAAS is manual"})
 	case s.M.manual():
 		return fail("MAAS_REFUSED", false, "MAAS has no way to switch the machine: its power type there is manual")
@@ -57,8 +57,8 @@ func decidePowerQuery(_ Order, s Seen) Next { return done(s, map[string]string{"
 // abortable is what MAAS aborts; of all else it answers 409 (src/maasserver/models/node.py, Node.abort_operation).
 var abortable = []ms.Status{ms.Commissioning, ms.Deploying, ms.DiskErasing, ms.Testing}
 
-// Aborts decides whether a cancel asks MAAS to abort what it shows; why says in words what goes on where it does not. A
-// wipe is not ended halfway, though MAAS would. mayAct: requests may be made.
+// Aborts decides whether a cancel asks MAAS to abort the task that it shows; why describes what goes on where it does
+// not. A wipe is not ended halfway, though MAAS would. mayAct: requests may be made.
 func Aborts(s Seen, mayAct bool) (abort bool, why string) {
 	switch {
 	case s.M == nil:
@@ -88,7 +88,7 @@ func decideAbort(_ Order, s Seen) Next {
 	return wait("MAAS, which says " + s.M.StatusName)
 }
 
-// decideDelete: MAAS has no such record any more. A machine that somebody uses is not deleted.
+// decideDelete: MAAS has no such record any more. A machine in use is not deleted.
 func decideDelete(o Order, s Seen) Next {
 	switch {
 	case o.Retain && s.M != nil && s.M.is(ms.Ready, ms.New, ms.Broken, ms.Retired):
@@ -127,7 +127,7 @@ func decideFixed(o Order, s Seen) Next {
 	return do(MarkFixed, pick(o.Params, "comment"))
 }
 
-// decideOverride takes a machine whose tests have failed for well: that is for whoever has looked at it.
+// decideOverride takes a machine whose tests have failed for well: an operator who has looked at it orders that.
 func decideOverride(o Order, s Seen) Next {
 	switch {
 	case !s.M.is(ms.FailedTesting):

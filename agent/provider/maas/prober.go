@@ -20,7 +20,7 @@ type Target struct {
 	MACs          []string
 }
 
-// Observation is what a region says of a machine.
+// Observation is a region's state of a machine.
 type Observation struct {
 	MachineID string
 	// Reachable: the region has answered. Reason and Message say why not.
@@ -28,14 +28,14 @@ type Observation struct {
 	Reason, Message string
 	// M is nil where the region has no such machine.
 	M *Machine
-	// HeldBy is what shows that somebody else has the machine; empty if it is ours, or nobody's.
+	// HeldBy is the evidence that another client has the machine; empty if it is ours, or free.
 	HeldBy string
 	SeenAt time.Time
 }
 
 // ProberConfig is what a prober needs.
 type ProberConfig struct {
-	// Open gives the client of a target's region.
+	// Open returns the client of a target's region.
 	Open  func(ctx context.Context, t Target) (*Client, error)
 	Clock clock.Clock
 	Log   *slog.Logger
@@ -133,7 +133,7 @@ func (p *Prober) look(ctx context.Context, targets []Target) {
 	}
 }
 
-// observed says what a region's answer means for one machine. user is the key's.
+// observed returns the observation of one machine in a region's answer. user is the key's.
 func observed(t Target, list []*Machine, user string, err error, now time.Time) Observation {
 	o := Observation{MachineID: t.MachineID, SeenAt: now}
 	if err == nil {

@@ -49,7 +49,7 @@ func decideErase(o Order, s Seen) Next {
 	return decideRelease(o, s)
 }
 
-// decideRelease: the machine is Ready again; where disks are to be erased, MAAS was seen to do that after our request.
+// decideRelease: the machine is Ready again; where disks must be erased, MAAS was seen to do that after our request.
 func decideRelease(o Order, s Seen) Next {
 	if s.P.asked(Release) {
 		return afterRelease(o, s)
@@ -70,7 +70,7 @@ func decideRelease(o Order, s Seen) Next {
 		// Whichever of the two it was: the region's settings may have been others.
 		return done(s, map[string]string{"maas_released": "already", evidence.EraseMethod: eraseMethod(true)})
 	case m.is(ms.Ready):
-		// MAAS erases what it releases: a machine that nobody has is allocated for that.
+		// MAAS erases a machine as it releases it: a free machine is allocated for that.
 		return decideAllocate(o, s)
 	case m.is(ms.Releasing, ms.DiskErasing):
 		return wait("MAAS to release the machine")
@@ -118,7 +118,7 @@ func afterRelease(o Order, s Seen) Next {
 	switch {
 	case m.is(ms.Releasing, ms.DiskErasing):
 		return wait("MAAS, which says " + m.StatusName)
-	case m.is(ms.Ready, ms.New), moved(s, "Ready", "New"): // or it was, and somebody has it by now
+	case m.is(ms.Ready, ms.New), moved(s, "Ready", "New"): // or it was, and another client has it by now
 		return released(o, s)
 	case m.is(ms.FailedReleasing, ms.FailedDiskErasing) && (!s.P.Open(Release) || moved(s, "Disk erasing", "Releasing")):
 		return failedThere(s)
@@ -163,7 +163,7 @@ func released(o Order, s Seen) Next {
 	return fail("MAAS_FAILED", false, "MAAS has released the machine without erasing its disks")
 }
 
-// eraseMethod is what MAAS says that it does: a disk without a secure erase, or whose secure erase fails, is
+// eraseMethod returns the method that MAAS documents: a disk without a secure erase, or whose secure erase fails, is
 // overwritten.
 func eraseMethod(secure bool) string {
 	if secure {

@@ -16,14 +16,14 @@ import (
 const maxAnswer = 64 << 20
 
 // exchange is one request and its answer, below the client library. The library knows neither contexts nor limits, and
-// it repeats requests by itself when it is told Retry-After; here it is never told.
+// it repeats requests by itself after Retry-After; here it never sees one.
 type exchange struct {
 	ctx  context.Context //nolint:containedctx // the library takes none, and an exchange lives no longer than its call
 	base http.RoundTripper
 	// connected: something of the request may have reached MAAS.
 	connected atomic.Bool
 	status    int
-	// again: MAAS says that the request may be repeated. With 409 it has rolled its transaction back.
+	// again: MAAS allows the request to be repeated. With 409 it has rolled its transaction back.
 	again bool
 	body  string
 }
@@ -58,7 +58,7 @@ func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// said is what MAAS says in an error, as one short line.
+// said returns MAAS's text of an error, as one short line.
 func said(raw []byte) string {
 	text := strings.Join(strings.Fields(string(raw[:min(len(raw), 2000)])), " ")
 	if strings.HasPrefix(text, "<") {

@@ -54,7 +54,7 @@ func (s Subject) effect(command string) effect.Cause {
 	return effect.Cause{CommandID: command, OperationID: "op-" + command, MachineID: s.Target.MachineID, Attempt: 1}
 }
 
-// eventually polls, because the world of a provider gives no signals.
+// eventually polls, because the world of a provider sends no signals.
 func (s Subject) eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	within := s.Within
@@ -95,7 +95,7 @@ func canceled(t *testing.T) context.Context {
 	return ctx
 }
 
-// base holds that what is offered is there, and that what isn't there is refused.
+// base checks that offered capabilities work, and that missing ones are refused.
 func base(t *testing.T, s Subject) {
 	caps := provider.Capabilities(s.Provider)
 	if s.Provider.Name() == "" || len(caps) == 0 || !slices.IsSorted(caps) {

@@ -27,7 +27,7 @@ func (c *Client) findAccounts(ctx context.Context) error {
 	}
 	if c.root.AccountService == "" {
 		if c.basic {
-			_, _, err := c.get(c.root.Systems) // the log-in is the first request for what is not public
+			_, _, err := c.get(c.root.Systems) // the log-in is the first request for a document that is not public
 			return err
 		}
 		return nil
@@ -64,7 +64,7 @@ func (c *Client) SetPassword(ctx context.Context, user, password string) (later 
 	return later, err
 }
 
-// accountOf finds an account by its name. Some services have a fixed number of accounts, most of which are nobody's.
+// accountOf finds an account by its name. Some services have a fixed number of accounts, most of which are unused.
 func (c *Client) accountOf(ctx context.Context, user string) (found path, etag string, err error) {
 	if !c.basic {
 		if err := c.findAccounts(ctx); err != nil {
@@ -95,7 +95,7 @@ func (c *Client) accountOf(ctx context.Context, user string) (found path, etag s
 	return "", "", unsupported("the BMC has no account %q of its own; is it one of a directory?", user)
 }
 
-// withoutPassword takes a password out of what a service says.
+// withoutPassword removes a password from a service's text.
 func withoutPassword(err error, password string) error {
 	var answered *common.Error
 	if !errors.As(err, &answered) {

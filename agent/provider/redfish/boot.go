@@ -27,7 +27,7 @@ var bootTargets = map[provider.BootDevice]redfish.BootSourceOverrideTarget{
 	provider.BootDisk: redfish.HddBootSourceOverrideTarget, provider.BootMedia: redfish.CdBootSourceOverrideTarget,
 }
 
-// choice is what the override means. One that is continuous stays: it is somebody's choice for every boot.
+// choice is what the override means. One that is continuous stays: it is a foreign choice for every boot.
 func (o bootOverride) choice() provider.BootChoice {
 	if o.Target == nil || o.Enabled.V == redfish.DisabledBootSourceOverrideEnabled || o.Enabled.V == "" {
 		return provider.BootChoice{}
@@ -99,7 +99,7 @@ func (c *Client) settingsPlace(p path) (place bootPlace, found bool, err error) 
 	return bootPlace{path: p, etag: etag, boot: doc.Boot.V, pending: true}, true, nil
 }
 
-// nextBoot is the device of the next boot: what is pending comes into effect with it.
+// nextBoot is the device of the next boot: a pending setting comes into effect with it.
 func nextBoot(places []bootPlace) provider.BootChoice {
 	var first provider.BootChoice
 	for _, p := range places {
@@ -131,8 +131,8 @@ func (c *Client) BootOnce(ctx context.Context) (choice provider.BootChoice, err 
 	return choice, err
 }
 
-// SetBootOnce sets the device of the next boot; BootDefault takes an earlier choice back. It says whether the service
-// has only taken the order, to carry it out later (202, DSP0266, "Asynchronous operations").
+// SetBootOnce sets the device of the next boot; BootDefault removes an earlier choice. It reports whether the service
+// has only accepted the order, to carry it out later (202, DSP0266, "Asynchronous operations").
 func (c *Client) SetBootOnce(ctx context.Context, d provider.BootDevice) (ordered bool, err error) {
 	err = c.call(ctx, func(context.Context) error {
 		places, err := c.bootPlaces()
@@ -274,9 +274,9 @@ func takes(places []bootPlace, t redfish.BootSourceOverrideTarget) bool {
 	return !listed
 }
 
-// bootMode is the mode in which the machine is to boot; empty where the service knows none. What the override shows is
-// that of an earlier order, and tells nothing of the firmware: a UEFI machine that is sent to Legacy boots nothing. So
-// it is UEFI, unless the machine is known to have a BIOS, or the service lists one mode alone.
+// bootMode is the mode in which the machine is to boot; empty where the service knows none. The override may be that of
+// an earlier order, and is no evidence of the firmware: a UEFI machine that is sent to Legacy boots nothing. So it is
+// UEFI, unless the machine is known to have a BIOS, or the service lists one mode alone.
 func bootMode(places []bootPlace, bios bool) redfish.BootSourceOverrideMode {
 	known := false
 	for _, p := range places {

@@ -19,8 +19,8 @@ import (
 	"github.com/ingot-metal/ingot/agent/provider/redfish"
 )
 
-// given is the file service.json of a case: a service as documents by path, and what is known of its machine. A
-// document may be a text, which is sent as it stands, or {"status": 404}. What every service needs is added.
+// given is the file service.json of a case: a service as documents by path, and the known values of its machine. A
+// document may be a text, which is sent as it stands, or {"status": 404}. Documents that every service needs are added.
 type given struct {
 	MACs   []string `json:"macs"`
 	UUID   string   `json:"uuid"`

@@ -20,15 +20,15 @@ import (
 	"github.com/ingot-metal/ingot/internal/cloudmeta"
 )
 
-// Config says which BMC and how.
+// Config has the BMC's address and the settings of the connection.
 type Config struct {
 	// URL is scheme, host and port: https://192.0.2.7:443.
 	URL                string
 	Username, Password string
 	// TLS decides whom to trust. It is not used for http.
 	TLS *tls.Config
-	// System is the path of the system that is meant; empty where nobody has named one. MACs, UUID and Serial tell which
-	// one is meant where a service has several.
+	// System is the path of the system; empty if none was named. MACs, UUID and Serial identify it where a service has
+	// several.
 	System       string
 	MACs         []string
 	UUID, Serial string
@@ -38,7 +38,7 @@ type Config struct {
 	Timeout time.Duration
 	// Grace is how long the answer to a log-in is awaited after its caller has gone; 0 means 2 s.
 	Grace time.Duration
-	// Heard, where set, is told how long each answer took.
+	// Heard, where set, is called with the time of each answer.
 	Heard func(time.Duration)
 	// OneLogin: a session that has ended is not renewed, so that the password is used for one log-in.
 	OneLogin bool
@@ -67,7 +67,8 @@ type Client struct {
 	proven, quiet int
 }
 
-// Probe reads the service root, which needs no log-in, and says whether the service is one (ErrSilent, ErrProtocol).
+// Probe reads the service root, which needs no log-in, and returns nil for a Redfish service, else ErrSilent or
+// ErrProtocol.
 func Probe(ctx context.Context, cfg Config) error {
 	c, err := newClient(cfg)
 	if err != nil {
@@ -239,7 +240,7 @@ func (c *Client) forget(old *gofish.APIClient) {
 	if err != nil || c.basic {
 		return
 	}
-	// What is refused here was over already.
+	// A session that is refused here had already ended.
 	_ = c.api.Service.DeleteSession(s.ID)
 }
 

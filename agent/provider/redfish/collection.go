@@ -26,7 +26,7 @@ type survey struct {
 // errEnough ends the walk of a collection early.
 var errEnough = errors.New("enough was read")
 
-// incomplete is the error that names what is missing, nil where nothing is.
+// incomplete returns the error that names the missing parts, nil for none.
 func (s *survey) incomplete() error {
 	if len(s.missing) == 0 {
 		return nil
@@ -44,7 +44,7 @@ func (s *survey) miss(at path, err error) error {
 	return nil
 }
 
-// tail is the end of a path, which tells documents apart in a sentence.
+// tail returns the end of a path, which distinguishes documents in a sentence.
 func tail(p path) string {
 	parts := strings.Split(strings.Trim(strings.TrimPrefix(string(p), "/redfish/v1/"), "/"), "/")
 	const most = 4
@@ -98,7 +98,7 @@ type member struct {
 	doc json.RawMessage
 }
 
-// full reports whether the document is there already: beside its link it says more than annotations.
+// full reports whether the document is there already: beside its link it has more than annotations.
 func (m member) full() bool {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(m.doc, &fields) != nil {
@@ -118,7 +118,7 @@ type page struct {
 	next    path
 	// elsewhere: the next page is no document of this service.
 	elsewhere bool
-	// count is how many members the collection says that it has, on all pages.
+	// count is the collection's own number of its members, on all pages.
 	count int
 }
 
@@ -135,7 +135,7 @@ func (c *Client) page(at path) (page, error) {
 	p.elsewhere = list.Next.V != "" && p.next == ""
 	for _, doc := range list.Members {
 		m := member{doc: doc}
-		_ = json.Unmarshal(doc, &m.at) // what is no link is empty
+		_ = json.Unmarshal(doc, &m.at) // anything but a link is empty
 		if m.at != "" || m.full() {
 			p.members = append(p.members, m)
 		}

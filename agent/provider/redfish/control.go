@@ -65,7 +65,7 @@ func finish(resp *http.Response, err error) error {
 		return err
 	}
 	defer resp.Body.Close()
-	// What it says is for people; what counts is read back.
+	// The text is for people; the effect is read back.
 	_, err = io.Copy(io.Discard, resp.Body)
 	return err
 }
@@ -77,7 +77,7 @@ func (c *Client) patch(p path, etag string, doc any) error {
 	return err
 }
 
-// patchStatus is patch, and says with which status the service has accepted.
+// patchStatus is patch, and returns the status with which the service has accepted.
 func (c *Client) patchStatus(p path, etag string, doc any) (status int, err error) {
 	headers := map[string]string{}
 	if etag != "" {

@@ -89,7 +89,7 @@ func FuzzDocuments(f *testing.F) {
 	})
 }
 
-// oneAnswer is a service that gives the same document everywhere but on the way in.
+// oneAnswer is a service that returns the same document for every path but those of the log-in.
 type oneAnswer struct {
 	t    *testing.T
 	body []byte

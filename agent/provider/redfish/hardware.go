@@ -21,8 +21,8 @@ type (
 	deviceFunction struct{ Ethernet lenient[json.RawMessage] }
 )
 
-// Hardware reads what the service says of the machine. That its interfaces cannot be read, or not in time, costs no
-// more than their addresses: found has the rest beside an error of theirs.
+// Hardware reads the service's data on the machine. If its interfaces cannot be read, or not in time, only their
+// addresses are missing: found has the rest beside the error.
 func (c *Client) Hardware(ctx context.Context) (found provider.Hardware, err error) {
 	err = c.call(ctx, func(context.Context) error {
 		s, _, err := c.readSystem()

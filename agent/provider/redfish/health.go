@@ -57,7 +57,7 @@ func said(words ...lenient[string]) string {
 	return ""
 }
 
-// health of the part, or of what is below it.
+// health of the part, or of the parts below it.
 func (s status) health() string { return s.settle(said(s.Health, s.HealthRollup)) }
 
 // worst is the rollup where that is unhealthy, else the part's own health.
@@ -90,8 +90,8 @@ func unhealthy(health string) bool { return health == "warning" || health == "cr
 // unwellSum reports whether a whole is not known to be well.
 func unwellSum(s status) bool { return unhealthy(s.worst()) || s.worst() == provider.HealthUnknown }
 
-// sum is what a whole says of itself, where none of its parts that were read is unhealthy: a finding, or unknown where
-// a part that is absent or not settled has a bad health of its own, which the whole may only repeat.
+// sum returns the health that a whole reports of itself, where none of its parts that were read is unhealthy. It is
+// unknown where a part that is absent or not settled has a bad health, which the whole may only repeat.
 func sum(name, kind string, s status, explained bool) (provider.Sensor, bool) {
 	if !unwellSum(s) {
 		return provider.Sensor{}, false

@@ -39,7 +39,7 @@ func parseEntry(b []byte) (provider.Event, bool) {
 }
 
 // EventLog returns the newest entries of the system event log, newest first, at most limit. Where entries or pages
-// could not be read it returns the others, and an error that names what is missing.
+// could not be read it returns the others, and an error that names the missing ones.
 func (c *Client) EventLog(ctx context.Context, limit int) (out []provider.Event, err error) {
 	err = c.call(ctx, func(context.Context) error {
 		sv := &survey{c: c}
@@ -55,7 +55,7 @@ func (c *Client) EventLog(ctx context.Context, limit int) (out []provider.Event,
 	return out, err
 }
 
-// findLog looks at the system, its managers and its chassis, in this order, and takes the first log that is named like
+// findLog searches the system, its managers and its chassis, in this order. It returns the first log that is named like
 // an event log, else the first.
 func (s *survey) findLog() (path, error) {
 	sys, _, err := s.c.readSystem()
@@ -159,8 +159,8 @@ func (s *survey) otherPages(list path, first page, limit int) ([]member, error) 
 	return s.members(list)
 }
 
-// lastPage is the link to the last entries of a log whose pages are linked by the number of entries to skip; empty
-// where they are not, or where the service does not count its entries.
+// lastPage returns the link to the last entries of a log whose pages are linked by the number of entries to skip. It is
+// empty for other links, and where the service does not count its entries.
 func lastPage(first page, limit int) path {
 	u, err := url.Parse(string(first.next))
 	if err != nil || len(first.members) == 0 || first.count <= len(first.members)+limit {

@@ -59,7 +59,7 @@ func (m medium) cd() bool {
 	return slices.ContainsFunc(m.MediaTypes.V, func(t string) bool { return t == "CD" || t == "DVD" })
 }
 
-// public is what is in the drive.
+// public returns the drive and its image.
 func (m medium) public() provider.Medium {
 	image := cmp.Or(m.Image.V, m.ImageName.V)
 	inserted := image != ""
@@ -205,7 +205,7 @@ func (c *Client) EjectMedia(ctx context.Context, slot string) error {
 	})
 }
 
-// withoutURL takes the address of an image out of what a service says: who knows it can read the image.
+// withoutURL removes the address of an image from a service's text: the address suffices to read the image.
 func withoutURL(err error, image string) error {
 	var r *refused
 	if !errors.As(err, &r) {

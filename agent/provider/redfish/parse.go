@@ -46,8 +46,8 @@ func cleanPath(s string) path {
 	return path(s)
 }
 
-// lenient reads a property that may be of another type than the schema says. Numbers, texts and truth values are read
-// from each other where they say the same; whatever else comes stays zero, and Said false.
+// lenient reads a property that may be of another type than the schema's. Numbers, texts and truth values are converted
+// where they mean the same; for other types V stays zero, and Said false.
 type lenient[T any] struct {
 	V T
 	// Said: there is a value that could be read.
@@ -108,7 +108,7 @@ type serviceRoot struct {
 	AccountService path
 }
 
-// parseRoot says whether b is a service root at all (DSP0266, 7.3).
+// parseRoot decodes a service root (DSP0266, 7.3); other documents are ErrProtocol.
 func parseRoot(b []byte) (serviceRoot, error) {
 	var r serviceRoot
 	if err := json.Unmarshal(b, &r); err != nil {
@@ -170,7 +170,7 @@ func parseSystem(b []byte) (system, error) {
 	return s, nil
 }
 
-// powerStates are all values of PowerState (DSP0268, Resource.PowerState), in lower case. What is paused holds its
+// powerStates are all values of PowerState (DSP0268, Resource.PowerState), in lower case. A paused machine holds its
 // power and its memory, so it is not off.
 var powerStates = map[string]provider.PowerState{
 	"on": provider.PowerOn, "paused": provider.PowerOn, "off": provider.PowerOff,

@@ -98,7 +98,7 @@ func isLogin(req *http.Request) bool {
 	return req.Method == http.MethodPost && strings.HasSuffix(strings.TrimSuffix(req.URL.Path, "/"), "/Sessions")
 }
 
-// outlive is the context of a log-in. It ends a little after the call's own: a session whose answer nobody reads stays
+// outlive is the context of a log-in. It ends a little after the call's own: a session whose answer is not read stays
 // open in the BMC, which has few.
 func (t *transport) outlive() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), t.timeout)
@@ -106,8 +106,8 @@ func (t *transport) outlive() (context.Context, context.CancelFunc) {
 	return ctx, func() { stop(); cancel() }
 }
 
-// locate gives an answer to a log-in its Location, where only the body says which session it is: gofish knows no other
-// place (DSP0266, "Redfish session login authentication", wants the header).
+// locate sets the Location of an answer to a log-in, where only the body names the session. gofish reads nothing else,
+// and DSP0266, "Redfish session login authentication", requires the header.
 func locate(resp *http.Response) error {
 	b, err := io.ReadAll(resp.Body)
 	if err = errors.Join(err, resp.Body.Close()); err != nil {

@@ -47,8 +47,8 @@ type chassis struct {
 	PowerSubsystem          path
 }
 
-// sensor returns the reading. What is absent or off measures nothing, whatever it says. A part whose reading is null or
-// no number is worth a line where its health is.
+// sensor returns the reading. An absent part, or one that is off, measures nothing, whatever its value. A part whose
+// reading is null or no number is worth a line where its health is.
 func (r reading) sensor() (provider.Sensor, bool) {
 	s := provider.Sensor{
 		Name: cmp.Or(r.Name.V, r.FanName.V), Kind: strings.ToLower(r.ReadingType.V), Unit: r.ReadingUnits.V,
@@ -132,12 +132,12 @@ func (p *parsed) parts(kind string, docs []json.RawMessage, keep func(provider.S
 	}
 }
 
-// unwell keeps what is not known to be well.
+// unwell reports whether a sensor is not known to be well.
 func unwell(s provider.Sensor) bool { return unhealthy(s.Health) || s.Health == provider.HealthUnknown }
 
-// Sensors reads what the chassis of the system measure, and how its parts are. Memory and processors are read one by
-// one only where the system says that not all of them are well: BMCs are slow. What could not be read stands among the
-// sensors, with the health unknown, because half a reading must not clear the faults of the other half.
+// Sensors returns the sensors of the system's chassis and the health of its parts. Memory and processors are read one
+// by one only where the system reports that not all of them are well: BMCs are slow. A part that could not be read is
+// among the sensors with the health unknown: half a reading must not clear the faults of the other half.
 func (c *Client) Sensors(ctx context.Context) (out []provider.Sensor, err error) {
 	err = c.call(ctx, func(context.Context) error {
 		s, _, err := c.readSystem()

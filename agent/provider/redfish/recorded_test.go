@@ -16,8 +16,8 @@ import (
 	"github.com/ingot-metal/ingot/agent/provider"
 )
 
-// Recorded answers of real services are no part of the project. Give a directory of them, one service in each folder,
-// to try the adapter against those too; without it this uses the shapes under testdata alone.
+// Recorded answers of real services are no part of the project. Set a directory of them, one service in each folder, to
+// try the adapter against those too. Without it only the shapes under testdata are used.
 var recorded = flag.String("redfish-data", os.Getenv("REDFISH_DATA"),
 	"directory with recorded answers of Redfish services")
 
@@ -106,7 +106,7 @@ func hasOverride(docs map[string]map[string]any) bool {
 	return false
 }
 
-// Whatever a service looks like: it is read, switched, and told where to boot from, or says that it can't.
+// Each service is read, switched, and has its boot device set, or reports that it can't.
 func TestRecordedServices(t *testing.T) {
 	t.Parallel()
 	for name, sets := range services(t) {

@@ -181,7 +181,7 @@ func bootDevices(t *testing.T, c *redfish.Client, first provider.BootDevice, htt
 	}
 }
 
-// A chassis with several systems: only the MAC addresses say which one is ours, and a guess could hit somebody else's.
+// A chassis with several systems: only the MAC addresses identify ours, and a guess could hit a foreign one.
 func TestWhichSystem(t *testing.T) {
 	t.Parallel()
 	s := loadShape(t, "lenovo-like.json")
@@ -195,7 +195,7 @@ func TestWhichSystem(t *testing.T) {
 	}
 }
 
-// Answers that no service should give, and what is made of them.
+// Answers that no service should give, and their results.
 func TestHostileAnswers(t *testing.T) {
 	t.Parallel()
 	root := map[string]any{"@odata.type": "#ServiceRoot.v1_5_0.ServiceRoot",
@@ -240,8 +240,8 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// Of several systems that can be switched, the UUID or the serial number tells which one is the machine, where no MAC
-// address does; and a guess is never made.
+// Of several systems that can be switched, the UUID or the serial number identifies the machine, where no MAC address
+// does. A guess is never made.
 func TestWhichSystemByItsMarks(t *testing.T) {
 	t.Parallel()
 	system := func(id, uuid, serial, power string) map[string]any {
@@ -395,8 +395,8 @@ func TestPauseThatAServiceAsksFor(t *testing.T) {
 	}
 }
 
-// Whatever happens at a log-in, the session that it has opened is ended: where its caller has gone before the answer,
-// where the answer names it in the body alone, and where a request was refused although it was not over.
+// Whatever happens at a log-in, the session that it has opened is ended. Its caller may have gone before the answer, or
+// the answer may name it in the body alone. A request may be refused although the session was not over.
 func TestNoSessionIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

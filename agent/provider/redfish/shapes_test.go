@@ -16,8 +16,8 @@ import (
 	"github.com/ingot-metal/ingot/agent/provider/redfish"
 )
 
-// shape is a service made of documents: it logs in, gives them out, switches and changes its system, and takes note of
-// what it was asked.
+// shape is a service made of documents: it logs in, serves them, switches and changes its system, and records its
+// requests.
 type shape struct {
 	mu     sync.Mutex
 	docs   map[string]map[string]any

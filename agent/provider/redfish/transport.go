@@ -27,15 +27,15 @@ import (
 // maxDocument is more than any document that we ask for; logs come in pages.
 const maxDocument = 8 << 20
 
-// transport gives each request the context of the call that is going on (gofish keeps one for the life of a client),
-// bounds time and size, and refuses to leave the service. It is used by one call at a time.
+// transport sets the context of the current call on each request: gofish keeps one for the life of a client. It bounds
+// time and size, and refuses to leave the service. It is used by one call at a time.
 type transport struct {
 	base    http.RoundTripper
 	origin  *url.URL
 	timeout time.Duration
 	most    int             // bytes of a document
 	ctx     context.Context //nolint:containedctx // of the call that is going on, see above
-	// heard is told how long each answer took.
+	// heard is called with the time of each answer.
 	heard func(time.Duration)
 	// grace is how long the answer to a log-in is awaited after its caller has gone: it names the session to end.
 	grace time.Duration
@@ -49,7 +49,7 @@ type transport struct {
 	root []byte
 }
 
-// noTarget is what gofish says when a link that it wants to follow isn't there.
+// noTarget is gofish's error for a missing link.
 const noTarget = "unable to execute request, no target provided"
 
 var errElsewhere = errors.New("a link leads to another host")
@@ -201,7 +201,7 @@ func redirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// classify says what an error means, in the words of package provider. ctx is that of the call.
+// classify returns an error as the one of package provider. ctx is that of the call.
 func classify(ctx context.Context, err error) error {
 	var (
 		answered *common.Error
@@ -253,7 +253,7 @@ func essential(ctx context.Context, err error) error {
 	return err
 }
 
-// refused is an answer that says no.
+// refused is a refusal by the service.
 type refused struct {
 	status int
 	detail string

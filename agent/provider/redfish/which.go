@@ -11,7 +11,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/provider"
 )
 
-// ReasonWhichSystem is the reason of a refusal where nothing tells which of a service's systems is meant.
+// ReasonWhichSystem is the reason of a refusal where nothing identifies the one of a service's systems.
 const ReasonWhichSystem = "WHICH_SYSTEM"
 
 // findSystem takes the system that was named, or the only one, or the one that shows itself to be the machine.
@@ -50,15 +50,15 @@ func (c *Client) takeNamed(paths []path) error {
 	return whichSystem(paths, "none of which is "+c.cfg.System)
 }
 
-// candidate is one of several systems, and what is known of it.
+// candidate is one of several systems, and its evidence.
 type candidate struct {
 	path path
 	doc  system
 	mac  bool // one of its interfaces has an address of the machine
 }
 
-// recognize reads each system. One that is listed and not there is none; another one that cannot be read might be the
-// machine, so that nothing is then taken by what the others can do.
+// recognize reads each system. One that is listed and not found does not count. Any other that cannot be read might be
+// the machine: then none is chosen by the capabilities of the others.
 func (s *survey) recognize(paths []path) error {
 	var all []candidate
 	gone := 0
@@ -76,7 +76,7 @@ func (s *survey) recognize(paths []path) error {
 		}
 		all = append(all, c)
 		if c.mac {
-			break // nothing tells more
+			break // no other sign distinguishes them
 		}
 	}
 	if len(all) == 1 && gone == len(paths)-1 && len(s.missing) == 0 {
@@ -148,7 +148,7 @@ func whichSystem(paths []path, why string) error {
 }
 
 // hasMAC reports whether an interface of the system has an address of the machine. Interfaces that cannot be read have
-// none, and are no loss where another sign tells.
+// none, and are no loss where another sign suffices.
 func (s *survey) hasMAC(sys system) (found bool, err error) {
 	if len(s.c.cfg.MACs) == 0 {
 		return false, nil

@@ -16,14 +16,14 @@ import (
 // maxAnswer bounds what a machine can make us keep.
 const maxAnswer = 128 << 10
 
-// errCut: the connection ended before the answer, which says nothing about what happened.
+// errCut: the connection ended before the answer, so that the effect is unknown.
 var errCut = errors.New("the connection was cut")
 
-// call runs a constant text with data on its standard input, and gives what it said.
+// call runs a constant text with data on its standard input, and returns its output.
 func (c *Client) call(ctx context.Context, limit time.Duration, text string, in io.Reader) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() }) // whoever waits learns of it
+	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() }) // which ends a waiting call
 	defer stop()
 	s, err := c.conn.NewSession()
 	if err != nil {
@@ -43,7 +43,7 @@ func (c *Client) call(ctx context.Context, limit time.Duration, text string, in 
 	return nil, fmt.Errorf("%w: %w", errCut, err)
 }
 
-// refusal says what an exit code of the texts means.
+// refusal returns the error of an exit code of the texts.
 func refusal(code int) error {
 	why := map[int]string{
 		codeInput:     "what was sent came in damaged",

@@ -25,7 +25,7 @@ type Target struct {
 	Base string
 }
 
-// Credentials are what is logged in with.
+// Credentials are those of the log-in.
 type Credentials struct {
 	Username string
 	// PrivateKey is PEM, without a passphrase.
@@ -105,19 +105,19 @@ func dial(ctx context.Context, endpoint string, cfg *ssh.ClientConfig) (*ssh.Cli
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	// The handshake knows no context: it ends with its connection.
-	stop := context.AfterFunc(ctx, func() { _ = raw.Close() }) // nobody can be told
+	stop := context.AfterFunc(ctx, func() { _ = raw.Close() }) // its error has no reader
 	conn, channels, requests, err := ssh.NewClientConn(raw, endpoint, cfg)
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		_ = raw.Close() // the first error says more
+		_ = raw.Close() // the first error has the cause
 		return nil, fmt.Errorf("log in: %w", err)
 	}
 	return ssh.NewClient(conn, channels, requests), nil
 }
 
-// explain says what an error means to whoever reads it.
+// explain returns an error with a text for operators.
 func explain(endpoint string, err error) error {
 	var noCommon *ssh.AlgorithmNegotiationError
 	switch {

@@ -44,7 +44,7 @@ cat >"$d/script" || exit 93
 chmod 700 "$d/script" || exit 93
 for f in args run script; do sha256sum <"$d/$f" || exit 93; done`
 
-// startText reads the limit in seconds and the interpreter, and starts the run if nobody has before.
+// startText reads the limit in seconds and the interpreter, and starts the run unless it was started before.
 const startText = `IFS= read -r limit && IFS= read -r interp || exit 90
 case "$limit" in ""|*[!0-9]*) exit 90;; esac
 [ -d "$d/started" ] && { echo already; exit 0; }
@@ -92,8 +92,8 @@ echo "$rc $left" >"$d/exit.new" && mv "$d/exit.new" "$d/exit"
 kill -KILL 0
 `
 
-// lookText answers "absent", or the state, the exit code or -, what is left, whether the time was up and whether it was
-// killed, and the bytes of both streams that are kept and that are not.
+// lookText answers "absent", or: the state, the exit code or -, the processes left, whether the time was up and whether
+// it was killed. Last are the numbers of bytes of both streams that are kept and that are not.
 const lookText = `[ -d "$d/started" ] || { echo absent; exit 0; }
 size() { if [ -f "$d/$1" ]; then wc -c <"$d/$1" | tr -d " "; else echo 0; fi; }
 more() { if [ -s "$d/$1.more" ]; then tr -d " \n" <"$d/$1.more"; else echo 0; fi; }
@@ -109,7 +109,7 @@ elif [ "$state" = lost ] && same "$child" "$cst"; then state=orphaned; fi
 echo "$state $rc ${left:--} $(has timeout) $(has killed) $(has go) $(size stdout) $(more stdout) \
 $(size stderr) $(more stderr)"`
 
-// readText reads the stream and an offset, and gives what is kept from there on.
+// readText reads the stream and an offset, and prints the kept bytes from there on.
 const readText = `IFS= read -r stream && IFS= read -r from || exit 90
 case "$stream" in stdout|stderr) ;; *) exit 90;; esac
 case "$from" in ""|*[!0-9]*) exit 90;; esac

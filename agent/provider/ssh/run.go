@@ -29,7 +29,7 @@ type Run struct {
 	Limit time.Duration
 }
 
-// State says how far a run is.
+// State is how far a run is.
 type State string
 
 // The states of a run.
@@ -49,16 +49,16 @@ const (
 	Lost State = "lost"
 )
 
-// Status is what the machine says of a run.
+// Status is the machine's record of a run.
 type Status struct {
 	State State
 	// Code is the exit code of a run that has ended; 128 and more stand for a signal.
 	Code int
-	// Left says that processes of a run that was killed are still there.
+	// Left is set when processes of a killed run are still there.
 	Left bool
 	// TimedOut and Killed say that it did not end by itself.
 	TimedOut, Killed bool
-	// Begun says that the script itself was about to be started.
+	// Begun is set when the script itself was about to be started.
 	Begun          bool
 	Stdout, Stderr Stream
 }
@@ -113,8 +113,8 @@ func digests(said string) string {
 	return out
 }
 
-// Start starts a run that was put there, unless it was started before. After an error that Cut reports nobody knows;
-// then Start may be called again.
+// Start starts a run that was put there, unless it was started before. After an error that Cut reports the outcome is
+// unknown; then Start may be called again.
 func (c *Client) Start(ctx context.Context, r Run) error {
 	in := c.request(r.ID, fmt.Sprint(int64((r.Limit+time.Second-1)/time.Second)), r.Interpreter)
 	said, err := c.call(ctx, callTimeout, startText, strings.NewReader(in))
@@ -162,7 +162,7 @@ func parseStatus(said string) (Status, error) {
 	return s, nil
 }
 
-// Read gives kept bytes of "stdout" or "stderr" from an offset on, at most 64 KiB.
+// Read returns kept bytes of "stdout" or "stderr" from an offset on, at most 64 KiB.
 func (c *Client) Read(ctx context.Context, id, stream string, from int64) ([]byte, error) {
 	said, err := c.call(ctx, callTimeout, readText, strings.NewReader(c.request(id, stream, fmt.Sprint(from))))
 	if err != nil {
@@ -171,7 +171,7 @@ func (c *Client) Read(ctx context.Context, id, stream string, from int64) ([]byt
 	return said, nil
 }
 
-// Kill ends a run's process group: TERM, after two seconds KILL. Look says what came of it.
+// Kill ends a run's process group: TERM, after two seconds KILL. Look returns its effect.
 func (c *Client) Kill(ctx context.Context, id string) error {
 	_, err := c.call(ctx, callTimeout, killText, strings.NewReader(c.request(id)))
 	return c.failed("kill the script", err)
@@ -190,5 +190,5 @@ func (c *Client) failed(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// Cut reports whether an error came of the connection, and so says nothing about the run.
+// Cut reports whether an error came from the connection, and so is no evidence about the run.
 func Cut(err error) bool { return errors.Is(err, errCut) || failure.HasReason(err, "SSH_UNREACHABLE") }

@@ -263,7 +263,7 @@ func TestMuchOutputIsBounded(t *testing.T) {
 // stubborn ignores TERM, and so does its child.
 const stubborn = `trap '' TERM; sleep 300 & echo $$ $! >"$1"; wait; wait; sleep 300`
 
-// alive reports whether a process runs, not counting one that nobody has waited for.
+// alive reports whether a process runs, not counting one that was not waited for.
 func alive(pid string) bool {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
@@ -314,7 +314,7 @@ func TestTheMachineEndsARunByItself(t *testing.T) {
 	r.Limit = time.Second
 	begin(t, c, r)
 	all := pids(t, file)
-	_ = c.Close() // nobody is there
+	_ = c.Close() // the peer is gone
 	if got := until(t, dial(t, s), "cmd-limit", ended); !got.TimedOut || got.Left {
 		t.Errorf("%+v", got)
 	}

@@ -17,28 +17,28 @@ import (
 )
 
 var (
-	// ErrNotFound says that the source has no such blob.
+	// ErrNotFound is returned when the source has no such blob.
 	ErrNotFound = errors.New("no such blob")
-	// ErrCorrupt says that what the source gave is not what the digest names. Asking at once again is of no use.
+	// ErrCorrupt is returned when the source's bytes have another digest. An immediate retry is of no use.
 	ErrCorrupt = errors.New("blob has another digest than its name")
-	// ErrFull says that the blob doesn't fit beside those that are wanted.
+	// ErrFull is returned when the blob doesn't fit beside those that are wanted.
 	ErrFull = errors.New("blob cache has no room")
-	// ErrClosed says that the cache is closed.
+	// ErrClosed is returned when the cache is closed.
 	ErrClosed = errors.New("blob cache is closed")
 )
 
-// Sink takes what a Source gives.
+// Sink receives the bytes of a Source.
 type Sink interface {
 	// Begin is called once, before the first Write, with the size of the whole blob.
 	Begin(size int64) error
 	Write(p []byte) (int, error)
 }
 
-// Source gives the bytes of a blob from offset on. It returns nil when the blob has ended, an error that wraps
-// ErrNotFound when there is none, and any other error when it may be asked again.
+// Source writes the bytes of a blob from offset on. It returns nil when the blob has ended, and an error that wraps
+// ErrNotFound when there is none. After any other error it may be called again.
 type Source func(ctx context.Context, sha256 string, offset int64, to Sink) error
 
-// DefaultMaxBytes is the size of a cache whose Config says nothing.
+// DefaultMaxBytes is the size of a cache whose Config has none.
 const DefaultMaxBytes = 32 << 30
 
 // Config describes a Cache.
@@ -162,8 +162,8 @@ func ValidDigest(text string) bool {
 	return true
 }
 
-// Open gives a blob, which is fetched when it isn't here. It returns when the size is known; ctx bounds that and every
-// later wait of the Blob.
+// Open returns a blob, which is fetched when it isn't here. It returns when the size is known; ctx bounds that and
+// every later wait of the Blob.
 func (c *Cache) Open(ctx context.Context, sha256 string) (*Blob, error) {
 	if !ValidDigest(sha256) {
 		return nil, fmt.Errorf("open blob: %w", ErrNotFound)
@@ -182,7 +182,7 @@ func (c *Cache) Open(ctx context.Context, sha256 string) (*Blob, error) {
 	return b, nil
 }
 
-// entry gives the blob's entry with one more user, and starts the fill when it is new.
+// entry returns the blob's entry with one more user, and starts the fill when it is new.
 func (c *Cache) entry(sha256 string) (*entry, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

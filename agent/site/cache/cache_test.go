@@ -187,7 +187,7 @@ func TestABlobIsReadWhileItComesButNotItsEnd(t *testing.T) {
 	if b.File() != nil {
 		t.Error("an incomplete blob is a file")
 	}
-	// The next byte is here, but within what is held back.
+	// The next byte is here, but within the bytes that are held back.
 	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	b.ctx = short

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// hold is how many bytes at the end of a blob nobody gets before its digest is known to be right.
+// hold is how many bytes at the end of a blob are held back until its digest is known to be right.
 const hold = 64 << 10
 
-// entry is a blob that somebody has asked for in this process.
+// entry is a blob that was asked for in this process.
 type entry struct {
 	sha256 string
 	path   string // of the complete file
@@ -22,7 +22,7 @@ type entry struct {
 	size, have int64
 	ready      bool
 	err        error
-	// stands is until when err is the answer to whoever asks next as well.
+	// stands is until when err is the answer to later calls as well.
 	stands  time.Time
 	users   int
 	changed chan struct{}
@@ -51,7 +51,7 @@ func (e *entry) failed() bool {
 	return e.err != nil
 }
 
-// over reports whether it has failed and whoever asks now is worth another fetch.
+// over reports whether it has failed and the next call may fetch it again.
 func (e *entry) over(now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -84,7 +84,7 @@ func (e *entry) readable() int64 {
 	return max(0, min(e.have, e.size-hold))
 }
 
-// wait returns nil as soon as ok says so, which is asked with e.mu held.
+// wait returns nil as soon as ok returns true, which is called with e.mu held.
 func (e *entry) wait(ctx context.Context, ok func() bool) error {
 	for {
 		e.mu.Lock()

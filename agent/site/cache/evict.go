@@ -25,7 +25,7 @@ func (c *Cache) reserve(sha256 string, size int64) error {
 	return nil
 }
 
-// oldest is the blob that was used longest ago, of those that nobody uses or wants.
+// oldest is the blob that was used longest ago, of those that are neither used nor wanted.
 func (c *Cache) oldest(but string) (sha256 string, part, ok bool) {
 	var found fileInfo
 	look := func(files map[string]fileInfo, isPart bool) {

@@ -20,7 +20,7 @@ var (
 	afterRename = failpoint.Register("site.blob-after-rename")
 )
 
-// errShort says that the source ended before the blob did.
+// errShort is returned when the source ended before the blob did.
 var errShort = errors.New("blob ended before its size")
 
 // fill makes an entry ready or failed.
@@ -35,11 +35,11 @@ func (c *Cache) fill(ctx context.Context, e *entry) {
 	}
 }
 
-// errResumed says that it may have been what an earlier process left that was wrong.
+// errResumed is returned when the wrong bytes may be those of an earlier process.
 var errResumed = errors.New("its beginning was here before")
 
-// stands is until when a failure is told to further readers too. Bytes that are damaged where they are kept come back
-// damaged, and a machine that waits for them had better be told.
+// stands is until when a failure is returned to further readers too. Bytes that are damaged where they are kept come
+// back damaged, and a machine that waits for them had better be told.
 func (c *Cache) stands(err error) time.Time {
 	if errors.Is(err, ErrCorrupt) && !errors.Is(err, errResumed) {
 		return c.cfg.Clock.Now().Add(c.cfg.Distrust)
@@ -74,7 +74,7 @@ func (c *Cache) forget(sha256 string) {
 	delete(c.parts, sha256)
 }
 
-// fromSource fetches the blob behind what is there of it, and asks again until it is complete.
+// fromSource fetches the rest of the blob behind the bytes in the file, and asks again until it is complete.
 func (c *Cache) fromSource(ctx context.Context, e *entry) (err error) {
 	p, err := c.openPart(e)
 	if err != nil {
@@ -106,7 +106,7 @@ func (c *Cache) fromSource(ctx context.Context, e *entry) (err error) {
 	}
 }
 
-// hopeless reports whether asking again is of no use, or nobody wants the blob any more.
+// hopeless reports whether asking again is of no use, or the blob is no longer wanted.
 func (c *Cache) hopeless(ctx context.Context, e *entry, err error) bool {
 	if ctx.Err() != nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrCorrupt) || errors.Is(err, ErrFull) {
 		return true
@@ -122,9 +122,9 @@ type part struct {
 	e    *entry
 	file *os.File
 	hash hash.Hash
-	// resumed says that the file was not empty.
+	// resumed is set when the file was not empty.
 	resumed bool
-	// size is -1 until the source has said it; have is what is in the file and in the hash.
+	// size is -1 until the source has announced it; have is the number of bytes in the file and in the hash.
 	size, have int64
 }
 
@@ -170,7 +170,7 @@ func (p *part) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// finish gives the file its name once it is what the name says, durably.
+// finish renames the file durably, once it has the digest of its name.
 func (p *part) finish(ctx context.Context) error {
 	if hex.EncodeToString(p.hash.Sum(nil)) != p.e.sha256 {
 		err := ErrCorrupt

@@ -10,8 +10,8 @@ import (
 // prefetchRetry is the wait after a blob could not be fetched ahead.
 const prefetchRetry = 15 * time.Second
 
-// Want says which blobs are to be here: they are fetched ahead, one after the other in this order, and not evicted.
-// It replaces what was wanted before.
+// Want sets the wanted blobs: they are fetched ahead, one after the other in this order, and not evicted. It replaces
+// the former list.
 func (c *Cache) Want(list []string) {
 	c.mu.Lock()
 	c.wanted = slices.Clone(list)
@@ -26,7 +26,7 @@ func (c *Cache) Want(list []string) {
 	}
 }
 
-// prefetchAll fetches what is wanted until ctx ends.
+// prefetchAll fetches the wanted blobs until ctx ends.
 func (c *Cache) prefetchAll(ctx context.Context) error {
 	for {
 		var again <-chan time.Time

@@ -23,7 +23,7 @@ func sample(t *testing.T, efi, kernel int, bios bool) *Image {
 	return i
 }
 
-// TestReadsAtAnyOffset: what is read in pieces of any size is what is read at once.
+// TestReadsAtAnyOffset: reads in pieces of any size return the same bytes as one read.
 func TestReadsAtAnyOffset(t *testing.T) {
 	t.Parallel()
 	i := sample(t, 5000, 7001, true)

@@ -13,7 +13,7 @@ type Loader struct {
 	Program, Module []byte
 }
 
-// Config says what is on the CD. UEFI needs EFI; BIOS needs Loader and Kernel.
+// Config is the content of the CD. UEFI needs EFI; BIOS needs Loader and Kernel.
 type Config struct {
 	// EFI is a unified kernel image, and Arch its architecture: amd64 or arm64.
 	EFI  []Part
@@ -118,7 +118,7 @@ func (c Config) biosFiles() ([]file, error) {
 	}, nil
 }
 
-// patchLoader gives the loader its boot information table (mkisofs(8), "EL TORITO BOOT INFORMATION TABLE").
+// patchLoader returns the loader with its boot information table (mkisofs(8), "EL TORITO BOOT INFORMATION TABLE").
 func patchLoader(program []byte, at uint32) []byte {
 	le := binary.LittleEndian
 	out := append([]byte(nil), program...)
@@ -193,7 +193,7 @@ func putRoot(at []byte, files []file) {
 	}
 }
 
-// putRecord writes a directory record (ECMA-119, 9.1) and gives its length.
+// putRecord writes a directory record (ECMA-119, 9.1) and returns its length.
 func putRecord(at []byte, name string, block, size uint32, dir bool) int {
 	length := 33 + len(name) + (1 - len(name)%2)
 	at[0] = byte(length)

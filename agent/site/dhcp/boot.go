@@ -6,13 +6,13 @@ import (
 	"github.com/ingot-metal/ingot/agent/site/segment"
 )
 
-// Boot is what the firmware of a machine is told; the zero value tells it nothing.
+// Boot has the boot options for a machine's firmware; the zero value has none.
 type Boot struct {
 	Program Program
 	// File is what to load: a name on the TFTP server for PXE, else a URL.
 	File string
-	// Local tells firmware and iPXE to go on to the next boot device. Without it UEFI waits a minute or more for a better
-	// offer, and iPXE gives a proxy time to answer.
+	// Local makes firmware and iPXE go on to the next boot device. Without it UEFI waits a minute or more for a better
+	// offer, and iPXE waits for a proxy's answer.
 	Local bool
 }
 
@@ -35,8 +35,8 @@ func bootsHere(s segment.Segment, a segment.Assignment, known bool) bool {
 	return a.NetBoots() && a.Segment == s.Name
 }
 
-// bootOf decides what a client is told. Beside another server only machines that we know are sent to their disk: the
-// others may be that server's business.
+// bootOf returns the boot options of a client. Beside another server only machines that we know are sent to their disk:
+// the others may be that server's business.
 func bootOf(s segment.Segment, files map[iana.Arch]string, r Request, a segment.Assignment, known bool) Boot {
 	file := ""
 	if bootsHere(s, a, known) {
@@ -54,7 +54,7 @@ func bootOf(s segment.Segment, files map[iana.Arch]string, r Request, a segment.
 	return Boot{}
 }
 
-// fileFor gives what a program can load; nothing when we have nothing for it.
+// fileFor returns the file for a boot program; "" when we have none for it.
 func fileFor(s segment.Segment, files map[iana.Arch]string, r Request) string {
 	switch {
 	case r.Program == IPXE:
@@ -67,8 +67,8 @@ func fileFor(s segment.Segment, files map[iana.Arch]string, r Request) string {
 	return ""
 }
 
-// httpArch reports whether UEFI firmware of this architecture has something to load from us: x64 (15 is what some of it
-// says, by an older reading of RFC 5970) and arm64.
+// httpArch reports whether UEFI firmware of this architecture has something to load from us: x64 (some firmware sends
+// 15, by an older reading of RFC 5970) and arm64.
 func httpArch(a iana.Arch) bool {
 	return a == iana.EFI_X86_HTTP || a == iana.EFI_X86_64_HTTP || a == iana.EFI_ARM64_HTTP
 }

@@ -14,7 +14,7 @@ import (
 
 const (
 	scriptURL = "http://10.77.0.1:8080/boot/auto.ipxe?mac=52:54:00:ab:cd:01"
-	// nothingURL is what nobody serves.
+	// nothingURL is a file that is not served.
 	nothingURL = "http://10.77.0.1:8080/boot/none"
 	imageURL   = "http://10.77.0.1:8080/boot/auto.efi?mac=52:54:00:ab:cd:01"
 	uuid       = "\x00\x33\x22\x11\x00\x55\x44\x77\x66\x88\x99\xaa\xbb\xcc\xdd\xee\xff"
@@ -92,8 +92,8 @@ func TestWhatFirmwareLoads(t *testing.T) {
 	}
 }
 
-// checkLocal holds that PXE firmware is told to go on to its disk: a menu whose first entry is of type 0, and a prompt
-// that does not wait (PXE 2.1, table 2-1).
+// checkLocal checks that PXE firmware goes on to its disk: a menu whose first entry is of type 0, and a prompt that
+// does not wait (PXE 2.1, table 2-1).
 func checkLocal(t *testing.T, what string, p *dhcpv4.DHCPv4) {
 	t.Helper()
 	if p == nil || p.ClassIdentifier() != "PXEClient" || p.BootFileName != "" {

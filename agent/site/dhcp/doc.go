@@ -1,8 +1,8 @@
-// Package dhcp gives the machines of a segment their addresses and tells their firmware what to boot. It is a DHCPv4
-// server (RFC 2131), or only the half of one that knows about booting (proxyDHCP, of the PXE specification 2.1) beside
-// a server that gives the addresses.
+// Package dhcp assigns addresses to the machines of a segment and sends boot options to their firmware. It is a DHCPv4
+// server (RFC 2131). Or it is only the part for booting (proxyDHCP, of the PXE specification 2.1), beside a server that
+// assigns the addresses.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // What a machine boots: the table of assignments, asked anew for every packet, so that a replaced document counts from
 // the next packet on. Who has which address: the pool of package lease, and its store; an acknowledgement leaves only
@@ -16,8 +16,8 @@
 // came and the bytes that go is in functions without I/O: Parse reads a packet, handler decides, reply writes.
 //
 // A second task looks at what others do on the wire, through a packet socket: answers of other DHCP servers, and ARP
-// answers of cards that use addresses which nobody lent them. It asks for both: a DISCOVER at start and every few
-// minutes, and ARP probes of the addresses that come next.
+// answers of cards that use addresses without a lease. It asks for both: a DISCOVER at start and every few minutes, and
+// ARP probes of the addresses that come next.
 //
 // # Who gets what
 //
@@ -34,6 +34,6 @@
 // # Failures
 //
 // A store that cannot save: no acknowledgement goes out, the client asks again. A device that disappears ends Run with
-// an error; the caller starts it again. What strangers can make us remember is bounded. A request through a relay that
+// an error; the caller starts it again. The memory that other hosts can fill is bounded. A request through a relay that
 // is not listed is refused, for it could come from anywhere.
 package dhcp

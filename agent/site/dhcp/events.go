@@ -9,11 +9,11 @@ import (
 	"github.com/ingot-metal/ingot/agent/site/segment"
 )
 
-// Unknown is a card on a segment that has no assignment. Everything but MAC and Address is what it says of itself.
+// Unknown is a card on a segment that has no assignment. All but MAC and Address are its own claims.
 type Unknown struct {
 	Segment string
 	MAC     segment.MAC
-	// Address is what it was offered or has; the zero value when another server gives the addresses.
+	// Address is what it was offered or has; the zero value when another server assigns the addresses.
 	Address     netip.Addr
 	Program     Program
 	Arch        iana.Arch
@@ -31,7 +31,7 @@ type Foreign struct {
 	MAC segment.MAC
 	// ChosenBy is the client that preferred it to us, where that is how it showed.
 	ChosenBy segment.MAC
-	// Proxy says that it gives boot files and no addresses.
+	// Proxy is set when it sends boot files and no addresses.
 	Proxy bool
 }
 

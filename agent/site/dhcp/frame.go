@@ -22,7 +22,7 @@ const (
 	protoUDP  = 17
 )
 
-// heard is what a frame says that is of interest: who has an address, or that a DHCP server answered.
+// heard is the content of a frame that is of interest: an address in use, or the answer of a DHCP server.
 type heard struct {
 	// from is the card that the frame came from.
 	from segment.MAC
@@ -100,8 +100,8 @@ func (h *heard) dhcp(b []byte) error {
 // probeClass is the vendor class of our own DISCOVERs, by which other agents know them.
 const probeClass = "ingot-probe"
 
-// probeDiscover asks who serves DHCP here. It comes from our card, for one that does not exist, so that nobody keeps an
-// address for a machine that does.
+// probeDiscover asks who serves DHCP here. It comes from our card, for one that does not exist, so that no server
+// reserves an address for a machine that does.
 func probeDiscover(card, asked segment.MAC, xid [4]byte) []byte {
 	p := &dhcpv4.DHCPv4{
 		OpCode: dhcpv4.OpcodeBootRequest, HWType: 1, TransactionID: xid, ClientHWAddr: asked.Hardware(),

@@ -30,7 +30,7 @@ func corpus() [][]byte {
 	return all
 }
 
-// FuzzRequest holds what Parse says of any packet: that it may be logged and reported as it is.
+// FuzzRequest checks that the fields that Parse returns for any packet may be logged and reported unchanged.
 func FuzzRequest(f *testing.F) {
 	for _, packet := range corpus() {
 		f.Add(packet)
@@ -58,8 +58,8 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// FuzzServer gives packets, two of them in a row, to servers of both modes and holds what they answer. Of the packets
-// all is drawn that a server looks at: addresses, flags and options.
+// FuzzServer sends packets, two in a row, to servers of both modes and checks the answers. It draws all parts of a
+// packet that a server reads: addresses, flags and options.
 func FuzzServer(f *testing.F) {
 	packets := corpus()
 	for i, packet := range packets {
@@ -105,8 +105,7 @@ func drawn(head, options []byte) []byte {
 	return append(append(b, options...), 255)
 }
 
-// checkReply holds that a reply is well formed, goes to somebody of the segment, and gives nothing away that it must
-// not.
+// checkReply checks that a reply is well formed, goes to a host of the segment, and discloses nothing that it must not.
 func checkReply(t *testing.T, request []byte, r *reply, addressless bool) {
 	t.Helper()
 	p, err := dhcpv4.FromBytes(r.payload)

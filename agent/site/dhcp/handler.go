@@ -49,7 +49,7 @@ type reply struct {
 	payload []byte
 	from    netip.Addr
 	to      netip.AddrPort
-	// needsSave says that it must not go before the leases have been stored.
+	// needsSave is set when it must not be sent before the leases have been stored.
 	needsSave bool
 }
 
@@ -89,8 +89,8 @@ func (h *handler) packet(data []byte, from netip.AddrPort, port uint16, now time
 	return h.full(c, now)
 }
 
-// segmentOf finds the segment that a request is from: that of its relay; that of the address it has, for behind a relay
-// renewals come without it; else the one that the device is on.
+// segmentOf returns the segment of a request: that of its relay, or that of its address, for renewals behind a relay
+// come without it. Else it is the segment of the device.
 func (h *handler) segmentOf(r Request, now time.Time) *served {
 	if r.Relay.IsValid() {
 		return h.behindRelay(r, now)
@@ -234,7 +234,7 @@ func (h *handler) acknowledge(c client, l lease.Lease) *reply {
 	return h.reply(c, p, true)
 }
 
-// inform tells a host with an address of its own about the network (RFC 2131, 4.3.5): no address, no times.
+// inform sends the network's options to a host with an address of its own (RFC 2131, 4.3.5): no address, no times.
 func (h *handler) inform(c client) *reply {
 	if !c.reaches(c.Client) {
 		h.count.NotOurs++
@@ -266,7 +266,7 @@ func (h *handler) release(c client, now time.Time) {
 // ours reports whether a message that must name its server names us.
 func (c client) ours() bool { return c.Server == c.Address.Addr() }
 
-// meet tells of a card without assignment, where that is wanted.
+// meet reports a card without assignment, where that is wanted.
 func (h *handler) meet(c client, a netip.Addr) {
 	if c.known || c.Discovery == segment.DiscoveryOff || c.VendorClass == probeClass {
 		return

@@ -77,7 +77,7 @@ func option(code uint8, value string) dhcpv4.Modifier {
 	return dhcpv4.WithOption(dhcpv4.OptGeneric(dhcpv4.GenericOptionCode(code), []byte(value)))
 }
 
-// ask gives the parsed reply to a packet, or nil.
+// ask returns the parsed reply to a packet, or nil.
 func (b *bench) ask(packet []byte) (*dhcpv4.DHCPv4, *reply) {
 	b.t.Helper()
 	return b.askOn(serverPort, cold, packet)
@@ -213,7 +213,7 @@ func TestRequestsThatGetNoLease(t *testing.T) {
 	}
 }
 
-// Who says it has an address of elsewhere must not make us send there.
+// A client that claims a foreign address must not make us send there.
 func TestNobodyElsewhereIsAnswered(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testSegment())

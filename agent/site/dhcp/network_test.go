@@ -28,7 +28,7 @@ import (
 // soon is for what happens in milliseconds on a quiet machine.
 const soon = 20 * time.Second
 
-// site is a server that runs, and what it tells.
+// site is a running server and its reports.
 type site struct {
 	*Server
 	table    *segment.Table
@@ -74,7 +74,7 @@ func (s *site) assign(t *testing.T, a segment.Assignment) {
 	}
 }
 
-// script is what udhcpc and dhclient call: it sets the address, and writes down what it was told.
+// script is what udhcpc and dhclient call: it sets the address, and records the options.
 func script(t *testing.T) (path, told string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -229,7 +229,7 @@ func TestBehindARelay(t *testing.T) {
 		return
 	}
 	sitetest.Bridge(t, "site0", "10.77.0.1/24")
-	sitetest.Bridge(t, "far0", "10.99.0.1/24") // a bridge between relay and client; its address serves nobody
+	sitetest.Bridge(t, "far0", "10.99.0.1/24") // a bridge between relay and client; its address serves no client
 	far := testSegment()
 	far.Name, far.Subnet, far.Relays = "rack2", netip.MustParsePrefix("10.88.0.0/24"),
 		[]netip.Addr{netip.MustParseAddr("10.88.0.1")}
@@ -321,7 +321,7 @@ func port(t *testing.T) *wire {
 	return w
 }
 
-// exchange sends a client's packet, again and again as clients do, and gives the answers of different servers once
+// exchange sends a client's packet, again and again as clients do, and returns the answers of different servers once
 // there are so many.
 func exchange(t *testing.T, w *wire, payload []byte, servers int) map[string]*dhcpv4.DHCPv4 {
 	t.Helper()

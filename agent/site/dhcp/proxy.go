@@ -6,8 +6,8 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 )
 
-// proxy adds the boot file to the offer of another server. It never gives an address, and says nothing to machines that
-// it does not know, unless they are to be discovered.
+// proxy adds the boot file to the offer of another server. It never assigns an address, and does not answer unknown
+// machines, unless discovery is on.
 func (h *handler) proxy(c client) *reply {
 	if c.Type != dhcpv4.MessageTypeDiscover {
 		h.count.NotOurs++ // the addresses are the other server's business
@@ -46,7 +46,7 @@ func (h *handler) bootServer(c client, from netip.AddrPort) *reply {
 	return &reply{payload: p.ToBytes(), from: c.Address.Addr(), to: from}
 }
 
-// reaches reports whether an answer may go to an address: to machines of the segment, not to whoever forged one.
+// reaches reports whether an answer may go to an address: to machines of the segment, not to a forged address.
 func (c client) reaches(a netip.Addr) bool {
 	return c.Network().Contains(a) && a != c.Address.Addr()
 }

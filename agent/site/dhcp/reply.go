@@ -43,7 +43,7 @@ func answer(s segment.Segment, r Request, t dhcpv4.MessageType) *dhcpv4.DHCPv4 {
 	return p
 }
 
-// refusal is a NAK: the client forgets its address and begins anew. Behind a relay it is to be broadcast there.
+// refusal is a NAK: the client forgets its address and begins anew. Behind a relay it must be broadcast there.
 func refusal(s segment.Segment, r Request) *dhcpv4.DHCPv4 {
 	p := answer(s, r, dhcpv4.MessageTypeNak)
 	if r.Relay.IsValid() {
@@ -85,19 +85,19 @@ func seconds(d time.Duration) []byte {
 
 // What PXE clients find in option 43 (PXE 2.1, table 2-1; iPXE in option 175).
 var (
-	// Discovery control, bit 3: load the boot file that is named here, ask nobody else.
+	// Discovery control, bit 3: load the boot file that is named here, ask no other server.
 	pxeLoadThis = []byte{6, 1, 8, 255}
-	// A menu of one entry, which is to boot locally (type 0), and a prompt that waits for nobody.
+	// A menu of one entry, which is to boot locally (type 0), and a prompt that does not wait.
 	pxeBootLocally = append(append([]byte{6, 1, 3, 9, 3 + 4, 0, 0, 4}, "disk"...), 10, 2, 0, 'D', 255)
 	// no-pxedhcp: don't wait for a proxy, what there is to know is here.
 	ipxeNoProxy = []byte{0xb0, 1, 1}
 )
 
-// noFile is what firmware with HTTP boot is told to load when it is to go on: HTTP boot has no word for that, but gives
-// up at once when the file is not there. It is nobody's, so it can never become an installer's.
+// noFile is the file that makes firmware with HTTP boot go on to its next device: HTTP boot has no order for that, but
+// stops at once when the file is missing. No machine's files have this name.
 const noFile = "/boot/none"
 
-// withBoot adds what to load. proxy says that this reply is beside one of another server.
+// withBoot adds what to load. proxy is set when this reply is beside one of another server.
 func withBoot(p *dhcpv4.DHCPv4, s segment.Segment, r Request, b Boot, proxy bool) {
 	switch {
 	case b.Local && b.Program == HTTP:
@@ -142,8 +142,8 @@ func withPXE(p *dhcpv4.DHCPv4, r Request, options []byte) {
 }
 
 // destination is where a reply goes (RFC 2131, 4.1). Clients without an address get a broadcast, whether they asked for
-// one or not: all understand it, and it needs no ARP entry made by hand. So do those that say they have an address of
-// another network, for nobody shall make us send there.
+// one or not: all understand it, and it needs no ARP entry made by hand. So do clients that claim an address of another
+// network, so that they cannot make us send there.
 func destination(r Request, s segment.Segment, t dhcpv4.MessageType) netip.AddrPort {
 	switch {
 	case r.Relay.IsValid():

@@ -32,7 +32,8 @@ const (
 // String is for logs and reports.
 func (p Program) String() string { return [...]string{"plain", "pxe", "http", "ipxe"}[p] }
 
-// Request is what is read from a client's packet. Addresses that are not there, or zero, are the zero netip.Addr.
+// Request has the fields that are read from a client's packet. Addresses that are not there, or zero, are the zero
+// netip.Addr.
 type Request struct {
 	Type dhcpv4.MessageType
 	MAC  segment.MAC
@@ -172,7 +173,7 @@ func printable(b []byte, most int) string {
 	return string(out)
 }
 
-// hostname gives a name only when it could be one (RFC 1123), else nothing.
+// hostname returns the name if it is a valid one (RFC 1123), else "".
 func hostname(b []byte) string {
 	name := strings.TrimRight(string(b), "\x00")
 	if len(name) > 253 || strings.Trim(name, "-.") != name {

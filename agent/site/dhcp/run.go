@@ -128,7 +128,7 @@ func (s *Server) answer(ctx context.Context, in []ipv4.Message, port uint16) []*
 	return replies
 }
 
-// save stores what has changed since it last succeeded.
+// save stores the leases that have changed since its last success.
 func (s *Server) save(ctx context.Context) error {
 	var changes []lease.Lease
 	for _, seg := range s.handler.segments {

@@ -25,10 +25,10 @@ type Config struct {
 	Store lease.Store
 	// Files are the names on the TFTP server by architecture; DefaultFiles when nil.
 	Files map[iana.Arch]string
-	// Unknown is told of cards without assignment, except where discovery is off: once in a minute of each, and of all
+	// Unknown is called with cards without assignment, except where discovery is off: once in a minute of each, and of all
 	// together at a bounded rate. It may block; then reports are dropped.
 	Unknown func(Unknown)
-	// Foreign is told of DHCP servers that must not be there, likewise.
+	// Foreign is called with DHCP servers that must not be there, likewise.
 	Foreign func(Foreign)
 	// ProbeEvery is how often it is asked who else serves DHCP; 5 minutes when zero.
 	ProbeEvery time.Duration
@@ -36,7 +36,7 @@ type Config struct {
 	Log        *slog.Logger
 }
 
-// defaultProbe is ProbeEvery where the Config says nothing.
+// defaultProbe is ProbeEvery where the Config has none.
 const defaultProbe = 5 * time.Minute
 
 // Server serves DHCP on one network device.
@@ -67,7 +67,7 @@ type Status struct {
 	Interface string
 	Segments  []string
 	Counters  Counters
-	// Others are the DHCP servers that were heard lately. A proxy needs one that gives addresses.
+	// Others are the DHCP servers that were heard lately. A proxy needs one that assigns addresses.
 	Others []Other
 }
 
@@ -123,7 +123,7 @@ func checkSegments(cfg Config) error {
 // Ready is closed when requests are answered for the first time.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
-// Leases lists what is known about the addresses of the segments; empty before Run has loaded them.
+// Leases returns the known leases of the segments; empty before Run has loaded them.
 func (s *Server) Leases() []lease.Lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,7 +187,7 @@ func (s *Server) load(ctx context.Context) error {
 	return nil
 }
 
-// reserved says whose fixed address an address of a segment is.
+// reserved returns a function that finds the card with a fixed address of a segment.
 func (s *Server) reserved(name string) func(netip.Addr) (segment.MAC, bool) {
 	return func(a netip.Addr) (segment.MAC, bool) {
 		fixed, ok := s.cfg.Book.FindAddress(a)
@@ -217,7 +217,7 @@ func (s *Server) tell(event any) {
 	}
 	select {
 	case s.events <- event:
-	default: // the callbacks are slow; it will be told again
+	default: // the callbacks are slow; it will be reported again
 	}
 }
 

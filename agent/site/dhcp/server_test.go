@@ -18,7 +18,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
-// failingStore fails when it is told to: before it has saved anything, or after it has.
+// failingStore fails on request: before it has saved anything, or after it has.
 type failingStore struct {
 	lease.Memory
 	before, after error
@@ -113,7 +113,7 @@ func TestALeaseIsSavedThoughItsClientDidNotAskAgain(t *testing.T) {
 
 func TestReportsAreBounded(t *testing.T) {
 	t.Parallel()
-	s, fake := newServer(t, &lease.Memory{}, nil) // nobody takes the reports
+	s, fake := newServer(t, &lease.Memory{}, nil) // the reports are not consumed
 	u := Unknown{Segment: "rack1", MAC: mac1}
 	s.tell(u)
 	s.tell(u)
@@ -172,7 +172,7 @@ func TestOneCardDoesNotKeepTheWholePool(t *testing.T) {
 	t.Parallel()
 	s, fake := newServer(t, &lease.Memory{}, nil)
 	router, squatter := segment.MAC{2, 1}, segment.MAC{2, 2}
-	for range 20 { // it asks for what comes next, the router answers all, somebody else one
+	for range 20 { // it asks for the next addresses, the router answers all, another host one
 		for _, a := range s.toAsk(fake.Now()) {
 			s.note(heard{from: router, holder: router, address: a})
 			if a.String() == "10.77.0.110" {

@@ -105,14 +105,14 @@ func (s *Server) inUse(h heard, now time.Time) {
 }
 
 const (
-	// strangerTime is how long an address is kept from others after somebody was seen with it.
+	// strangerTime is how long an address is kept from others after it was seen in use.
 	strangerTime = 10 * time.Minute
 	// mostHeld is how many addresses of the pool one card may keep from others. A router that answers for all addresses
 	// (RFC 1027) would otherwise leave none.
 	mostHeld = 3
 )
 
-// strangers has the cards that answered for addresses that nobody lent them.
+// strangers has the cards that answered for addresses without a lease.
 type strangers struct {
 	held  map[segment.MAC]map[netip.Addr]bool
 	since time.Time
@@ -138,8 +138,8 @@ type asking struct {
 	last  time.Time
 }
 
-// asked reports whether ARP asked for the address a moment ago: then it was free by our books, and whoever answers
-// holds it without a lease.
+// asked reports whether ARP asked for the address a moment ago: then it was free by our books, and the card that
+// answers holds it without a lease.
 func (s *Server) asked(a netip.Addr, now time.Time) bool {
 	p, ok := s.probed[a]
 	return ok && now.Sub(p.last) < 5*time.Second
@@ -155,8 +155,8 @@ const (
 	probeAgain = time.Minute
 )
 
-// probe asks who else serves DHCP, and whether somebody has the addresses that come next. Where it cannot send, that is
-// logged and tried again: serving goes on.
+// probe searches other DHCP servers, and uses of the addresses that come next. Where it cannot send, that is logged and
+// tried again: serving goes on.
 func (s *Server) probe(ctx context.Context, w *wire) error {
 	asked := w.card
 	asked[0] |= 2
@@ -202,7 +202,7 @@ func (s *Server) write(ctx context.Context, w *wire, frame []byte) {
 	}
 }
 
-// toAsk gives the addresses that ARP is to ask for now.
+// toAsk returns the addresses to probe by ARP now.
 func (s *Server) toAsk(now time.Time) []netip.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -33,13 +33,13 @@ const (
 type Found struct {
 	Address  netip.Addr
 	Endpoint string
-	Protocol bmc.Protocol // Unknown where something listens and gives no answer
+	Protocol bmc.Protocol // Unknown where something listens and sends no answer
 	provider.Hardware
 	// Problem is why it is not known which machine this is.
 	Problem string
 }
 
-// Request says where to look, and what to log in with.
+// Request has the addresses to search, and the credentials.
 type Request struct {
 	Addresses []netip.Addr
 	// Port of both protocols; 0 means 443 and 623.
@@ -52,7 +52,7 @@ type Request struct {
 // Result is what a discovery has found.
 type Result struct {
 	BMCs []Found
-	// Skipped are the addresses that nobody came to before ctx ended.
+	// Skipped is the number of addresses that were not reached before ctx ended.
 	Skipped int
 	// Problem is why less was done than was asked for.
 	Problem string
@@ -152,7 +152,7 @@ func (d *run) look(ctx context.Context, addr netip.Addr) *Found {
 	return f
 }
 
-// mayLogIn says why nothing may be sent to the endpoint. The provider checks it again.
+// mayLogIn returns the reason why no credentials may be sent to the endpoint, or "". The provider checks it again.
 func (d *run) mayLogIn(endpoint string) string {
 	a, err := bmcaddr.Parse(endpoint)
 	if err != nil {

@@ -80,7 +80,7 @@ func (r *rack) redfish(n int, c lab.Chassis, s lab.Shape, f lab.Faults, password
 	r.Helper()
 	var b *lab.Redfish
 	var err error
-	// Somebody's connection may have the port for a moment: it is one that the kernel gives away.
+	// Another connection may have the port for a moment: the kernel assigns ports of this range.
 	testkit.Eventually(r, 30*time.Second, func() bool {
 		b, err = lab.StartRedfish(r.Context(), lab.RedfishConfig{Chassis: c, Listen: r.listen(n), User: user,
 			Password: password, Shape: s})
@@ -145,8 +145,8 @@ func found(r *rack, out discovery.Result, n int) discovery.Found {
 	return out.BMCs[i]
 }
 
-// TestARackOfManyVendors: twenty BMCs of ten shapes in a network of thirty addresses, three of them slow, one with
-// another password that locks after three wrong ones, and one that says another one's serial number.
+// TestARackOfManyVendors: twenty BMCs of ten shapes in a network of thirty addresses, three of them slow. One has
+// another password and locks after three wrong ones, and one reports another one's serial number.
 func TestARackOfManyVendors(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, "127.64.0.0/27")

@@ -25,7 +25,7 @@ const (
 type gate struct {
 	mu   sync.Mutex
 	turn *sync.Cond
-	// open says that a BMC has taken the credentials.
+	// open is set once a BMC has accepted the credentials.
 	open     bool
 	underWay int
 	// inARow are the BMCs that have refused them since one took them.

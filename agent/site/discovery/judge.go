@@ -16,8 +16,8 @@ const (
 	mostMACs = 32
 )
 
-// judge cleans what BMCs have said, and finds those that say what they cannot: of two that say the same, nobody knows
-// which one is right, so both have a problem.
+// judge cleans the claims of BMCs, and finds impossible ones: of two BMCs with the same claim either may be wrong, so
+// both have a problem.
 func judge(all []Found) {
 	said := map[string][]int{}
 	for i := range all {
@@ -45,7 +45,7 @@ func judge(all []Found) {
 	}
 }
 
-// clean bounds each text, and drops what is no address of a network card.
+// clean bounds each text, and drops invalid addresses of network cards.
 func (f *Found) clean() {
 	for _, field := range []struct {
 		name string

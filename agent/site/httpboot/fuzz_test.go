@@ -85,8 +85,8 @@ func fuzzServer(vouched func(*fleetv1.VouchInstallerRequest)) *Server {
 	return s
 }
 
-// FuzzAsked sends what iPXE says of itself. Nothing of it may come back in a script but a MAC address that was
-// understood, for iPXE executes what it gets.
+// FuzzAsked sends the parameters of iPXE. Only a MAC address that was parsed may come back in a script, for iPXE
+// executes the answer.
 func FuzzAsked(f *testing.F) {
 	for _, q := range []string{
 		"mac=02:00:00:00:00:01", "mac=02-00-00-00-00-01&arch=x86_64", "mac=0200.0000.0001&arch=arm64",

@@ -52,7 +52,7 @@ func parseAsked(r *http.Request) (asked, error) {
 	return asked{mac: mac, arch: q.Get("arch")}, err
 }
 
-// find says what a machine is to boot; ok is false when that is its disk.
+// find returns the boot order of a machine; ok is false when it boots from its disk.
 func (s *Server) find(v *view, a asked) (t target, ok bool) {
 	assigned, known := v.byMAC[a.mac]
 	discover := !known && s.cfg.Segment.Discovery == segment.DiscoveryBoot
@@ -132,7 +132,7 @@ func (s *Server) self(w http.ResponseWriter, r *http.Request, v *view) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	// A client that is gone can't be told.
+	// A client that is gone gets no error.
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
@@ -181,12 +181,12 @@ func (s *Server) blob(w http.ResponseWriter, r *http.Request, v *view, sha256 st
 func remote(r *http.Request) netip.Addr {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		return netip.Addr{} // nobody's address
+		return netip.Addr{} // no host's address
 	}
 	return from.Addr().Unmap()
 }
 
-// text answers with a script. Its length is told even to HEAD.
+// text answers with a script. Its length is sent even for HEAD.
 func text(w http.ResponseWriter, r *http.Request, body string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
@@ -194,6 +194,6 @@ func text(w http.ResponseWriter, r *http.Request, body string) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	// A client that is gone can't be told.
+	// A client that is gone gets no error.
 	_, _ = strings.NewReader(body).WriteTo(w)
 }

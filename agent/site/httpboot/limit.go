@@ -39,7 +39,7 @@ func (l *limiter) Accept() (net.Conn, error) {
 			}
 			return &limited{TCPConn: c.(*net.TCPConn), release: sync.OnceFunc(func() { l.release(from.Addr()) })}, nil
 		}
-		_ = c.Close() // it is not wanted, and cannot be told
+		_ = c.Close() // it is not wanted, and gets no error
 	}
 }
 

@@ -64,7 +64,7 @@ func (s *Server) phoneHome(w http.ResponseWriter, r *http.Request, v *view, secr
 	w.WriteHeader(http.StatusOK)
 }
 
-// keep hands over a call that says something new.
+// keep hands over a call with new content.
 func (s *Server) keep(ctx context.Context, v *view, call PhoneCall) error {
 	s.heard.mu.Lock()
 	defer s.heard.mu.Unlock()

@@ -116,7 +116,7 @@ func TestAPhoneHomeIsBounded(t *testing.T) {
 	}
 }
 
-// TestAPhoneHomeThatIsNotKeptComesAgain: cloud-init repeats what is answered with an error.
+// TestAPhoneHomeThatIsNotKeptComesAgain: cloud-init repeats a call that is answered with an error.
 func TestAPhoneHomeThatIsNotKeptComesAgain(t *testing.T) {
 	p := newPhones(t)
 	p.fail = errors.New("the disk is full")

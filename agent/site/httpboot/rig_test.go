@@ -32,7 +32,7 @@ type rig struct {
 
 	mu    sync.Mutex
 	blobs map[string][]byte
-	// hold blocks the source before it gives the last byte, when it isn't nil.
+	// hold blocks the source before it sends the last byte, when it isn't nil.
 	hold  chan struct{}
 	vouch func(*fleetv1.VouchInstallerRequest) error
 	// owner of 127.0.0.1.
@@ -129,7 +129,7 @@ type answer struct {
 	Header        http.Header
 }
 
-// do makes a request and gives the answer with its body.
+// do makes a request and returns the answer with its body.
 func (r *rig) do(method, path string, headers ...string) (answer, []byte) {
 	r.t.Helper()
 	req, err := http.NewRequestWithContext(r.t.Context(), method, r.Base()+path, nil)

@@ -29,7 +29,7 @@ type route struct {
 	sha256 string
 }
 
-// maxToken bounds what is taken for a token.
+// maxToken bounds the bytes of a token.
 const maxToken = 128
 
 // Names of boot files. iPXE on EFI finds an initrd by the last part of its path.
@@ -84,7 +84,7 @@ func parsePath(path string) route {
 	return route{}
 }
 
-// validToken takes what is safe in a URL, on a kernel command line and in a script.
+// validToken reports whether a token is safe in a URL, on a kernel command line and in a script.
 func validToken(token string) bool {
 	if token == "" || len(token) > maxToken {
 		return false

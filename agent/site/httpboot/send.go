@@ -102,8 +102,8 @@ var buffers = sync.Pool{New: func() any {
 	return &b
 }}
 
-// ReadFrom implements io.ReaderFrom, which http.ServeContent's copy looks for. src is always limited to what is to be
-// sent.
+// ReadFrom implements io.ReaderFrom, which http.ServeContent's copy looks for. src is always limited to the bytes to
+// send.
 func (t *turns) ReadFrom(src io.Reader) (n int64, err error) {
 	defer func() { t.err = err }()
 	limited, ok := src.(*io.LimitedReader)

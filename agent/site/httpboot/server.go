@@ -21,7 +21,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// What a Server does where its Config says nothing.
+// The defaults of a Config.
 const (
 	DefaultMaxConns   = 4096
 	DefaultPerMachine = 64
@@ -34,7 +34,7 @@ type Config struct {
 	Segment segment.Segment
 	// Blobs opens a blob of the cache.
 	Blobs func(ctx context.Context, sha256 string) (*cache.Blob, error)
-	// Owner says which network card has an address now.
+	// Owner returns the network card that has an address now.
 	Owner func(netip.Addr) (segment.MAC, bool)
 	// Vouch asks the controller to certify an installer.
 	Vouch func(context.Context, *fleetv1.VouchInstallerRequest) (*fleetv1.VouchInstallerResponse, error)
@@ -142,7 +142,7 @@ func (s *Server) Run(ctx context.Context) error {
 	server := &http.Server{
 		Handler: s, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
-		// Requests end with the server: there is no use in a boot file that nobody answers for.
+		// Requests end with the server: a boot file is of no use without its server.
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	group, groupCtx := task.New(ctx)

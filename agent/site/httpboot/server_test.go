@@ -172,7 +172,7 @@ func TestDiscovery(t *testing.T) {
 	}
 }
 
-// enrol gives status and reason of the desk.
+// enrol returns the status and reason of an enrolment.
 func (r *rig) enrol(token string, mac segment.MAC) string {
 	r.t.Helper()
 	body, err := json.Marshal(installerenrol.Request{CSR: []byte("csr"), MAC: mac.String()})

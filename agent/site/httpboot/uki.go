@@ -19,7 +19,7 @@ type rooms struct {
 
 type room struct {
 	span uki.Span
-	// own is what the image says by itself.
+	// own is the image's own command line.
 	own string
 }
 

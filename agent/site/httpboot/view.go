@@ -29,7 +29,7 @@ type View struct {
 type view struct {
 	View
 	byMAC map[segment.MAC]segment.Assignment
-	// byToken is keyed by the token's hash: how long a look-up takes says nothing about a token that is nearly right.
+	// byToken is keyed by the token's hash: the time of a look-up discloses nothing about a token that is nearly right.
 	byToken     map[[sha256.Size]byte][]segment.Assignment
 	blobs       map[string]bool
 	controllers map[string]bool

@@ -1,9 +1,9 @@
-// Package installerenrol is where a netbooted system asks to be certified. It checks that the system stands where the
-// assignment says, and then lets the controller decide.
+// Package installerenrol receives the requests of netbooted systems to be certified. It checks that the system is where
+// the assignment has it, and then lets the controller decide.
 //
-// The checks: the boot token is that of a current assignment to the installer or to rescue, the network card belongs to
-// that assignment, and the address that the request comes from is lent to that card. What is certified is a key; the
-// controller refuses a second one for the same token.
+// There are three checks. The boot token is that of a current assignment to the installer or to rescue. The network
+// card belongs to that assignment. The request's address is lent to that card. The certificate is for a key; the
+// controller refuses a second key for the same token.
 package installerenrol
 
 import (
@@ -27,12 +27,12 @@ import (
 
 // Config is what a Desk needs.
 type Config struct {
-	// Token gives the assignments that a boot token stands for, as segment.Table does.
+	// Token returns the assignments that a boot token stands for, as segment.Table does.
 	Token func(token string) []segment.Assignment
-	// Waiting gives the assignment of a network card that was booted for discovery, with DiscoveryToken, once it has
-	// one that boots; nil means that there is no discovery.
+	// Waiting returns the assignment of a network card that was booted for discovery, with DiscoveryToken, once it has one
+	// that boots. nil means that there is no discovery.
 	Waiting func(segment.MAC) (segment.Assignment, bool)
-	// Owner says which network card has an address now.
+	// Owner returns the network card that has an address now.
 	Owner func(netip.Addr) (segment.MAC, bool)
 	// Vouch asks the controller.
 	Vouch func(context.Context, *fleetv1.VouchInstallerRequest) (*fleetv1.VouchInstallerResponse, error)
@@ -56,7 +56,7 @@ const (
 	maxBusy = 64
 	// vouchWait is within the patience of an HTTP client.
 	vouchWait = 10 * time.Second
-	// discoveryWait is when a machine that nobody knows may ask again.
+	// discoveryWait is the time after which an unknown machine may ask again.
 	discoveryWait = 5 * time.Second
 )
 
@@ -259,6 +259,6 @@ func reply(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	// A client that is gone can't be told.
+	// A client that is gone gets no error.
 	_ = json.NewEncoder(w).Encode(body)
 }

@@ -11,7 +11,7 @@ type Request struct {
 	Serial string `json:"serial"`
 	// TPM is the machine's, nil where it has none.
 	TPM *TPM `json:"tpm,omitempty"`
-	// MediaProof is what mediaproof.Make gives, for a system that was started from an attached image.
+	// MediaProof is the result of mediaproof.Make, for a system that was started from an attached image.
 	MediaProof []byte `json:"media_proof,omitempty"`
 }
 
@@ -53,8 +53,8 @@ type Answer struct {
 	Challenge *Challenge `json:"challenge,omitempty"`
 }
 
-// Problem is what it gets with any other status. 503 and 429 carry Retry-After and may be tried again; the others not:
-// 409 is ENROLMENT_CONTESTED, 410 a token that has died, 403 a machine that doesn't stand where the assignment says.
+// Problem is the answer with any other status. 503 and 429 carry Retry-After and may be tried again; the others not:
+// 409 is ENROLMENT_CONTESTED, 410 an expired token, 403 a machine at another place than the assignment's.
 type Problem struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`

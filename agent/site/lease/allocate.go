@@ -54,7 +54,7 @@ func (p *Pool) last(mac segment.MAC) netip.Addr {
 	return netip.Addr{}
 }
 
-// fresh returns the first address of the pool that nobody ever had. Those that it passes over wait with the used ones.
+// fresh returns the first address of the pool that was never used. Those that it passes over wait with the used ones.
 func (p *Pool) fresh(mac segment.MAC, now time.Time) (netip.Addr, bool) {
 	for p.inPool(p.next) {
 		a := p.next
@@ -84,10 +84,10 @@ func (p *Pool) rested(mac segment.MAC, now time.Time) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// setBack has a look again later at an address that nobody has and that still is not to be had.
+// setBack puts off an unused address that is not available yet.
 func (p *Pool) setBack(e *entry, now time.Time) { p.restUntil(e, now.Add(p.cfg.Cooldown)) }
 
-// Upcoming gives up to n addresses that a new client may be offered next.
+// Upcoming returns up to n addresses that a new client may be offered next.
 func (p *Pool) Upcoming(n int, now time.Time) []netip.Addr {
 	var out []netip.Addr
 	for a := p.next; p.inPool(a) && len(out) < n; a = a.Next() {

@@ -7,7 +7,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/site/segment"
 )
 
-// Verdict is what a pool says to a client that asks for one address.
+// Verdict is a pool's answer to a client that asks for one address.
 type Verdict int
 
 const (
@@ -28,8 +28,8 @@ type Ask struct {
 	Fixed netip.Addr
 }
 
-// Request decides about an Ask. A client that is not known gets an address that is free, so that a site that lost its
-// leases takes up those of its machines again.
+// Request decides about an Ask. An unknown client gets the address if it is free, so that a site that lost its leases
+// recovers them.
 func (p *Pool) Request(ask Ask, now time.Time) (Lease, Verdict) {
 	if v := p.judge(ask, now); v != Granted {
 		return Lease{}, v
@@ -98,7 +98,7 @@ func (p *Pool) forgetOffer(mac segment.MAC) {
 	}
 }
 
-// ChoseAnother says that the client took the offer of another server.
+// ChoseAnother records that the client took the offer of another server.
 func (p *Pool) ChoseAnother(mac segment.MAC) { p.forgetOffer(mac) }
 
 // Release takes an address back from the client that has it. It is false when the client does not have it.
@@ -111,8 +111,8 @@ func (p *Pool) Release(mac segment.MAC, a netip.Addr, now time.Time) bool {
 	return true
 }
 
-// Decline sets an address aside that its client has found to be used by somebody else (RFC 2131, 4.3.3). It is false
-// when the client has neither had nor been offered it.
+// Decline sets an address aside that its client has found in use by another host (RFC 2131, 4.3.3). It is false when
+// the client has neither had nor been offered it.
 func (p *Pool) Decline(mac segment.MAC, a netip.Addr, now time.Time) bool {
 	e, ok := p.entries[a]
 	if !ok || (e.lease.MAC != mac || e.lease.State == Declined) && e.offerTo != mac {

@@ -16,11 +16,11 @@ const (
 	Bound State = "bound"
 	// Ended: its client has given it back, or lost it, at Ends.
 	Ended State = "ended"
-	// Declined: its client found it in use by another; nobody gets it until Ends.
+	// Declined: its client found it in use by another; it is not assigned until Ends.
 	Declined State = "declined"
 )
 
-// Lease is what is stored, listed and reported about one address.
+// Lease is the stored, listed and reported state of one address.
 type Lease struct {
 	Segment  string      `json:"segment"`
 	Address  netip.Addr  `json:"address"`
@@ -30,11 +30,11 @@ type Lease struct {
 	// Since is when the client got the address for the first time in a row.
 	Since time.Time `json:"since"`
 	Ends  time.Time `json:"ends"`
-	// Fixed says that the address was not of the pool but of the machine's assignment.
+	// Fixed is set when the address was not of the pool but of the machine's assignment.
 	Fixed bool `json:"fixed,omitempty"`
 }
 
-// at gives the lease as it is to be seen at a time: one that has run out has ended.
+// at returns the lease as of a time: an expired one has ended.
 func (l Lease) at(now time.Time) Lease {
 	if l.State == Bound && !l.Ends.After(now) {
 		l.State = Ended
@@ -44,7 +44,7 @@ func (l Lease) at(now time.Time) Lease {
 
 // Store keeps leases over restarts.
 type Store interface {
-	// LoadLeases gives what was saved last for each address of a segment.
+	// LoadLeases returns the last saved lease of each address of a segment.
 	LoadLeases(ctx context.Context, segment string) ([]Lease, error)
 	// SaveLeases is all or nothing, by (segment, address), and durable when it returns nil.
 	SaveLeases(ctx context.Context, leases []Lease) error

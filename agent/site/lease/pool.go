@@ -10,7 +10,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/site/segment"
 )
 
-// What a pool does where its Config says nothing.
+// The defaults of a Config.
 const (
 	DefaultCooldown    = 60 * time.Second
 	DefaultOfferTime   = 30 * time.Second
@@ -20,7 +20,7 @@ const (
 // Config describes a pool.
 type Config struct {
 	Segment segment.Segment
-	// Reserved says whose fixed address this is. Nobody else gets it. It must not block.
+	// Reserved returns the card whose fixed address this is. No other card gets it. It must not block.
 	Reserved func(netip.Addr) (segment.MAC, bool)
 	// Cooldown is how long an address rests before another client gets it.
 	Cooldown time.Duration
@@ -30,7 +30,7 @@ type Config struct {
 	DeclineTime time.Duration
 }
 
-// Pool gives out addresses. It is not safe for concurrent use.
+// Pool assigns addresses. It is not safe for concurrent use.
 type Pool struct {
 	cfg       Config
 	network   netip.Prefix
@@ -49,7 +49,7 @@ type Pool struct {
 // entry is all that is known about one address.
 type entry struct {
 	address netip.Addr
-	// lease is what is stored. Its State is empty when there never was one.
+	// lease is the stored lease. Its State is empty when there never was one.
 	lease Lease
 	// offerTo is for whom the address is kept, until offerEnds.
 	offerTo   segment.MAC
@@ -85,7 +85,7 @@ func New(cfg Config, stored []Lease) *Pool {
 	return p
 }
 
-// restore takes what the store says. Of a client with several addresses, the one that ends last is its own.
+// restore takes over a stored lease. Of a client with several addresses, the one that ends last is its own.
 func (p *Pool) restore(l Lease) {
 	e := p.entry(l.Address)
 	e.lease = l
@@ -211,7 +211,7 @@ func (p *Pool) Changes() []Lease {
 	return out
 }
 
-// Saved says that what Changes gave last has been stored.
+// Saved records that the last result of Changes has been stored.
 func (p *Pool) Saved() { clear(p.changed) }
 
 // rest puts an address in its place among those that will be free one day. It is called after every change.

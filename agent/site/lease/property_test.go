@@ -12,7 +12,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/site/segment"
 )
 
-// hold is what a client was told: that it may use an address until a time.
+// hold is a client's lease by the answers that it got: it may use an address until a time.
 type hold struct {
 	mac   segment.MAC
 	until time.Time
@@ -23,7 +23,7 @@ type offer struct {
 	until   time.Time
 }
 
-// world drives a pool and keeps a book of its own, from nothing but what clients were told.
+// world drives a pool and keeps a book of its own, from nothing but the answers to clients.
 type world struct {
 	t     *rapid.T
 	cfg   lease.Config

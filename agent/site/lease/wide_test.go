@@ -8,7 +8,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/site/lease"
 )
 
-// TestAPoolOfA22: a segment of a /22 gives each of its addresses once, and what was given back rests for 60 s.
+// TestAPoolOfA22: a segment of a /22 assigns each of its addresses once, and a released one rests for 60 s.
 func TestAPoolOfA22(t *testing.T) {
 	t.Parallel()
 	wide := small("10.1.0.0", "10.1.3.255")

@@ -33,8 +33,8 @@ type Boot struct {
 	Own mediaproof.File
 }
 
-// Names of images. What comes before the last part tells whose they are, also in the list of a BMC that shows the last
-// part of a URL alone.
+// Names of images. The part before the last one identifies the site and the machine, also for a BMC that shows only the
+// last part of a URL.
 const (
 	nameStart = "ingot-"
 	nameEnd   = ".iso"
@@ -49,7 +49,7 @@ func prefix(site, machineID string) string {
 	return nameStart + hex.EncodeToString(sum[:6]) + "-"
 }
 
-// name is that of the machine's image in this assignment. Nobody can make it who doesn't know the secret.
+// name is that of the machine's image in this assignment. It cannot be made without the secret.
 func (b Boot) name(site string) string {
 	mac := hmac.New(sha256.New, b.Own.Secret)
 	mac.Write([]byte("ingot media name\x00" + b.Token))

@@ -90,7 +90,7 @@ func (s *Server) open(ctx context.Context, b Boot) (_ *image, err error) {
 	return out, err
 }
 
-// Open gives a file of the installer.
+// Open returns a file of the installer.
 type Open func(ctx context.Context, sha256 string) (Blob, error)
 
 func (i *image) blob(ctx context.Context, open Open, digest string) (cdimage.Part, error) {

@@ -37,14 +37,14 @@ type KeeperConfig struct {
 	Every time.Duration
 }
 
-// Record is what is remembered of an image that may be attached.
+// Record is the durable state of an image that may be attached.
 type Record struct {
 	Site, MachineID, OperationID string
-	// Assignment tells the one that the image was made for.
+	// Assignment identifies the one that the image was made for.
 	Assignment string
 	Target     provider.Target
 	At         time.Time
-	// Used says that its installer was certified.
+	// Used is set when its installer was certified.
 	Used bool
 }
 
@@ -66,7 +66,7 @@ type Keeper struct {
 	rests  map[string]int
 }
 
-// NewKeeper reads what is remembered.
+// NewKeeper returns a Keeper with the stored records.
 func NewKeeper(cfg KeeperConfig) (*Keeper, error) {
 	if cfg.Every == 0 {
 		cfg.Every = 5 * time.Second
@@ -88,7 +88,7 @@ func NewKeeper(cfg KeeperConfig) (*Keeper, error) {
 	return k, nil
 }
 
-// Set says what machines start from images now, and where their BMCs are.
+// Set replaces the machines that start from images now, and their BMCs.
 func (k *Keeper) Set(site string, boots []Boot, targets []provider.Target) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -110,7 +110,7 @@ func (k *Keeper) nudge() {
 	}
 }
 
-// serve tells the server which images have not had their use. The caller holds the lock.
+// serve sets the server's images: those that are still needed. The caller holds the lock.
 func (k *Keeper) serve() {
 	byName := map[string]Boot{}
 	for id, b := range k.boots {
@@ -122,7 +122,7 @@ func (k *Keeper) serve() {
 	k.cfg.Server.Set(byName)
 }
 
-// assignment tells one from another without its token.
+// assignment returns an identifier of the assignment without its token.
 func (b Boot) assignment() string {
 	sum := sha256.Sum256([]byte(b.Token))
 	return hex.EncodeToString(sum[:8])
@@ -191,7 +191,7 @@ func (k *Keeper) end(machineID string) {
 	k.nudge()
 }
 
-// Used says that the installer that was started with a boot token is certified: the image has had its use.
+// Used records that the installer that was started with a boot token is certified: the image is no longer needed.
 func (k *Keeper) Used(machineID, token string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -228,7 +228,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 // atOnce is how many BMCs are spoken to at the same time.
 const atOnce = 8
 
-// round ejects what is due.
+// round ejects the images that are due.
 func (k *Keeper) round(ctx context.Context) error {
 	group, _ := task.New(ctx)
 	slots := make(chan struct{}, atOnce)
@@ -243,7 +243,7 @@ func (k *Keeper) round(ctx context.Context) error {
 	return group.Wait()
 }
 
-// due are the images that have had their use, and the machines whose drives nobody has read since the start.
+// due returns the images that are no longer needed, and the machines whose drives were not read since the start.
 func (k *Keeper) due() []Record {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -273,7 +273,7 @@ func (k *Keeper) due() []Record {
 	return out
 }
 
-// eject empties the drives of what is ours, and forgets the record once the BMC shows it.
+// eject removes our images from the drives, and deletes the record once the BMC shows the drives without them.
 func (k *Keeper) eject(ctx context.Context, r Record) {
 	n, err := k.cfg.BMCs.EjectMedia(ctx, r.Target, func(image string) bool { return Ours(r.Site, r.MachineID, image) })
 	if err != nil && !errors.Is(err, effect.ErrUnsupported) {

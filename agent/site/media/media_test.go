@@ -15,8 +15,8 @@ import (
 	lab "github.com/ingot-metal/ingot/lab/bmc"
 )
 
-// TestEachShape: whatever a BMC is like, its machine gets the image with the secret in it, and once the installer is
-// certified nothing is attached and the image is served to nobody. One without virtual media says so.
+// TestEachShape: with each shape of BMC, its machine gets the image with the secret in it. Once the installer is
+// certified nothing is attached, and the image is no longer served. One without virtual media reports that.
 func TestEachShape(t *testing.T) {
 	t.Parallel()
 	for name, shape := range lab.Shapes {
@@ -65,8 +65,8 @@ func holdsSecret(image []byte) bool {
 	return bytes.Contains(image, []byte(`"secret":"YSBzZWNyZXQgb2YgdGhpcyBhc3NpZ25tZW50"`))
 }
 
-// TestEjectedAfterTheOperation: with the end of the assignment, although nobody was certified, and although the BMC
-// refuses for a while.
+// TestEjectedAfterTheOperation: with the end of the assignment, although no installer was certified, and although the
+// BMC refuses for a while.
 func TestEjectedAfterTheOperation(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, lab.Shape{})
@@ -88,8 +88,8 @@ func TestEjectedAfterTheOperation(t *testing.T) {
 	r.empty("after the operation")
 }
 
-// TestKilled: an agent that was killed with the image attached, or before the BMC answered, ejects it when it is back
-// and the machine boots from disk.
+// TestKilled: an agent was killed with the image attached, or before the BMC answered. It ejects the image when it is
+// back and the machine boots from disk.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, lab.Shape{})
@@ -113,8 +113,7 @@ func TestKilled(t *testing.T) {
 	}, "still remembered")
 }
 
-// TestForgotten: an image of ours that nobody remembers, as after the site has moved to another box, is found and
-// ejected.
+// TestForgotten: an image of ours without a record, as after the site has moved to another box, is found and ejected.
 func TestForgotten(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, lab.Shape{})
@@ -131,7 +130,7 @@ func TestForgotten(t *testing.T) {
 	r.empty("by an agent that does not know it")
 }
 
-// TestOthersAreLeftAlone: nobody else's image is ejected, neither to attach ours nor in the search for ours.
+// TestOthersAreLeftAlone: no foreign image is ejected, neither to attach ours nor in the search for ours.
 func TestOthersAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, lab.Shape{})

@@ -149,7 +149,7 @@ func (r *rig) start() {
 	r.Cleanup(func() { r.stop() })
 }
 
-// boots says that the machine starts from its image now; else it starts from its disk.
+// boots makes the machine start from its image, or from its disk.
 func (r *rig) boots(from bool) {
 	var boots []media.Boot
 	if from {

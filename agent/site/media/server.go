@@ -60,7 +60,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	return &Server{cfg: cfg, loader: loader}, nil
 }
 
-// Set replaces what is served.
+// Set replaces the served images.
 func (s *Server) Set(byName map[string]Boot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -63,8 +63,8 @@ func ListenUDP(ctx context.Context, device string, at netip.AddrPort) (*net.UDPC
 	return conn.(*net.UDPConn), nil
 }
 
-// Watch returns ErrGone when the device of this name no longer is the given one, is down, or has lost the address;
-// ctx.Err() when ctx ends before.
+// Watch returns ErrGone when the device of this name no longer is the given one, is down, or has lost the address. It
+// returns ctx.Err() when ctx ends before that.
 func Watch(ctx context.Context, c clock.Clock, device *net.Interface, address netip.Addr) error {
 	tick := c.NewTicker(2 * time.Second)
 	defer tick.Stop()

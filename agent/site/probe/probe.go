@@ -70,7 +70,7 @@ type Config struct {
 	Leased func(segment.MAC) (netip.Addr, bool)
 	// Neighbour is who answers for an address on the segments; false for one that is not on them.
 	Neighbour func(netip.Addr) (Neighbour, bool)
-	// Report is told how each machine is, after each question that leaves no doubt.
+	// Report is called with each machine's state, after each conclusive answer.
 	Report func(Target, Answer)
 	Clock  clock.Clock
 	Log    *slog.Logger
@@ -213,8 +213,8 @@ func (p *Prober) dial(ctx context.Context, t Target, at netip.Addr) (by string) 
 	return by
 }
 
-// AwaitSystem returns the first answer that only a system gives, not firmware: a connection that is taken, or a minute
-// of refused ones. It asks every so often, until ctx ends.
+// AwaitSystem returns the first answer that comes from a system, not from firmware: a connection that is taken, or a
+// minute of refused ones. It asks every so often, until ctx ends.
 func (p *Prober) AwaitSystem(ctx context.Context, t Target, every time.Duration) (Answer, error) {
 	var since time.Time
 	for {

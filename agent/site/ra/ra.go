@@ -1,8 +1,8 @@
-// Package ra tells the machines of a segment, by router advertisements (RFC 4861), that IPv6 has nothing for them here.
-// Without one some boot firmware waits: the iPXE of Debian 12 for 16 seconds.
+// Package ra informs the machines of a segment, by router advertisements (RFC 4861), that IPv6 has nothing for them
+// here. Without one some boot firmware waits: the iPXE of Debian 12 for 16 seconds.
 //
-// The advertisements carry no prefix and a router lifetime of zero: nobody gets an address or a route from them, and
-// those of a router that is really there are left alone.
+// The advertisements carry no prefix and a router lifetime of zero: no host gets an address or a route from them, and
+// those of a real router are not affected.
 package ra
 
 import (
@@ -36,7 +36,7 @@ const (
 	longest  = 10 * time.Second
 	// look is how often the device is looked at: whether it is there, has its address, and carries.
 	look = 500 * time.Millisecond
-	// mostAnswers bounds the answers between two looks, so that nobody makes us flood the segment.
+	// mostAnswers bounds the answers between two looks, so that no host makes us flood the segment.
 	mostAnswers = 100
 )
 
@@ -164,7 +164,7 @@ func (a *advertiser) advertise(ctx context.Context) error {
 	}
 }
 
-// same gives the device as it is now, if it still is the one that the socket is for.
+// same returns the device as it is now, if it still is the one that the socket is for.
 func (a *advertiser) same() (*net.Interface, error) {
 	device, err := net.InterfaceByName(a.device.Name)
 	if err != nil {

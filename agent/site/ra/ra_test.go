@@ -134,8 +134,8 @@ func TestOnTheWire(t *testing.T) {
 	var got *ndp.RouterAdvertisement
 	var control *ipv6.ControlMessage
 	took := time.Duration(math.MaxInt64)
-	// A solicitation may be lost, as on a machine that is busy; an answer in less time than is between two that nobody
-	// asked for is one.
+	// A solicitation may be lost, as on a machine that is busy. An answer counts if it comes sooner than the next periodic
+	// one.
 	for try := 0; try < 3 && took > shortest; try++ {
 		start := time.Now()
 		got, control = advertisement(t, c, ask)
@@ -148,7 +148,7 @@ func TestOnTheWire(t *testing.T) {
 		len(got.Options) != 1 {
 		t.Errorf("%+v, %+v", got, control)
 	}
-	_, control = advertisement(t, c, func() {}) // nobody asked: it goes to all
+	_, control = advertisement(t, c, func() {}) // an unsolicited one goes to all
 	for !control.Dst.Equal(allNodes.AsSlice()) {
 		_, control = advertisement(t, c, func() {})
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// What a Relay does where its Config says nothing.
+// The defaults of a Config.
 const (
 	DefaultIdle       = 3 * time.Minute
 	DefaultPerMachine = 16
@@ -28,7 +28,7 @@ const (
 
 // Config describes a Relay.
 type Config struct {
-	// Allowed says whether host:port, exactly as written, may be reached.
+	// Allowed reports whether host:port, exactly as written, may be reached.
 	Allowed func(hostport string) bool
 	// Dial opens a TCP connection; nil means the network's.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
@@ -159,7 +159,7 @@ func (r *Relay) forget(c net.Conn) {
 	_ = c.Close() // closed before, in most cases
 }
 
-// takeOver answers the request and gives the connection, and what the client has sent on it already.
+// takeOver answers the request and returns the connection, and the bytes that the client has sent on it already.
 func takeOver(w http.ResponseWriter) (net.Conn, []byte, error) {
 	hijacker, ok := w.(http.Hijacker)
 	if !ok {

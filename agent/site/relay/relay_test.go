@@ -52,7 +52,7 @@ func ignoreReset(err error) error {
 	return err
 }
 
-// serve runs a relay to the addresses and gives its own.
+// serve runs a relay to the addresses and returns its own.
 func serve(t *testing.T, cfg Config, allowed ...string) (*Relay, string) {
 	t.Helper()
 	cfg.Log = testkit.Logger(t)
@@ -73,7 +73,7 @@ func serve(t *testing.T, cfg Config, allowed ...string) (*Relay, string) {
 	return r, s.Listener.Addr().String()
 }
 
-// connect asks for a connection and gives it with the status.
+// connect asks for a connection and returns it with the status.
 func connect(t *testing.T, relay, to string) (net.Conn, *bufio.Reader, int) {
 	t.Helper()
 	c, err := net.Dial("tcp", relay)

@@ -32,7 +32,7 @@ type Assignment struct {
 	Kernel, Initrd, UKI string
 	// Cmdline is added to the kernel's parameters. It holds no secret: anybody on the segment can read it.
 	Cmdline string
-	// Hostname is told by DHCP, where it is set.
+	// Hostname is sent by DHCP, where it is set.
 	Hostname string
 	// Address is the machine's fixed one; the zero value means one of the pool.
 	Address netip.Addr
@@ -56,7 +56,7 @@ func (a Assignment) NetBoots() bool { return a.Boots() && a.Media == nil }
 // Boots reports whether the machine is to start something else than its disk.
 func (a Assignment) Boots() bool { return a.Mode == BootInstaller || a.Mode == BootRescue }
 
-// Document is everything that the controller tells a site agent about the segments, at one revision.
+// Document has the controller's settings of a site agent's segments, at one revision.
 type Document struct {
 	Revision    int64
 	Segments    []Segment

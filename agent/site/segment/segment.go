@@ -11,27 +11,27 @@ import (
 	"time"
 )
 
-// Mode says how addresses come to the machines of a segment.
+// Mode is how the machines of a segment get their addresses.
 type Mode string
 
 const (
 	// ModeDHCP: the site agent is the DHCP server of the segment.
 	ModeDHCP Mode = "dhcp"
-	// ModeProxy: another DHCP server gives addresses, the site agent only adds what is needed to boot.
+	// ModeProxy: another DHCP server assigns addresses, the site agent only adds the boot options.
 	ModeProxy Mode = "proxy"
-	// ModeStatic: nobody gives addresses. Machines are started from images that their BMCs attach.
+	// ModeStatic: there is no DHCP. Machines are started from images that their BMCs attach.
 	ModeStatic Mode = "static"
 )
 
-// Discovery says what a machine gets that has no assignment.
+// Discovery is the treatment of a machine without an assignment.
 type Discovery string
 
 const (
-	// DiscoveryOff: an address, if we give any, and nothing else; nobody is told.
+	// DiscoveryOff: an address, if we assign any, and nothing else; it is not reported.
 	DiscoveryOff Discovery = "off"
-	// DiscoveryReport: as off, and the controller is told of it.
+	// DiscoveryReport: as off, and it is reported to the controller.
 	DiscoveryReport Discovery = "report"
-	// DiscoveryBoot: the controller is told, and the machine boots the discovery image.
+	// DiscoveryBoot: it is reported to the controller, and the machine boots the discovery image.
 	DiscoveryBoot Discovery = "boot"
 )
 
@@ -49,9 +49,9 @@ type Segment struct {
 	// PoolStart and PoolEnd are the first and the last address for machines without a fixed one. Both absent: there is
 	// no pool, and only machines with a fixed address get one.
 	PoolStart, PoolEnd netip.Addr
-	// Router is the default gateway that machines are told of, if any.
+	// Router is the default gateway that machines get, if any.
 	Router netip.Addr
-	// DNS are the name servers that machines are told of.
+	// DNS are the name servers that machines get.
 	DNS []netip.Addr
 	// LeaseTime is how long an address is lent; at least a minute.
 	LeaseTime time.Duration
@@ -76,13 +76,13 @@ func (s Segment) HTTPBase() string {
 	return "http://" + netip.AddrPortFrom(s.Address.Addr(), uint16(s.HTTPPort)).String()
 }
 
-// MaxPool is the most addresses that a pool may have: what is known of each is kept in memory.
+// MaxPool is the most addresses that a pool may have: each has an entry in memory.
 const MaxPool = 1 << 16
 
 // MinLeaseTime is the shortest LeaseTime that is accepted: clients renew at half of it.
 const MinLeaseTime = time.Minute
 
-// Validate gives all problems at once.
+// Validate returns all problems, joined.
 func (s Segment) Validate() error {
 	var problems []error
 	bad := func(format string, args ...any) {

@@ -1,4 +1,4 @@
-// Package sitetest gives tests a network of their own: namespaces with cables between them, in which servers and the
+// Package sitetest makes a network for each test: namespaces with cables between them, in which servers and the
 // standard clients of a distribution meet. It needs root.
 package sitetest
 
@@ -78,7 +78,7 @@ func NewMachine(t *testing.T, bridge, mac string) *Machine {
 	return m
 }
 
-// Run runs a command there, without a shell, and gives what it printed.
+// Run runs a command there, without a shell, and returns its output.
 func (m *Machine) Run(line string) string {
 	m.t.Helper()
 	return run(m.t, "nsenter -n -t "+m.pid+" "+line)
@@ -98,7 +98,7 @@ func (m *Machine) command(ctx context.Context, line string) *exec.Cmd {
 	return cmd
 }
 
-// Start runs a server there until the test ends. It gives what it has printed so far.
+// Start runs a server there until the test ends. It returns a Stringer of its output so far.
 func (m *Machine) Start(line string) fmt.Stringer {
 	m.t.Helper()
 	out := &testkit.Buffer{}
@@ -138,7 +138,7 @@ func run(t *testing.T, line string) string {
 	return string(out)
 }
 
-// Plug gives the machine one more device, without an address, at another bridge.
+// Plug adds one more device to the machine, without an address, at another bridge.
 func (m *Machine) Plug(device, bridge string) {
 	m.t.Helper()
 	port := device + "p" + m.pid

@@ -1,17 +1,17 @@
-// Package sync keeps a site agent and its controller at one document: what to serve comes down, what was seen goes up.
+// Package sync keeps a site agent and its controller at one document: the configuration comes down, observations go up.
 //
-// # What is authoritative
+// # Sources of truth
 //
-// The controller says what is to be served. The copy in the agent's state is served by while the controller is away,
-// and from the start of the agent on. What the agent has seen is the agent's to say; it keeps it until an answer shows
-// that it has arrived.
+// The controller's document is the order. The copy in the agent's state is served while the controller is away, and
+// from the start of the agent on. The agent owns its observations and keeps them until an answer shows that they have
+// arrived.
 //
 // # State model
 //
 //	start -> serve the stored document -> ask for a newer one (held) -> store it -> serve by it -> say so and ask on
 //
-// The revision is told as applied only after the services answer by it: the controller lets a machine reboot into its
-// new system only when its site would no longer hand out an installer.
+// The revision is reported as applied only after the services answer by it: the controller lets a machine reboot into
+// its new system only when its site would no longer hand out an installer.
 //
 // # Failure handling
 //

@@ -31,7 +31,7 @@ const answerWait = 10 * time.Second
 // Store keeps the document.
 type Store interface {
 	SaveSiteDocument(ctx context.Context, doc *fleetv1.SiteDocument) error
-	// SiteDocument gives nil when there is none.
+	// SiteDocument returns nil when there is none.
 	SiteDocument(ctx context.Context) (*fleetv1.SiteDocument, error)
 }
 
@@ -67,7 +67,7 @@ func New(cfg Config) *Loop {
 	return &Loop{cfg: cfg}
 }
 
-// Start serves what is stored. It must be called before Run.
+// Start serves the stored document. It must be called before Run.
 func (l *Loop) Start(ctx context.Context) error {
 	doc, err := l.cfg.Store.SiteDocument(ctx)
 	if err != nil || doc == nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
-// controller holds a document, and what it was told.
+// controller is a fake that serves one document and records the reports that it receives.
 type controller struct {
 	fleetv1.AgentServiceClient
 	mu      sync.Mutex
@@ -192,8 +192,8 @@ func TestANewDocumentIsServedThenTold(t *testing.T) {
 	}
 }
 
-// TestAKillAtEveryPoint ends the process at each failpoint and starts another one: nothing is told that is not stored
-// and served, and the newest document is served in the end.
+// TestAKillAtEveryPoint ends the process at each failpoint and starts another one: nothing is reported that is not
+// stored and served, and the newest document is served in the end.
 func TestAKillAtEveryPoint(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"site.before-stored", "site.after-stored", "site.after-applied",

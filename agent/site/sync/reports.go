@@ -13,7 +13,7 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 )
 
-// repeatBMC is how long after a BMC's word the same word is told again.
+// repeatBMC is the time after which an unchanged observation of a BMC is reported again.
 const repeatBMC = 5 * time.Minute
 
 // maxUnknown bounds what strangers can make us remember while the controller is away.
@@ -30,11 +30,11 @@ type Reports struct {
 	bmcs      map[string]*fleetv1.BMCObservation
 	providers map[string]*fleetv1.ProviderObservation
 	probes    map[string]*fleetv1.ProbeObservation
-	// toldProbe is what was told last of each machine without an agent.
+	// toldProbe is the last report on each machine without an agent.
 	toldProbe map[string]*fleetv1.ProbeObservation
-	// toldOf is what was told last of each provider's machine.
+	// toldOf is the last report on each provider's machine.
 	toldOf map[string]*fleetv1.ProviderObservation
-	// told is what was told last of each BMC.
+	// told is the last report on each BMC.
 	told map[string]*fleetv1.BMCObservation
 	// hardware is the newest reading of each machine.
 	hardware map[string]*fleetv1.HardwareReading
@@ -65,7 +65,7 @@ func (r *Reports) Leases(list []*fleetv1.SiteLease) {
 	r.change(func() { r.leases, r.now.leases = list, sum })
 }
 
-// Segments replaces what is to be said of the segments.
+// Segments replaces the report of the segments.
 func (r *Reports) Segments(list []*fleetv1.SegmentObservation) {
 	sum := hashOf(list)
 	r.change(func() { r.segments, r.now.segments = list, sum })
@@ -86,7 +86,7 @@ func (r *Reports) Unknown(u *fleetv1.UnknownMachine) {
 	})
 }
 
-// BMC adds what a BMC said; of each only the last word counts. The same word is told again once in a while.
+// BMC adds what a BMC said; of each only the last word counts. An unchanged one is reported again once in a while.
 func (r *Reports) BMC(o *fleetv1.BMCObservation) {
 	r.change(func() {
 		id := o.GetMachineId()
@@ -111,8 +111,8 @@ func sameWord(before, o *fleetv1.BMCObservation) bool {
 	return proto.Equal(before, same)
 }
 
-// Provider adds what a provider said of a machine; of each only the last word counts. The same word is told again once
-// in a while.
+// Provider adds what a provider said of a machine; of each only the last word counts. An unchanged one is reported
+// again once in a while.
 func (r *Reports) Provider(o *fleetv1.ProviderObservation) {
 	r.change(func() {
 		id := o.GetMachineId()
@@ -255,8 +255,8 @@ func (r *Reports) giveBack(b batch) {
 	})
 }
 
-// Probe adds whether a machine without an agent answers; of each only the last word counts. The same word is told again
-// once in a while.
+// Probe adds whether a machine without an agent answers; of each only the last word counts. An unchanged one is
+// reported again once in a while.
 func (r *Reports) Probe(o *fleetv1.ProbeObservation) {
 	r.change(func() {
 		id := o.GetMachineId()

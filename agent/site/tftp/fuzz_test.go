@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// FuzzPacket sends a packet of any form to a server, and holds that it answers with nothing but a file that it has, an
-// error or options; then that it still serves.
+// FuzzPacket sends a packet of any form to a server. The only valid answers are a file that it has, an error or
+// options, and it must still serve.
 func FuzzPacket(f *testing.F) {
 	f.Add(request(1, "even", "octet"))
 	f.Add(request(1, "even", "octet", "tsize", "0", "blksize", "1432"))
@@ -53,7 +53,7 @@ func FuzzPacket(f *testing.F) {
 	})
 }
 
-// quick is next, but gives nothing when nothing comes soon.
+// quick is next, but returns zero values when nothing comes soon.
 func (p *peer) quick() (code uint16, rest []byte, from net.Addr) {
 	p.t.Helper()
 	if err := p.conn.SetReadDeadline(time.Now().Add(3 * time.Millisecond)); err != nil {

@@ -1,5 +1,5 @@
-// Package tftp gives PXE firmware its first program (RFC 1350, with the options of RFC 2347 to 2349): a fixed set of
-// files, which are read at the start and served from memory. There are no paths, and nothing can be written.
+// Package tftp serves PXE firmware its first program (RFC 1350, with the options of RFC 2347 to 2349): a fixed set of
+// files, read at the start and served from memory. There are no paths, and nothing can be written.
 package tftp
 
 import (
@@ -31,7 +31,7 @@ type Config struct {
 	// Interface is the network device, Address the site agent's own on it.
 	Interface string
 	Address   netip.Addr
-	// Files has what is served by its name.
+	// Files has the served files by name.
 	Files map[string][]byte
 	// Most is how many transfers run at once, MostEach how many of one client; further ones are refused, and their
 	// clients ask again. 256 and 8 when zero.
@@ -111,7 +111,7 @@ func readFile(path string) ([]byte, error) {
 // Ready is closed when requests are answered for the first time.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
-// Names lists what is served.
+// Names returns the names of the served files.
 func (s *Server) Names() []string {
 	var names []string
 	for name := range s.cfg.Files {
@@ -128,7 +128,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// On the one address: what is sent to a broadcast address is not to be answered (RFC 1123, 4.2.3.4).
+	// On the one address: a request to a broadcast address must not be answered (RFC 1123, 4.2.3.4).
 	conn, err := netdev.ListenUDP(ctx, s.cfg.Interface, netip.AddrPortFrom(s.cfg.Address, port))
 	if err != nil {
 		return err
@@ -156,8 +156,8 @@ func (s *Server) serve(ctx context.Context, conn *net.UDPConn, watch func(contex
 	return g.Wait()
 }
 
-// find returns the file of a name, with or without the slash that some firmware puts before it, and the bytes 0xff that
-// old ROMs put behind it: they read the name up to a zero, over the end of the DHCP options.
+// find returns the file of a name. Some firmware puts a slash before it, and old ROMs put bytes 0xff behind it: they
+// read the name up to a zero, past the end of the DHCP options.
 func (s *Server) find(name string) ([]byte, bool) {
 	for strings.HasSuffix(name, "\xff") {
 		name = name[:len(name)-1]
@@ -208,7 +208,7 @@ func (s *Server) transfer(ctx context.Context, name string, to io.ReaderFrom) er
 	}
 	defer s.end(client)
 	start := s.cfg.Clock.Now()
-	// The size must be set before the transfer begins. It is told only to those who ask for it (tsize, RFC 2349).
+	// The size must be set before the transfer begins. It is sent only to clients that ask for it (tsize, RFC 2349).
 	peer.SetSize(int64(len(data)))
 	n, err := to.ReadFrom(reader{ctx, bytes.NewReader(data)})
 	if err != nil {

@@ -108,7 +108,7 @@ func (p *peer) send(b []byte) {
 	}
 }
 
-// next gives the code and the rest of the next packet; what follows goes to where it came from.
+// next returns the code and the rest of the next packet; what follows goes to where it came from.
 func (p *peer) next() (code uint16, rest []byte) {
 	p.t.Helper()
 	b := make([]byte, 65536)
@@ -123,7 +123,7 @@ func (p *peer) next() (code uint16, rest []byte) {
 	return binary.BigEndian.Uint16(b), b[2:n]
 }
 
-// get fetches a file and gives the options that were granted.
+// get fetches a file and returns it with the options that were granted.
 func (p *peer) get(fields ...string) (data []byte, granted string) {
 	p.t.Helper()
 	p.send(request(1, fields...))
@@ -226,7 +226,7 @@ func TestRefusals(t *testing.T) {
 	if code, _ := p.next(); code != 5 {
 		t.Errorf("a write is answered with packet %d", code)
 	}
-	// What is no request is ignored, and does not stop the server.
+	// A packet that is no request is ignored, and does not stop the server.
 	q := newPeer(t, to)
 	for _, junk := range [][]byte{{}, {0}, {0, 1}, {0, 1, 0}, {0, 9, 0, 0}, {0, 4, 0, 1}, []byte("hello"),
 		bytes.Repeat([]byte{0, 1}, 400)} {

@@ -93,7 +93,7 @@ func serverOwned(property object) {
 	}
 }
 
-// failures describes google.rpc.Status with the details that this API gives it, and the closed set of reasons.
+// failures describes google.rpc.Status with the details that this API adds, and the closed set of reasons.
 func failures(all object) {
 	var reasons []any
 	for number := range int32(1000) {

@@ -48,8 +48,8 @@ func run(in io.Reader, out io.Writer) error {
 	return err
 }
 
-// onePathEach brings the methods of one path together. The generator names path parameters after fields, so that
-// {machine.machine_id} and {machine_id} in one place are two paths to it; to HTTP, and to OpenAPI, they are one.
+// onePathEach brings the methods of one path together. The generator names path parameters after fields:
+// {machine.machine_id} and {machine_id} in one place are two paths to it. To HTTP, and to OpenAPI, they are one.
 func onePathEach(paths object) (object, error) {
 	out := object{}
 	for path, item := range paths {
@@ -93,7 +93,7 @@ func rename(item object, from, to string) {
 	}
 }
 
-// streamTypes says that streams are documents a line.
+// streamTypes describes streams as one document a line.
 func streamTypes(paths object) {
 	for _, item := range paths {
 		for _, described := range asObject(item) {
@@ -134,7 +134,7 @@ func asObject(v any) object {
 }
 
 // nodeHistory describes the lines of a node's history as the gateway writes them: states by their plain names, null for
-// what is absent, values of any type in the metadata.
+// absent values, values of any type in the metadata.
 func nodeHistory(doc object) {
 	line := asObject(asObject(doc["definitions"])["baremetal.v1.NodeStateLog"])
 	text := func(description string) object { return object{"type": "string", "description": description} }

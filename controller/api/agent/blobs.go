@@ -66,7 +66,7 @@ type transfer struct {
 	checked time.Time
 }
 
-// run sends what is left of the blob, and ends well when all of it is sent.
+// run sends the rest of the blob, and returns nil when all of it is sent.
 func (t *transfer) run(
 	stream grpc.ServerStreamingServer[fleetv1.FetchBlobResponse], r io.Reader, left int64,
 ) error {

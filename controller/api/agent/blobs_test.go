@@ -35,8 +35,8 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// rig serves the fleet listener's calls over TLS on loopback. Who calls is what the test says: the handshake has its
-// own tests.
+// rig serves the fleet listener's calls over TLS on loopback. The test sets the caller: the handshake has its own
+// tests.
 type rig struct {
 	fleetv1.AgentServiceClient
 	store *store.Store
@@ -166,7 +166,7 @@ func (r *rig) put(t testing.TB, content []byte) string {
 	return w.SHA256()
 }
 
-// fetch reads a blob from an offset to its end, and gives the size that is told.
+// fetch reads a blob from an offset to its end, and returns the announced size.
 func (r *rig) fetch(ctx context.Context, sum string, offset int64, into io.Writer) (size int64, err error) {
 	stream, err := r.FetchBlob(ctx, &fleetv1.FetchBlobRequest{Sha256: sum, Offset: offset})
 	if err != nil {

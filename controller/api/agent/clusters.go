@@ -17,7 +17,7 @@ import (
 // and shorter than anybody would find a use for it.
 const joinTokenLife = 15 * time.Minute
 
-// GetClusterAccess gives a site agent what it speaks to a cluster with.
+// GetClusterAccess returns a cluster's address and credentials to a site agent.
 func (s *Server) GetClusterAccess(
 	ctx context.Context, r *fleetv1.GetClusterAccessRequest,
 ) (*fleetv1.GetClusterAccessResponse, error) {
@@ -50,7 +50,7 @@ func (s *Server) GetClusterAccess(
 	return out, nil
 }
 
-// GetJoinMaterial gives a machine's own agent what it joins a cluster with.
+// GetJoinMaterial returns the token and the pinned CA for a cluster to a machine's own agent.
 func (s *Server) GetJoinMaterial(
 	ctx context.Context, r *fleetv1.GetJoinMaterialRequest,
 ) (*fleetv1.GetJoinMaterialResponse, error) {

@@ -1,8 +1,8 @@
 // Package agent serves fleet.v1 to enrolled agents: sessions with commands, grants and results; events; and the
 // rotation of certificates.
 //
-// An agent is who its certificate says, whatever it sends. A session's epoch is taken in Postgres; a stale session
-// changes nothing, except that a result counts whichever session carries it, as long as it comes from the executor.
+// An agent's identity is its certificate's, whatever it sends. A session's epoch is taken in Postgres. A stale session
+// changes nothing, but a result counts over any session, as long as it comes from the executor.
 package agent
 
 import (
@@ -50,7 +50,7 @@ type Config struct {
 	FleetAddresses, EnrolmentAddresses []string
 	// Admission bounds how fast sessions are opened.
 	Admission reconnect.Limits
-	// Paced is told of each agent that is to come again later; may be nil.
+	// Paced is called for each agent that must come again later; may be nil.
 	Paced func()
 	// Draining ends when the controller shuts down. Spread is over what time its agents then go elsewhere.
 	Draining context.Context
@@ -105,8 +105,8 @@ func (s *Server) Commands(stream grpc.BidiStreamingServer[fleetv1.AgentMessage, 
 	return s.serve(stream, sess, opened)
 }
 
-// cutWhereStuck cuts the connection when the session has ended and its stream has not, since nobody takes what is being
-// written. What it gives back is to be called when the stream has ended.
+// cutWhereStuck cuts the connection when the session has ended and its stream has not, since the peer does not read.
+// The caller calls the returned function when the stream has ended.
 func (s *Server) cutWhereStuck(call context.Context, sess *session.Session) (ended func()) {
 	done := make(chan struct{})
 	context.AfterFunc(sess.Context(), func() {
@@ -179,7 +179,7 @@ func (s *Server) open(
 		Locked: h.GetLockedReason() != "", Discovers: slices.Contains(h.GetCapabilities(), capDiscovery),
 		CertificateEnds: who.Cert.NotAfter,
 	}
-	p.Generation, _ = s.cfg.CA.Of(who.Cert) // the handshake has refused what is not in force
+	p.Generation, _ = s.cfg.CA.Of(who.Cert) // the handshake has refused generations that are not in force
 	opened, err := s.cfg.Store.Sessions.OpenSession(ctx, sessionstore.Hello{
 		AgentID: p.AgentID, Fingerprint: p.Fingerprint, SessionID: p.SessionID, ControllerID: s.cfg.ControllerID,
 		Version: h.GetVersion(), Capabilities: h.GetCapabilities(), Simulated: h.GetSimulated(), BootID: h.GetBootId(),
@@ -219,8 +219,8 @@ func (s *Server) close(sess *session.Session) {
 		context.Cause(sess.Context()).Error())
 }
 
-// serve says welcome, then reads until the session ends. When the controller stops the agent is told to go elsewhere in
-// its own time; meanwhile the session goes on.
+// serve sends Welcome, then reads until the session ends. When the controller stops, the agent is asked to connect
+// elsewhere in its own time; meanwhile the session goes on.
 func (s *Server) serve(stream commandStream, sess *session.Session, opened *sessionstore.Opened) error {
 	if err := stream.Send(s.welcome(sess, opened)); err != nil {
 		return err
@@ -240,7 +240,7 @@ func (s *Server) serve(stream commandStream, sess *session.Session, opened *sess
 	task.Background("settle session", func() { s.settle(sess, opened) })
 	err := receive(s, sess, stream.Recv, func(list []*fleetv1.AgentMessage) error { return s.take(sess, list) })
 	if stuck := sess.Finish(orCanceled(err)); stuck {
-		s.cfg.Cut(stream.Context()) // our last word would wait behind what is not read
+		s.cfg.Cut(stream.Context()) // our last message would wait behind unread ones
 	}
 	return statusOf(context.Cause(sess.Context()))
 }
@@ -275,8 +275,9 @@ func (s *Server) welcome(sess *session.Session, opened *sessionstore.Opened) *fl
 	}}}
 }
 
-// maySend holds back what a lease that is in doubt does not cover: this process may have stood still since it was
-// queued. A command is sent again by whoever looks for what is unheard, and a grant asked for again.
+// maySend reports whether a message may be sent: commands and grants only under a lease that is not in doubt, since
+// this process may have stood still since then. The look for unanswered commands sends a command again, and the agent
+// asks for a grant again.
 func (s *Server) maySend(m *fleetv1.ControllerMessage) bool {
 	switch m.GetMessage().(type) {
 	case *fleetv1.ControllerMessage_Command, *fleetv1.ControllerMessage_Grant:
@@ -285,7 +286,7 @@ func (s *Server) maySend(m *fleetv1.ControllerMessage) bool {
 	return true
 }
 
-// statusOf tells an agent why its session has ended.
+// statusOf returns the status by which an agent learns why its session has ended.
 func statusOf(cause error) error {
 	switch {
 	case errors.Is(cause, session.ErrSuperseded):

@@ -10,7 +10,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// GetBMCCredentials gives a site agent the credentials of one BMC of its site.
+// GetBMCCredentials returns the credentials of one BMC of the site to a site agent.
 func (s *Server) GetBMCCredentials(
 	ctx context.Context, r *fleetv1.GetBMCCredentialsRequest,
 ) (*fleetv1.GetBMCCredentialsResponse, error) {
@@ -94,7 +94,7 @@ func (s *Server) SettleBMCPassword(
 	return &fleetv1.SettleBMCPasswordResponse{}, nil
 }
 
-// GetSSHCredentials gives a site agent what it logs in to a machine of its site with.
+// GetSSHCredentials returns the SSH credentials of a machine of the site to a site agent.
 func (s *Server) GetSSHCredentials(
 	ctx context.Context, r *fleetv1.GetSSHCredentialsRequest,
 ) (*fleetv1.GetSSHCredentialsResponse, error) {
@@ -115,7 +115,7 @@ func (s *Server) GetSSHCredentials(
 		nil
 }
 
-// GetMAASRegion gives a site agent the address and the key of the MAAS region of a machine of its site.
+// GetMAASRegion returns the address and the key of a machine's MAAS region to its site's agent.
 func (s *Server) GetMAASRegion(
 	ctx context.Context, r *fleetv1.GetMAASRegionRequest,
 ) (*fleetv1.GetMAASRegionResponse, error) {
@@ -137,7 +137,7 @@ func (s *Server) GetMAASRegion(
 	}, nil
 }
 
-// sealed makes of an error in opening a secret what the agent is told. That the key is missing is the operator's.
+// sealed turns an error in opening a secret into the agent's error. A missing key is logged for the operator.
 func (s *Server) sealed(err error, what, ref string) error {
 	if !errors.Is(err, secret.ErrSealed) {
 		return err

@@ -26,7 +26,7 @@ import (
 func grantPublicKey(issuer *ca.Authority) []byte {
 	pub, ok := issuer.GrantKey().Public().(ed25519.PublicKey)
 	if !ok {
-		panic("fleetapi: the grant key is not Ed25519")
+		panic("agent API: the grant key is not Ed25519")
 	}
 	return pub
 }
@@ -234,7 +234,7 @@ func (s *Server) event(ctx context.Context, sess *session.Session, e *fleetv1.Ev
 	return s.cfg.Store.Sessions.SkipEvent(ctx, k)
 }
 
-// phoneHome keeps what a system without an agent says, and has its operation look at it.
+// phoneHome stores the call of a system without an agent, and has its operation evaluate it.
 func (s *Server) phoneHome(
 	ctx context.Context, k sessionstore.EventKey, sess *session.Session, fields map[string]string,
 ) error {
@@ -254,10 +254,10 @@ const (
 )
 
 const (
-	// driftReport is the kind of a report on a configuration that somebody else has changed, raidReport that of one on
-	// software RAID.
+	// driftReport is the kind of a report on a configuration with a foreign change, raidReport that of one on software
+	// RAID.
 	driftReport, raidReport = "drift", "raid"
-	// mostFault bounds what a report says of a fault, in bytes.
+	// mostFault bounds the text of a fault in a report, in bytes.
 	mostFault = 1 << 10
 )
 

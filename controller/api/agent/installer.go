@@ -122,8 +122,8 @@ func (s *Server) document(ctx context.Context, sess *session.Session) (*fleetv1.
 	return &fleetv1.SyncSiteResponse{Document: d}, nil
 }
 
-// VouchInstaller certifies a netbooted system for one operation, on the word of its site's agent, or asks it for the
-// proof that it holds the machine's TPM.
+// VouchInstaller certifies a netbooted system for one operation, by its site agent's report. Or it asks for the proof
+// that the system holds the machine's TPM.
 func (s *Server) VouchInstaller(
 	ctx context.Context, r *fleetv1.VouchInstallerRequest,
 ) (*fleetv1.VouchInstallerResponse, error) {
@@ -168,8 +168,8 @@ func (s *Server) VouchInstaller(
 	}, nil
 }
 
-// IssueIdentity gives an installer what the system that it writes needs to enrol, and a site agent what one needs that
-// a provider deploys for it.
+// IssueIdentity returns the one-time bundle with which a new system enrols. An installer asks for the system that it
+// writes, a site agent for one that a provider deploys.
 func (s *Server) IssueIdentity(
 	ctx context.Context, r *fleetv1.IssueIdentityRequest,
 ) (*fleetv1.IssueIdentityResponse, error) {

@@ -25,10 +25,10 @@ type sessionLimit struct {
 	mu      sync.Mutex
 	state   reconnect.State
 	waiting []chan struct{} // closed when it is their turn
-	timed   bool            // somebody looks again when the rate has made room
+	timed   bool            // a timer tries again when the rate has room
 }
 
-// enter takes a hello, which must leave again, when it is its turn, or says when to try again.
+// enter admits a hello when it is its turn, or returns when to try again. An admitted one must leave.
 func (g *sessionLimit) enter(ctx context.Context) error {
 	turn, err := g.ask()
 	if turn == nil {
@@ -53,7 +53,7 @@ func (g *sessionLimit) enter(ctx context.Context) error {
 	return g.refuse()
 }
 
-// ask gives the turn to wait for; nil when it is now, or not before the agent comes again.
+// ask returns the turn to wait for; nil when it is now, or not before the agent comes again.
 func (g *sessionLimit) ask() (turn chan struct{}, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -79,7 +79,7 @@ func (g *sessionLimit) refuse() error {
 		"many agents connect at once; this one is told when to try again").WithRetry(v.RetryAfter)
 }
 
-// call gives those who wait their turn, as many as there is room for.
+// call admits waiting hellos, as many as there is room for.
 func (g *sessionLimit) call() {
 	for len(g.waiting) > 0 {
 		var ok bool
@@ -113,7 +113,7 @@ func (g *sessionLimit) leave() {
 	g.call()
 }
 
-// retryDelay is how long an agent is told to wait before it looks for another controller, where this one stops.
+// retryDelay is how long an agent must wait before it looks for another controller, where this one stops.
 func retryDelay() time.Duration { return 100*time.Millisecond + rand.N(400*time.Millisecond) }
 
 func draining() error {

@@ -28,7 +28,7 @@ func Signer(
 	}
 }
 
-// ParseCSR reads a certificate request, and gives the digest of its key.
+// ParseCSR reads a certificate request, and returns it with the digest of its key.
 func ParseCSR(der []byte) (csr *x509.CertificateRequest, digest []byte, err error) {
 	if csr, err = pki.ParseCSR(der); err != nil {
 		return nil, nil, failure.Invalid("INVALID_FIELD", "csr: %v", err).WithField("csr",

@@ -10,19 +10,19 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// statusWriter is what a server's stream can do: be ended, by its last word to the client, while its handler still
-// waits for a message. The handler's wait ends with it. A goroutine for each stream that does nothing else than wait
-// for the end would cost a controller of many sessions a tenth of its memory.
+// statusWriter is a server's stream that can be ended by a last status to the client, while its handler still waits for
+// a message. The handler's wait ends with it. A goroutine per stream that only waits for the end would cost a
+// controller of many sessions a tenth of its memory.
 type statusWriter interface {
 	WriteStatus(*status.Status) error
 }
 
-// closeWithSession ends the stream of a call when its session ends, and tells the agent why. What it gives back undoes
-// that.
+// closeWithSession ends the stream of a call when its session ends, and sends the agent the reason. The returned
+// function undoes that.
 func closeWithSession(call context.Context, sess *session.Session) (undo func() bool) {
 	stream, ok := grpc.ServerTransportStreamFromContext(call).(statusWriter)
 	if !ok {
-		panic("fleetapi: a stream of this server cannot be ended from outside its handler")
+		panic("agent API: a stream of this server cannot be ended from outside its handler")
 	}
 	return context.AfterFunc(sess.Context(), func() {
 		// It fails when the connection is gone, and then the stream has ended too.

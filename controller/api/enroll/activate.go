@@ -18,7 +18,7 @@ import (
 const maxChallenge = 4 << 10
 
 // ActivateCredential certifies an installer whose TPM has released the secret of its challenge. Package internal/tpm
-// says what the proof binds. Before it holds, the call costs a decryption and an HMAC, and reads nothing.
+// describes what the proof binds. Before it holds, the call costs a decryption and an HMAC, and reads nothing.
 func (s *Server) ActivateCredential(
 	ctx context.Context, r *enrollv1.ActivateCredentialRequest,
 ) (*enrollv1.ActivateCredentialResponse, error) {
@@ -45,7 +45,7 @@ func (s *Server) ActivateCredential(
 		"operation_id", out.OperationID, "mac", c.MAC)
 	key, ok := s.cfg.CA.GrantKey().Public().(ed25519.PublicKey)
 	if !ok {
-		panic("enrollapi: the grant key is not Ed25519")
+		panic("enrol API: the grant key is not Ed25519")
 	}
 	return &enrollv1.ActivateCredentialResponse{
 		AgentId: out.AgentID, MachineId: out.MachineID, OperationId: out.OperationID, CertificateChainPem: out.ChainPEM,

@@ -56,7 +56,7 @@ func (s *Server) Enroll(ctx context.Context, r *enrollv1.EnrollRequest) (*enroll
 	}
 	key, ok := s.cfg.CA.GrantKey().Public().(ed25519.PublicKey)
 	if !ok {
-		panic("enrollapi: the grant key is not Ed25519")
+		panic("enrol API: the grant key is not Ed25519")
 	}
 	return &enrollv1.EnrollResponse{
 		AgentId: out.AgentID, MachineId: out.MachineID, Site: out.Site, Role: out.Role, CertificateChainPem: out.ChainPEM,
@@ -114,8 +114,8 @@ func proven(ctx context.Context, cert *x509.Certificate, csr *x509.CertificateRe
 	return nil
 }
 
-// mayComeBack names the agent of a certificate that is recorded, the newest that its agent has used, not revoked,
-// expired or of a generation of the CA that was withdrawn, and not for too long.
+// mayComeBack returns the agent of a certificate that may enrol again. The certificate is recorded, not revoked, and
+// the newest that its agent has used. It has expired or its generation of the CA was withdrawn, and not too long ago.
 func (s *Server) mayComeBack(ctx context.Context, cert *x509.Certificate) (string, error) {
 	c, err := s.cfg.Store.GetCert(ctx, pki.Fingerprint(cert.Raw))
 	if err != nil {

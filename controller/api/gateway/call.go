@@ -42,8 +42,8 @@ func (c caller) NewStream(
 	return &stream{ClientStream: s}, nil
 }
 
-// stream tells in Header why there is none. gRPC gives that with the first message, and by then the head of an HTTP
-// answer would have said 200.
+// stream returns in Header why there is none. gRPC returns that with the first message, when the head of an HTTP answer
+// with 200 would have been sent.
 type stream struct {
 	grpc.ClientStream
 	ended error
@@ -68,7 +68,7 @@ func (s *stream) RecvMsg(m any) error {
 	return s.ClientStream.RecvMsg(m)
 }
 
-// writer gives a client so much time for each write, and forgets attempts to write a second head.
+// writer bounds the time of each write to a client, and forgets attempts to write a second head.
 type writer struct {
 	http.ResponseWriter
 	patience time.Duration
@@ -93,6 +93,6 @@ func (w *writer) Write(b []byte) (int, error) {
 }
 
 func (w *writer) wait() {
-	// Where a deadline cannot be set, as in tests without a connection, there is nobody to be slow.
+	// Where a deadline cannot be set, as in tests without a connection, no client can be slow.
 	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.patience))
 }

@@ -2,15 +2,15 @@
 //
 // # Overview
 //
-// A request goes through the Gateway's own checks (route, method, query, media type, size), then through the generated
-// handlers of api/gateway, which call the frontpage over a connection inside the process (Pipe). Behind it stand the
-// same interceptors and handlers as behind the gRPC listener, so tokens, scopes, limits, audit and errors are those of
-// gRPC: nothing is decided here.
+// A request passes the Gateway's own checks: route, method, query, media type, size. Then the generated handlers of
+// api/gateway call the frontpage over a connection inside the process (Pipe). Behind it stand the same interceptors and
+// handlers as behind the gRPC listener, so tokens, scopes, limits, audit and errors are those of gRPC: nothing is
+// decided here.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // api/gateway.yaml maps calls to methods and paths. Routes are read out of the OpenAPI document that is generated from
-// it, so what is served and what is documented cannot differ.
+// it, so the service and its documentation cannot differ.
 //
 // # State
 //

@@ -22,7 +22,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
-// double stands in for every service: it keeps what it was sent and answers what it was told.
+// double stands in for every service: it keeps the requests and returns the set answers.
 type double struct {
 	mu   sync.Mutex
 	seen proto.Message

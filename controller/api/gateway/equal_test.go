@@ -21,7 +21,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// overGRPC makes the call as a gRPC client and gives its answers.
+// overGRPC makes the call as a gRPC client and returns its answers.
 func (r *rig) overGRPC(ctx context.Context, b binding, in proto.Message) ([]proto.Message, error) {
 	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+r.secret)
 	s, err := r.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, b.full)

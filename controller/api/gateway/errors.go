@@ -36,7 +36,7 @@ func (g *Gateway) callFailed(
 // streamFailed returns the last line of a stream that has begun.
 func streamFailed(_ context.Context, err error) *status.Status { return typed(status.Convert(err)) }
 
-// typed gives a reason to the few statuses that come from the gateway or from gRPC itself and have none.
+// typed adds a reason to the few statuses that come from the gateway or from gRPC itself and have none.
 func typed(st *status.Status) *status.Status {
 	if len(st.Details()) > 0 {
 		return st
@@ -95,7 +95,7 @@ func (g *Gateway) write(w http.ResponseWriter, raw []byte) {
 	}
 }
 
-// retryAfter gives RetryInfo in whole seconds, as HTTP has it.
+// retryAfter returns RetryInfo in whole seconds, as in HTTP.
 func retryAfter(st *status.Status) (string, bool) {
 	for _, d := range st.Details() {
 		if info, ok := d.(*errdetails.RetryInfo); ok {

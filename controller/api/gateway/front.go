@@ -87,7 +87,7 @@ func (g *Gateway) document(w http.ResponseWriter, r *http.Request) {
 }
 
 // prepare checks query and body, and leaves them in r as the generated handlers want them: the query as the form, the
-// body in memory. Nothing is read of the body before the token is known. release gives back the room of the body.
+// body in memory. Nothing is read of the body before the token is known. release releases the room of the body.
 func (g *Gateway) prepare(
 	w http.ResponseWriter, r *http.Request, op operation,
 ) (release func(), code int, refusal *failure.Error) {
@@ -99,8 +99,8 @@ func (g *Gateway) prepare(
 	if err := op.checkQuery(query); err != nil {
 		return nil, http.StatusBadRequest, err
 	}
-	if g.cfg.Knock != nil {
-		if err := g.cfg.Knock(r.Context(), op.call, r.Header.Values("Authorization")); err != nil {
+	if g.cfg.PreAuthorize != nil {
+		if err := g.cfg.PreAuthorize(r.Context(), op.call, r.Header.Values("Authorization")); err != nil {
 			w.Header().Set("Connection", "close") // whatever follows is not read
 			e := failure.From(err)
 			return nil, runtime.HTTPStatusFromCode(failure.ToStatus(e).Code()), e
@@ -146,7 +146,7 @@ func (g *Gateway) bodyRoom(length int64) (release func(), refusal *failure.Error
 
 func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request) (int, *failure.Error) {
 	rc := http.NewResponseController(w)
-	// Where a deadline cannot be set, as in tests without a connection, there is nobody to be slow.
+	// Where a deadline cannot be set, as in tests without a connection, no client can be slow.
 	_ = rc.SetReadDeadline(time.Now().Add(g.cfg.BodyTimeout))
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, g.cfg.MaxBody))
 	var large *http.MaxBytesError
@@ -163,7 +163,7 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request) (int, *failur
 	return 0, nil
 }
 
-// agreeingPath refuses a body that names another thing than the path does: nobody can say which was meant.
+// agreeingPath refuses a body that names another thing than the path does: either may be meant.
 func (g *Gateway) agreeingPath(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, inPath map[string]string) {
 		raw, err := io.ReadAll(r.Body)
@@ -198,7 +198,7 @@ func disagreement(body []byte, inPath map[string]string) *failure.Error {
 	return nil
 }
 
-// textAt gives the string at a path of names. What is no JSON, or no string, is for the decoder to refuse.
+// textAt returns the string at a path of names. The decoder refuses other values.
 func textAt(raw json.RawMessage, path []string) (text string) {
 	if len(path) == 0 {
 		if json.Unmarshal(raw, &text) != nil {

@@ -136,7 +136,7 @@ func (r *rig) withToken(req *http.Request) *http.Request {
 	return req
 }
 
-// readStatus reads a google.rpc.Status out of an answer, and gives its reason and the first field at fault.
+// readStatus reads a google.rpc.Status out of an answer, and returns its reason and the first field at fault.
 func readStatus(t *testing.T, resp *http.Response) (reason, field string) {
 	t.Helper()
 	raw, err := io.ReadAll(resp.Body)
@@ -191,7 +191,7 @@ func TestOnlyTheTokenGoesThrough(t *testing.T) {
 	}
 }
 
-// What was read can be written back, though it says MAINTENANCE where the enum has another name.
+// A document that was read can be written back, though it has MAINTENANCE where the enum has another name.
 func TestWhatWasReadCanBeWritten(t *testing.T) {
 	r := newRig(t)
 	m := &pb.Machine{MachineId: "m", Status: &pb.MachineStatus{EffectiveState: pb.MachineStatus_MAINTENANCE_IDLE,
@@ -328,7 +328,7 @@ func TestServedForReal(t *testing.T) {
 	}
 }
 
-// A client that never finishes its body is told so, and does not hold the gateway.
+// A client that never finishes its body gets an error, and does not hold the gateway.
 func TestSlowBodies(t *testing.T) {
 	r := newRigWith(t, gateway.Config{BodyTimeout: 50 * time.Millisecond})
 	body, w := io.Pipe()

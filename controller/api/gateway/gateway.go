@@ -16,10 +16,10 @@ import (
 	"github.com/ingot-metal/ingot/api/openapi"
 )
 
-// DocumentPath is where the OpenAPI document is served, without authentication: it says nothing of the fleet.
+// DocumentPath is where the OpenAPI document is served, without authentication: it has no data on the fleet.
 const DocumentPath = "/openapi.json"
 
-// Config says what is served, and within which limits.
+// Config has the services, and the limits.
 type Config struct {
 	// Conn leads to the services of baremetal.v1.
 	Conn grpc.ClientConnInterface
@@ -27,12 +27,12 @@ type Config struct {
 	MaxBody int64
 	// CallTimeout bounds unary calls; 0 means 60 s.
 	CallTimeout time.Duration
-	// BodyTimeout is how long a client may take to send its body, and WriteTimeout how long it may take to read what is
-	// written to it at once; 0 means 30 s. Neither bounds the length of a stream.
+	// BodyTimeout is how long a client may take to send its body. WriteTimeout is how long it may take to read a single
+	// write; 0 means 30 s. Neither bounds the length of a stream.
 	BodyTimeout, WriteTimeout time.Duration
-	// Knock, if set, refuses a request whose body has not been read when it has no token that is known. method is gRPC's.
-	// An answer of nil says that the caller is known.
-	Knock func(ctx context.Context, method string, authorization []string) error
+	// PreAuthorize, if set, refuses a request whose body has not been read when it has no token that is known. method is gRPC's.
+	// It returns nil when the caller is known.
+	PreAuthorize func(ctx context.Context, method string, authorization []string) error
 	// Requested, if set, is called with each request before anything else is done with it.
 	Requested func(ctx context.Context)
 	// Front, if set, makes the handler of the listener out of the gateway's.

@@ -11,7 +11,7 @@ import (
 )
 
 // nodeHistory is the JSON of a node's history. It differs from that of the message: states have their stored names,
-// what is absent is null, and numbers are numbers.
+// absent values are null, and numbers are numbers.
 type nodeHistory struct {
 	Data  []historyLine `json:"data"`
 	Total int32         `json:"total"`

@@ -12,8 +12,8 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// The history of a node has the JSON that its API asks for: ids are UUIDs, states have their plain names, what is
-// absent is null, numbers are numbers.
+// The history of a node has the JSON that its API asks for: ids are UUIDs, states have their plain names, absent values
+// are null, numbers are numbers.
 func TestNodeHistoryHasItsOwnJSON(t *testing.T) {
 	r := newRig(t)
 	at := time.Date(2026, 1, 21, 10, 30, 0, 0, time.UTC)

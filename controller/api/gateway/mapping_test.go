@@ -17,7 +17,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/apijson"
 )
 
-// binding is one way to reach a call, as api/gateway.yaml says it.
+// binding is one way to reach a call, as in api/gateway.yaml.
 type binding struct {
 	full           string
 	method         protoreflect.MethodDescriptor
@@ -121,7 +121,7 @@ func (b binding) request(t *testing.T, base string, m proto.Message) *http.Reque
 	return req
 }
 
-// take removes a field by its path and gives what it was.
+// take removes a field by its path and returns its value.
 func take(m protoreflect.Message, path string) protoreflect.Value {
 	first, rest, nested := strings.Cut(path, ".")
 	fd := m.Descriptor().Fields().ByName(protoreflect.Name(first))

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Pipe is a listener inside the process: what it accepts is what Dial makes. Nobody else can reach it, so it needs no
-// TLS.
+// Pipe is a listener inside the process: it accepts the connections of Dial. No other program can reach it, so it needs
+// no TLS.
 type Pipe struct {
 	dialed chan net.Conn
 	closed chan struct{}

@@ -2,8 +2,8 @@ package gateway
 
 import "testing"
 
-// TestBodiesShareTheirRoom: requests that are being read hold no more bytes together than there is room for, and a body
-// whose length is not known counts as the largest.
+// TestBodiesShareTheirRoom: requests that are being read hold no more bytes together than there is room for. A body of
+// unknown length counts as the largest.
 func TestBodiesShareTheirRoom(t *testing.T) {
 	t.Parallel()
 	g := &Gateway{cfg: Config{BodyBytes: 1000, MaxBody: 600}}

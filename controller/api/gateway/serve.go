@@ -45,7 +45,7 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener, t *tls.Config) erro
 	}
 	srv := &http.Server{
 		Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		// A connection holds so much of bodies that nobody has asked for.
+		// A connection buffers so many bytes of bodies that were not asked for.
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: streamsPerConnection, MaxReceiveBufferPerConnection: receiveBuffer,
 			MaxReceiveBufferPerStream: receiveBuffer,

@@ -34,9 +34,9 @@ type Check struct {
 	Run  func(ctx context.Context) error
 }
 
-// Config says what is served.
+// Config has the metrics and the checks to serve.
 type Config struct {
-	// Gatherer gives the metrics.
+	// Gatherer returns the metrics.
 	Gatherer prometheus.Gatherer
 	// Checks decide /readyz, in this order.
 	Checks []Check
@@ -80,7 +80,7 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// noted tells of each request, and takes no body.
+// noted records each request, and takes no body.
 func (s *Server) noted(next http.Handler) http.Handler {
 	if s.cfg.Requested == nil {
 		return next
@@ -116,7 +116,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return group.Wait()
 }
 
-// healthz says that the process is there and serves, no more: a supervisor that restarts a controller because its
+// healthz reports only that the process is there and serves: a supervisor that restarts a controller because its
 // database is away would make things worse.
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 	s.answer(w, http.StatusOK, map[string]string{"status": "ok"})
@@ -160,7 +160,7 @@ func (s *Server) ready(ctx context.Context) readiness {
 	return out
 }
 
-// verdict is short: whoever asks may be anybody, and database errors can be long and hold a URL.
+// verdict is short: the caller may be anyone, and database errors can be long and hold a URL.
 func verdict(err error) string {
 	var panicked *task.PanicError
 	switch {

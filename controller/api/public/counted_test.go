@@ -20,7 +20,7 @@ func (f fileOf) OfFile() []auth.FileToken { return f }
 
 func (fileOf) Refresh() {}
 
-// TestListsOfAdminsAreCounted: each page says how many rows all pages have, of those that match alone.
+// TestListsOfAdminsAreCounted: each page has the number of rows of all pages, of the matching ones only.
 func TestListsOfAdminsAreCounted(t *testing.T) {
 	file := fileOf{{Name: "root", Scope: auth.ScopeAdmin}, {Name: "metrics", Scope: auth.ScopeRead}}
 	r := publictest.NewRig(t, func(c *service.Config) { c.Tokens = file })
@@ -87,7 +87,8 @@ func (p pager) walk(t *testing.T, size int32, want int) (rows int) {
 	return rows
 }
 
-// fillLists makes five tokens, sessions and certificates of BMCs each, and says how many of the first two have ended.
+// fillLists makes five tokens, sessions and certificates of BMCs each, and returns how many of the first two have
+// ended.
 func fillLists(t *testing.T, r *publictest.Rig) (ended int) {
 	t.Helper()
 	ended = 2

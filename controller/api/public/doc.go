@@ -4,21 +4,21 @@
 // # Overview
 //
 // The services are in packages of their own: machine, operation, node, rollout, catalog and admin, a file a subject.
-// Package service has what they share, package query the filters of lists. A handler validates, then says whether the
-// work is built at all, then calls the engine (whatever changes an operation or an agent) or the store (everything
-// else). It holds no state between calls.
+// Package service has what they share, package query the filters of lists. A handler validates and refuses work that is
+// not built. Then it calls the engine (for changes of an operation or an agent) or the store (for everything else). It
+// holds no state between calls.
 //
-// # What is authoritative
+// # Sources of truth
 //
-// The database. Streams read it; the engine's Changed is only a hint that reading now is worth while, and a slow poll
-// stands behind it, since other controllers commit as well.
+// The database. Streams read it. The engine's Changed is only a hint to read now. A slow poll backs it, since other
+// controllers commit as well.
 //
 // # Streams
 //
-// A watch on everything reads the feed, which is ordered by transaction and ends below the oldest open one, so a cursor
-// never has anything commit behind it. A watch on one operation reads that operation's own numbered events. The two
-// kinds of cursor differ: the second may be ahead of the feed. A stream holds one page and one message in flight; a
-// reader that takes no message for a while is cut off and resumes by its last cursor.
+// A watch on everything reads the feed. It is ordered by transaction and ends below the oldest open one, so nothing
+// ever commits behind a cursor. A watch on one operation reads that operation's own numbered events. The two kinds of
+// cursor differ: the second may be ahead of the feed. A stream holds one page and one message in flight. A reader that
+// takes no message for a while is cut off and resumes by its last cursor.
 //
 // # Failure handling
 //

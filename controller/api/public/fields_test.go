@@ -17,7 +17,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// A refusal names what depends on the field as far as the caller may read that. Roles and tokens are for admins to read.
+// A refusal names what depends on the field as far as the caller may read that. Roles and tokens are for admins to
+// read.
 func TestWhatARefusedFieldNames(t *testing.T) {
 	r := publictest.NewRig(t)
 	operate := publictest.AsOperator(t.Context())

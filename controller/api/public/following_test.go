@@ -115,7 +115,7 @@ func TestChangesWithinASelection(t *testing.T) {
 	}
 }
 
-// A watch within a selection tells who leaves, by the id alone, and goes on by its cursors.
+// A watch within a selection reports machines that leave, by the id alone, and goes on by its cursors.
 func TestWatchWithinASelection(t *testing.T) {
 	r := publictest.NewRig(t, func(c *service.Config) { c.PollEvery, c.BookmarkEvery = 20*time.Millisecond, time.Hour })
 	r.Register(site("m-0", "a", "r1"))

@@ -13,7 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// A role for some machines gives those and no others, in lists as by name, whatever filter the caller sends.
+// A role for some machines opens those and no others, in lists as by name, whatever filter the caller sends.
 func TestListsKeepToTheSelections(t *testing.T) {
 	r := publictest.NewRig(t)
 	for i := range 40 {

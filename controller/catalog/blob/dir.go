@@ -21,7 +21,7 @@ func Open(c Config) (*Dir, error) {
 	return &Dir{s}, err
 }
 
-// Look gives a directory to read from. It makes nothing and removes nothing; one that is missing is empty.
+// Look returns a directory to read from. It makes nothing and removes nothing; one that is missing is empty.
 func Look(path string) *Dir { return &Dir{&Spool{path: path}} }
 
 // Create implements Store.

@@ -1,7 +1,7 @@
 // Package blob keeps files, each under the SHA-256 of its bytes: images, scripts, and what installers boot. Store is
 // what the catalogues work with; Dir is the one that is a directory.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // The name. A file under a digest is whole: it was written elsewhere and shown at once. Which blobs are wanted is for
 // the catalogue in the database to say.
@@ -9,6 +9,6 @@
 // # Failure handling
 //
 // Every file comes in through a Spool, a directory of the controller's own. A crash leaves at most a file there, which
-// its writer has locked (flock(2)); opening removes those that nobody holds, so several processes may share it. A full
+// its writer has locked (flock(2)). Opening removes files without a lock, so several processes may share it. A full
 // disk is IMAGE_STORE_FULL, and leaves nothing behind.
 package blob

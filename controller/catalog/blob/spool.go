@@ -17,7 +17,7 @@ const incoming = "incoming"
 // defaultReserve is kept free for whatever else lives on the file system.
 const defaultReserve = 256 << 20
 
-// Config says where the files are.
+// Config has the place and the limits of the files.
 type Config struct {
 	Path string
 	// Reserve is how many bytes of the file system stay free; 0 means 256 MiB.

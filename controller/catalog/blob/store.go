@@ -16,7 +16,7 @@ type Store interface {
 	Reader
 	// Create begins a file.
 	Create() (*Writer, error)
-	// Has says whether a blob is there.
+	// Has reports whether a blob is there.
 	Has(ctx context.Context, sha256 string) (bool, error)
 	// Remove removes a blob; one that is not there is none to remove.
 	Remove(ctx context.Context, sha256 string) error
@@ -30,14 +30,14 @@ type Store interface {
 
 // Reader is a Store that is only read.
 type Reader interface {
-	// Open opens a blob for reading from an offset on, and gives the size of the whole. What is read ends with io.EOF at
-	// the blob's end only. ctx bounds the reading too.
+	// Open opens a blob for reading from an offset on, and returns the size of the whole. Reading returns io.EOF at the
+	// blob's end only. ctx bounds the reading too.
 	Open(ctx context.Context, sha256 string, offset int64) (io.ReadCloser, int64, error)
-	// List gives all blobs.
+	// List returns all blobs.
 	List(ctx context.Context) ([]Info, error)
 }
 
-// Info is what a list says of a blob.
+// Info is a blob's entry in a list.
 type Info struct {
 	SHA256 string
 	Size   int64

@@ -24,7 +24,7 @@ const lookEvery = 64 << 20
 
 // Destination is where one file goes. Its methods are called in this order, Abandon instead of those that are left.
 type Destination interface {
-	// Send brings the bytes there, durably, and shows them to nobody.
+	// Send transfers the bytes durably, without making them visible.
 	Send(ctx context.Context, w *Writer) error
 	// Place shows them under their digest, all at once. It is quick.
 	Place(ctx context.Context, w *Writer) error
@@ -43,7 +43,7 @@ type Writer struct {
 	size   int64
 	looked int64
 	placed bool
-	// moved says that the file has left the spool.
+	// moved is set when the file has left the spool.
 	moved bool
 }
 
@@ -76,7 +76,8 @@ func (w *Writer) SHA256() string { return hex.EncodeToString(w.sum.Sum(nil)) }
 // Send brings the bytes to where they are kept, so that Place is quick.
 func (w *Writer) Send(ctx context.Context) error { return w.to.Send(ctx, w) }
 
-// Place gives the file its name. Call Send first. A blob of the same digest is replaced; a second call does nothing.
+// Place renames the file to its digest. Call Send first. A blob of the same digest is replaced; a second call does
+// nothing.
 func (w *Writer) Place(ctx context.Context) error {
 	if w.placed {
 		return nil
@@ -111,7 +112,7 @@ func (w *Writer) Close() error {
 	return nil
 }
 
-// Release is Close of a file whose fate is decided: that it could not be removed concerns nobody but the next start.
+// Release is Close of a file that is done: if it cannot be removed, the next start does it.
 func (w *Writer) Release(log *slog.Logger) {
 	if err := w.Close(); err != nil {
 		log.Warn("incoming file not removed; the next start will", "error", err.Error())

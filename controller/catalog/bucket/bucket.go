@@ -30,7 +30,7 @@ const (
 	staleAfter = 24 * time.Hour
 )
 
-// Config says where the bucket is. All but Roots and Logger is required.
+// Config has the address and the credentials of the bucket. All but Roots and Logger is required.
 type Config struct {
 	Name   string
 	Host   string
@@ -95,7 +95,7 @@ func transport(roots *x509.CertPool) *http.Transport {
 	}
 }
 
-// Close lets go of connections that nobody uses.
+// Close closes unused connections.
 func (b *Bucket) Close() { b.skewed.RoundTripper.(*http.Transport).CloseIdleConnections() }
 
 func (b *Bucket) name(sha256 string) string { return b.cfg.Prefix + sha256 }
@@ -130,7 +130,7 @@ func (b *Bucket) Open(ctx context.Context, sha256 string, offset int64) (io.Read
 	return &body{rc: rc, left: size - offset, ctx: ctx, cancel: cancel, stall: stallTime, sha256: sha256}, size, nil
 }
 
-// end is what is behind the last byte: nothing, or an error.
+// end returns the reader behind the last byte: an empty one, or an error.
 func (b *Bucket) end(ctx context.Context, sha256 string, offset int64) (io.ReadCloser, int64, error) {
 	size, err := b.size(ctx, sha256)
 	if err != nil {
@@ -222,7 +222,7 @@ func (b *Bucket) List(ctx context.Context) (out []blob.Info, err error) {
 	return out, nil
 }
 
-// Tidy implements blob.Store: it ends uploads that nobody goes on with.
+// Tidy implements blob.Store: it ends uploads that were abandoned.
 func (b *Bucket) Tidy(ctx context.Context) error {
 	if err := b.Spool.Tidy(); err != nil {
 		return err

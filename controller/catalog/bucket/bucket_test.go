@@ -28,7 +28,7 @@ func TestPartSize(t *testing.T) {
 	}
 }
 
-// TestOtherBytesThanAskedForAreNotBelieved: RFC 9110, 14.4 says what Content-Range is.
+// TestOtherBytesThanAskedForAreNotBelieved: RFC 9110, 14.4 defines Content-Range.
 func TestOtherBytesThanAskedForAreNotBelieved(t *testing.T) {
 	for _, c := range []struct {
 		length int64

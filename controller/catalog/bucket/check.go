@@ -44,8 +44,8 @@ func (s *skewed) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// Check looks whether the bucket can be listed, read, written and removed from. What it writes is an upload that it
-// ends, so that nobody ever sees an object.
+// Check looks whether the bucket can be listed, read, written and removed from. It writes an upload that it ends, so
+// that no object ever appears.
 func (b *Bucket) Check(ctx context.Context) []doctor.Finding {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()

@@ -34,7 +34,7 @@ var (
 	fulls = []string{"QuotaExceeded", "XMinioStorageFull", "InsufficientStorage"}
 )
 
-// failed says what has happened to a request; nil where nothing did.
+// failed returns the typed error of a request, or nil.
 func failed(ctx context.Context, doing, sha256 string, err error) error {
 	if err == nil {
 		return nil

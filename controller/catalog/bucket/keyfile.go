@@ -15,7 +15,7 @@ import (
 // rereadAfter is how soon another access key in the file counts.
 const rereadAfter = time.Minute
 
-// keyFile gives the access key of a file in the form of ~/.aws/credentials, with one profile.
+// keyFile reads the access key of a file in the form of ~/.aws/credentials, with one profile.
 type keyFile struct {
 	path string
 	mu   sync.Mutex

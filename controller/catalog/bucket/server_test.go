@@ -197,7 +197,8 @@ func TestNobodySeesAFileBeforeItIsPlaced(t *testing.T) {
 	r.wantNothing()
 }
 
-// TestAFileThatHasChangedIsNotPlaced: the digest is held against what is sent, not against what was written once.
+// TestAFileThatHasChangedIsNotPlaced: the digest is compared with the bytes that are sent, not with those that were
+// written once.
 func TestAFileThatHasChangedIsNotPlaced(t *testing.T) {
 	for _, n := range []int{1000, 2 * leastPart} {
 		r := newRig(t, s3.Options{})
@@ -261,7 +262,7 @@ func TestTheServerDiesDuringAnIngest(t *testing.T) {
 	}
 }
 
-// TestTheServerRestartsDuringAnIngest: nobody notices a server that is back soon.
+// TestTheServerRestartsDuringAnIngest: no caller notices a server that is back soon.
 func TestTheServerRestartsDuringAnIngest(t *testing.T) {
 	r := newRig(t, s3.Options{})
 	content := random(1, 4*leastPart)
@@ -282,7 +283,8 @@ func TestTheServerRestartsDuringAnIngest(t *testing.T) {
 	}
 }
 
-// TestTheServerDiesDuringAServe: what has come is right, the end is an error, and the rest is had from there on.
+// TestTheServerDiesDuringAServe: the received bytes are right, the end is an error, and the rest can be read from there
+// on.
 func TestTheServerDiesDuringAServe(t *testing.T) {
 	r := newRig(t, s3.Options{}, func(c *Config) { c.Tries = 1 })
 	content := random(1, 40<<20)

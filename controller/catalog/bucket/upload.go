@@ -50,7 +50,7 @@ type upload struct {
 	parts []minio.CompletePart
 }
 
-// Send implements blob.Destination: a large file goes in parts, which nobody sees before Place.
+// Send implements blob.Destination: a large file goes in parts, which are invisible before Place.
 func (u *upload) Send(ctx context.Context, w *blob.Writer) (err error) {
 	u.key = u.b.name(w.SHA256())
 	if w.Size() <= leastPart {

@@ -28,7 +28,7 @@ func typed(t *testing.T, types ...string) []byte {
 	return b
 }
 
-// TestAnImageSaysWhichArchitectureItIsFor: by the types of its partitions, in every format; what is announced must not
+// TestAnImageSaysWhichArchitectureItIsFor: by the types of its partitions, in every format; the announced one must not
 // differ.
 func TestAnImageSaysWhichArchitectureItIsFor(t *testing.T) {
 	const (

@@ -9,7 +9,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// checkBootFile refuses a file that is not what its kind says: machines would run it with all rights.
+// checkBootFile refuses a file that is not of its kind: machines would run it with all rights.
 func checkBootFile(kind string, got io.ReaderAt) error {
 	head := make([]byte, 4096)
 	n, err := got.ReadAt(head, 0)

@@ -43,7 +43,8 @@ type Config struct {
 	Logger *slog.Logger
 	// AtOnce is how many files are taken in at the same time, others wait; 0 means 2.
 	AtOnce int
-	// Addresses says which addresses Client may fetch from; the zero Policy with DenyPrivate is the default: public ones.
+	// Addresses has the addresses that Client may fetch from; the zero Policy with DenyPrivate is the default: public
+	// ones.
 	Addresses webhook.Policy
 	// Registries are asked for what URLs of the scheme oci name, by the connections of Client.
 	Registries oci.Client
@@ -141,7 +142,7 @@ func (c *Catalogue) slot(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// known returns the entry that is there, if the digests that the description gives say that it is the same one.
+// known returns the entry that is there, if it has the digests of the description.
 func (c *Catalogue) known(ctx context.Context, im *baremetalv1.Image) (*baremetalv1.Image, error) {
 	have, err := c.cfg.Store.GetImage(ctx, im.GetImageRef())
 	if failure.HasReason(err, "IMAGE_NOT_FOUND") {
@@ -188,7 +189,7 @@ func sameDigests(have, given *baremetalv1.Image) (same, said bool) {
 	return same, said
 }
 
-// adopt lays what a description says about the use of an image over an entry.
+// adopt copies a description's values about the use of an image to an entry.
 func adopt(entry, said *baremetalv1.Image) {
 	entry.Kind, entry.Arch = said.GetKind(), cmp.Or(said.GetArch(), entry.GetArch())
 	if said.GetMinimumDiskBytes() != 0 {
@@ -245,7 +246,7 @@ func (c *Catalogue) Remove(ctx context.Context, ref, actor string) (*baremetalv1
 	return im, nil
 }
 
-// Sweep removes the blobs that no entry names, and what is half written: what a crash has left. Call it at start. Where
+// Sweep removes the blobs that no entry names, and half-written ones, which a crash has left. Call it at start. Where
 // none of the blobs is named, the store may belong to another database than this one, and is left alone.
 func (c *Catalogue) Sweep(ctx context.Context) error {
 	if err := c.cfg.Blobs.Tidy(ctx); err != nil {

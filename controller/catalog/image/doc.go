@@ -1,7 +1,7 @@
-// Package image brings files into the image catalogue: it fetches or takes them, looks whether they are what they are
-// said to be and can be written, converts what installers do not read, and adds the entry.
+// Package image brings files into the image catalogue: it fetches or receives them, and checks that they match their
+// description and can be written. It converts formats that installers do not read, and adds the entry.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // The catalogue in the database; a blob that no entry names is rubbish and goes. A file gets its name in the
 // transaction that adds the entry, so there is never an entry without its file, whatever is killed when.
@@ -16,11 +16,11 @@
 // # Where it comes from
 //
 // A caller, a web server, or a registry of OCI (package oci). A server's redirects stay at its host, and every address
-// is looked at when it is dialled; no bytes count that neither TLS nor a digest vouches for.
+// is checked when it is dialled. Bytes without TLS or a digest do not count.
 //
 // # Failure handling
 //
 // A file that ends early or cannot be fetched is IMAGE_UNAVAILABLE, one with other bytes than announced
-// IMAGE_DIGEST_MISMATCH, one that cannot be written IMAGE_UNSUPPORTED, a full disk IMAGE_STORE_FULL. Nothing stays
+// IMAGE_DIGEST_MISMATCH. One that cannot be written is IMAGE_UNSUPPORTED, a full disk IMAGE_STORE_FULL. Nothing stays
 // behind. Repeating a call is safe: the same image again changes nothing.
 package image

@@ -21,7 +21,7 @@ import (
 const copyBytes = 256 << 10
 
 // newClient fetches without a limit on the whole, which depends on the image, but with one on each part. It asks no
-// proxy and stays at the host that the URL names: what was allowed is what is fetched.
+// proxy and stays at the host that the URL names: only the allowed URL is fetched.
 func newClient(addresses webhook.Policy) *http.Client {
 	return &http.Client{CheckRedirect: sameHost, Transport: &http.Transport{
 		DialContext:         addresses.Dialer(15*time.Second, nil).DialContext,
@@ -43,7 +43,7 @@ func sameHost(next *http.Request, before []*http.Request) error {
 	return nil
 }
 
-// checkSource refuses a URL whose bytes nobody vouches for: neither TLS nor a digest.
+// checkSource refuses a URL whose bytes neither TLS nor a digest protects.
 func (c *Catalogue) checkSource(im *baremetalv1.Image) error {
 	u, err := url.Parse(im.GetUrl())
 	if err != nil {
@@ -77,8 +77,8 @@ func unavailable(format string, args ...any) *failure.Error {
 	return failure.Precondition("IMAGE_UNAVAILABLE", format, args...)
 }
 
-// source is where bytes come from. size is how many there should be, 0 where nobody knows, and sum their SHA-256, empty
-// where nobody knows.
+// source is where bytes come from. size is their expected number, 0 where unknown, and sum their SHA-256, empty where
+// unknown.
 type source struct {
 	r    io.Reader
 	size int64
@@ -90,7 +90,7 @@ type fetched struct {
 	io.ReadCloser
 	size int64
 	sum  string
-	// url is what is kept of it.
+	// url is the stored part of its URL.
 	url string
 }
 
@@ -206,7 +206,7 @@ func (c *Catalogue) receive(ctx context.Context, src source) (*blob.Writer, erro
 	return w, nil
 }
 
-// pour tells whose fault an error is: the source's or ours.
+// pour copies a source into a blob. Its errors distinguish faults of the source from ours.
 func pour(ctx context.Context, w *blob.Writer, src source, most int64) error {
 	buf := make([]byte, copyBytes)
 	for {
@@ -255,7 +255,7 @@ func sourceError(ctx context.Context, err error, got int64) error {
 	return unavailable("the file has ended after %d bytes", got).Wrap(err)
 }
 
-// withoutQuery is what is kept of a URL: its query may be a secret that was good once.
+// withoutQuery returns the stored part of a URL: its query may be a former secret.
 func withoutQuery(s string) string {
 	u, err := url.Parse(s)
 	if err != nil {

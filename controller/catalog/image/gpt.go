@@ -15,8 +15,8 @@ const (
 	tableBytes = 64 << 10
 )
 
-// checkDisk refuses what is not a whole disk with a GUID partition table at its start (UEFI specification 2.10, 5.3).
-// It returns the architecture that the types of the partitions name, and "" where they name none, or several.
+// checkDisk refuses files that are not a whole disk with a GUID partition table at its start (UEFI specification 2.10,
+// 5.3). It returns the architecture that the types of the partitions name, and "" where they name none, or several.
 func checkDisk(r io.ReaderAt, size int64) (arch string, err error) {
 	if size%sector != 0 {
 		return "", unsupported("the image has %d bytes, which is no whole number of %d-byte sectors", size, sector)
@@ -72,7 +72,7 @@ func tableAt(header []byte) (start, count, each uint64) {
 		uint64(binary.LittleEndian.Uint32(header[84:]))
 }
 
-// tableFault says what is wrong with the primary table in the first bytes of a disk of this size.
+// tableFault returns the error of the primary table in the first bytes of a disk of this size.
 func tableFault(head []byte, size int64) string {
 	if len(head) < 3*sector {
 		return "it is too short"
@@ -174,9 +174,9 @@ func nameOf(entry []byte) string {
 	return string(name)
 }
 
-// otherFormat names a file that is neither raw nor one of the formats that are read: by its first bytes, by the footer
-// of a fixed VHD (Virtual Hard Disk Image Format Specification 1.0, cookie "conectix"), or by the descriptor of an ISO
-// 9660 file system (ECMA-119, 8.1: sector 16 of 2048 bytes, "CD001").
+// otherFormat names a file that is neither raw nor of a format that is read. It goes by the first bytes, or by the
+// footer of a fixed VHD (Virtual Hard Disk Image Format Specification 1.0, cookie "conectix"). An ISO 9660 file system
+// has a descriptor (ECMA-119, 8.1: sector 16 of 2048 bytes, "CD001").
 func otherFormat(head, tail []byte) string {
 	const descriptor = 16 * 2048
 	switch {

@@ -25,7 +25,7 @@ const (
 
 	kindOS = "os"
 
-	// maxRaw bounds what a small file may claim to be, unless the configuration says less: 4 TiB.
+	// maxRaw bounds what a small file may claim to be, unless the configuration has less: 4 TiB.
 	maxRaw = 4 << 40
 	// stateRoom is for the partition that an installer adds at the end of the disk.
 	stateRoom = 64 << 20
@@ -72,7 +72,7 @@ func (c *Catalogue) inspect(
 	return entry, file, nil
 }
 
-// raw is what is known of the bytes on the disk that the image will make.
+// raw has the size and the digest of the bytes on the disk that the image will make.
 type raw struct {
 	size int64
 	sum  string
@@ -147,7 +147,7 @@ func complete(entry, said *baremetalv1.Image, got, file *blob.Writer, facts raw)
 	return minimumDisk(entry, said)
 }
 
-// defaultArch is that of an image which nothing says anything of.
+// defaultArch is that of an image without any sign of one.
 const defaultArch = "amd64"
 
 // archMatches refuses an image whose partitions are of another architecture than announced; "" is not known.
@@ -239,7 +239,7 @@ func (l *limited) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ends keeps the first bytes and the last sector of what is written to it.
+// ends keeps the first bytes and the last sector of the bytes that are written to it.
 type ends struct {
 	head, tail []byte
 	size       int64

@@ -86,7 +86,7 @@ func onlyQcow2(io.ReaderAt, qcow2image.Type) (qcow2image.Image, error) {
 	return nil, errors.New("not allowed")
 }
 
-// convert makes a raw.zst of a qcow2 image. The same image gives the same bytes.
+// convert makes a raw.zst of a qcow2 image. The same image has the same bytes.
 func (c *Catalogue) convert(ctx context.Context, got *blob.Writer) (*blob.Writer, raw, error) {
 	if err := checkQcow2(got); err != nil {
 		return nil, raw{}, err
@@ -149,7 +149,7 @@ func truncated(at int64) *failure.Error {
 		WithField("image", "cut off")
 }
 
-// faulty reads an image from its start, and says of an error that the image is at fault.
+// faulty reads an image from its start, and marks errors as the image's fault.
 type faulty struct {
 	r    faultyAt
 	at   int64

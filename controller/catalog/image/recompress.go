@@ -38,7 +38,7 @@ func decompress(format string, r io.Reader) (io.Reader, error) {
 	return xz.NewReader(r, maxDictionary)
 }
 
-// recompress makes a raw.zst of a raw image in another compression. The same image gives the same bytes.
+// recompress makes a raw.zst of a raw image in another compression. The same image has the same bytes.
 func (c *Catalogue) recompress(ctx context.Context, got *blob.Writer, format string) (*blob.Writer, raw, error) {
 	in, err := decompress(format, io.NewSectionReader(got, 0, got.Size()))
 	if err != nil {
@@ -78,7 +78,7 @@ func transcode(w io.Writer, in *limited) (raw, error) {
 	return raw{size: n, sum: hex.EncodeToString(sum.Sum(nil)), arch: arch}, err
 }
 
-// streamed says of an error that the file is at fault.
+// streamed marks errors as the file's fault.
 type streamed struct {
 	r      io.Reader
 	format string

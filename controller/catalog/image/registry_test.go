@@ -11,7 +11,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/catalog/oci/ocitest"
 )
 
-// TestImagesFromARegistry: every format comes in as from a file, and the entry says exactly which artefact it was.
+// TestImagesFromARegistry: every format comes in as from a file, and the entry identifies the artefact.
 func TestImagesFromARegistry(t *testing.T) {
 	t.Parallel()
 	reg := ocitest.Start(t)
@@ -23,7 +23,7 @@ func TestImagesFromARegistry(t *testing.T) {
 		if err != nil || im.GetSha256Raw() != digestOf(raw) || im.GetUrl() != reg.URL(":"+name+"@"+pushed.Digest.String()) {
 			t.Errorf("%s: %v, %v", name, im, err)
 		}
-		// Once more, by what is kept.
+		// Once more, by the stored entry.
 		if again, err := r.add(name, im.GetUrl()); err != nil || again.GetSha256File() != im.GetSha256File() {
 			t.Errorf("%s once more: %v, %v", name, again, err)
 		}
@@ -101,7 +101,7 @@ func TestRegistriesAreAskedOnlyWhereTheyMay(t *testing.T) {
 		_, err := r.add("x", url)
 		wantReason(t, err, "IMAGE_URL_REFUSED")
 	}
-	// Without TLS only what has a digest.
+	// Without TLS only files with a digest.
 	r.Catalogue = New(Config{Blobs: r.blobs, Store: r.store.Catalog,
 		Registries: oci.Client{PlainHTTP: []string{"r.example.org"}}})
 	_, err := r.add("x", "oci://r.example.org/a:1")

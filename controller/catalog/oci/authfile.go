@@ -20,7 +20,7 @@ type authFile struct {
 	} `json:"auths"`
 }
 
-// credentialOf gives what the file has for a host: nothing where it names it not.
+// credentialOf returns the file's credentials of a host: empty where it does not name it.
 func credentialOf(path, host string) (auth.Credential, error) {
 	if path == "" {
 		return auth.EmptyCredential, nil

@@ -58,7 +58,7 @@ func chooseArch(manifests []ocispec.Descriptor, arch string) (ocispec.Descriptor
 	return fit[0], check(fit[0])
 }
 
-// check refuses a digest that nobody here could compare.
+// check refuses a digest that cannot be compared here.
 func check(d ocispec.Descriptor) error {
 	if err := d.Digest.Validate(); err != nil || d.Digest.Algorithm() != digest.SHA256 || d.Size <= 0 {
 		return failure.Precondition("IMAGE_UNSUPPORTED", "the manifest names a file without a size or a digest by sha256")
@@ -66,7 +66,7 @@ func check(d ocispec.Descriptor) error {
 	return nil
 }
 
-// list shows what a manifest says, which may be long.
+// list shows the names in a manifest, which may be many.
 func list(names []string) string {
 	const most = 20
 	if len(names) > most {

@@ -27,7 +27,7 @@ const (
 	maxRedirects  = 5
 )
 
-// manifestTypes are asked for; what comes is told by its content.
+// manifestTypes are asked for; the answer is recognized by its content.
 var manifestTypes = strings.Join([]string{ocispec.MediaTypeImageManifest, ocispec.MediaTypeImageIndex,
 	"application/vnd.docker.distribution.manifest.v2+json", "application/vnd.docker.distribution.manifest.list.v2+json",
 }, ", ")
@@ -36,7 +36,7 @@ var manifestTypes = strings.Join([]string{ocispec.MediaTypeImageManifest, ocispe
 type Client struct {
 	// Transport makes the requests; it decides which addresses may be called.
 	Transport http.RoundTripper
-	// AuthFile holds credentials in the form of ~/.docker/config.json; empty: nobody signs on.
+	// AuthFile holds credentials in the form of ~/.docker/config.json; empty: without log-ins.
 	AuthFile string
 	// Hosts, as host or host:port, may be asked beside the registry itself, where it sends for tokens and blobs.
 	Hosts []string
@@ -44,7 +44,7 @@ type Client struct {
 	PlainHTTP []string
 }
 
-// File is what an artefact holds. Whoever reads it compares size and digest.
+// File is the content of an artefact. Its reader compares size and digest.
 type File struct {
 	io.ReadCloser
 	Size int64
@@ -90,8 +90,8 @@ func (c Client) Open(ctx context.Context, s Source, arch string) (*File, error) 
 	return &File{ReadCloser: resp.Body, Size: layer.Size, SHA256: layer.Digest.Encoded(), URL: s.pinned(sum)}, nil
 }
 
-// guard lets no request go to another host or by another scheme than the configuration allows, whoever asks for it: a
-// redirect, or a registry that names where tokens are.
+// guard refuses requests to another host or by another scheme than the configuration allows: redirects, and a
+// registry's address for tokens.
 type guard struct {
 	Client
 	registry string
@@ -130,7 +130,7 @@ type puller struct {
 	scheme string
 }
 
-// manifest is the part of a manifest or of an index that says where the file is.
+// manifest is the part of a manifest or of an index that names the file.
 type manifest struct {
 	Manifests []ocispec.Descriptor `json:"manifests"`
 	Layers    []ocispec.Descriptor `json:"layers"`
@@ -204,7 +204,7 @@ func (p puller) get(ctx context.Context, what, accept string) (*http.Response, e
 	return nil, errors.Join(err, resp.Body.Close())
 }
 
-// requestError types what went wrong before an answer. What is typed is without the URL: a redirect's has secrets.
+// requestError types an error before an answer. A typed error is without the URL: a redirect's has secrets.
 func requestError(err error) error {
 	var typed *failure.Error
 	var answer *errcode.ErrorResponse

@@ -1,9 +1,9 @@
 // Package oci opens the one file of an artefact in a registry (OCI distribution specification 1.1), as ORAS pushes it.
 //
-// # What is believed
+// # Trust
 //
-// Nothing that a registry says and a digest does not prove. The manifest is compared with the digest in its reference,
-// where that has one; whoever reads the file compares it with the digest in the manifest. The sizes in the manifest are
+// Nothing from a registry without a proof by a digest. The manifest is compared with the digest in its reference, where
+// that has one. The reader of the file compares it with the digest in the manifest. The sizes in the manifest are
 // bounds, not facts.
 //
 // # Who is asked

@@ -161,7 +161,7 @@ func TestARegistryThatLies(t *testing.T) {
 		_, _, err := open(t, clientOf(r), r.URL(c.reference), "amd64")
 		wantReason(t, c.reference, err, c.reason, c.text)
 	}
-	// For one digest it gives the manifest of another, which says that it is the right one.
+	// For one digest it sends the manifest of another, with a header that claims the right one.
 	r.Lie(func(w http.ResponseWriter, q *http.Request) bool {
 		if strings.HasSuffix(q.URL.Path, one.Digest.String()) {
 			w.Header().Set("Docker-Content-Digest", one.Digest.String())
@@ -243,7 +243,7 @@ func authFile(t *testing.T, host, user, password string) (path string) {
 	return path
 }
 
-// TestTokens: the registry wants a bearer token, which another server gives to those who have a password.
+// TestTokens: the registry wants a bearer token, which another server issues for a password.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	r := ocitest.Start(t)

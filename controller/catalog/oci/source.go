@@ -43,7 +43,7 @@ func Parse(raw string) (Source, error) {
 	return Source{ref: ref, path: u.Path, layer: q.Get("layer")}, nil
 }
 
-// Pinned reports whether the URL has the digest of what it names: then nobody can give something else.
+// Pinned reports whether the URL has the digest of what it names: then the content cannot be another one.
 func (s Source) Pinned() bool {
 	_, err := s.ref.Digest()
 	return err == nil

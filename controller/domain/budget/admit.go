@@ -15,7 +15,7 @@ const (
 // domain is one rule at one value.
 type domain struct{ rule, value string }
 
-// usage is what is taken of a domain.
+// usage has the taken slots of a domain.
 type usage struct {
 	held, machines int
 	// hour and day are when slots were taken, oldest first.
@@ -29,7 +29,7 @@ type Round struct {
 	now   time.Time
 }
 
-// NewRound knows what is taken when it begins. slots are in the order in which they were taken.
+// NewRound returns a round that begins with the taken slots. slots are in the order in which they were taken.
 func NewRound(rules []Rule, groups []Group, slots []Slot, now time.Time) *Round {
 	a := &Round{rules: rules, used: map[domain]*usage{}, now: now}
 	for _, r := range rules {
@@ -103,9 +103,8 @@ func (a *Round) Full() bool {
 	return len(full) > 0
 }
 
-// Admit answers requests in their order: one that is refused takes nothing, so that whoever comes behind it in another
-// domain is not held up, and whoever comes behind it in the same domain finds no more room than it did. slots are in
-// the order in which they were taken.
+// Admit answers requests in their order. A refused one takes nothing: a later one in another domain is not delayed, and
+// a later one in the same domain finds no more room. slots are in the order in which they were taken.
 func Admit(rules []Rule, groups []Group, slots []Slot, queue []Request, now time.Time) []Verdict {
 	a := NewRound(rules, groups, slots, now)
 	out := make([]Verdict, 0, len(queue))
@@ -141,7 +140,7 @@ func (u *usage) count(s Slot, now time.Time) {
 	}
 }
 
-// limit is one number of a rule, with what is taken of it.
+// limit is one number of a rule, with the number of taken slots.
 type limit struct {
 	kind    Kind
 	on      int
@@ -198,7 +197,7 @@ func (a *Round) Usage() []Used {
 	return out
 }
 
-// full says which limit leaves no room for one more.
+// full returns the verdict of a limit without room for one more, and reports whether there is one.
 func (u *usage) full(r Rule, now time.Time) (Verdict, bool) {
 	for _, l := range u.limits(r) {
 		if l.on == 0 || l.used < l.limit {

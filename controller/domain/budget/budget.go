@@ -1,5 +1,5 @@
-// Package budget decides which destructive operations may begin, so that a mistake, a broken image or a stolen token
-// loses a few machines and not the fleet.
+// Package budget decides which destructive operations may begin. So a mistake, a broken image or a stolen token loses a
+// few machines and not the fleet.
 //
 // A rule limits one failure domain: the fleet, each site, or each value of a label such as a rack. A destructive
 // operation takes a slot before it starts and holds it until its machine is healthy again or an administrator has
@@ -127,7 +127,7 @@ type Request struct {
 	Also []Place
 }
 
-// Kind says which of a rule's numbers is reached.
+// Kind is the number of a rule that is reached.
 type Kind string
 
 // The kinds of limits.
@@ -149,11 +149,12 @@ type Verdict struct {
 	Kind  Kind
 	// Used is how much of Limit is taken.
 	Used, Limit int
-	// Until is when a rate has room again if nobody else takes it; zero for the others, which end with work that is done.
+	// Until is when a rate has room again if no other operation takes it; zero for the others, which end with work that is
+	// done.
 	Until time.Time
 }
 
-// String says what stands in the way, for people.
+// String returns the verdict as a text for people.
 func (v Verdict) String() string {
 	if v.Admitted {
 		return "admitted"

@@ -27,7 +27,7 @@ func queue(racks ...string) []budget.Request {
 	return out
 }
 
-// admitted gives a letter for each verdict: y or n.
+// admitted returns a letter for each verdict: y or n.
 func admitted(vs []budget.Verdict) string {
 	s := ""
 	for _, v := range vs {

@@ -99,7 +99,7 @@ func TestAPercentageIsRoundedDown(t *testing.T) {
 	}
 }
 
-// TestASlotCountsInEveryPlaceOfItsMachine: a machine that was moved after the request, or after the admission, escapes
+// TestASlotCountsInEveryPlaceOfItsMachine: a machine was moved after the request, or after the admission. It escapes
 // neither the budget of the old place nor that of the new one.
 func TestASlotCountsInEveryPlaceOfItsMachine(t *testing.T) {
 	t.Parallel()

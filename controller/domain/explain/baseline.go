@@ -8,7 +8,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/kind"
 )
 
-// enough is how many steps it takes to say what is normal.
+// enough is the number of steps that determine the normal time.
 const enough = 5
 
 // Sample is one step that succeeded.

@@ -11,13 +11,13 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 )
 
-// Facts are what is known about a machine at one moment.
+// Facts are the known facts about a machine at one moment.
 type Facts struct {
 	Now     time.Time
 	Machine *baremetalv1.Machine
 	// Op is the operation to explain: the one that was asked for, the active one, or the last; nil if there never was one.
 	Op *operation.Operation
-	// Named says that Op was asked for by its id.
+	// Named is set when Op was asked for by its id.
 	Named bool
 	// PlanID and Params are those of Op.
 	PlanID string
@@ -55,12 +55,12 @@ type Facts struct {
 	Progress Progress
 	// Last is the newest event of Op.
 	Last Event
-	// InstallerReady says that the image catalogue has an installer.
+	// InstallerReady is set when the image catalogue has an installer.
 	InstallerReady bool
 	// Workflow is the machine's workflow that has not ended, nil if there is none, as it is since WorkflowSince.
 	Workflow      *workflow.Workflow
 	WorkflowSince time.Time
-	// Model is the machine's hardware model, as its inventory says; empty where that is not known.
+	// Model is the machine's hardware model, from its inventory; empty where that is not known.
 	Model string
 	// Checks are the health checks of a node on its way in; empty of other nodes.
 	Checks []node.HealthCheck
@@ -118,7 +118,7 @@ type Segment struct {
 // Lease is an address that one of the machine's interfaces was given.
 type Lease struct {
 	MAC, Segment, Address string
-	// Given is when it was given or renewed last, as far as its end tells.
+	// Given is when it was given or renewed last, as far as its end shows.
 	Given time.Time
 }
 
@@ -147,7 +147,7 @@ type Impostor struct {
 	At              time.Time
 }
 
-// Progress is what an executor says about how far it has come.
+// Progress is an executor's report of how far it has come.
 type Progress struct {
 	Percent int
 	Message string
@@ -171,7 +171,7 @@ type MachineCause struct {
 // Rollout is one that the machine waits in, or that its operation is of.
 type Rollout struct {
 	ID, State, WaitReason string
-	// Digest stands for what is approved, and CreatedBy may not approve it.
+	// Digest identifies the approved content, and CreatedBy may not approve it.
 	Digest, CreatedBy string
 	// Wave is the machine's, and At the one under way, of Waves; 0 before the first.
 	Wave, At, Waves int

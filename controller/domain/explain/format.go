@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// Span writes a duration the way a person says it.
+// Span writes a duration in the usual form.
 func Span(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -22,7 +22,7 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%d days", int(d.Hours())/24)
 }
 
-// Ago says how long t lies back.
+// Ago returns how long t lies back.
 func (f *Facts) Ago(t time.Time) string { return Span(f.Now.Sub(t)) + " ago" }
 
 // At is a time of day, with the day where it is another one.
@@ -33,7 +33,7 @@ func (f *Facts) At(t time.Time) string {
 	return t.UTC().Format("15:04:05 UTC")
 }
 
-// Seen says when an agent was heard last.
+// Seen returns a text with when an agent was heard last.
 func (f *Facts) Seen(a *Agent) string {
 	if a.LastSeen.IsZero() {
 		return "has never connected"

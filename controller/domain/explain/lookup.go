@@ -63,7 +63,7 @@ func (f *Facts) SiteName() string {
 	return f.Machine.GetSpec().GetSite()
 }
 
-// Condition gives a condition of the machine, nil if nobody has set it.
+// Condition returns a condition of the machine, nil if it was never set.
 func (f *Facts) Condition(t fleet.ConditionType) *baremetalv1.Condition {
 	for _, c := range f.Machine.GetStatus().GetConditions() {
 		if c.GetType() == string(t) {

@@ -57,14 +57,14 @@ func (o Offers) May(s Start) bool {
 	return asked && refused == nil
 }
 
-// Override is what somebody has done to the machine by a call, and said of it.
+// Override is a user's call on the machine, with its comment.
 type Override struct {
 	At                                time.Time
 	Actor, Verb, Comment, OperationID string
 	Data                              map[string]string
 }
 
-// By says who did it, and with what comment: " by ann: DIMM 3".
+// By returns the user and the comment: " by ann: DIMM 3".
 func (w Override) By() string {
 	text := " by " + w.Actor
 	if w.Comment != "" {

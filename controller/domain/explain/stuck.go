@@ -23,7 +23,7 @@ func Stuck(ran time.Duration, n Baseline, now, next time.Time) bool {
 // Overlong reports whether a step has taken longer than its kind should.
 func Overlong(ran time.Duration, n Baseline) bool { return ran > bound(n) }
 
-// bound is how long a step may take before somebody should look.
+// bound is how long a step may take before an operator should look.
 func bound(n Baseline) time.Duration {
 	if n.Samples == 0 {
 		return StuckBlind

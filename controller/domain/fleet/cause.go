@@ -63,7 +63,8 @@ type causeRule struct {
 	cures []Cure
 }
 
-// cureTable says what cures what. The gravest cause comes first. An admin's word cures all and is not repeated.
+// cureTable has the cures of each cause. The gravest cause comes first. An admin's clearance cures all and is not
+// repeated.
 var cureTable = []causeRule{
 	{CauseQuarantine, []Cure{CuredByRelease}},
 	{CauseUnknown, []Cure{CuredBySettlement}},

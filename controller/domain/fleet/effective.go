@@ -45,7 +45,7 @@ func NeedsPerson() []NodeState { return slices.Clone(needsPerson) }
 // WorkInProgress returns the node states that make a machine BUSY.
 func WorkInProgress() []NodeState { return slices.Clone(workInProgress) }
 
-// Reasons why a machine is in ATTENTION that no cause of NeedsIntervention gives. All are names of the API's Reason.
+// Reasons why a machine is in ATTENTION besides the causes of NeedsIntervention. All are names of the API's Reason.
 const (
 	AttentionQuarantined   = "MACHINE_QUARANTINED"
 	AttentionInstallFailed = "INSTALL_ATTEMPTS_EXHAUSTED"
@@ -58,9 +58,9 @@ const (
 	AttentionNotObserved   = "NOT_OBSERVED"
 )
 
-// Attention says why somebody must act on a machine. The zero value says that nobody must.
+// Attention is why an operator must act on a machine. The zero value means that none must.
 type Attention struct {
-	// Reason is a name of the API's Reason. Message says what is wrong and names the next step.
+	// Reason is a name of the API's Reason. Message describes the fault and names the next step.
 	Reason, Message string
 }
 

@@ -82,8 +82,8 @@ func TestIdleMeansSchedulableAndNothingElseDoes(t *testing.T) {
 	}
 }
 
-// A machine whose witness is silent is neither free nor accused: of one in phase READY that lacks nothing else the
-// reason is NOT_OBSERVED, and of every other machine the state is what it would be without the silence.
+// A machine whose witness is silent is neither free nor accused: one in phase READY that lacks nothing else has the
+// reason NOT_OBSERVED. Every other machine has the state that it would have without the silence.
 func TestAnUnknownMachineIsNeitherIdleNorUnreachable(t *testing.T) {
 	seen := 0
 	everyMachine(func(f fleet.Facts) {
@@ -119,7 +119,7 @@ func TestAnUnknownMachineIsNeitherIdleNorUnreachable(t *testing.T) {
 	}
 }
 
-// A machine whose disk holds no verified system is never green, and says so where nothing graver is known.
+// A machine whose disk holds no verified system is never green, and has that reason where no graver one is known.
 func TestAMachineWithoutASystemIsNeverIdle(t *testing.T) {
 	everyMachine(func(f fleet.Facts) {
 		state, attention := fleet.Evaluate(f)

@@ -57,7 +57,7 @@ func (c circumstance) facts(p fleet.Phase) fleet.Facts {
 	return f
 }
 
-// expected says why an operation may not start; empty if it may.
+// expected returns why an operation may not start; empty if it may.
 func expected(c circumstance, p fleet.Phase, t fleet.OperationType, destructive bool) string {
 	phaseOK := slices.Contains(strings.Fields(allowed[t]), string(p)) && (!destructive || p == fleet.Maintenance)
 	changesTheMachine := t != fleet.EnterMaintenance && t != fleet.ExitMaintenance && t != fleet.NodeTransition

@@ -7,7 +7,7 @@ type Freeze struct {
 	Since time.Time
 	// Restored: the database was restored from a backup. Otherwise an admin froze the fleet.
 	Restored bool
-	// WentBack: the controllers noticed that the database lacks what was committed before. Comment says what.
+	// WentBack: the controllers noticed that the database lacks earlier commits. Comment names them.
 	WentBack bool
 	// Actor is who froze the fleet, and Comment what the actor gave as the reason.
 	Actor, Comment string
@@ -16,7 +16,7 @@ type Freeze struct {
 // Active reports whether the fleet is frozen.
 func (f Freeze) Active() bool { return !f.Since.IsZero() }
 
-// Cause says who or what stopped the work, and why.
+// Cause returns who or what stopped the work, and why.
 func (f Freeze) Cause() string {
 	switch {
 	case f.Restored:

@@ -79,13 +79,13 @@ func ValidatedPhase(p Phase, t OperationType) Phase {
 	return Maintenance
 }
 
-// Refusal says why an operation may not start. Reason is one of the API's closed set.
+// Refusal is why an operation may not start. Reason is one of the API's closed set.
 type Refusal struct {
 	Reason  string
 	Message string
 }
 
-// Admit decides whether an operation may start on a machine. planDestructive says that its plan loses data, which is
+// Admit decides whether an operation may start on a machine. planDestructive is set when its plan loses data, which is
 // gated like a reimage whatever the type. It returns nil when it may.
 func Admit(f Facts, t OperationType, planDestructive bool) *Refusal {
 	return AdmitPlan(f, t, PlanTraits{Destructive: planDestructive})

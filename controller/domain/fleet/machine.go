@@ -55,9 +55,9 @@ const (
 	OperationCanceled ConditionType = "OperationCanceled"
 	RMA               ConditionType = "RMA"
 	RetiredFlag       ConditionType = "Retired"
-	// ProviderDrift: what the machine's provider says does not go with its node state.
+	// ProviderDrift: the machine's state at its provider does not fit its node state.
 	ProviderDrift ConditionType = "ProviderDrift"
-	// HardwareFault: the machine's BMC says that a part of its hardware is not well.
+	// HardwareFault: the machine's BMC reports that a part of its hardware is not well.
 	HardwareFault ConditionType = "HardwareFault"
 	// RAIDDegraded: a software RAID of the machine's system lacks a disk.
 	RAIDDegraded ConditionType = "RAIDDegraded"
@@ -84,11 +84,11 @@ type Facts struct {
 	// Intervention is the reason and message of the condition NeedsIntervention, where it is true.
 	Intervention    Attention
 	ActiveOperation bool
-	// ActiveWorkflow says that a workflow is pending, running or compensating on the machine.
+	// ActiveWorkflow is set when a workflow is pending, running or compensating on the machine.
 	ActiveWorkflow    bool
 	UnresolvedCommand string
-	// Repeatable is the type of the operation that the unresolved command is of, where nothing of that command is still to
-	// come and only its evidence is missing: the same work may be asked for again.
+	// Repeatable is the operation type of the unresolved command, if that command can have no further effect and only
+	// lacks its evidence. The same work may then be asked for again.
 	Repeatable OperationType `json:",omitempty"`
 	Deleted    bool
 	// Agentless: the machine's system was installed without an agent.

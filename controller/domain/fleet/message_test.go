@@ -7,7 +7,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 )
 
-// A refusal for the phase says to enter maintenance where that helps, and nowhere else.
+// A refusal for the phase advises to enter maintenance where that helps, and nowhere else.
 func TestWrongPhaseSaysWhatToDo(t *testing.T) {
 	for _, op := range fleet.OperationTypes() {
 		for _, p := range phases {

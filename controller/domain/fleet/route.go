@@ -12,7 +12,7 @@ type Candidate struct {
 	StateID      string
 	Capabilities []string
 	Simulated    bool
-	// Live says that a session is open now.
+	// Live is set when a session is open now.
 	Live bool
 	// LastSeen is the last heartbeat, or the zero time for an agent that never had a session.
 	LastSeen time.Time
@@ -22,14 +22,14 @@ type Candidate struct {
 	// OperationID is the operation that an installer serves, or that made the system of a host agent.
 	OperationID string
 	BootID      string
-	// ImageDigest is what a host agent says that its system was made from.
+	// ImageDigest is the image that a host agent's system was made from, by its own claim.
 	ImageDigest string
 	// Hardware is the fingerprint of the machine that the agent runs on.
 	Hardware string
 }
 
-// AgentProvider is the provider of machines that are driven by our own agents, and through their BMC where nobody
-// answers on them.
+// AgentProvider is the provider of machines that are driven by our own agents, and through their BMC where no agent
+// runs on them.
 const AgentProvider = "agent"
 
 // HandOverAfter is how long a host agent may be silent before the site agent takes its steps.
@@ -37,7 +37,7 @@ const HandOverAfter = 30 * time.Second
 
 // Route picks the executor of a step: the machine's own agent if it is up or has not been silent for long, else the
 // agent of its site. Out-of-band work goes to the site agent at once. Capability is what the step needs in-band;
-// provider is the machine's adapter, which the site agent must have. It returns nil while nobody can take the step.
+// provider is the machine's adapter, which the site agent must have. It returns nil while no agent can take the step.
 func Route(candidates []Candidate, capability, provider string, outOfBand bool, now time.Time) *Candidate {
 	host := newestHost(candidates)
 	site := SiteFor(candidates, capability, provider)
@@ -77,7 +77,7 @@ func newer(a, b *Candidate) bool {
 	return a.LastSeen.After(b.LastSeen)
 }
 
-// SiteFor gives the live site agent that can do something to a machine of the provider; nil if there is none.
+// SiteFor returns the live site agent with the capability for a machine of the provider; nil if there is none.
 func SiteFor(candidates []Candidate, capability, provider string) *Candidate {
 	for i := range candidates {
 		c := &candidates[i]
@@ -89,16 +89,16 @@ func SiteFor(candidates []Candidate, capability, provider string) *Candidate {
 	return nil
 }
 
-// SiteForSSH gives the live site agent that runs scripts on the machines of its site; nil if there is none.
+// SiteForSSH returns the live site agent that runs scripts on the machines of its site; nil if there is none.
 func SiteForSSH(candidates []Candidate) *Candidate { return siteWith(candidates, "ssh") }
 
-// SiteForClusters gives the live site agent that speaks to clusters for the machines of its site; nil if there is none.
+// SiteForClusters returns the live site agent that calls clusters for the machines of its site; nil if there is none.
 func SiteForClusters(candidates []Candidate) *Candidate { return siteWith(candidates, "cluster") }
 
 // ChangesBMCPasswords is the capability of site agents that change the passwords of BMCs.
 const ChangesBMCPasswords = "bmc-password"
 
-// SiteForPasswords gives the live site agent that speaks to the site's BMCs, and whether it can change their passwords;
+// SiteForPasswords returns the live site agent for the site's BMCs, and reports whether it can change their passwords;
 // nil if there is none.
 func SiteForPasswords(candidates []Candidate) (site *Candidate, able bool) {
 	if c := siteWith(candidates, ChangesBMCPasswords); c != nil {
@@ -125,14 +125,14 @@ func throughProvider(capability, provider string) bool {
 	return true
 }
 
-// siteWork is what a site agent can do to the machines of a provider; one that is not here does all that a host agent
-// does.
+// siteWork has a site agent's capabilities for the machines of a provider. A provider that is not here does all that a
+// host agent does.
 var siteWork = map[string][]string{
 	AgentProvider: {"power", "reboot", "netboot"},
 	"maas":        {"provider_action"},
 }
 
-// Host gives the machine's own agent, live or not; nil if it never had one.
+// Host returns the machine's own agent, live or not; nil if it never had one.
 func Host(candidates []Candidate) *Candidate { return newestHost(candidates) }
 
 // Installer returns the newest live installer of an operation; nil if there is none. Candidates are in the order of

@@ -1,6 +1,7 @@
-// Package hardware compares the inventories of a machine: what came, what went, and what is another. It is pure.
+// Package hardware compares the inventories of a machine: parts that came, went or changed. It is pure.
 //
-// An inventory has holes, and a hole is no hardware that has gone: what either side could not read is not compared.
+// An inventory has holes, and a hole is no hardware that has gone: parts that either side could not read are not
+// compared.
 package hardware
 
 import (
@@ -21,17 +22,17 @@ const (
 
 // Change is one difference between two inventories.
 type Change struct {
-	// Part is a key of the document, such as disks; Item says which one of a list, by what tells them apart.
+	// Part is a key of the document, such as disks; Item identifies one of a list by its distinguishing value.
 	Part, Item string
 	Kind       string
-	// Field is what has changed, Before and After its values; all are empty of what came or went.
+	// Field is the changed field, Before and After its values; all are empty for parts that came or went.
 	Field, Before, After string
 }
 
 // object is an object of the document.
 type object = map[string]any
 
-// list is a part that is a list, and how its items are told apart and shown.
+// list is a part that is a list, and how its items are distinguished and shown.
 type list struct {
 	part string
 	// within is the object that has the list; empty: the document.
@@ -40,7 +41,7 @@ type list struct {
 	all    bool
 	// ignored are fields that change by themselves, or with the system that runs.
 	ignored []string
-	// title says what an item is, beside its key.
+	// title has the fields that describe an item beside its key.
 	title []string
 }
 
@@ -118,7 +119,7 @@ func decode(document []byte) (object, error) {
 	return o, nil
 }
 
-// missing are the parts that the document says it lacks; "neighbours of eth0" is one.
+// missing returns the parts that the document marks as missing; "neighbours of eth0" is one.
 func missing(o object) map[string]bool {
 	out := map[string]bool{}
 	all, _ := o["missing"].([]any)

@@ -26,7 +26,7 @@ var faultRank = map[string]int{"warning": 1, "critical": 2}
 // unknownHealth is that of a part that was not read, or whose reading means nothing in the state that it is in.
 const unknownHealth = "unknown"
 
-// worth orders sensors where there are more than are kept: faults, what is not known, then what says something.
+// worth orders sensors where there are more than are kept: faults, unknown ones, then those with a state or value.
 func worth(s *baremetalv1.HardwareSensor) int {
 	switch {
 	case faultRank[s.GetHealth()] > 0:
@@ -101,7 +101,7 @@ func Settle(h *baremetalv1.HardwareHealth) {
 	h.NotRead = h.NotRead[:min(len(h.NotRead), mostNotRead)]
 }
 
-// Said is what a sensor says, such as "41 Cel" or "UnavailableOffline".
+// Said returns a sensor's value and state, such as "41 Cel" or "UnavailableOffline".
 func Said(s *baremetalv1.HardwareSensor) string {
 	if s.Value == nil {
 		return s.GetState()
@@ -130,7 +130,7 @@ func component(s *baremetalv1.HardwareSensor) string {
 	return s.GetKind() + " " + s.GetName()
 }
 
-// known is a health in lower case, empty for a word that says nothing of it.
+// known returns a health in lower case, empty for an unknown word.
 func known(health string) string {
 	if h := strings.ToLower(health); h == "ok" || h == unknownHealth || faultRank[h] > 0 {
 		return h

@@ -10,7 +10,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// A part that was not read this time keeps its fault; one that was read, or a whole reading, has what it says.
+// A part that was not read this time keeps its fault; one that was read, or a whole reading, has the reported health.
 func TestSilenceHealsNoPart(t *testing.T) {
 	t.Parallel()
 	part := func(name, health string) *baremetalv1.HardwareSensor {
@@ -49,7 +49,7 @@ func TestSilenceHealsNoPart(t *testing.T) {
 	}
 }
 
-// A firmware says ten thousand things, some of them ill, with bytes that no terminal takes.
+// A firmware reports ten thousand sensors, some of them ill, with bytes that no terminal takes.
 func TestSettleKeepsWhatIsIll(t *testing.T) {
 	t.Parallel()
 	h := &baremetalv1.HardwareHealth{Faults: []*baremetalv1.HardwareFault{{Component: "of an agent's own"}}}

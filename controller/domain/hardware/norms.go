@@ -62,7 +62,7 @@ func (n Norms) Of(r evidence.HardwareResult) Norm {
 	return n[of(r)]
 }
 
-// Warning says in words that a value is far below its norm; empty where it is not.
+// Warning returns a text when a value is far below its norm; empty where it is not.
 func (n Norm) Warning(r evidence.HardwareResult) string {
 	if n.Machines < leastMachines || r.Figure >= farBelow*n.Value {
 		return ""
@@ -80,8 +80,8 @@ func short(f float64) string {
 
 func of(r evidence.HardwareResult) measure { return measure{r.Test, r.Class, r.Unit} }
 
-// compared reports whether the result has a value that others have too: a part that has failed, or was skipped, says
-// nothing of the model.
+// compared reports whether the result has a value that others have too: a part that has failed, or was skipped, is no
+// measure of the model.
 func compared(r evidence.HardwareResult) bool {
 	return r.Verdict == evidence.HardwarePassed && slices.Contains(rates, r.Unit)
 }

@@ -61,12 +61,12 @@ type Facts struct {
 	Taken bool
 	// OtherHardware is what differs on the hardware that the system runs on from the machine's; "" for nothing known.
 	OtherHardware string
-	// MediaAsked says that the machine boots from an image that its BMC attaches, and Media that the system has proven to
-	// be started from that image.
+	// MediaAsked is set when the machine boots from an image that its BMC attaches. Media is set when the system has
+	// proven that it was started from that image.
 	MediaAsked, Media bool
 }
 
-// Refusal says why a system is not certified. Reason is one of the API's.
+// Refusal is why a system is not certified. Reason is one of the API's.
 type Refusal struct{ Reason, Message string }
 
 // Verdict is what the system must prove, or why it gets nothing.
@@ -81,12 +81,12 @@ type Verdict struct {
 	Contested bool
 }
 
-// Decide gives the verdict on one system.
+// Decide returns the verdict on one system.
 func Decide(f Facts) Verdict {
 	refusal := f.refusal()
 	switch {
 	case f.MediaAsked && !f.Media:
-		// Whoever cannot show the secret contests nothing: the machine can.
+		// A system without the secret does not contest the machine, which has it.
 		return Verdict{Refused: &Refusal{"MEDIA_PROOF_MISSING", "the machine boots from virtual media, and the system that " +
 			"asks to be its installer does not prove that it was started from there; find the system on the segment"}}
 	case refusal != nil && f.RecordedNow && f.Trust == TrustFirstUse:

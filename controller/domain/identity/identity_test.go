@@ -71,8 +71,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestNoFallback holds, over every combination of facts, that a machine with a recorded key is certified for that key
-// alone, and that a required level is never undercut.
+// TestNoFallback checks every combination of facts. A machine with a recorded key is certified for that key alone, and
+// a required level is never undercut.
 func TestNoFallback(t *testing.T) {
 	t.Parallel()
 	bools := []bool{false, true}

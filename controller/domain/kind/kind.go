@@ -35,7 +35,7 @@ type Declaration struct {
 
 	// Reserved is the refusal of a client's plan that has a step of the kind; empty where plans may have it.
 	Reserved string
-	// Mode is the text field of the step's message that selects what is done. Modes are the values that a plan may name
+	// Mode is the text field of the step's message that selects the variant. Modes are the values that a plan may name
 	// there; nil where Check knows them.
 	Mode  string
 	Modes []string
@@ -85,11 +85,11 @@ type Declaration struct {
 	ClusterAct string
 	// Ungranted reports whether an agent starts a command without a grant, because it changes nothing.
 	Ungranted bool
-	// Unfinished is the reason with which a command fails whose outcome is unknown, because whatever came of it changed
-	// nothing; empty where it may have acted, and its machine is fenced.
+	// Unfinished is the reason with which a command of unknown outcome fails, for a kind that can have changed nothing. It
+	// is empty where it may have acted: then its machine is fenced.
 	Unfinished string
-	// Preflight is the kind of the command that asks the installer whether a step of this kind could begin, and Token the
-	// kind of the one that makes the secret for it; empty where a step needs none.
+	// Preflight is the kind of the command that asks the installer whether a step of this kind could begin. Token is the
+	// kind of the one that makes the secret for it. Both are empty where a step needs none.
 	Preflight, Token Kind
 
 	// Prepares reports whether a command only prepares another one, so that its success proves nothing and needs no proof.
@@ -98,7 +98,7 @@ type Declaration struct {
 	// another proof.
 	Evidence string
 
-	// Follows is what is known of the machine after a success.
+	// Follows has the conditions of the machine after a success.
 	Follows []Condition
 
 	// Started and Done are the texts of the events of a step: it has begun, and it has succeeded.

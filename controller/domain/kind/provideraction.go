@@ -123,7 +123,7 @@ func validateProvider(a *baremetalv1.ProviderAction, field string) error {
 	return nil
 }
 
-// fillProvider says which image is deployed, where the plan does not. Only what was asked for, or is the machine's own,
+// fillProvider sets the image to deploy, where the plan has none. Only the request's image, or the machine's own,
 // counts: the server's default image is one of our catalogue, and no provider knows that.
 func fillProvider(a *baremetalv1.ProviderAction, in Inputs) {
 	if a.GetAction() != "deploy" && a.GetAction() != "recover_deploy" || in.ProviderImage == "" ||

@@ -1,4 +1,4 @@
-// Package machinefilter says of a machine whether a filter holds, as ListMachines says it of a fleet.
+// Package machinefilter evaluates a filter on one machine, as ListMachines does on a fleet.
 package machinefilter
 
 import (
@@ -53,7 +53,7 @@ func holds(t filter.Term, m *baremetalv1.Machine) bool {
 	return known && t.Holds(value, set)
 }
 
-// Value returns the machine's value of a key, and whether it is set. known is false of what is no key.
+// Value returns the machine's value of a key, and reports whether it is set. known is false for an unknown key.
 func Value(m *baremetalv1.Machine, key string) (value string, set, known bool) {
 	if name, ok := strings.CutPrefix(key, "labels."); ok {
 		value, set = m.GetLabels()[name]

@@ -41,7 +41,7 @@ func (s Selections) Hold(m *baremetalv1.Machine) bool {
 	return m.GetDeletedAt() == nil && slices.ContainsFunc(s.filters, func(f Filter) bool { return f.Matches(m) })
 }
 
-// Digest tells selections apart, in 16 hexadecimal digits. It is empty where every machine is inside.
+// Digest identifies a selection, in 16 hexadecimal digits. It is empty where every machine is inside.
 func (s Selections) Digest() string {
 	if !s.Narrow() {
 		return ""

@@ -1,9 +1,9 @@
-// Package membership decides who may write the fields of a machine that other things depend on: the selections of roles
-// and tokens, the domains of budgets, required identity levels and approval policies.
+// Package membership decides who may write the fields of a machine that other rules depend on. These rules are the
+// selections of roles and tokens, the domains of budgets, required identity levels and approval policies.
 //
-// A write that moves a machine into or out of one of them needs a role of admin for the machine before the write and
-// after it. Otherwise an operator could escape a budget, or enter a selection in which the operator is admin, by a
-// label. The package is pure: fields, roles and uses in, a refusal out.
+// A write that moves a machine into or out of one of them needs an admin's role for the machine, before and after the
+// write. Otherwise an operator could escape a budget, or enter a selection in which the operator is admin, by a label.
+// The package is pure: fields, roles and uses in, a refusal out.
 package membership
 
 import (

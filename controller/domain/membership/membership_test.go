@@ -110,8 +110,8 @@ type world struct {
 	rand   *rand.Rand
 	uses   []membership.Use
 	caller membership.Caller
-	// fleet has the fields of each piece of hardware by its MAC address, first those that it had at the start or at its
-	// first registration, and deleted those of records that are gone.
+	// fleet has the fields of each piece of hardware by its MAC address. first has those at the start or at its first
+	// registration, and deleted those of removed records.
 	fleet, first, deleted map[string]membership.Fields
 }
 
@@ -224,8 +224,8 @@ func where(u membership.Use, f membership.Fields) string {
 	return fmt.Sprint(f.In(u.Terms), " ", value)
 }
 
-// No sequence of writes of one identity that is no admin of a machine changes the identity's rights on that machine, its
-// budgets or its identity level, nor the number of machines that a percentage is taken of.
+// An identity that is no admin of a machine writes in any sequence. Its rights on that machine, the budgets and the
+// identity level stay, and so does the number of machines that a percentage is taken of.
 func TestNoWritesChangeOwnRights(t *testing.T) {
 	t.Parallel()
 	moved, byAdmin, registered := 0, 0, 0

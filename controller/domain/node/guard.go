@@ -28,7 +28,7 @@ const (
 	PurgedByDelete Guard = "purged_by_delete"
 	// CameFrom: a quarantined node goes back to the state that it was in.
 	CameFrom Guard = "came_from"
-	// Commented: the admin says why.
+	// Commented: the admin's call has a comment.
 	Commented Guard = "commented"
 )
 
@@ -44,13 +44,13 @@ type Facts struct {
 	Force                bool
 	// ActiveOperation is empty when none is active.
 	ActiveOperation string
-	// ErasureRequired says that the decommission's mode erases; ErasureVerified that its evidence was read back.
+	// ErasureRequired is set when the decommission's mode erases, ErasureVerified when its evidence was read back.
 	ErasureRequired, ErasureVerified bool
 	// Deleting reports whether DeleteMachine asks; Purge, whether an admin leaves out the decommission.
 	Deleting, Purge bool
 	// Holds reports whether the disks hold a system that work ran on, or may have.
 	Holds bool
-	// Installs says that an operator asks for another installation, which is a new plan and a force in one.
+	// Installs is set when an operator asks for another installation, which is a new plan and a force in one.
 	Installs bool
 	// From is the state that a quarantined node was in.
 	From State
@@ -84,13 +84,13 @@ func Open(from State, by Trigger, f Facts) []State {
 
 func illegal(from, to State, by Trigger) string {
 	text := fmt.Sprintf("a node that is %s cannot become %s", Name(from), Name(to))
-	if len(waysTo(from, to)) > 0 {
+	if len(transitionsBetween(from, to)) > 0 {
 		text += fmt.Sprintf(" by %s", by)
 	}
 	return text + "; from here " + string(by) + " may move it to " + list(Targets(from, by))
 }
 
-func waysTo(from, to State) []Transition {
+func transitionsBetween(from, to State) []Transition {
 	var out []Transition
 	for _, t := range From(from) {
 		if t.To == to {
@@ -159,7 +159,7 @@ func (g Guard) check(f Facts) *fleet.Refusal {
 	return nil
 }
 
-// leaves says for people how a node leaves quarantine that was in a state when it was quarantined.
+// leaves returns a text for people: how a node leaves quarantine, by its state at that time.
 func leaves(from State) string {
 	if Resting(from) {
 		return "it goes back to that, to draining or to retired"

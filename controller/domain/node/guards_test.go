@@ -8,7 +8,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/node"
 )
 
-// enough says for each guard what alone makes it pass, with everything against it that it does not look at.
+// enough returns the facts that alone make a guard pass, with all other facts against it.
 func enough(g node.Guard, to node.State) node.Facts {
 	f := node.Facts{ActiveOperation: "op-1", ErasureRequired: true, Holds: true}
 	switch g {
@@ -32,7 +32,7 @@ func enough(g node.Guard, to node.State) node.Facts {
 	return f
 }
 
-// TestAGuardLooksAtItsOwnFactsOnly: a change is neither stopped nor let through by what is another guard's.
+// TestAGuardLooksAtItsOwnFactsOnly: another guard's facts neither stop a change nor let it through.
 func TestAGuardLooksAtItsOwnFactsOnly(t *testing.T) {
 	rows := node.Table()
 	if len(rows) == 0 {

@@ -13,7 +13,7 @@ const (
 	CheckReachable = "reachable"
 	// CheckInventory: the machine's inventory has the serial number and the MAC addresses that it was registered with.
 	CheckInventory = "inventory"
-	// CheckProvider: the machine's provider says that it is deployed.
+	// CheckProvider: the machine's provider shows it as deployed.
 	CheckProvider = "provider"
 )
 

@@ -8,8 +8,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/node"
 )
 
-// TestEachHealthCheckFailsAlone: what is wrong fails the check that is about it, and only where that check is asked
-// for.
+// TestEachHealthCheckFailsAlone: a fault fails the check for it, and only where that check is asked for.
 func TestEachHealthCheckFailsAlone(t *testing.T) {
 	healthy := node.Health{
 		Live: true, Serial: "S1", MACs: []string{"02:00:00:00:00:01"}, Inventoried: true, SeenSerial: "s1",

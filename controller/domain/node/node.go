@@ -69,8 +69,8 @@ func Resting(s State) bool {
 		Retired}, s)
 }
 
-// Holds reports whether the disks of a node hold a system that work ran on, or may have: one in service does, and any
-// with a verified system that nobody has begun to overwrite. Of one that has left the inventory it was asked before.
+// Holds reports whether the disks of a node hold a system that work ran on, or may have. One in service does, and any
+// with a verified system that is not being overwritten. Of one that has left the inventory it was asked before.
 // cameFrom is the state before a quarantine.
 func Holds(s, cameFrom State, provisioned bool) bool {
 	if s == Quarantined {
@@ -103,11 +103,11 @@ func Triggers() []Trigger { return []Trigger{Admin, System, Workflow, NodeReport
 // Transition is one row of the table.
 type Transition struct {
 	From, To State
-	// Triggers may cause the change; nobody else.
+	// Only Triggers may cause the change.
 	Triggers []Trigger
 	// Guard is what must hold besides; empty for nothing.
 	Guard Guard
-	// Work says that To stands for work in progress and needs an owner from the same transaction on.
+	// Work is set when To stands for work in progress and needs an owner from the same transaction on.
 	Work bool
 }
 

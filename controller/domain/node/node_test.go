@@ -9,7 +9,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/node"
 )
 
-// The requirements, as they were written: from → to, by whom the older text or the newer table of owners says.
+// The requirements, as they were written: from → to: the triggers of the older text or the newer table of owners.
 const required = `
 discovered -> pending: admin
 pending -> installing: node_report workflow
@@ -43,9 +43,9 @@ removing -> retired: workflow admin system
 removing -> deleted: workflow admin
 `
 
-// What is ours: another image for a node that nobody has verified yet, a token for a machine that was registered
-// before, quarantine of a machine that another one answers for whatever it is about, the ways out of a state of work
-// whose work has ended or was lost, and the call that deletes a record.
+// Our additions: another image for an unverified node, and a token for a machine that was registered before. A machine
+// in whose name another one answers is quarantined in any state. There are ways out of a state of work whose work has
+// ended or was lost, and the call that deletes a record.
 const ours = `
 installing -> pending: workflow system
 deprovisioning -> active: workflow
@@ -77,8 +77,8 @@ func edges(text string) map[string]bool {
 	return out
 }
 
-// wanted is every change that may happen; any state but deleted may be retired, deleted and quarantined by an admin,
-// and a quarantined node goes back to where it came from.
+// wanted returns every change that may happen. An admin may retire, delete and quarantine any state but deleted, and a
+// quarantined node goes back to its former state.
 func wanted() map[string]bool {
 	out := edges(required + ours)
 	for _, s := range node.States() {
@@ -102,7 +102,7 @@ func edge(from, to node.State, by node.Trigger) string {
 	return node.Name(from) + " -> " + node.Name(to) + " by " + string(by)
 }
 
-// Every pair of states and every trigger: what is listed may happen, and nothing else.
+// Every pair of states and every trigger: the listed changes may happen, and no others.
 func TestTableIsWhatIsRequired(t *testing.T) {
 	want := wanted()
 	pairs := 0

@@ -1,8 +1,8 @@
 package node
 
-// Ownerless says where a node goes that is in a state of work while no operation and no workflow of it is open: to the
-// state in which nobody need work on it, or out of all work where what was done to it is not known. ok is false for
-// states that need no owner.
+// Ownerless returns the next state of a node in a state of work without an open operation or workflow. It is one that
+// needs no work, or one out of all work if the effect of the work is unknown. ok is false for states that need no
+// owner.
 func Ownerless(s State) (to State, ok bool) {
 	switch s {
 	case Installing, Reprovision:

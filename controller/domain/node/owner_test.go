@@ -6,7 +6,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/node"
 )
 
-// Every state that stands for work, and no other, has a place where a node goes whose work was lost; the table lets the
+// Every state that stands for work, and no other, has a target for a node whose work was lost. The table lets the
 // controller move it there by itself, and there it needs no owner.
 func TestEveryStateOfWorkHasAPlaceWithoutAnOwner(t *testing.T) {
 	n := 0

@@ -27,15 +27,15 @@ type Install struct {
 	Percent int
 }
 
-// Report is what an installer says of its work. An empty status says nothing of an installation.
+// Report is an installer's report of its work. An empty status is not about an installation.
 type Report struct {
 	Status  string
 	Percent int
 	Error   string
 }
 
-// Decide says how an installation stands after a report. A report that does not fit the node's state is refused and
-// changes nothing.
+// Decide returns the state of an installation after a report. A report that does not fit the node's state is refused
+// and changes nothing.
 func Decide(now Install, r Report) (Install, *fleet.Refusal) {
 	next := now
 	switch {

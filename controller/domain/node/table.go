@@ -9,7 +9,7 @@ var table = complete([]Transition{
 	{From: Pending, To: Installing, Triggers: []Trigger{NodeReport, Workflow}},
 	{From: Installing, To: Installed, Triggers: []Trigger{NodeReport, Workflow}},
 	{From: Installing, To: InstallFailed, Triggers: []Trigger{NodeReport, Workflow}, Guard: AttemptsSpent},
-	// What installed it has ended, and attempts are left: nobody is at it, and it waits for its installation again.
+	// Its installation has ended, and attempts are left: it has no worker, and waits for its installation again.
 	{From: Installing, To: Pending, Triggers: []Trigger{Workflow, System}},
 	{From: InstallFailed, To: Pending, Triggers: []Trigger{Admin}, Guard: ForcedNewPlan},
 	{From: Installed, To: Active, Triggers: []Trigger{Admin, System, Workflow}, Guard: Idle},
@@ -50,7 +50,7 @@ var table = complete([]Transition{
 })
 
 // quarantinable are the further states from which a node is taken out of all work when two machines answer in its name:
-// until somebody knows which is which, neither may be acted upon, however far its life has come.
+// until an operator has identified them, neither may be acted upon, however far its life has come.
 var quarantinable = []State{Discovered, BootstrapIssued, Pending, Installing, InstallFailed, Installed, Reprovision,
 	Deprovisioning, Migrating, Draining}
 

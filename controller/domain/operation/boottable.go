@@ -31,14 +31,14 @@ const (
 	ByProbe            = "probe"
 )
 
-// BootRule says what proves that a system has come up.
+// BootRule is the proof that a system has come up.
 type BootRule struct {
 	Boots System
 	// Kinds of the commands that bring it up; none for a wait.
 	Kinds []kind.Kind
 	// By is what the system is recognized by, or one of what.
 	By []string
-	// Evidence says it in words, Wrong what is seen instead when another system has come up.
+	// Evidence is that proof in words, Wrong the sign that another system has come up.
 	Evidence, Wrong string
 }
 

@@ -10,30 +10,30 @@ import (
 type Decision struct {
 	// Changed is false when the event changes nothing; then only Refusal, Grant and Ack may be set.
 	Changed bool
-	// OpChanged says that Op differs from what is stored; a finished operation never does.
+	// OpChanged is set when Op differs from the stored one; a finished operation never does.
 	OpChanged bool
 	Op        Operation
 	// Commands that are new or have changed, in order.
 	Commands []*Command
-	// NewCommand points to the one of Commands that is to be inserted, nil for none.
+	// NewCommand points to the one of Commands to insert, nil for none.
 	NewCommand *Command
 	Notes      []Note
 	Machine    MachineChange
 	// Refusal is the typed answer to an event that may not happen (a cancel of a finished operation, a grant that is
 	// not given).
 	Refusal *fleet.Refusal
-	// Grant says that the asking executor may start.
+	// Grant is set when the asking executor may start.
 	Grant bool
-	// FlagRollback says that the asking agent has been rolled back to a copy of its memory.
+	// FlagRollback is set when the asking agent has been rolled back to a copy of its memory.
 	FlagRollback bool
-	// Ack says that the result is stored, or was before, and need not be sent again.
+	// Ack is set when the result is stored, or was before, and need not be sent again.
 	Ack bool
-	// Resend says that the latest command has not been acknowledged by an executor that is connected.
+	// Resend is set when the latest command has not been acknowledged by an executor that is connected.
 	Resend bool
-	// AttemptFailed says what made an install attempt of the node fail, whether or not the operation goes on with another;
-	// empty for none.
+	// AttemptFailed is why an install attempt of the node failed, whether or not the operation goes on with another; empty
+	// for none.
 	AttemptFailed string
-	// CancelOnAgent names a command whose executor should be told to stop.
+	// CancelOnAgent names a command whose executor should stop.
 	CancelOnAgent string
 }
 
@@ -57,11 +57,12 @@ type MachineChange struct {
 	Conditions []ConditionChange
 	// ImageDigest is the verified digest of the image that the machine now runs.
 	ImageDigest string
-	// Unprovision says that data on the system disk is about to be destroyed: the digest of its image holds no more.
+	// Unprovision is set when data on the system disk is about to be destroyed: the digest of its image is no longer
+	// valid.
 	Unprovision bool
 	// Raise adds a cause of NeedsIntervention; nil adds none.
 	Raise *RaisedCause
-	// Happened says what the decision has proven, as far as it takes causes of NeedsIntervention away.
+	// Happened is what the decision has proven, as far as it takes causes of NeedsIntervention away.
 	Happened fleet.Happened
 	// Assign changes what the machine boots from the network; nil leaves it.
 	Assign *Assignment
@@ -69,7 +70,7 @@ type MachineChange struct {
 	RevokeHosts bool
 	// Agentless goes with RevokeHosts: the system that is on the disk from now on has no agent.
 	Agentless bool `json:",omitempty"`
-	// ProbeAddress is where a system without an agent can be probed; empty leaves what is known.
+	// ProbeAddress is where a system without an agent can be probed; empty keeps the known one.
 	ProbeAddress string `json:",omitempty"`
 }
 
@@ -98,11 +99,11 @@ const (
 	NobodyGrace = 30 * time.Second
 	// CancelPatience is how long a cancel waits for the executor's answer.
 	CancelPatience = 30 * time.Second
-	// InstallerPatience bounds how long a machine that was sent into the installer may take to report from there; a third
-	// of the step's time-out, if that is less.
+	// InstallerPatience bounds how long a machine that boots the installer may take to report from there. It is a third of
+	// the step's time-out, if that is less.
 	InstallerPatience = 5 * time.Minute
-	// InstallerLost is how long an installer that was granted its command may be silent before the machine is switched
-	// off through its BMC, which proves that nothing writes any more.
+	// InstallerLost is how long an installer with a granted command may be silent. Then the machine is switched off
+	// through its BMC, which proves that nothing writes any more.
 	InstallerLost = 60 * time.Second
 
 	retryBase = 500 * time.Millisecond

@@ -17,10 +17,10 @@ type Due struct{}
 // ClockSlack is how far the clocks of two controllers may lie apart before a job finds its operation not yet due.
 const ClockSlack = time.Second
 
-// AckedByAgent says that the executor has made the command durable.
+// AckedByAgent: the executor has made the command durable.
 type AckedByAgent struct{ CommandID, AgentID string }
 
-// GrantAsked is an executor's request for leave to start.
+// GrantAsked is an executor's request for a grant.
 type GrantAsked struct {
 	CommandID, AgentID, StateID, BootID string
 	Seq                                 uint64
@@ -53,16 +53,16 @@ type Resulted struct {
 	Epoch         int64
 }
 
-// SessionOpened says that an agent has opened a session with this memory and this boot.
+// SessionOpened: an agent has opened a session with this memory and this boot.
 type SessionOpened struct {
 	AgentID, StateID, BootID string
-	// OfTarget says that it is the agent of the operation's own machine.
+	// OfTarget is set for the agent of the operation's own machine.
 	OfTarget bool
-	// Installer says that it is the RAM system that was booted on the operation's machine.
+	// Installer is set for the RAM system that was booted on the operation's machine.
 	Installer bool
-	// RolledBack says that the agent came back with an older copy of its memory.
+	// RolledBack is set when the agent came back with an older copy of its memory.
 	RolledBack bool
-	// Epoch is the session's. One that a newer session of the agent has overtaken says nothing any more.
+	// Epoch is the session's. One that a newer session of the agent has overtaken no longer counts.
 	Epoch int64
 }
 
@@ -77,16 +77,16 @@ func (e CancelAsked) By() string {
 	return "by " + e.Actor + ": " + e.Why
 }
 
-// Reported is what an installer that reports by itself says of the installation that the operation waits for.
+// Reported is the report of an installer that reports by itself, on the installation that the operation waits for.
 type Reported struct {
 	// Status is "started", "progress", "complete" or "failed".
 	Status string
 	Error  string
-	// Actor is the opaque name of whoever carries the report.
+	// Actor is the opaque name of the report's sender.
 	Actor string
 }
 
-// Impostor says that a system was refused which asked to be the machine's installer. The work goes on.
+// Impostor: a system was refused which asked to be the machine's installer. The work goes on.
 type Impostor struct{ Reason, Message string }
 
 // PowerSeen is a change of the machine's power that its BMC shows: State, "on" or "off", is another one than was seen
@@ -96,7 +96,7 @@ type PowerSeen struct {
 	At    time.Time
 }
 
-// Quarantine says that the machine has been found to be unsafe to act on.
+// Quarantine: the machine has been found to be unsafe to act on.
 type Quarantine struct{ Reason, Message string }
 
 func (Evaluate) event()      {}

@@ -14,7 +14,7 @@ import (
 // othersMost is how many changes of the power by others one operation notes. More are no news.
 const othersMost = 8
 
-// NoteOthers is the kind of a note about somebody else at the power button.
+// NoteOthers is the kind of a note about a switch of the power by others.
 const NoteOthers = "power_by_others"
 
 // PowerByOthers takes a change of the machine's power that no command of the operation was to make: another manager, a
@@ -37,8 +37,8 @@ func PowerByOthers(op *Operation, cmd *Command, e PowerSeen) string {
 		"it is left as it is"
 }
 
-// explained reports whether a command of the operation explains the change: one that restarts or switches the machine
-// is under way, or has left it in the state that is seen now, or ended after the BMC was read.
+// explained reports whether a command of the operation explains the change. Such a command restarts or switches the
+// machine. It is under way, has left the machine in the present state, or ended after the BMC was read.
 func explained(op *Operation, c *Command, e PowerSeen) bool {
 	if leftSo(op.Evidence, e) {
 		return true
@@ -55,8 +55,8 @@ func leftSo(of map[string]string, e PowerSeen) bool {
 	return of[evidence.PowerOffSeenAt] != "" && e.State == "off"
 }
 
-// SwitchedByOthers is what to note of a result whose executor has seen somebody else switch the machine; empty where it
-// has not. The first result of a command counts.
+// SwitchedByOthers returns the note on a result whose executor has seen others switch the machine; "" where it has not.
+// The first result of a command counts.
 func SwitchedByOthers(cmd *Command, e Resulted) string {
 	said := e.Evidence[evidence.PowerByOthers]
 	if said == "" || cmd.State != Granted || !cmd.ClaimedAt.IsZero() {

@@ -25,8 +25,8 @@ func ProofSettles(c *Command, b Booted) bool {
 	return ProvesReboot(c.BootIDBefore, b.BootID)
 }
 
-// Repeatable reports whether a command that is unresolved has come to its end by the word of its executor, and what it
-// was for was not found afterwards: nothing of it is still to come.
+// Repeatable reports whether an unresolved command has ended, as its executor reports, and its effect was not found
+// afterwards: no further effect can come.
 func Repeatable(c *Command) bool { return c.State == Unknown && c.Reason == "EVIDENCE_MISSING" }
 
 // ProvesReboot reports whether a boot id read now proves that the boot before is over.
@@ -38,7 +38,7 @@ func PowerOffSettles(c *Command, seen time.Time) bool {
 	return c != nil && c.State == Unknown && c.ExecutorRole != "site" && seen.After(c.GrantedAt)
 }
 
-// Settle moves an unknown command to done on somebody's word or proof.
+// Settle returns an unknown command as done, by an operator's decision or by proof.
 func Settle(c *Command, by string) *Command {
 	out := c.Clone()
 	MayMove(CommandTable, out.State, Done)

@@ -48,7 +48,7 @@ const (
 	Unknown         CommandState = "UNKNOWN"
 )
 
-// Outcome is what an executor says about a command.
+// Outcome is an executor's result of a command.
 type Outcome string
 
 // The outcomes of a command.
@@ -69,7 +69,7 @@ const (
 	WaitCancelling = "CANCELLING"
 	// WaitSite: the site's agent has not applied what the machine is to boot.
 	WaitSite = "WAITING_FOR_SITE"
-	// WaitNobody: nothing can reach the machine, and nothing will before somebody changes that.
+	// WaitNobody: no agent can reach the machine, and none will before an operator changes that.
 	WaitNobody = "NOBODY_REACHES_MACHINE"
 	// WaitBudget: so many machines are being worked on destructively that a budget leaves no room for this one.
 	WaitBudget = "WAITING_FOR_BUDGET"
@@ -77,7 +77,7 @@ const (
 	WaitInstaller = "WAITING_FOR_INSTALLER"
 )
 
-// Error says why an operation ended without success.
+// Error is why an operation ended without success.
 type Error struct {
 	Code      string            `json:"code"`
 	Message   string            `json:"message"`
@@ -122,8 +122,8 @@ type Step struct {
 	Kind       kind.Kind
 	Timeout    time.Duration
 	MaxRetries int
-	// Mode is the kind's variant: "bmc" of a reboot goes out of band; of set_phase it is the phase; of repave and erase
-	// it is the way into the installer; of workflow_stage the stage.
+	// Mode is the kind's variant. "bmc" of a reboot goes out of band. For set_phase it is the phase, for repave and erase
+	// the way into the installer, and for workflow_stage the stage.
 	Mode string
 	// Agentless: the system that a repave writes has no agent, and proves itself by phoning home.
 	Agentless bool `json:",omitempty"`
@@ -164,14 +164,14 @@ type Command struct {
 	SettledBy       string
 }
 
-// Settled reports whether nothing more can come of the command, or nobody waits for it any more.
+// Settled reports whether nothing more can come of the command, or no operation waits for it any more.
 func (c *Command) Settled() bool { return c == nil || IsFinalCommand(c.State) }
 
 // World is what Decide may know besides the operation itself.
 type World struct {
 	Machine fleet.Facts
-	// TargetBootID and TargetAgentID are what the newest session of the machine's own agent said; empty when it never
-	// had one. TargetAgentLive says that the session is open.
+	// TargetBootID and TargetAgentID are those of the newest session of the machine's own agent; empty when it never had
+	// one. TargetAgentLive is set while the session is open.
 	TargetBootID    string
 	TargetAgentID   string
 	TargetAgentLive bool
@@ -181,8 +181,8 @@ type World struct {
 	SlotHeld bool
 	// Boot is what the machine would boot from the network.
 	Boot Boot
-	// Unfit is why the machine cannot be installed as the current step asks, by what is known of it before it leaves its
-	// system; nil where it may.
+	// Unfit is why the machine cannot be installed by the current step, nil where it may. It follows from the facts that
+	// are known before the machine leaves its system.
 	Unfit *fleet.Refusal
 	// ExecutorSilentFrom is the time from which the silence of the current command's executor counts.
 	ExecutorSilentFrom time.Time
@@ -194,7 +194,7 @@ type World struct {
 	// Stage is what the stages of a workflow judge by, read for their operations only; the evidence in it is that of
 	// earlier attempts.
 	Stage workflow.StageFacts
-	// StaleEpoch says that a newer session exists of the agent whose session the event came in.
+	// StaleEpoch is set when the event's agent has a newer session than the one that it came in.
 	StaleEpoch bool
 	// NewCommandID names the command that this decision may make, NewBootToken the capability of a new assignment.
 	NewCommandID string
@@ -206,7 +206,7 @@ type World struct {
 // Install is how the installation of a node stands. The rule of attempts is the node's, not the plan's: the retries of
 // a step are tries within one attempt, and after the last attempt a person must look.
 type Install struct {
-	// Counted says that the operation is installing the node: what fails of it now is an attempt.
+	// Counted is set when the operation is installing the node: a failure now is a failed attempt.
 	Counted bool
 	// Failed attempts so far, and how many there may be.
 	Failed, Max int
@@ -232,12 +232,12 @@ type Boot struct {
 	InstallerAgentID string
 	// Segments is the number of provisioning networks of the machine's site.
 	Segments int
-	// IdentityLevel is how the operation's newest installer proved which machine it is, and IdentityTrust why its TPM is
-	// believed; both are empty before there is one.
+	// IdentityLevel is how the operation's newest installer proved its machine, and IdentityTrust the basis of trust in
+	// its TPM. Both are empty before there is an installer.
 	IdentityLevel, IdentityTrust string
-	// InstallerReady says that the image catalogue has an installer.
+	// InstallerReady is set when the image catalogue has an installer.
 	InstallerReady bool
-	// PhonedHome is what the system that the operation has written says of itself, as evidence; nil before it does.
+	// PhonedHome is the report of the system that the operation has written, as evidence; nil before it has phoned home.
 	PhonedHome map[string]string `json:",omitempty"`
 }
 

@@ -2,7 +2,7 @@ package operation
 
 import "slices"
 
-// PhaseTable says which phase may follow which.
+// PhaseTable has the phases that may follow each phase.
 var PhaseTable = map[Phase][]Phase{
 	Pending:   {Running, Canceled, Failed},
 	Running:   {Succeeded, Failed, Canceled},
@@ -11,7 +11,7 @@ var PhaseTable = map[Phase][]Phase{
 	Canceled:  nil,
 }
 
-// StepTable says which step state may follow which.
+// StepTable has the states that may follow each step state.
 var StepTable = map[StepState][]StepState{
 	StepWaiting:   {StepRunning},
 	StepRunning:   {StepSucceeded, StepFailed},
@@ -19,8 +19,8 @@ var StepTable = map[StepState][]StepState{
 	StepFailed:    nil,
 }
 
-// CommandTable says which command state may follow which. UNKNOWN is the only final state that can still move: a late
-// result, proof or an operator settles it.
+// CommandTable has the states that may follow each command state. UNKNOWN is the only final state that can still move:
+// a late result, proof or an operator settles it.
 var CommandTable = map[CommandState][]CommandState{
 	Queued:          {Sent, CommandCanceled, Expired},
 	Sent:            {Acked, Granted, Done, CommandCanceled, Expired, Unknown},

@@ -28,7 +28,7 @@ type KindDefault struct {
 // Defaults by step kind, the oneof field's name.
 type Defaults map[string]KindDefault
 
-// BuiltInDefaults are the limits that hold where neither plan nor configuration says otherwise.
+// BuiltInDefaults are the limits that hold where neither plan nor configuration has others.
 func BuiltInDefaults() Defaults {
 	out := Defaults{}
 	for _, k := range kind.All() {
@@ -180,14 +180,14 @@ type Filled struct {
 }
 
 // How long the first start of a new system may take at least: firmware that tests its memory for minutes, a root file
-// system that grows, keys that are made. Without the agent it is heard when cloud-init has done all it was told,
-// packages included; MAAS gives a deployment as long (its setting node_timeout).
+// system that grows, keys that are made. A system without the agent reports when cloud-init has ended, packages
+// included; MAAS allows a deployment the same time (its setting node_timeout).
 const (
 	FirstBoot             = 15 * time.Minute
 	FirstBootWithoutAgent = 30 * time.Minute
 )
 
-// Fill completes the steps of a plan. It fails when a step needs an image and nobody names one.
+// Fill completes the steps of a plan. It fails when a step needs an image and none is named.
 func Fill(p *baremetalv1.Plan, in kind.Inputs, d Defaults) ([]Filled, error) {
 	out := make([]Filled, 0, len(p.GetSteps()))
 	written := false
@@ -210,7 +210,7 @@ func Fill(p *baremetalv1.Plan, in kind.Inputs, d Defaults) ([]Filled, error) {
 	return out, nil
 }
 
-// firstBoot is what a step at least gets that starts a new system. A client's plan that gives its own time to a system
+// firstBoot is what a step at least gets that starts a new system. A client's plan with a time of its own for a system
 // with the agent keeps it.
 func firstBoot(s *baremetalv1.Step, in kind.Inputs, builtIn bool) time.Duration {
 	switch {
@@ -223,7 +223,7 @@ func firstBoot(s *baremetalv1.Step, in kind.Inputs, builtIn bool) time.Duration 
 }
 
 // limits are those of the request, else of the step, else of its kind. A plan that is built in names the built-in
-// limits of a kind: what the configuration says of that kind holds in their place.
+// limits of a kind: the configuration's limits of that kind hold in their place.
 func limits(s *baremetalv1.Step, in kind.Inputs, d KindDefault, builtIn bool) (time.Duration, int) {
 	timeout, retries := d.Timeout, d.Retries
 	known := kind.Of(kind.OfStep(s))
@@ -279,16 +279,16 @@ func BuiltIn() []*baremetalv1.Plan {
 		mk("join", "Join a cluster", join, verify),
 		mk("upgrade", "Upgrade the cluster node", leaveStep(), repave, reboot, join, verify),
 		mk("drain", "Drain the cluster node", drainStep()), mk("leave", "Leave the cluster", leaveStep()),
-		mk(DrainNone, "Drain a machine that is in no cluster", loneStep("drain", workflow.NothingToDrain, time.Minute)),
+		mk(DrainNone, "Drain a machine that is in no cluster", standaloneStep("drain", workflow.NothingToDrain, time.Minute)),
 		mk("uncordon", "Use the cluster node again", uncordonStep()),
-		mk("power-on", "Switch on", loneStep("switch-on", workflow.SwitchOn, 10*time.Minute)),
-		mk("power-off", "Switch off", loneStep("switch-off", workflow.SwitchOff, 10*time.Minute)),
+		mk("power-on", "Switch on", standaloneStep("switch-on", workflow.SwitchOn, 10*time.Minute)),
+		mk("power-off", "Switch off", standaloneStep("switch-off", workflow.SwitchOff, 10*time.Minute)),
 		mk("bmc-rotate-password", "Give the BMC a new password",
-			loneStep("rotate-password", workflow.RotateBMCPassword, 10*time.Minute)),
+			standaloneStep("rotate-password", workflow.RotateBMCPassword, 10*time.Minute)),
 		mk("reported-install", "Wait for an installer that reports by itself",
-			loneStep("reported-install", workflow.ReportedInstall, 6*time.Hour)),
+			standaloneStep("reported-install", workflow.ReportedInstall, 6*time.Hour)),
 		mk("replace", "Wait for a machine whose hardware is replaced",
-			loneStep("await-replacement", workflow.AwaitReplacement, 14*24*time.Hour)),
+			standaloneStep("await-replacement", workflow.AwaitReplacement, 14*24*time.Hour)),
 		mk("rma", "Return or replace", rmaStep("")), mk("rma-return", "Back from return or replacement", rmaStep("return")),
 	}, workflow.Plans()...)
 }

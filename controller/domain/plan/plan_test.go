@@ -95,7 +95,7 @@ func TestValidPlans(t *testing.T) {
 	}
 }
 
-// oneOfEach gives a step of every kind that the API knows.
+// oneOfEach returns a step of every kind that the API knows.
 func oneOfEach() map[string]*baremetalv1.Step {
 	out := map[string]*baremetalv1.Step{}
 	kinds := (&baremetalv1.Step{}).ProtoReflect().Descriptor().Oneofs().ByName("kind").Fields()
@@ -224,7 +224,7 @@ func TestANewSystemHasTimeForItsFirstBoot(t *testing.T) {
 	}
 }
 
-// What the configuration says of a kind holds for the plans that every server has, too, though they name their limits.
+// The configuration's limits of a kind hold for the plans that every server has, too, though they name their limits.
 func TestConfiguredLimitsHoldForBuiltInPlans(t *testing.T) {
 	configured := plan.BuiltInDefaults().Merge(plan.Defaults{"reboot": {Timeout: 20 * time.Minute, Retries: 5}})
 	for _, id := range []string{"reboot", "repave"} {

@@ -9,9 +9,9 @@ import (
 // DrainNone is the plan by which a machine drains that is in no cluster.
 const DrainNone = "drain-none"
 
-// loneStep is a check that belongs to no workflow. Only the controller itself starts plans with it, but for those that
+// standaloneStep is a check that belongs to no workflow. Only the controller itself starts plans with it, but for those that
 // switch a machine.
-func loneStep(name, stage string, timeout time.Duration) *baremetalv1.Step {
+func standaloneStep(name, stage string, timeout time.Duration) *baremetalv1.Step {
 	return &baremetalv1.Step{Name: name, TimeoutSeconds: int32(timeout.Seconds()), Kind: &baremetalv1.Step_WorkflowStage{
 		WorkflowStage: &baremetalv1.WorkflowStage{Stage: stage},
 	}}

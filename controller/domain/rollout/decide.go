@@ -14,7 +14,7 @@ const (
 // startsAtOnce bounds what one decision begins, so that one rollout does not hold up the others.
 const startsAtOnce = 100
 
-// Decide says what comes next.
+// Decide returns the next state and the work to begin.
 func Decide(s Spec, w World, now time.Time) Decision {
 	d := Decision{State: w.State, Cause: w.Cause, Wave: w.Wave, SoakUntil: w.SoakUntil, Acked: w.Acked,
 		AckedWave: w.AckedWave}
@@ -104,7 +104,7 @@ func (d *Decision) waitForMachines(w World, started int, now time.Time) {
 	}
 }
 
-// paused collects what is under way. One that has nothing left to begin ends like any other.
+// paused waits for the work that is under way. A rollout with nothing left to begin ends like any other.
 func (d *Decision) paused(s Spec, w World, now time.Time) {
 	if w.Total.Pending == 0 && w.Total.Running == 0 {
 		d.end(w.Total, closedGate(s, w))
@@ -138,7 +138,7 @@ func lookIf(needed bool, now time.Time) time.Time {
 	return now.Add(lookEvery)
 }
 
-// closedGate says which gate is closed; empty if none is.
+// closedGate returns why a gate is closed; empty if none is.
 func closedGate(s Spec, w World) string {
 	if why := s.WaveGate.closed(w.InWave, w.AckedWave); why != "" {
 		return fmt.Sprintf("wave %d: %s", w.Wave, why)

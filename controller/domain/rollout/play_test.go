@@ -84,7 +84,7 @@ func (p *play) tally(wave int) rollout.Tally {
 	return t
 }
 
-// look reads what is stored, decides, and stores.
+// look reads the stored state, decides, and stores.
 func (p *play) look() {
 	p.w.Total, p.w.InWave, p.w.InDomain, p.w.Pending = p.tally(0), rollout.Tally{}, map[string]int{}, nil
 	if p.w.Wave > 0 {
@@ -150,7 +150,7 @@ func (p *play) check() {
 	if g := p.spec.TotalGate.Failures; g > 0 && p.spec.MaxInFlight > 0 && t.Failed-p.w.Acked > g-1+p.spec.MaxInFlight {
 		p.t.Fatalf("%d failed under a gate of %d with %d in flight", t.Failed, g, p.spec.MaxInFlight)
 	}
-	// It ends, goes on at once, or waits for a named thing that somebody will tell of.
+	// It ends, goes on at once, or waits for a named event that will be reported.
 	switch {
 	case p.d.State.Ended():
 	case p.d.Wait == "" && p.d.Next.IsZero():
@@ -195,7 +195,7 @@ func (p *play) act(a rollout.Action) {
 	}
 }
 
-// final: nothing is left over, and the state says what has happened.
+// final: nothing is left over, and the state matches the results.
 func (p *play) final() {
 	t := p.tally(0)
 	if t.Pending+t.Running > 0 {

@@ -2,12 +2,12 @@
 // when too many have failed to go on.
 //
 // A wave begins when the one before it has ended and rested. Within it at most so many machines are under work at a
-// time, and at most so many of each failure domain. When a gate closes nothing further begins: what has been touched
-// then are the machines that have ended and those under way.
+// time, and at most so many of each failure domain. When a gate closes nothing further begins: the touched machines are
+// then those that have ended and those under way.
 //
-// It is pure: what is stored goes in, what is to be stored comes out. A decision may be made any number of times;
-// whoever makes it under the rollout's lock claims machines before their operations are made, so that a claimed machine
-// counts as under way for all who come after.
+// It is pure: the stored state goes in, the state to store comes out. A decision may be made any number of times. Under
+// the rollout's lock it claims machines before their operations are made, so that a claimed machine counts as under way
+// for later decisions.
 package rollout
 
 import "time"
@@ -20,7 +20,7 @@ const (
 	AwaitingApproval State = "AWAITING_APPROVAL"
 	Running          State = "RUNNING"
 	Paused           State = "PAUSED"
-	// Stopping starts nothing more and waits for what is under way.
+	// Stopping starts no more work and waits for the rest.
 	Stopping  State = "STOPPING"
 	Succeeded State = "SUCCEEDED"
 	// CompletedWithFailures has ended on every machine, and not all of them were done.
@@ -114,7 +114,7 @@ func EndState(t Tally, gateClosed bool) State {
 // Machine is one that can be worked on.
 type Machine struct{ ID, Domain string }
 
-// World is what is stored of a rollout.
+// World is the stored state of a rollout.
 type World struct {
 	State State
 	Cause Cause
@@ -135,7 +135,7 @@ type World struct {
 	FleetFrozen bool
 }
 
-// Decision is what is to be stored.
+// Decision is the state to store.
 type Decision struct {
 	State            State
 	Cause            Cause

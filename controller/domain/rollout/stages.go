@@ -38,7 +38,7 @@ func StageAt(kind, rolloutID string, left int) (t fleet.OperationType, request s
 }
 
 // Finishes reports whether a machine with so many stages left goes on though its rollout is paused or stopped: its work
-// is done, and what is left touches it no more.
+// is done, and the rest does not touch it.
 func Finishes(kind string, left int) bool {
 	t, _ := StageAt(kind, "", left)
 	return len(Stages(kind)) > 1 && left == 0 && fleet.Housekeeping(t)

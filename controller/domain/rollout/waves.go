@@ -8,8 +8,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/label"
 )
 
-// Order gives machines the order in which they begin: one of each domain after the other, so that a wave touches few of
-// any, and by id within a domain. The same machines always come out the same way.
+// Order returns the machines in the order in which they begin: one of each domain after the other, so that a wave
+// touches few of any, and by id within a domain. The same machines always come out the same way.
 func Order(machines []Machine) []Machine {
 	type ranked struct {
 		Machine
@@ -52,9 +52,9 @@ func Waves(s Spec, n int) []int {
 // RackDomain is the failure domain of racks.
 const RackDomain = budget.LabelPrefix + label.Rack
 
-// DefaultBound returns how many of n machines may be under work at a time, in all and in each rack, where neither the
-// caller nor a budget bounds work that takes machines out of service. racks reports whether every machine names its
-// rack. 0 is no bound.
+// DefaultBound returns how many of n machines may be under work at a time, in all and in each rack. It applies to work
+// that takes machines out of service, without a bound by the caller or a budget. racks reports whether every machine
+// names its rack. 0 is no bound.
 func DefaultBound(n int, racks bool) (inFlight, perRack int) {
 	if racks {
 		perRack = 1

@@ -23,7 +23,7 @@ type Chain struct {
 	Hash []byte
 }
 
-// Next takes the next entry, or says why it cannot be the next one.
+// Next takes the next entry, or returns why it cannot be the next one.
 func (c *Chain) Next(e Entry) *Break {
 	if why := c.wrong(e); why != "" {
 		return &Break{Seq: c.Seq + 1, Why: why}

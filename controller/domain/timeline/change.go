@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Change is one thing that an entry says.
+// Change is one change of an entry.
 type Change struct {
 	Kind, OperationID, CommandID string
-	// Actor is who did it: whoever the audit row of the same entry names, else Own; empty for the system. Entries that are
+	// Actor is who did it: the actor of the audit row of the same entry, else Own; empty for the system. Entries that are
 	// one change have their audit row beside them.
 	Actor string
 	// Own is whom the change itself names: the agent that reported, the user that moved a node.
@@ -17,11 +17,11 @@ type Change struct {
 	Fields map[string]string
 	// at is the entry's time.
 	at time.Time
-	// whole says that it names everything that is kept today.
+	// whole is set when it has all fields that are kept today.
 	whole bool
 }
 
-// Changes are what an entry says, in the order in which it was done.
+// Changes returns the changes of an entry, in their order.
 func (e Entry) Changes() ([]Change, error) {
 	if e.Kind != Changes {
 		c := Change{Kind: e.Kind, Actor: e.Actor, Own: e.Actor, OperationID: e.OperationID, CommandID: e.CommandID,

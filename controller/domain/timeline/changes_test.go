@@ -8,7 +8,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/timeline"
 )
 
-// decommissioned is a transaction of a workflow: its first stage is done, the node has moved, somebody asked for it.
+// decommissioned is a transaction of a workflow: its first stage is done, the node has moved, by an admin's request.
 const decommissioned = `[["workflow", "", "op-1", "", {"workflow_id": "wf-1", "kind": "DECOMMISSION", "mode": "SOFT_RESET", "state": "RUNNING", "stage": "drain_node", "plan": "disable_node,drain_node", "attempt": "1"}],
  ["step", "", "op-1", "", {"step": "disable-node", "state": "SUCCEEDED", "message": "the phase is MAINTENANCE"}],
  ["node_state", "jo", "", "", {"from": "active", "to": "draining", "by": "admin", "log_id": "7"}],

@@ -31,7 +31,7 @@ type Tables struct {
 	Scrubs map[string][]Scrub
 }
 
-// Diff says where tables and history differ, one line each, in a stable order; nothing when they agree.
+// Diff returns where tables and history differ, one line each, in a stable order; nothing when they agree.
 func Diff(s *State, t Tables) []string {
 	var out []string
 	out = append(out, diffValues("machine", s.Machine, t.Machine)...)

@@ -83,7 +83,7 @@ func (s *State) diffCommands(t Tables) []string {
 	return diffMaps("command", s.Commands, table)
 }
 
-// number is 0 for what is none; the database numbers from 1.
+// number returns 0 for a text that is none; the database numbers from 1.
 func number(id string) int64 {
 	n, err := strconv.ParseInt(id, 10, 64)
 	if err != nil {

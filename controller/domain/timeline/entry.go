@@ -1,5 +1,5 @@
-// Package timeline is the history of a machine as a chain of hashes: what an entry is, whether a chain is unbroken, and
-// what state a chain says the machine is in.
+// Package timeline is the history of a machine as a chain of hashes: the form of an entry, whether a chain is unbroken,
+// and the machine's state by a chain.
 //
 // The database writes the entries, in the transactions that make the changes; this package is pure and only reads them.
 package timeline
@@ -16,13 +16,13 @@ import (
 const (
 	// Snapshot is the first entry of a machine that is older than its history.
 	Snapshot = "snapshot"
-	// Machine is a machine's own row: all of it in the first entry, then what has changed.
+	// Machine is a machine's own row: all of it in the first entry, then the changes.
 	Machine   = "machine"
 	Condition = "condition"
 	Operation = "operation"
 	Step      = "step"
 	Command   = "command"
-	// NodeState says who moved a node state, and from where.
+	// NodeState is a move of a node state, with its actor and the former state.
 	NodeState = "node_state"
 	// Audit is a row of the audit log, its data as a salted digest.
 	Audit    = "audit"
@@ -38,7 +38,7 @@ const (
 
 // Entry is one link of a chain.
 type Entry struct {
-	// MachineID is empty in the fleet's chain, which holds what is about no machine.
+	// MachineID is empty in the fleet's chain, which holds entries without a machine.
 	MachineID string
 	// Seq counts from 1 without gaps.
 	Seq int64
@@ -53,9 +53,9 @@ type Entry struct {
 	Prev, Hash []byte
 }
 
-// Sum is the hash that the entry should have: SHA-256 of Prev, then number and time (microseconds since 1970) and
-// transaction in decimal, and each text with its length in bytes before it, so that no byte can move from one column to
-// the next unseen. The SQL function timeline_enter computes the same.
+// Sum returns the hash that the entry should have. It is the SHA-256 of Prev, then number and time (microseconds since
+// 1970) and transaction in decimal, and each text with its length in bytes before it. So no byte can move from one
+// column to the next unseen. The SQL function timeline_enter computes the same.
 func (e Entry) Sum() []byte {
 	b := bytes.NewBuffer(slices.Clone(e.Prev))
 	text := func(s string) { fmt.Fprintf(b, "%d:%s", len(s), s) }

@@ -6,7 +6,7 @@ import "time"
 type State struct {
 	// Exists is true once the machine is known.
 	Exists bool
-	// Machine is the machine's own columns by name; what is empty is left out. "spec" is a digest of spec and labels.
+	// Machine is the machine's own columns by name, without empty ones. "spec" is a digest of spec and labels.
 	Machine map[string]string
 	// OperationsBefore is how many operations had finished before the history began.
 	OperationsBefore string
@@ -34,7 +34,7 @@ type ConditionState struct {
 	Status, Reason, Message string
 	// Since is the time of the entry that set the status.
 	Since time.Time
-	// Unknown says that the condition's witness was silent.
+	// Unknown is set when the condition's witness was silent.
 	Unknown bool `json:",omitempty"`
 }
 
@@ -49,7 +49,7 @@ type OperationState struct {
 // StepState is one step that has begun.
 type StepState struct {
 	State, Retries, Evidence string
-	// Message is what its check, or its failure, says; Untold where it was written down before histories kept messages.
+	// Message is that of its check, or its failure; Untold where it was written down before histories kept messages.
 	Message string
 }
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Summary says in one line what an entry is about.
+// Summary returns one line on an entry.
 func Summary(kind string, v map[string]string) string {
 	switch kind {
 	case Condition:

@@ -27,7 +27,7 @@ func Actions() []Action {
 	return []Action{RetryStage, Resume, Rerun, RestartClean, Cancel, Adopt, MarkManual}
 }
 
-// legal says in which states an action may be taken; Resume also in Running when its task is stalled or lost.
+// legal has the states in which an action may be taken; Resume also in Running when its task is stalled or lost.
 var legal = map[Action][]State{
 	RetryStage:   {FailedRetryable, FailedManual},
 	Adopt:        {FailedRetryable, FailedManual},
@@ -38,8 +38,8 @@ var legal = map[Action][]State{
 	MarkManual:   {Pending, Running, FailedRetryable, FailedManual, Compensating},
 }
 
-// Legal lists the actions that may be taken. stalled says that the task of a running workflow is lost, or that nothing
-// has looked at it for long.
+// Legal lists the actions that may be taken. stalled is set when the task of a running workflow is lost, or was not
+// evaluated for long.
 func Legal(s State, stalled bool) []Action {
 	var out []Action
 	for _, a := range Actions() {
@@ -52,7 +52,7 @@ func Legal(s State, stalled bool) []Action {
 
 // Facts is what of the world an action looks at.
 type Facts struct {
-	// Stalled as in Legal. OperationActive says that the attempt's operation has not ended.
+	// Stalled as in Legal. OperationActive is set while the attempt's operation has not ended.
 	Stalled, OperationActive bool
 	// Stage is what a stage's check may know; it is read for ADOPT_OBSERVED_STATE.
 	Stage StageFacts
@@ -69,11 +69,11 @@ type Effect struct {
 	Skip bool
 	// CancelOperation stops the attempt that is under way; Requeue lets it be looked at again.
 	CancelOperation, Requeue bool
-	// Reset puts the node back to where a clean start begins; Release to a state that nobody works on.
+	// Reset moves the node back to the state of a clean start; Release to a state without work.
 	Reset, Release bool
-	// Nothing says that the action was taken before: success, without a second effect.
+	// Nothing is set when the action was taken before: success, without a second effect.
 	Nothing bool
-	// Text says it for people.
+	// Text describes it for people.
 	Text string
 }
 
@@ -189,7 +189,7 @@ func retryStage(w Workflow) string {
 	return w.Stage
 }
 
-// rerun enters from the top, and takes what is proven as done. What the stage that failed was about is not.
+// rerun enters from the top, and takes proven stages as done, but not the one that failed.
 func rerun(w Workflow) Effect {
 	w.Failures = nil
 	if failed, ok := FindFor(w.Kind, retryStage(w), w.Provider); ok && failed.Gives != "" {
@@ -234,7 +234,7 @@ func freeze(w Workflow, f Facts) Effect {
 		Text: "it is frozen until somebody resolves it; an attempt under way is stopped"}
 }
 
-// adopt takes the stage that failed as done when what is observed says so, and goes on with the next one.
+// adopt takes the failed stage as done when the observations show that, and goes on with the next one.
 func adopt(w Workflow, f Facts) (Effect, *fleet.Refusal) {
 	s, ok := FindFor(w.Kind, w.Stage, w.Provider)
 	next := w.StageIdx + 1

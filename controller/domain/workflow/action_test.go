@@ -27,8 +27,8 @@ func wanted(s workflow.State, stalled bool, a workflow.Action) bool {
 	return slices.Contains(in, string(s)) || stalled && working(s) && slices.Contains(in, "stalled")
 }
 
-// TestEveryStateAndAction: what the table allows has an effect that the transitions allow; a repeat has none; all else
-// is refused and names what is allowed.
+// TestEveryStateAndAction: an allowed action has an effect within the transitions; a repeat has none; all others are
+// refused with the allowed ones.
 func TestEveryStateAndAction(t *testing.T) {
 	for _, s := range workflow.States() {
 		for _, stalled := range []bool{false, true} {
@@ -57,7 +57,7 @@ func TestEveryStateAndAction(t *testing.T) {
 	}
 }
 
-// repeatIsFine: success without an effect is for what is under way or done.
+// repeatIsFine: success without an effect is for actions that are under way or done.
 func repeatIsFine(t *testing.T, name string, s workflow.State, a workflow.Action, stalled bool, e workflow.Effect) {
 	t.Helper()
 	ok := a == workflow.Cancel && (s == workflow.Compensating || s == workflow.Cancelled) || a == workflow.MarkManual &&

@@ -49,7 +49,7 @@ func TestARefusedActionNamesTheOthers(t *testing.T) {
 	}
 }
 
-// TestAnotherAttemptForgetsWhyTheLastOneFailed: and says where it begins.
+// TestAnotherAttemptForgetsWhyTheLastOneFailed, and names the stage where it begins.
 func TestAnotherAttemptForgetsWhyTheLastOneFailed(t *testing.T) {
 	w := workflow.Follow(sample(workflow.Running), workflow.Attempt{Phase: "FAILED", Step: "drain-node",
 		Reason: "CLUSTER_UNREACHABLE", Message: "m"})
@@ -86,7 +86,7 @@ func TestACleanStartNamesWhatItUndoes(t *testing.T) {
 	}
 }
 
-// TestALateAttemptIsLookedAtAgainWhereverItsNodeIs: that begins nothing new on a machine which nobody may change.
+// TestALateAttemptIsLookedAtAgainWhereverItsNodeIs: that begins nothing new on a machine that may not be changed.
 func TestALateAttemptIsLookedAtAgainWhereverItsNodeIs(t *testing.T) {
 	f := drainedFacts(true, true)
 	f.Contested, f.Stage.Machine.NodeState = true, fleet.Quarantined
@@ -135,7 +135,7 @@ func TestWhatComesNext(t *testing.T) {
 	}
 }
 
-// TestWhatAnAttemptsEndLeaves: states, failures, and whether anybody knows what is on the machine.
+// TestWhatAnAttemptsEndLeaves: states, failures, and whether the content of the machine is known.
 func TestWhatAnAttemptsEndLeaves(t *testing.T) {
 	success := workflow.Attempt{Phase: "SUCCEEDED", Step: "cleanup-secrets"}
 	for _, unclean := range []bool{false, true} {
@@ -237,8 +237,8 @@ func TestWhatIsDueToBeUndoneStaysUntilItWasTaken(t *testing.T) {
 	}
 }
 
-// TestWhatTheProviderShowsIsAdopted: where the provider shows what a stage is for, and trying again would be refused
-// for ever, that is taken over; never where somebody else has the machine.
+// TestWhatTheProviderShowsIsAdopted: where the provider shows a stage's result, and trying again would be refused for
+// ever, that is adopted. It never is where another client has the machine.
 func TestWhatTheProviderShowsIsAdopted(t *testing.T) {
 	traits := workflow.Traits{Provider: workflow.ProviderMAAS, BMC: true, Path: workflow.PathInstall}
 	plan := workflow.Names(workflow.Plan(workflow.Onboarding, workflow.NoMode, traits))
@@ -276,8 +276,7 @@ func TestWhatTheProviderShowsIsAdopted(t *testing.T) {
 	}
 }
 
-// TestADeploymentIsLookedAtBeforeItsSystemIsWaitedFor: somebody may have released the machine while its system was
-// awaited.
+// TestADeploymentIsLookedAtBeforeItsSystemIsWaitedFor: the machine may have been released while its system was awaited.
 func TestADeploymentIsLookedAtBeforeItsSystemIsWaitedFor(t *testing.T) {
 	traits := workflow.Traits{Provider: workflow.ProviderMAAS, BMC: true, Path: workflow.PathInstall}
 	plan := workflow.Names(workflow.Plan(workflow.Onboarding, workflow.NoMode, traits))

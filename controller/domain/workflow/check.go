@@ -17,36 +17,37 @@ type StageFacts struct {
 	Machine fleet.Facts
 	// Evidence of this attempt, and of those before since the last clean start.
 	Evidence map[string]string
-	// AgentLive says that the machine's own agent has a session; AgentImage what its system says that it was made from.
+	// AgentLive is set when the machine's own agent has a session; AgentImage is the image of its system, by its own
+	// claim.
 	AgentLive  bool
 	AgentImage string
-	// PowerOff says that the BMC was read as off; PowerSeenAt when.
+	// PowerOff is set when the BMC was read as off; PowerSeenAt is when.
 	PowerOff    bool
 	PowerSeenAt string
-	// Cluster that the machine names; ClusterKnown says that it is stored.
+	// Cluster that the machine names; ClusterKnown is set when it is stored.
 	Cluster      string
 	ClusterKnown bool
-	// Provider drives the machine. ProviderState and ProviderPower are what it was seen to say; RegionKnown says that the
-	// region which the machine names is stored, or that it needs none.
+	// Provider drives the machine. ProviderState and ProviderPower are its last observation. RegionKnown is set when the
+	// region that the machine names is stored, or when it needs none.
 	Provider      string
 	ProviderState maasstatus.State
 	ProviderPower string
-	// ProviderHeldBy is what shows that somebody else has the machine there; empty if it is ours, or nobody's.
+	// ProviderHeldBy is the evidence that another client has the machine there; empty if it is ours, or free.
 	ProviderHeldBy string
 	RegionKnown    bool
 	// Unhealthy lists the health checks of the machine's group that do not pass, but for that of the session. It is read
 	// for onboardings.
 	Unhealthy []string
-	// CredentialsKnown says that the BMC credentials which the machine names are stored, or that it names none.
+	// CredentialsKnown is set when the BMC credentials that the machine names are stored, or when it names none.
 	CredentialsKnown bool
 }
 
 // Verdict is the answer of a check.
 type Verdict struct {
 	Pass bool
-	// Wait says that it may pass later.
+	// Wait is set when it may pass later.
 	Wait bool
-	// Code is empty where it passes; Message says what was seen.
+	// Code is empty where it passes; Message describes the observation.
 	Code, Message string
 	Evidence      map[string]string
 }
@@ -112,7 +113,7 @@ func drained(f StageFacts) Verdict {
 	return pass(map[string]string{"drained": "in no customer's cluster"})
 }
 
-// unknownCluster: nobody can drain what nobody can speak to.
+// unknownCluster: a cluster that cannot be reached cannot be drained.
 func unknownCluster(f StageFacts) Verdict {
 	if f.Cluster == "" {
 		return Verdict{Code: "CLUSTER_NOT_CONFIGURED",
@@ -136,7 +137,7 @@ var needed = map[Mode][]string{
 	FullDecommission: {evidence.EraseMethod},
 }
 
-// neededOf is needed of machines whose systems MAAS writes: it shows what is deployed, and no digest.
+// neededOf is needed of machines whose systems MAAS writes: it shows the deployed system, and no digest.
 func neededOf(f StageFacts) []string {
 	keys := slices.Clone(needed[f.Mode])
 	for i, key := range keys {
@@ -200,7 +201,7 @@ func verified(f StageFacts) Verdict {
 	return pass(map[string]string{"verified": "agent live"})
 }
 
-// Observed says whether a stage's effect can be seen without doing it.
+// Observed returns whether a stage's effect can be seen without doing it.
 func Observed(s Stage, f StageFacts) Verdict {
 	switch s.Name {
 	case DrainNode:

@@ -122,8 +122,7 @@ func TestObservationsProveOrDoNot(t *testing.T) {
 	}
 }
 
-// The node states from which a workflow may begin, by kind and mode. What is deleted is refused before anybody asks
-// here.
+// The node states from which a workflow may begin, by kind and mode. A deleted node is refused before this check.
 func TestWhereWorkflowsBegin(t *testing.T) {
 	onboarding := "discovered pending bootstrap_issued enrolling installed quarantined"
 	inLife := "active offline draining quarantined"

@@ -7,7 +7,7 @@ import (
 	ms "github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
-// Threshold says from which drift on work that destroys data is refused on a site's machines.
+// Threshold is the drift from which on work that destroys data is refused on a site's machines.
 type Threshold string
 
 // The thresholds.
@@ -15,7 +15,7 @@ const (
 	// DriftAny refuses it for every state of the provider that does not go with the node's.
 	DriftAny Threshold = "any"
 	// DriftMajor refuses it where the provider no longer has the machine as ours: released, broken, gone, under another
-	// system id, or somebody else's. It is the default.
+	// system id, or another client's. It is the default.
 	DriftMajor Threshold = "major"
 	// DriftNone refuses nothing.
 	DriftNone Threshold = "none"
@@ -29,7 +29,7 @@ type Observation struct {
 	State ms.State
 	// SystemID is the provider's name of the machine now, KnownID the one that we know it by; empty if there is none.
 	SystemID, KnownID string
-	// HeldBy is what shows that somebody else has the machine there; empty if it is ours, or nobody's.
+	// HeldBy is the evidence that another client has the machine there; empty if it is ours, or free.
 	HeldBy string
 }
 
@@ -42,8 +42,8 @@ func (o Observation) Mark() string {
 	return mark
 }
 
-// Drift says why an observation does not go with a node's state, and whether the drift is major; empty if it goes with
-// it.
+// Drift returns why an observation does not fit a node's state, empty if it fits, and reports whether the drift is
+// major.
 func Drift(n fleet.NodeState, o Observation) (text string, major bool) {
 	inLife := in(
 		n,

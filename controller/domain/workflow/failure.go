@@ -28,21 +28,21 @@ const (
 	ClassDisk Class = "boot_disk_not_found"
 	// ClassPXE: nothing brings the machine to boot from the network.
 	ClassPXE Class = "pxe_not_fixable"
-	// ClassGone: the machine was deleted by the provider, or by somebody, under the workflow.
+	// ClassGone: the machine was deleted by the provider, or by a user, during the workflow.
 	ClassGone Class = "machine_deleted"
 	// ClassInstall: the installed system fails again and again after bounded retries.
 	ClassInstall Class = "repeated_install_failure"
 	// ClassSeed: hardware sync, or what the first boot is given, fails again and again.
 	ClassSeed Class = "repeated_seed_failure"
-	// ClassDisagree: what is observed contradicts the workflow in a way that nobody should guess about.
+	// ClassDisagree: an observation contradicts the workflow in a way that allows no guess.
 	ClassDisagree Class = "state_disagreement"
-	// ClassUnknown: a command may have acted, and nobody knows.
+	// ClassUnknown: a command may have acted, and the outcome is unknown.
 	ClassUnknown Class = "outcome_unknown"
 	// ClassRepeated: the same failure came back after bounded retries.
 	ClassRepeated Class = "repeated_failure"
 	// ClassNotWired: the stage is not built.
 	ClassNotWired Class = "stage_not_wired"
-	// ClassCheck: a stage's check says no.
+	// ClassCheck: a stage's check fails.
 	ClassCheck Class = "check_failed"
 	// ClassRefused: the machine, its data or its credentials must be changed first.
 	ClassRefused Class = "needs_correction"
@@ -58,7 +58,7 @@ type rule struct {
 	retryable bool
 }
 
-// rules classify the Reasons that operations end with. What is not here needs a person.
+// rules classify the Reasons that operations end with. Other reasons need a person.
 var rules = map[string]rule{
 	"AGENT_UNAVAILABLE":          {ClassAgent, true},
 	"AGENT_STORAGE_FULL":         {ClassRefused, false},

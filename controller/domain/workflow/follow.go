@@ -64,8 +64,8 @@ func (w *Workflow) forgetPassed() {
 	}
 }
 
-// opensBefore reports whether the stage only puts the node's state back to one of work in progress, before the attempt
-// goes on from a later one: going through it is no step back.
+// opensBefore reports whether the stage only resets the node's state to work in progress, before the attempt goes on
+// from a later stage. It is no step back.
 func opensBefore(w Workflow, stage string) bool {
 	s, _ := FindFor(w.Kind, stage, w.Provider)
 	return s.Opens && slices.Index(w.Plan, stage) < w.StageIdx
@@ -96,7 +96,7 @@ func (w *Workflow) fail(a Attempt) {
 	w.move(to)
 }
 
-// Next says what to do now, in words, and with which action; empty for nothing.
+// Next returns the next action, and a text on it; both are empty for none.
 func Next(w Workflow, stalled bool) (Action, string) {
 	switch {
 	case Working(w.State) && stalled:

@@ -88,7 +88,7 @@ func concat(a []fleet.NodeState, more ...fleet.NodeState) []fleet.NodeState {
 	return slices.Concat(a, more)
 }
 
-// Violation says why a node state does not go with a workflow; empty if it does.
+// Violation returns why a node state does not fit a workflow; empty if it does.
 func Violation(w Workflow, node fleet.NodeState) string {
 	for _, p := range Mapping() {
 		if p.Kind == w.Kind && p.State == w.State && (p.Modes == nil || slices.Contains(p.Modes, w.Mode)) &&

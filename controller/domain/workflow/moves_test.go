@@ -130,8 +130,8 @@ func TestWhereAnAttemptMayGoOn(t *testing.T) {
 	}
 }
 
-// TestWhatACleanStartUndoes: what the stages up to the current one have begun at the provider, and what later ones have
-// proved, each action once; the attempt begins with it, after the stage that opens it.
+// TestWhatACleanStartUndoes: it undoes the work that the stages up to the current one have begun at the provider, and
+// the proof of later ones. Each action is done once. The attempt begins with them, after the stage that opens it.
 func TestWhatACleanStartUndoes(t *testing.T) {
 	plan := Plan(Onboarding, NoMode, Traits{Provider: ProviderMAAS, Path: PathInstall})
 	w := Workflow{Kind: Onboarding, Provider: ProviderMAAS, State: FailedManual}

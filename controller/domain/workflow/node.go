@@ -38,7 +38,7 @@ func At(stage string, from fleet.NodeState) []Move {
 	return nil
 }
 
-// Ending is how a node moves when its workflow reaches a state in which nobody works on it.
+// Ending is how a node moves when its workflow reaches a state without work.
 func Ending(w Workflow, from fleet.NodeState, agentLive bool) []Move {
 	switch w.State {
 	case Completed, Reconciled:
@@ -57,8 +57,8 @@ func Ending(w Workflow, from fleet.NodeState, agentLive bool) []Move {
 	return nil
 }
 
-// dirty reports whether nobody knows what a decommission has left on the machine: it has begun to change it, or has
-// failed at a stage that does. No stage of an onboarding counts as one.
+// dirty reports whether the state that a decommission has left on the machine is unknown: it has begun to change it, or
+// has failed at a stage that does. No stage of an onboarding counts as one.
 func (w Workflow) dirty() bool {
 	s, _ := FindFor(w.Kind, w.Stage, w.Provider)
 	return w.Unclean || s.Touches && (w.State == FailedRetryable || w.State == FailedManual)
@@ -133,7 +133,8 @@ func Startable(k Kind, m Mode, node fleet.NodeState) *fleet.Refusal {
 	return nil
 }
 
-// DefaultPath is how a machine is onboarded when nobody says: one that was given a token has a system already.
+// DefaultPath returns the path of an onboarding without one in the request: a machine with a token has a system
+// already.
 func DefaultPath(node fleet.NodeState) string {
 	if in(node, fleet.BootstrapIssued, fleet.Enrolling) {
 		return PathAdopt
@@ -141,8 +142,8 @@ func DefaultPath(node fleet.NodeState) string {
 	return PathInstall
 }
 
-// Continuable refuses another attempt on a node that has left the states in which its workflow works. contested says
-// that two machines answer in its name: then nobody knows which one the attempt would change.
+// Continuable refuses another attempt on a node that has left the states in which its workflow works. contested is set
+// when two machines answer in its name: then the attempt could change either.
 func Continuable(w Workflow, node fleet.NodeState, contested bool) *fleet.Refusal {
 	switch {
 	case node == fleet.Quarantined && (contested || w.Kind != Decommission):

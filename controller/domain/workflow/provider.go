@@ -47,7 +47,7 @@ func Expectations() []Expectation {
 	}
 }
 
-// ProviderDrift says why a provider's state does not go with a node's; empty if it does, or is not known.
+// ProviderDrift returns why a provider's state does not fit a node's; empty if it does, or is not known.
 func ProviderDrift(n fleet.NodeState, s ms.State) string {
 	if s == ms.StateUnknown {
 		return ""
@@ -60,7 +60,7 @@ func ProviderDrift(n fleet.NodeState, s ms.State) string {
 	return "the provider says " + string(s) + ", and the node is " + string(n)
 }
 
-// reached says which states of the provider show that a stage is done, whoever did it.
+// reached has the states of the provider that show a stage as done, whatever its cause.
 var reached = map[string][]ms.State{
 	CreateInMAAS: {ms.StateNew, ms.StateCommissioning, ms.StateTesting, ms.StateReady, ms.StateAllocated,
 		ms.StateDeploying, ms.StateDeployed},

@@ -8,8 +8,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
-// expected is what the requirements say that MAAS may show, by node state; "any" where they ask for nothing, or where a
-// node may be anything.
+// expected has the statuses that MAAS may show by the requirements, by node state. It is "any" where they demand
+// nothing, or where a node may be anything.
 var expected = map[string]string{
 	"discovered": "any", "pending": "any", "bootstrap_issued": "any", "install_failed": "any", "quarantined": "any",
 	"deleted":    "any",

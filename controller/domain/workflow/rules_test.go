@@ -28,7 +28,7 @@ func TestOnlyAnOnboardingOfANewNodeIsApproved(t *testing.T) {
 	}
 }
 
-// TestWhatAClusterMeansForADrain: in every combination of what is known.
+// TestWhatAClusterMeansForADrain: in every combination of the known facts.
 func TestWhatAClusterMeansForADrain(t *testing.T) {
 	for _, c := range []struct {
 		in, drained, known bool
@@ -159,7 +159,7 @@ func TestAnActionTakenTwice(t *testing.T) {
 	}
 }
 
-// TestARefusalNamesWhatIsAllowed, or says that nothing is.
+// TestARefusalNamesWhatIsAllowed, or reports that nothing is.
 func TestARefusalNamesWhatIsAllowed(t *testing.T) {
 	for s, want := range map[State]string{
 		Completed: "it has ended and takes no action", Cancelled: "it allows rerun, restart_clean",

@@ -54,7 +54,7 @@ type Stage struct {
 	// Provider names the one whose machines have this row, or notMAAS; empty means all. Two rows of one name are two ways
 	// of doing it.
 	Provider string
-	// When narrows the machines that have it; nil means all. Where says so in words.
+	// When narrows the machines that have it; nil means all. Where describes that in words.
 	When  func(Traits) bool
 	Where string
 	// Steps of an operation that do it, by kind; "workflow_stage" is a check or an action of the controller's own.
@@ -63,15 +63,16 @@ type Stage struct {
 	Effect, Check, Compensation string
 	// Wired is false where the stage is published and not built: it fails with STAGE_NOT_WIRED.
 	Wired bool
-	// Gives names the evidence that the stage leaves; a workflow that lost it goes back to the stage.
+	// Gives names the evidence of the stage; a workflow that lost it goes back to the stage.
 	Gives string
-	// Opens says that the stage makes the node's state one of work in progress: every attempt begins with it.
+	// Opens is set when the stage makes the node's state one of work in progress: every attempt begins with it.
 	Opens bool
 	// ResumeAt is the stage from which a resume goes on when this one has failed; empty means this one.
 	ResumeAt string
-	// Adoptable says that its effect may be taken as done because it is observed.
+	// Adoptable is set when its effect may be taken as done because it is observed.
 	Adoptable bool
-	// Touches says that the stage changes the machine: a node whose stage fails is not fit for use before it was cleaned.
+	// Touches is set when the stage changes the machine: a node whose stage fails is not fit for use before it was
+	// cleaned.
 	Touches bool
 	// Undo names the provider's actions that a clean start takes where the stage was begun.
 	Undo []string
@@ -304,9 +305,9 @@ func maasOnboarding() []Stage {
 	o := Onboarding
 	ready := maas(o, WaitForReady, "wait_ready", "none", "MAAS says Ready", "none").giving("maas_ready", true)
 	ready.ResumeAt = CommissionRun
-	// What has failed there is the deployment: it is made anew, wherever it was noticed.
+	// The failure is the deployment's: it is made anew, wherever the failure was noticed.
 	failsAs := func(s Stage) Stage { s.ResumeAt = DeployViaMAAS; return s }
-	// What is asked of a deployment may fail because it is gone: it is looked at first.
+	// A request to a deployment may fail because it is gone: it is read first.
 	asksOf := func(s Stage) Stage { s.ResumeAt = WaitDeployed; return s }
 	return []Stage{
 		maas(o, CreateInMAAS, "create", "MAAS knows the machine",

@@ -2,7 +2,7 @@ package workflow
 
 import "slices"
 
-// Kind says what a workflow is for, as in the API.
+// Kind is the purpose of a workflow, as in the API.
 type Kind string
 
 // The kinds.
@@ -11,7 +11,7 @@ const (
 	Decommission Kind = "DECOMMISSION"
 )
 
-// Mode says what a decommission leaves behind, as in the API; an onboarding has none.
+// Mode is the result of a decommission, as in the API; an onboarding has none.
 type Mode string
 
 // The modes.
@@ -59,7 +59,7 @@ func States() []State {
 	return []State{Pending, Running, Completed, FailedRetryable, FailedManual, Cancelled, Compensating, Reconciled}
 }
 
-// Transitions says which state may follow which.
+// Transitions has the states that may follow each state.
 var Transitions = map[State][]State{
 	Pending:         {Running, FailedRetryable, FailedManual, Compensating},
 	Running:         {Completed, Reconciled, FailedRetryable, FailedManual, Compensating},
@@ -80,7 +80,7 @@ func Holds(s State) bool { return !Terminal(s) && s != Cancelled }
 // Working reports whether an attempt is under way.
 func Working(s State) bool { return s == Pending || s == Running || s == Compensating }
 
-// Workflow is what is stored of one workflow.
+// Workflow is the stored state of one workflow.
 type Workflow struct {
 	ID, MachineID string
 	// Provider of the machine: it decides how some stages are done.
@@ -103,7 +103,7 @@ type Workflow struct {
 	Reason, Message string
 	// LastAction is the one that began the current attempt; empty for the first.
 	LastAction Action
-	// Adopted says that a stage was taken as done on the word of what was observed.
+	// Adopted is set when a stage was taken as done by an observation.
 	Adopted bool
 	// Unclean reports whether a stage was begun that changes the machine, and the workflow has not completed since.
 	Unclean bool

@@ -89,8 +89,8 @@ func TestTheRowOfAStage(t *testing.T) {
 	}
 }
 
-// TestWhichStagesAnAttemptHas: those from its stage on, after the one that opens it, and without what is proven where
-// that is asked for.
+// TestWhichStagesAnAttemptHas: those from its stage on, after the one that opens it, and without proven ones where that
+// is asked for.
 func TestWhichStagesAnAttemptHas(t *testing.T) {
 	w := sample(workflow.FailedRetryable)
 	all := w.Plan

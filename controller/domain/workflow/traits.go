@@ -14,9 +14,9 @@ const (
 // Traits are what of a machine decides which stages its workflow has.
 type Traits struct {
 	Provider string
-	// BMC says that the machine can be switched from outside.
+	// BMC is set when the machine can be switched from outside.
 	BMC bool
-	// GPU says that the machine's inventory shows a GPU.
+	// GPU is set when the machine's inventory shows a GPU.
 	GPU bool
 	// Path of an onboarding: PathInstall or PathAdopt.
 	Path string

@@ -27,8 +27,8 @@ func undoing(w Workflow) []string {
 	return out
 }
 
-// Attempting returns the stages of the workflow's next attempt: those from its stage on, without those whose evidence
-// is held where skip says so, and with what a clean start has to undo after the stage that opens the attempt.
+// Attempting returns the stages of the workflow's next attempt: those from its stage on. With skip it leaves out those
+// whose evidence is held. A clean start's stages of undoing follow the stage that opens the attempt.
 func (w Workflow) Attempting(skip bool) []Stage {
 	stages := From(w.Stages(), w.Stage)
 	if skip {

@@ -94,8 +94,8 @@ func (v *walker) act(t *testing.T, a workflow.Action, r *rand.Rand) {
 	}
 }
 
-// TestRandomWalk: 100,000 steps of events and actions in any order never come to a state without a legal way out, take
-// only transitions that the tables have, and never leave a node in a state of work that no workflow owns.
+// TestRandomWalk: 100,000 steps of events and actions in any order never reach a state without a legal exit, and take
+// only transitions of the tables. They never leave a node in a state of work without a workflow.
 func TestRandomWalk(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 2026))
 	ended := map[workflow.State]int{}

@@ -44,8 +44,8 @@ var mapped = map[workflow.Kind]map[workflow.State]string{
 	},
 }
 
-// What is ours besides: the netboot path of an onboarding, failures and cancels of work that stops short of retirement,
-// the modes that end active, and nodes that leave before they were ever in service.
+// Our additions: the netboot path of an onboarding, and failures and cancels of work that stops short of retirement.
+// Others are the modes that end active, and nodes that leave before they were ever in service.
 var ours = map[workflow.Kind]map[workflow.State]string{
 	workflow.Onboarding: {
 		workflow.Pending:         "bootstrap_issued discovered pending installing installed",
@@ -139,8 +139,8 @@ func TestCatalogueIsComplete(t *testing.T) {
 	}
 }
 
-// TestPlans: a plan ends with a step that nobody is granted, so that a cancel gets in before its end; actions of a
-// provider are in plans of its machines alone, and those have nothing that only machines with a BMC of ours can do.
+// TestPlans: a plan ends with a step without a grant, so that a cancel can precede its end. Actions of a provider are
+// only in plans of its machines, and those have no steps that need a BMC of ours.
 func TestPlans(t *testing.T) {
 	for _, p := range workflow.Plans() {
 		last := p.GetSteps()[len(p.GetSteps())-1]
@@ -185,7 +185,7 @@ func TestEveryReasonHasAClass(t *testing.T) {
 	}
 }
 
-// TestTheSameFailureNeedsAPersonInTheEnd: retries are bounded, and the class says what they were about.
+// TestTheSameFailureNeedsAPersonInTheEnd: retries are bounded, and the class names their subject.
 func TestTheSameFailureNeedsAPersonInTheEnd(t *testing.T) {
 	for step, want := range map[string]workflow.Class{
 		"install-node": workflow.ClassInstall, "wait-for-agent-enrollment": workflow.ClassSeed,

@@ -29,8 +29,8 @@ type Config struct {
 	// Source tells one installation from another in the events; "/ingot" when empty.
 	Source   string
 	Schedule webhook.Schedule
-	// Limits bound what is kept; where they are zero delivered events stay for a week, dead ones for 30 days, and 100,000
-	// pending ones pause a webhook.
+	// Limits bound the stored events. Where they are zero delivered events stay for a week and dead ones for 30 days;
+	// 100,000 pending ones pause a webhook.
 	Limits webhookstore.WebhookLimits
 }
 
@@ -95,7 +95,7 @@ func (p *Publisher) Use(client *river.Client[pgx.Tx]) {
 }
 
 // FanOut turns events into deliveries for a second: at once, and soon after each change that this controller has made.
-// While nobody subscribes it only asks for that.
+// Without an active webhook it only queries for one.
 func (p *Publisher) FanOut(ctx context.Context) error {
 	second := p.clock.After(time.Second)
 	active, err := p.syncQueues(ctx)
@@ -131,8 +131,8 @@ func (p *Publisher) fanOut(ctx context.Context) error {
 	}
 }
 
-// syncQueues gives each webhook a queue of its own, so that a slow receiver keeps nobody else's events waiting. It says
-// whether any webhook is active.
+// syncQueues creates one queue for each webhook, so that a slow receiver does not delay the events of others. It
+// reports whether any webhook is active.
 func (p *Publisher) syncQueues(ctx context.Context) (active bool, err error) {
 	all, err := p.store.WebhookQueues(ctx)
 	if err != nil {
@@ -179,7 +179,7 @@ func (p *Publisher) removeQueue(ctx context.Context, name string, gone bool) err
 	if !gone {
 		return nil
 	}
-	// Nobody will ever work these.
+	// No worker will ever take these.
 	if _, err := p.river.JobDeleteMany(ctx, river.NewJobDeleteManyParams().Queues(name).First(10_000)); err != nil {
 		return fmt.Errorf("remove jobs of a deleted webhook: %w", err)
 	}
@@ -211,8 +211,8 @@ func deliverJobs(jobs []webhookstore.DeliveryJob) []river.InsertManyParams {
 	return out
 }
 
-// Sweep has somebody try what nobody has tried in its time, whatever River's tables say. A job that is still
-// waiting swallows the second one; it no longer waits for the time of a clock that was ahead.
+// Sweep enqueues overdue deliveries again, whatever River's tables contain. A job that is still waiting swallows the
+// second one; it no longer waits for the time of a clock that was ahead.
 func (p *Publisher) Sweep(ctx context.Context) error {
 	late, err := p.store.OverdueDeliveries(ctx, p.clock.Now(), overduePage)
 	if err != nil || len(late) == 0 {
@@ -228,7 +228,7 @@ func (p *Publisher) Sweep(ctx context.Context) error {
 	return err
 }
 
-// tidyWebhooks bounds what is kept.
+// tidyWebhooks removes old deliveries, and pauses webhooks with too many pending ones.
 func (p *Publisher) tidyWebhooks(ctx context.Context) error {
 	paused, err := p.store.TidyWebhooks(ctx, p.hooks.Limits, p.clock.Now())
 	for _, id := range paused {

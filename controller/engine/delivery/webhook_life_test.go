@@ -59,8 +59,8 @@ func faulty() (answer func(int, http.ResponseWriter, *http.Request), mended *ato
 	}, mended
 }
 
-// TestPausedWebhooksRest: what is pending waits and is sent when the webhook is resumed, under its id; what happened
-// meanwhile is not.
+// TestPausedWebhooksRest: pending events wait and are sent when the webhook is resumed, under their ids; events of the
+// meantime are not.
 func TestPausedWebhooksRest(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -180,7 +180,7 @@ func TestGoneAndBack(t *testing.T) {
 	r.audited(id, "CREATE_WEBHOOK", "DISABLE_WEBHOOK", "RESUME_WEBHOOK", "REDELIVER_WEBHOOK", "REDELIVER_WEBHOOK")
 }
 
-// TestAFailingWebhookIsPaused after as many dead events, and as long, as the schedule says.
+// TestAFailingWebhookIsPaused after the number of dead events, and the time, of the schedule.
 func TestAFailingWebhookIsPaused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
-// rollOut begins work on one machine. Without an agent there a reboot ends only when somebody ends it.
+// rollOut begins work on one machine. Without an agent there a reboot ends only when a caller ends it.
 func (r *rig) rollOut(work fleet.OperationType, machine string, spec *pb.RolloutSpec) *pb.Rollout {
 	r.t.Helper()
 	if spec.TotalGate == nil {
@@ -102,7 +102,8 @@ func (r *rig) rollouts() {
 	r.until(tolerant, pb.Rollout_COMPLETED_WITH_FAILURES)
 }
 
-// What is told of rollouts is what has happened to each, once, and only to those whose filter one of its machines fits.
+// TestRolloutsAreTold: each event of a rollout is sent once, and only to webhooks whose filter matches one of its
+// machines.
 func TestRolloutsAreTold(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -38,7 +38,7 @@ func TestEveryTypeOfEventArrives(t *testing.T) {
 	r.over(r.maintain("m-2"))
 	for _, end := range []func(id string) error{
 		func(id string) error { _, err := r.e.Requests.Cancel(ctx, id, "tester"); return err },
-		// Nobody is there to take the command: it fails when its time is up.
+		// No agent takes the command: it fails when its time is up.
 		func(id string) error {
 			_, err := r.store.Operations.Decide(ctx, id, operation.Evaluate{}, time.Now().Add(24*time.Hour))
 			return err

@@ -240,8 +240,8 @@ func (rec *receiver) kinds(t testing.TB) map[string]int {
 	return out
 }
 
-// TestEventsArrive: a receiver gets each event of a machine and of its operations, as a CloudEvent that the CloudEvents
-// SDK accepts, under a signature that the library of Standard Webhooks accepts.
+// TestEventsArrive: a receiver gets each event of a machine and of its operations. The CloudEvents SDK accepts each one
+// as a CloudEvent, and the library of Standard Webhooks its signature.
 func TestEventsArrive(t *testing.T) {
 	r := newRig(t)
 	rec := newReceiver(t, nil)

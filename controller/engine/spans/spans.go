@@ -32,8 +32,8 @@ func New(t *traces.Tracer, controllerID string, c clock.Clock) *Recorder {
 
 type jobKey struct{}
 
-// Job begins the span of a job that evaluates an operation. What is decided with the context that it gives stands below
-// it. ended writes it.
+// Job begins the span of a job that evaluates an operation. Spans of decisions under the returned context are its
+// children. ended writes it.
 func (r *Recorder) Job(
 	ctx context.Context, operationID string, attempt int,
 ) (job context.Context, ended func(error)) {
@@ -146,8 +146,8 @@ func (r *Recorder) command(place traces.Place, a *operationstore.Applied, c *ope
 	r.tracer.Record(place, s)
 }
 
-// AckedNow says of a command that a decision has changed that the decision was about its first acknowledgement, or
-// about a request for a grant that came before one.
+// AckedNow reports whether the decision that changed the command was about its first acknowledgement, or about a
+// request for a grant that came before one.
 func AckedNow(c *operation.Command) bool {
 	return c.State == operation.Acked ||
 		c.State == operation.Granted && c.AckedAt.Equal(c.GrantedAt) && c.ClaimedAt.IsZero()

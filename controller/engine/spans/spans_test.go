@@ -45,7 +45,7 @@ func BenchmarkDecision(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer func() { _ = l.Close() }() // nobody reads from it
+	defer func() { _ = l.Close() }() // no process reads from it
 	on, err := traces.New(traces.Config{OTLPEndpoint: l.Addr().String(), Insecure: true, SampleRatio: 1},
 		traces.Service{Name: "test", Log: testkit.Logger(b)})
 	if err != nil {

@@ -29,8 +29,8 @@ type Search struct {
 	Found func(n int)
 }
 
-// Find counts the operations whose step runs far longer than its kind does while nothing automatic is in sight,
-// and notes each step once in the operation's log. It fails nothing.
+// Find counts the operations whose step runs far longer than its kind normally does, with no automatic event to come.
+// It notes each step once in the operation's log. It fails nothing.
 func (s Search) Find(ctx context.Context) (int, error) {
 	now := s.Clock.Now()
 	long, err := s.Store.LongSteps(ctx, now.Add(-explain.StuckFloor), page)

@@ -1,7 +1,7 @@
-// Package fairqueue decides which calls of clients may begin, which wait and which are refused, so that a client that
-// floods the controller is slowed down alone, and so that what waits is bounded.
+// Package fairqueue decides which calls of clients may begin, which wait and which are refused. It slows down only the
+// client that floods the controller, and bounds the number of waiting calls.
 //
-// A client is whoever shows one bearer token. Its reads and its writes are counted in a bucket each. A call that its
+// A client is the holder of one bearer token. Its reads and its writes are counted in a bucket each. A call that its
 // bucket lets through runs when one of a bounded number of places is free, and waits its turn else: the next place goes
 // to the client that has the fewest calls under way, and among those to the one that has waited longest. Of the places
 // few are for lists. Streams hold no place, since they mostly rest; they are counted by themselves.
@@ -60,7 +60,7 @@ type Limits struct {
 	WaitingBytes int
 }
 
-// Refusal says why a call may not begin, and when it may be tried again; 0 is when others have finished.
+// Refusal is why a call may not begin, and after which time it may be tried again; 0 is when others have finished.
 type Refusal struct {
 	Why   Cause
 	After time.Duration

@@ -8,7 +8,7 @@ type bucket struct {
 	since time.Time
 }
 
-// take takes one call out, or says how long it is until there is one.
+// take takes one call out, or returns how long it is until there is one.
 func (b *bucket) take(r Rate, now time.Time) time.Duration {
 	if b.since.IsZero() {
 		b.left, b.since = float64(r.Burst), now

@@ -111,7 +111,7 @@ func (b *Ledger) count(t *Ticket, n int) {
 	}
 }
 
-// Leave ends a call, or takes back one that waits, and gives free places to others.
+// Leave ends a call, or removes a waiting one, and admits others to free places.
 func (b *Ledger) Leave(t *Ticket) {
 	c := t.of
 	if i := slices.Index(c.waiting, t); i >= 0 {
@@ -142,7 +142,7 @@ func (b *Ledger) unqueue(c *client, i int) {
 	}
 }
 
-// next is the client whose turn it is: nil when nobody who waits may have a place.
+// next returns the client whose turn it is: nil when no waiting client may have a place.
 func (b *Ledger) next() *client {
 	var best *client
 	for _, c := range b.queue {

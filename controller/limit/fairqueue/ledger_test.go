@@ -73,7 +73,7 @@ func TestRates(t *testing.T) {
 	if no := call("b", fairqueue.Read, now); no != nil {
 		t.Errorf("another client: %+v", no)
 	}
-	// A clock that goes back gives nothing, and takes nothing.
+	// A clock that goes back neither adds nor removes calls.
 	if no := call("a", fairqueue.Read, now.Add(-time.Hour)); no == nil {
 		t.Error("a clock that went back has filled the bucket")
 	}
@@ -86,8 +86,8 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestAFloodStarvesNobody: one client has all that it may have and hundreds wait; another one is served at once, and
-// the next place after that is its own too.
+// TestAFloodStarvesNobody: one client has its whole share and hundreds of its calls wait. Another one is served at
+// once, and the next place after that is its own too.
 func TestAFloodStarvesNobody(t *testing.T) {
 	l := plenty()
 	l.Running = 4 // of which one client gets three
@@ -125,8 +125,8 @@ func TestAFloodStarvesNobody(t *testing.T) {
 	}
 }
 
-// TestListsLeaveRoom: however many lists a client asks for, what is no list finds a place, and another client's list
-// does too.
+// TestListsLeaveRoom: however many lists a client asks for, other calls find a place, and another client's list does
+// too.
 func TestListsLeaveRoom(t *testing.T) {
 	l := plenty()
 	l.Lists = 4
@@ -168,7 +168,7 @@ func TestQueuesAreBounded(t *testing.T) {
 	refused("b", 99, fairqueue.Queue)
 	last := enter(t, b, "b")
 	refused("c", 1, fairqueue.Queue)
-	b.Leave(last) // gives up
+	b.Leave(last) // stops waiting
 	if ready(last) || b.Waiting() != 2 {
 		t.Errorf("who gave up was let in: %t; %d wait", ready(last), b.Waiting())
 	}

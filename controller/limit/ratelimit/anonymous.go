@@ -10,8 +10,7 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// AnonymousCalls bounds calls whose callers nobody knows, of which each may hold a message. It is safe for concurrent
-// use.
+// AnonymousCalls bounds calls of unknown callers, of which each may hold a message. It is safe for concurrent use.
 type AnonymousCalls struct {
 	most  int
 	limit time.Duration

@@ -16,8 +16,8 @@ import (
 
 // Times bound how long a connection may take; each that is 0 has its default.
 type Times struct {
-	// FirstByte is the time until something is received, Turn until a handshake begins, Handshake until it is done, and
-	// FirstRequest from then until there is a request. Defaults: 10 s, 50 s, 15 s, 30 s.
+	// FirstByte is the time until the first byte is received, Turn until a handshake begins, and Handshake until it is
+	// done. FirstRequest is from then until there is a request. Defaults: 10 s, 50 s, 15 s, 30 s.
 	FirstByte, Turn, Handshake, FirstRequest time.Duration
 }
 
@@ -71,7 +71,7 @@ type Listener struct {
 
 	mu      sync.Mutex
 	err     error
-	places  *slots
+	slots   *slots
 	remote  map[netip.AddrPort]*Conn
 	callers map[string]*Conn // the newest of each; the others follow by older
 }
@@ -104,7 +104,7 @@ func Listen(raw net.Listener, cfg ListenerConfig) *Listener {
 		cfg.Closed = func(string) {}
 	}
 	l := &Listener{
-		raw: raw, cfg: cfg, ready: make(chan net.Conn), done: make(chan struct{}), places: newSlots(cfg.Limits),
+		raw: raw, cfg: cfg, ready: make(chan net.Conn), done: make(chan struct{}), slots: newSlots(cfg.Limits),
 		remote: map[netip.AddrPort]*Conn{}, callers: map[string]*Conn{},
 	}
 	task.Background("accept connections", l.run)
@@ -177,7 +177,7 @@ func (l *Listener) admit(raw net.Conn) {
 	}
 	c.slot = slot{address: shareOf(c.key.Addr()), conn: c}
 	l.mu.Lock()
-	victims, ok := l.places.add(&c.slot, time.Now())
+	victims, ok := l.slots.add(&c.slot, time.Now())
 	if ok {
 		l.remote[c.key] = c
 	}
@@ -199,7 +199,7 @@ func (l *Listener) closeConn(p *slot, why string) {
 		return
 	}
 	l.cfg.Closed(why)
-	_ = p.conn.Close() // whatever it says, it is forgotten
+	_ = p.conn.Close() // its error does not matter: it is forgotten
 }
 
 // begin brings a connection as far as Accept.
@@ -224,7 +224,7 @@ func (c *Conn) begin() {
 	select {
 	case l.ready <- conn:
 	case <-l.done:
-		_ = c.Close() // nobody serves any more
+		_ = c.Close() // the server has ended
 	}
 }
 
@@ -322,7 +322,7 @@ var errNoTurn = errors.New("too many connections shake hands at once")
 func (c *Conn) Close() error {
 	l := c.of
 	l.mu.Lock()
-	l.places.remove(&c.slot)
+	l.slots.remove(&c.slot)
 	if l.remote[c.key] == c {
 		delete(l.remote, c.key)
 	}
@@ -339,7 +339,7 @@ func (c *Conn) Close() error {
 func (c *Conn) advance(to stage) {
 	l := c.of
 	l.mu.Lock()
-	victims := l.places.advance(&c.slot, to, time.Now())
+	victims := l.slots.advance(&c.slot, to, time.Now())
 	l.mu.Unlock()
 	for _, v := range victims {
 		l.closeConn(v, ClosedCrowded)
@@ -372,7 +372,7 @@ func (c *Conn) setCaller(caller string) {
 		l.mu.Unlock()
 		return
 	}
-	l.places.advance(&c.slot, proven, time.Now())
+	l.slots.advance(&c.slot, proven, time.Now())
 	c.caller, c.older = caller, l.callers[caller]
 	l.callers[caller] = c
 	n, oldest := 0, c
@@ -423,7 +423,7 @@ func (l *Listener) Known(call context.Context) {
 	defer l.mu.Unlock()
 	if c := l.of(call); c != nil {
 		c.requested()
-		l.places.advance(&c.slot, proven, time.Now())
+		l.slots.advance(&c.slot, proven, time.Now())
 	}
 }
 
@@ -433,11 +433,11 @@ func (l *Listener) Requested(call context.Context) {
 	defer l.mu.Unlock()
 	if c := l.of(call); c != nil && c.stage == quiet {
 		c.requested()
-		l.places.advance(&c.slot, quiet, time.Now())
+		l.slots.advance(&c.slot, quiet, time.Now())
 	}
 }
 
-// Refused notes that a call was refused on the connection of a context because nobody knows who makes it.
+// Refused records a call that was refused on the connection of a context because its caller is unknown.
 func (l *Listener) Refused(call context.Context) {
 	l.mu.Lock()
 	c := l.of(call)
@@ -468,7 +468,7 @@ func (l *Listener) CloseConn(call context.Context) {
 	c := l.of(call)
 	l.mu.Unlock()
 	if c != nil {
-		_ = c.Close() // what is wrong with it is why it is closed
+		_ = c.Close() // it is closed because of its error
 	}
 }
 
@@ -476,5 +476,5 @@ func (l *Listener) CloseConn(call context.Context) {
 func (l *Listener) Counts() (open, unproven int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.places.open, l.places.unproven()
+	return l.slots.open, l.slots.unproven()
 }

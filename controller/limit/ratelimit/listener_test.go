@@ -46,7 +46,7 @@ func newVisitors(t *testing.T, c ratelimit.ListenerConfig) visitors {
 	return v
 }
 
-// come opens a connection from an address of 127/8, says something where speaks, and gives the context of a call on it.
+// come opens a connection from an address of 127/8, sends a byte where speaks, and returns the context of a call on it.
 func (v visitors) come(from string, speaks bool) (net.Conn, context.Context) {
 	v.t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -131,8 +131,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	v.counts(3, 0)
 }
 
-// TestAnAddressSpendsItsOwnShare: one address that opens more connections than its share loses its own, and nobody
-// else's.
+// TestAnAddressSpendsItsOwnShare: one address that opens more connections than its share loses its own, and no others.
 func TestAnAddressSpendsItsOwnShare(t *testing.T) {
 	t.Parallel()
 	l := plenty()

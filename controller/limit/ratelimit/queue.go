@@ -62,7 +62,7 @@ func (t *Queue) release() {
 	}
 	mine, ok := t.waiting.Remove(newest).(chan struct{})
 	if !ok {
-		panic("door: something else waits for a turn")
+		panic("ratelimit: something else waits for a turn")
 	}
 	close(mine)
 }

@@ -1,5 +1,5 @@
 // Package ratelimit limits connections and calls on the client listener: it refuses a call with a time after which to
-// try again, or makes it wait for its turn. It stands behind the authentication, which says whose call it is.
+// try again, or makes it wait for its turn. It comes after the authentication, which identifies the caller.
 //
 // Its state is one fairqueue.Ledger behind a mutex and ends with the process: a client that was slowed down starts with
 // full rates on another controller.
@@ -29,7 +29,7 @@ const (
 	ReasonOverloaded  = "CONTROLLER_OVERLOADED"
 )
 
-// Observer is told what happens, for metrics.
+// Observer is called for each event, for metrics.
 type Observer interface {
 	// Refused: why is one of admission's, or "wait" for a call that waited as long as it may.
 	Refused(client, why string)
@@ -86,7 +86,7 @@ func (d *Limiter) kind(method string) fairqueue.Kind {
 }
 
 // long are the methods without a stream that may take any time, because they fetch something from elsewhere. They count
-// as streams, so that they take nobody's place.
+// as streams, so that they take no place of other calls.
 var long = map[string]bool{"/baremetal.v1.AdminService/AddImage": true}
 
 // Unary lets unary calls in. Calls without a caller, such as health checks, pass.
@@ -187,8 +187,8 @@ func (d *Limiter) open(client string, k fairqueue.Kind) (leave func(), err error
 	}, nil
 }
 
-// refuse says it so that a client knows whether it is its own doing. The time to try again is drawn out, since those
-// who are refused together must not come back together.
+// refuse returns the error, by which a client knows whether it is the cause itself. The time to try again is spread,
+// since calls that are refused together must not come back together.
 func (d *Limiter) refuse(client string, no *fairqueue.Refusal) error {
 	d.cfg.Observer.Refused(client, string(no.Why))
 	var err *failure.Error

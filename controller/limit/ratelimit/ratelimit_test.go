@@ -28,7 +28,7 @@ const (
 	watch  = baremetalv1.OperationService_WatchOperations_FullMethodName
 )
 
-// seen keeps what the door says of itself.
+// seen records the limiter's observations.
 type seen struct {
 	mu      sync.Mutex
 	refused map[string]int
@@ -103,7 +103,7 @@ func TestRatesAreOfEachClientAndKind(t *testing.T) {
 	if err := call(a, d, get, nothing); err != nil {
 		t.Errorf("when it was told to try again: %v", err)
 	}
-	// Nobody's calls are nobody's: health checks.
+	// Calls without a client are not counted: health checks.
 	for range 10 {
 		if err := call(t.Context(), d, get, nothing); err != nil {
 			t.Fatal(err)

@@ -219,7 +219,7 @@ func (b *slots) unproven() int { return b.stages.len() }
 func front(l *list.List) *slot {
 	p, ok := l.Front().Value.(*slot)
 	if !ok {
-		panic("door: a list of places holds something else")
+		panic("ratelimit: a list of slots holds something else")
 	}
 	return p
 }

@@ -1,6 +1,6 @@
-// Package reconnect decides how fast agents come and how often they speak: which hello is taken now and when to try
-// again otherwise, over what time a stopping controller sends its agents elsewhere, and how long an agent may stay
-// silent.
+// Package reconnect decides how fast agents connect and how often they report. It decides which hello is admitted now
+// and when to try again otherwise, and over which time a stopping controller sends its agents elsewhere. It decides how
+// long an agent may stay silent.
 //
 // It does no I/O and reads no clock.
 package reconnect
@@ -19,13 +19,13 @@ type Limits struct {
 	Waiting int
 }
 
-// State is what is remembered between two hellos. The zero value, with Opening kept by the caller, is a controller that
-// has rested.
+// State is the state between two hellos. The zero value, with Opening kept by the caller, is a controller that has
+// rested.
 type State struct {
 	// Spent are the sessions that have been let in beyond what the rate has made up for; 0 after a rest, the burst at
 	// most.
 	Spent float64
-	// Queued are those that were told when to come again, as far as the rate has not made up for them since.
+	// Queued are those that got a time to come again, as far as the rate has not made up for them since.
 	Queued float64
 	// At is when both were true.
 	At time.Time
@@ -40,7 +40,7 @@ type Verdict struct {
 	RetryAfter time.Duration
 }
 
-// The bounds of what an agent is told to wait.
+// The bounds of the time that an agent must wait.
 const (
 	MinRetry = 100 * time.Millisecond
 	MaxRetry = time.Minute
@@ -63,8 +63,8 @@ func Room(l Limits, s State) time.Duration {
 	return time.Duration(max(s.Spent+1-float64(l.Burst), 0) / l.Rate * float64(time.Second))
 }
 
-// Refuse tells a hello when to try again. Those that are refused are told times one after the other, as far apart as
-// the rate, so that they come back no faster than they can be taken.
+// Refuse returns when a refused hello may try again. The times of refused hellos are as far apart as the rate, so that
+// they come back no faster than they can be admitted.
 func Refuse(l Limits, s State, now time.Time, jitter float64) (State, Verdict) {
 	s = s.after(l, now)
 	// Who comes back has a place in what the rate makes up for; the rest of the fleet waits behind.
@@ -103,8 +103,8 @@ func Spread(sessions int, l Limits, others int, limit time.Duration) time.Durati
 // BeatsPerSecond is how many heartbeats one controller takes a second before it asks for fewer.
 const BeatsPerSecond = 1500
 
-// Heartbeat is the interval that a new session is told: the configured one, or longer, in whole seconds, where the
-// fleet is so large that its controllers would hear too many.
+// Heartbeat returns the interval of a new session: the configured one, or longer, in whole seconds, where the fleet is
+// so large that its controllers would hear too many.
 func Heartbeat(configured time.Duration, sessions, controllers int) time.Duration {
 	share := sessions / max(controllers, 1)
 	if scaled := time.Duration((share+BeatsPerSecond-1)/BeatsPerSecond) * time.Second; scaled > configured {

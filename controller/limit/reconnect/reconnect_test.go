@@ -101,7 +101,7 @@ func TestAClockThatGoesBackAndOneThatJumps(t *testing.T) {
 	}
 }
 
-// A fleet that comes back at one moment, each when it is told to, is in as fast as the rate allows, and never faster.
+// A fleet that comes back at one moment, each at its time, is in as fast as the rate allows, and never faster.
 func TestAFleetComesBackAtTheRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := reconnect.Limits{

@@ -56,7 +56,7 @@ type NewToken struct {
 	// RequestID names the request, unless it is empty; Body is what makes two requests the same.
 	RequestID string
 	Body      map[string]string
-	// SecretOf gives the secret of a token that an earlier try of the request has made.
+	// SecretOf returns the secret of a token that an earlier try of the request has made.
 	SecretOf func(tokenID string) string
 }
 
@@ -166,7 +166,7 @@ func readyForToken(ctx context.Context, q *dbsqlc.Queries, t NewToken, now time.
 	return nodestate.MoveNode(ctx, q, t.MachineID, node.BootstrapIssued, node.Admin, t.Actor, "", nil, now)
 }
 
-// EnrollRequest is what an agent that is not enrolled yet says.
+// EnrollRequest is the request of an agent that is not enrolled yet.
 type EnrollRequest struct {
 	TokenID, Secret  string
 	PublicKeyDigest  []byte
@@ -188,7 +188,7 @@ type Signed struct {
 type Enrolled struct {
 	AgentID, MachineID, Site, Role string
 	ChainPEM                       []byte
-	// Again says that the same token and key had been enrolled before.
+	// Again is set when the same token and key had been enrolled before.
 	Again bool
 }
 
@@ -202,8 +202,8 @@ var (
 	fpEnrollCommit = failpoint.Register("enroll.after-commit")
 )
 
-// Enroll uses a token up. It locks the token, signs, and records certificate, agent and use in one transaction, so that
-// of any number of callers one gets a certificate, and the same key gets the same one again.
+// Enroll uses a token up. It locks the token, signs, and records certificate, agent and use in one transaction. So one
+// of any number of callers gets a certificate, and the same key gets the same one again.
 func (s *Store) Enroll(
 	ctx context.Context, r EnrollRequest, sign func(ctx context.Context, agentID string) (*Signed, error), now time.Time,
 ) (*Enrolled, error) {
@@ -312,7 +312,7 @@ func (s *Store) enrollNew(
 		Now: &now,
 	})
 	if err != nil {
-		// Not the token's fault: an agent that is told that it is gives up for good.
+		// It is not the token's fault: an agent that gets that answer stops for good.
 		return nil, fmt.Errorf("use token: %w", err)
 	}
 	if n != 1 {
@@ -325,8 +325,8 @@ func (s *Store) enrollNew(
 }
 
 // enrollMachine refuses the agent of a deleted or retired machine like a bad token. The node stays where it is: its
-// agent's first session moves it, so that no node is enrolling while nobody is at it. What an earlier agent has found
-// on the host, the new one has to find anew.
+// agent's first session moves it, so that no node is enrolling without an agent. The new agent has to find anew what an
+// earlier one has found on the host.
 func enrollMachine(ctx context.Context, q *dbsqlc.Queries, e *Enrolled, now time.Time) error {
 	m, err := q.LockMachine(ctx, e.MachineID)
 	if err != nil {
@@ -441,8 +441,8 @@ func (s *Store) GetCert(ctx context.Context, fingerprint string) (*Cert, error) 
 	return s.certs.Do(ctx, fingerprint)
 }
 
-// Outdated says that a newer certificate of the agent than this one has opened a session. One that was only signed
-// counts for nothing: its answer may have been lost, and the agent may know this one alone.
+// Outdated reports whether a newer certificate of the agent than this one has opened a session. One that was only
+// signed counts for nothing: its answer may have been lost, and the agent may know this one alone.
 func (s *Store) Outdated(ctx context.Context, agentID, fingerprint string) (bool, error) {
 	all, err := s.db.Q.CertsOf(ctx, []string{agentID})
 	if err != nil {
@@ -459,7 +459,7 @@ func (s *Store) Outdated(ctx context.Context, agentID, fingerprint string) (bool
 	return true, nil
 }
 
-// RevokedAmong says which of these certificates have been revoked.
+// RevokedAmong returns those of these certificates that have been revoked.
 func (s *Store) RevokedAmong(ctx context.Context, fingerprints []string) ([]string, error) {
 	out, err := s.db.Q.RevokedSince(ctx, fingerprints)
 	if err != nil {

@@ -72,7 +72,7 @@ func TestLostAnswerIsGivenAgain(t *testing.T) {
 	storetest.WantReason(t, err, "BOOTSTRAP_TOKEN_INVALID")
 }
 
-// A crash between the signature and the commit uses nothing up; the certificate that nobody got opens no session.
+// A crash between the signature and the commit uses nothing up; a certificate without a receiver opens no session.
 func TestCrashWhileEnrolling(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Register(t, s, "m-1")

@@ -78,7 +78,7 @@ func (s *Store) RevokeToken(
 	}), nil
 }
 
-// bindings refuses an agent that is not where or what the token says. Nothing is used up.
+// bindings refuses an agent that does not match the token's site, region, provider or role. Nothing is used up.
 func bindings(t dbsqlc.LockTokenRow, r EnrollRequest) error {
 	switch {
 	case t.BoundRegion != "" && t.BoundRegion != r.Region:

@@ -174,7 +174,7 @@ func holders(
 	return out, all, nil
 }
 
-// Withdrawal says which generation ends, and who may lose their sessions, by agent or machine.
+// Withdrawal is the generation that ends, with the agents or machines that may lose their sessions.
 type Withdrawal struct {
 	Generation     int
 	LeaveBehind    []string
@@ -186,7 +186,8 @@ type Withdrawal struct {
 // maxFleet bounds the agents that a withdrawal looks at.
 const maxFleet = 1_000_000
 
-// WithdrawAuthority ends a generation, unless somebody holds a certificate of it or of one before it who is not named.
+// WithdrawAuthority ends a generation, unless an agent that is not named holds a certificate of it or of an earlier
+// one.
 func (s *Store) WithdrawAuthority(ctx context.Context, w Withdrawal, now time.Time) error {
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		if err := q.LockCertificateAuthorities(ctx); err != nil {

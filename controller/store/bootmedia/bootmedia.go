@@ -13,7 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 )
 
-// Machine is a machine that is to be installed. Its addresses are empty where it has none.
+// Machine is a machine to install. Its addresses are empty where it has none.
 type Machine struct {
 	Site, BMCEndpoint, InstallAddress string
 }

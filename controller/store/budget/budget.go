@@ -29,8 +29,8 @@ const (
 	queuePage = 200
 )
 
-// OnRoom sets the function that is told when a slot may be free, or when one is asked for: after the commit, and rather
-// too often than too seldom.
+// OnRoom sets the function that is called when a slot may be free, or when one is asked for: after the commit, and
+// rather too often than too seldom.
 func (s *Store) OnRoom(tell func()) { s.room = tell }
 
 // SlotFreed is noted by a transaction after which a slot may be free, or that asks for one.
@@ -165,8 +165,8 @@ func (s *Store) DeleteBudget(
 	return budgetMessage(row), nil
 }
 
-// AdmitDestructive gives slots to those who wait for one and fit, and wakes their operations. It says how many it
-// admitted, and whether another controller was at it, so that it did nothing.
+// AdmitDestructive assigns slots to waiting operations that fit, and wakes them. It returns how many it admitted, and
+// reports whether another controller was at it, so that it did nothing.
 func (s *Store) AdmitDestructive(ctx context.Context, now time.Time) (admitted int, busy bool, err error) {
 	err = s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		admitted = 0
@@ -248,7 +248,7 @@ func (s *Store) AdmitMachine(
 		MachineID: m.MachineID, Now: now}), "take slot")
 }
 
-// releaseReturned gives back the slots of interrupted machines that are in service again: after a failed operation its
+// releaseReturned releases the slots of interrupted machines that are in service again: after a failed operation its
 // outcome was settled, or other work has mended the machine.
 func releaseReturned(ctx context.Context, q *dbsqlc.Queries, now time.Time) error {
 	held, err := q.HeldInterruptions(ctx)
@@ -306,7 +306,7 @@ func admissible(
 	return ids, err
 }
 
-// BudgetVerdict says what stands in the way of an operation that waits; nil when nothing does.
+// BudgetVerdict returns the verdict on a waiting operation; nil when no budget holds it.
 func BudgetVerdict(
 	ctx context.Context, q *dbsqlc.Queries, counts *MachineCounts, operationID string, now time.Time,
 ) (*budget.Verdict, error) {
@@ -340,8 +340,8 @@ func BudgetVerdict(
 	return &v, nil
 }
 
-// askInOrder asks for everyone who waits and whose machine holds no slot, in the order of creation, until told says no,
-// or until there is no room for anybody. The round is nil when nobody waits.
+// askInOrder asks for every waiting operation whose machine holds no slot, in the order of creation. It stops when told
+// returns false, or when there is no room for any. The round is nil when none waits.
 func askInOrder(
 	ctx context.Context, q *dbsqlc.Queries, counts *MachineCounts, now time.Time, told func(budget.Verdict) bool,
 ) (round *budget.Round, err error) {
@@ -455,7 +455,7 @@ func slotMessage(r dbsqlc.SlotOfMachineRow) *baremetalv1.BudgetSlot {
 	}
 }
 
-// ReleaseSlot gives back what a machine holds whose operation has ended.
+// ReleaseSlot releases the slot of a machine whose operation has ended.
 func (s *Store) ReleaseSlot(
 	ctx context.Context, machineID, actor, comment string, now time.Time,
 ) (*baremetalv1.BudgetSlot, error) {

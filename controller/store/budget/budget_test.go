@@ -110,7 +110,8 @@ func TestSlotIsHeldUntilSomebodyLooked(t *testing.T) {
 	storetest.WantReason(t, err, "BUDGET_SLOT_NOT_FOUND")
 }
 
-// Work counts in the rack of the request and in the rack where its machine stands now, while it waits and while it runs.
+// Work counts in the rack of the request and in the rack where its machine stands now, while it waits and while it
+// runs.
 func TestAMoveEscapesNoBudget(t *testing.T) {
 	for name, in := range map[string]func(rack string) *baremetalv1.Machine{
 		"by a label": func(rack string) *baremetalv1.Machine {
@@ -166,8 +167,8 @@ func moves(t *testing.T, there func(rack string) *baremetalv1.Machine) {
 	storetest.AdmitDestructive(t, s, 1)
 }
 
-// TestAPercentageOfARack: the machines of a rack are those that it is named by, be it by the label or by the field, and
-// a machine that names two is one.
+// TestAPercentageOfARack: the machines of a rack are those that name it, by the label or by the field. A machine that
+// names two racks is one machine.
 func TestAPercentageOfARack(t *testing.T) {
 	s := storetest.New(t)
 	storetest.SetBudget(t, s, &baremetalv1.Budget{Name: "racks", Domain: "label:rack", Percent: 50})

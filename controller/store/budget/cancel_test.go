@@ -11,8 +11,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// TestACancelThatIsUnderWayLeavesNoSlotBehind: a waiting operation is being cancelled, has found no slot to give back,
-// and has not committed when it would be admitted. Whoever took its slot now would take it for good.
+// TestACancelThatIsUnderWayLeavesNoSlotBehind: a waiting operation is being cancelled, has found no slot to release,
+// and has not committed when it would be admitted. A slot that it got now would never be released.
 func TestACancelThatIsUnderWayLeavesNoSlotBehind(t *testing.T) {
 	s := storetest.New(t)
 	storetest.SetBudget(t, s, &baremetalv1.Budget{Name: "all", Domain: "fleet", AtOnce: 1})

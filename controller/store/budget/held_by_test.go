@@ -15,8 +15,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
-// A machine that somebody else has at its provider is drift, though its state is the one that is expected: work that
-// destroys data is refused until it is ours again, or an operator has accepted it.
+// A machine that another client has at its provider is drift, though its state is the expected one: work that destroys
+// data is refused until it is ours again, or an operator has accepted it.
 func TestAMachineThatSomebodyElseHasIsDrift(t *testing.T) {
 	s := storetest.New(t)
 	agent := storetest.MAASMachine(t, s)

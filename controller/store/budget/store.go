@@ -8,7 +8,7 @@ import (
 // Store holds budgets and slots. It is safe for concurrent use.
 type Store struct {
 	db *pgtx.DB
-	// room is told that a slot may be free, or that one is asked for.
+	// room is called when a slot may be free, or when one is asked for.
 	room func()
 	// Counts caches the number of machines in each budget domain.
 	Counts MachineCounts

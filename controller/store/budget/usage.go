@@ -8,7 +8,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/budget"
 )
 
-// BudgetUsage says how much of each budget is taken, and how many operations wait for a slot.
+// BudgetUsage returns how much of each budget is taken, and how many operations wait for a slot.
 func (s *Store) BudgetUsage(ctx context.Context, now time.Time) (used []budget.Used, waiting int64, err error) {
 	if waiting, err = s.db.Q.CountWaitingForBudget(ctx); err != nil {
 		return nil, 0, fmt.Errorf("count who waits for a slot: %w", err)

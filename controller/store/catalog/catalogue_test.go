@@ -295,7 +295,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestWhoGetsCredentials: nobody but the site agent of a machine that names them.
+// TestWhoGetsCredentials: only the site agent of a machine that names them.
 func TestWhoGetsCredentials(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -357,7 +357,7 @@ func TestWhoGetsCredentials(t *testing.T) {
 	}
 }
 
-// TestRemoveAndStartAtOnce: one of the two is refused, whoever comes first; no operation is left without its image.
+// TestRemoveAndStartAtOnce: one of the two is refused, in either order; no operation is left without its image.
 func TestRemoveAndStartAtOnce(t *testing.T) {
 	t.Parallel()
 	r := storetest.NewMetalRig(t)

@@ -48,7 +48,7 @@ func imageMessage(r dbsqlc.Image) *baremetalv1.Image {
 	}
 }
 
-// ImageFilter says which part of the list of images is read.
+// ImageFilter selects the part of the list of images.
 type ImageFilter struct {
 	AfterRef string
 	Limit    int32
@@ -67,8 +67,8 @@ func (s *Store) ListImages(ctx context.Context, f ImageFilter) ([]*baremetalv1.I
 	return out, nil
 }
 
-// AddImage adds a complete description. place puts the file where its digest says; it runs while nobody can remove that
-// file, and may run more than once. The same image again is returned as it was added first.
+// AddImage adds a complete description. place stores the file under its digest; it runs while that file cannot be
+// removed, and may run more than once. The same image again is returned as it was added first.
 func (s *Store) AddImage(
 	ctx context.Context, im *baremetalv1.Image, place func() error, actor string, now time.Time,
 ) (*baremetalv1.Image, error) {
@@ -146,7 +146,7 @@ func sameImage(have, want *baremetalv1.Image) error {
 	return e
 }
 
-// touchForInstaller tells every site of a change of what installers boot.
+// touchForInstaller notifies every site of a change of the installer's files.
 func touchForInstaller(ctx context.Context, q *dbsqlc.Queries, r dbsqlc.Image) error {
 	if r.Kind == KindOS {
 		return nil
@@ -188,7 +188,7 @@ func (s *Store) RemoveImage(ctx context.Context, ref, actor string, now time.Tim
 	return imageMessage(row), nil
 }
 
-// imageInUse fails with IMAGE_IN_USE, and says by what.
+// imageInUse fails with IMAGE_IN_USE, and names the user.
 func (s *Store) imageInUse(ctx context.Context, q *dbsqlc.Queries, r dbsqlc.Image) error {
 	if r.Kind != KindOS {
 		return installerInUse(ctx, q, r)
@@ -263,7 +263,7 @@ func (s *Store) DropBlob(ctx context.Context, sha256 string, drop func() error) 
 	return nil
 }
 
-// UnnamedBlobs gives those of the digests that no entry names.
+// UnnamedBlobs returns those of the digests that no entry names.
 func (s *Store) UnnamedBlobs(ctx context.Context, sums []string) ([]string, error) {
 	named, err := s.db.Q.BlobsNamed(ctx, pgtx.NonNil(sums))
 	if err != nil {

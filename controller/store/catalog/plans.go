@@ -26,7 +26,7 @@ type StepDefaults = plan.Defaults
 func orBuiltIn(d StepDefaults) StepDefaults { return plan.BuiltInDefaults().Merge(d) }
 
 // SeedPlans stores the built-in plans. A built-in plan that a newer version changes is replaced only while no run has
-// used it; a used one stays as the runs knew it.
+// used it. A used one stays unchanged.
 func (s *Store) SeedPlans(ctx context.Context, now time.Time) error {
 	for _, p := range plan.BuiltIn() {
 		if err := savePlan(ctx, s.db.Q, p, true, now); err != nil {

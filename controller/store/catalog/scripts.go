@@ -58,8 +58,8 @@ func (s *Store) ListScripts(ctx context.Context, afterRef string, limit int32) (
 	return out, nil
 }
 
-// AddScript adds an entry. place puts the file where its digest says; it runs while nobody can remove that file, and
-// may run more than once. The same script again is returned as it was added first.
+// AddScript adds an entry. place stores the file under its digest; it runs while that file cannot be removed, and may
+// run more than once. The same script again is returned as it was added first.
 func (s *Store) AddScript(
 	ctx context.Context, sc *baremetalv1.Script, place func() error, actor string, now time.Time,
 ) (*baremetalv1.Script, error) {
@@ -155,7 +155,7 @@ func scriptInUse(ctx context.Context, q *dbsqlc.Queries, ref string) error {
 	return nil
 }
 
-// DestructiveScripts says that a plan is destructive, by itself or because a script of the catalogue is.
+// DestructiveScripts reports whether a plan is destructive, by itself or because a script of the catalogue is.
 func DestructiveScripts(ctx context.Context, q *dbsqlc.Queries, p *baremetalv1.Plan) (bool, error) {
 	if plan.Destructive(p) {
 		return true, nil
@@ -178,8 +178,8 @@ func DestructiveScripts(ctx context.Context, q *dbsqlc.Queries, p *baremetalv1.P
 	return false, nil
 }
 
-// ScriptsReady refuses work that would need a script that is not there, or a machine that nobody could log in to. A
-// script that it finds stays until the transaction has ended.
+// ScriptsReady refuses work that would need a script that is not there, or a machine without credentials for a log-in.
+// A script that it finds stays until the transaction has ended.
 func ScriptsReady(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, steps []plan.Filled) error {
 	spec, err := convert.SpecFromJSON(m.Spec)
 	if err != nil {

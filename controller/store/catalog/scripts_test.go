@@ -137,7 +137,7 @@ func TestAScriptNeedsAMachineThatIsKnown(t *testing.T) {
 	}
 }
 
-// A script that is destructive by its catalogue entry is gated like a reimage, whatever the step says.
+// A script that is destructive by its catalogue entry is gated like a reimage, whatever the step.
 func TestADestructiveScriptNeedsMaintenance(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -162,7 +162,7 @@ func TestADestructiveScriptNeedsMaintenance(t *testing.T) {
 	}
 }
 
-// The site's agent gets the digest with the command, and nobody else gets the command.
+// The site's agent gets the digest with the command, and no other agent gets the command.
 func TestAScriptGoesToTheSite(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

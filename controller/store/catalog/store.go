@@ -18,7 +18,7 @@ type Config struct {
 	// Traceparent is the place of a command in the trace of its operation, for its agent; empty where there is no trace.
 	// nil: there is none of any.
 	Traceparent func(operationID, commandID string) string
-	// OpenSeed opens what a new system is to be given, which is stored sealed under an id; nil: nothing is opened.
+	// OpenSeed opens a new system's seed, which is stored sealed under an id; nil: nothing is opened.
 	OpenSeed func(id string, sealed []byte) ([]byte, error)
 	// OpenArgument opens a secret argument of a script; nil: none is opened.
 	OpenArgument func(sealed string) (string, error)

@@ -67,8 +67,8 @@ func (o *Order) clusterAction(
 		DeleteLocalData: step.GetDrain().GetDeleteLocalData(), RemoveNode: step.GetDrain().GetRemoveNode(),
 	}
 	if o.Workflow != nil {
-		// Whoever decommissions a machine has asked for what it holds to go. A reset keeps the system, and its place in the
-		// cluster with it.
+		// A decommission is an order to remove the machine's data. A reset keeps the system, and its place in the cluster
+		// with it.
 		a.ClusterRef, a.DeleteLocalData = o.Spec.GetTargetClusterRef(), true
 		a.RemoveNode = o.Workflow.Mode != workflow.SoftReset
 	}
@@ -243,7 +243,8 @@ func (o *Order) scriptAction(
 	return &fleetv1.CommandSpec_Script{Script: a}, nil
 }
 
-// repaveAction says what to write, from the image catalogue. A simulated disk takes an image that is only a name.
+// repaveAction returns the order to write, from the image catalogue. A simulated disk takes an image that is only a
+// name.
 func (o *Order) repaveAction(
 	ctx context.Context, q *dbsqlc.Queries, r *baremetalv1.RepaveImage,
 ) (*fleetv1.RepaveAction, error) {
@@ -278,8 +279,8 @@ func Needs(s operation.Step, spec *baremetalv1.MachineSpec) []string {
 	return needs
 }
 
-// describeSeed says which images can be given the operation's seed. Of one that cannot be opened here nothing is said:
-// the installer finds it out when it has it.
+// describeSeed adds which images can take the operation's seed. A seed that cannot be opened here is not described: the
+// installer checks it when it has it.
 func (o *Order) describeSeed(ctx context.Context, q *dbsqlc.Queries, a *fleetv1.RepaveAction) error {
 	row, err := q.SystemSeedOf(ctx, o.Operation.ID)
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && o.Catalog.OpenSeed == nil {

@@ -53,7 +53,7 @@ func Timestamp(t time.Time) *timestamppb.Timestamp {
 
 func TimestampPtr(t *time.Time) *timestamppb.Timestamp { return Timestamp(pgtx.TimeVal(t)) }
 
-// OperationMessage is an operation as clients see it. The row gives what never changes, op what does.
+// OperationMessage is an operation as clients see it. The row has the constant fields, op the others.
 func OperationMessage(r dbsqlc.Operation, op operation.Operation) *baremetalv1.Operation {
 	m := &baremetalv1.Operation{
 		OperationId: r.OperationID, MachineId: r.TargetID, RequestId: r.RequestID,

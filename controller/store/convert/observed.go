@@ -21,7 +21,7 @@ type Seen struct {
 func ObservedBySite(m *dbsqlc.Machine) bool { return m.AgentID == nil || m.Agentless }
 
 // Observed returns when a condition was observed last, and by which agent. A known condition is as old as the last
-// heartbeat of its witness: agents report what has changed. Both are zero for the controller's own records.
+// heartbeat of its witness: agents report changes. Both are zero for the controller's own records.
 func Observed(c *dbsqlc.MachineCondition, m *dbsqlc.Machine, seen Seen) (at time.Time, by string) {
 	if !c.Known {
 		return pgtx.TimeVal(c.ObservedAt), c.ObservedBy

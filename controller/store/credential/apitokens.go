@@ -97,7 +97,7 @@ func (s *Store) CreateAPIToken(ctx context.Context, t NewAPIToken, now time.Time
 	}, nil
 }
 
-// checkMaker records a person who makes a token, whose roles then count for it, and holds that a token that makes one
+// checkMaker records a person who makes a token, whose roles then count for it. It checks that a token that makes one
 // has not been revoked meanwhile.
 func checkMaker(ctx context.Context, q *dbsqlc.Queries, maker auth.Caller) error {
 	if maker.Person != nil {

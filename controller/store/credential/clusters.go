@@ -17,7 +17,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// SealedCluster is a cluster as it is stored: the credentials can be opened by whoever has the key.
+// SealedCluster is a cluster as it is stored: the credentials can be opened with the key.
 type SealedCluster struct {
 	Ref, Server string
 	CAPEM       []byte

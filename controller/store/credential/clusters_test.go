@@ -53,7 +53,7 @@ func TestAStartNeedsTheCluster(t *testing.T) {
 	storetest.WantReason(t, err, "CLUSTER_NOT_FOUND")
 }
 
-// TestAClusterIsGivenForOneCommand: to whom it was granted, while it is under way, and to nobody else.
+// TestAClusterIsGivenForOneCommand: to the agent of the grant, while it is under way, and to no other.
 func TestAClusterIsGivenForOneCommand(t *testing.T) {
 	t.Parallel()
 	r := storetest.NewClusterRig(t)

@@ -35,7 +35,7 @@ func ClustersReady(ctx context.Context, q *dbsqlc.Queries, steps []plan.Filled) 
 	return nil
 }
 
-// ClusterKnown says that the cluster which a machine names is stored.
+// ClusterKnown reports whether the cluster which a machine names is stored.
 func ClusterKnown(ctx context.Context, q *dbsqlc.Queries, ref string) (bool, error) {
 	if ref == "" {
 		return false, nil

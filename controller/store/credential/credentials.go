@@ -26,7 +26,7 @@ type SealedCredentials struct {
 	// Allowed are the endpoints that they may be sent to.
 	Allowed                  bmcaddr.Allowance
 	PlainHTTP, UnverifiedTLS bool
-	// Adopted says that an upgrade has filled in the allowance.
+	// Adopted is set when an upgrade has filled in the allowance.
 	Adopted bool
 	// OwnOf is the machine whose own user name and password these are; empty of those that are named.
 	OwnOf string
@@ -51,14 +51,14 @@ func credentialsNotFound(ref string) error {
 		"unknown")
 }
 
-// CredentialsChange is what an admin says about the credentials of BMCs.
+// CredentialsChange is an admin's change of the credentials of BMCs.
 type CredentialsChange struct {
 	Ref string
 	// Sealed is nil to keep those that are there.
 	Sealed []byte
 	// Allowed are their endpoints; empty keeps the allowance that is there.
 	Allowed bmcaddr.Allowance
-	// PlainHTTP and UnverifiedTLS are nil to keep what is there.
+	// PlainHTTP and UnverifiedTLS are nil to keep the present values.
 	PlainHTTP, UnverifiedTLS *bool
 }
 

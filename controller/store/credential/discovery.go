@@ -16,7 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/bmcaddr"
 )
 
-// Discovery says which BMCs an admin has a site's agent look for.
+// Discovery is an admin's order to a site's agent to look for BMCs.
 type Discovery struct {
 	Site, AgentID, Ref, Actor string
 	// Networks are as the admin has given them; Addresses are theirs.

@@ -37,7 +37,7 @@ func regionNotFound(ref string) error {
 		ref).WithField("region_ref", "unknown")
 }
 
-// SetMAASRegion stores a region under a new version, and tells the sites whose machines it drives.
+// SetMAASRegion stores a region under a new version, and notifies the sites whose machines it drives.
 func (s *Store) SetMAASRegion(
 	ctx context.Context, m MAASRegion, actor string, now time.Time, opts ...pgtx.WriteOption,
 ) (MAASRegion, error) {

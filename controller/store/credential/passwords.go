@@ -119,8 +119,8 @@ func (s *Store) MakePassword(
 	return out, nil
 }
 
-// currentFor is the named credentials of the command's machine, if they may be used and the machine is still as the
-// command says.
+// currentFor is the named credentials of the command's machine, if they may be used and the machine is still as in the
+// command.
 func currentFor(
 	ctx context.Context, q *dbsqlc.Queries, agentID, machineID string, spec *fleetv1.CommandSpec,
 ) (SealedCredentials, error) {
@@ -150,8 +150,8 @@ func currentFor(
 	return c, Rotatable(ctx, q, machineID, "", c.Ref, m.BmcEndpoint)
 }
 
-// Rotatable refuses a change of the password of a BMC that has none of its own: the machine has no BMC, its provider
-// keeps the password, or another machine with the same credentials names the same BMC, whose account has one password.
+// Rotatable refuses a change of the password of a BMC without one of its own. The machine has no BMC, or its provider
+// keeps the password. Or another machine with the same credentials names the same BMC, whose account has one password.
 func Rotatable(ctx context.Context, q *dbsqlc.Queries, machineID, provider, ref, endpoint string) error {
 	if provider != "" && provider != fleet.AgentProvider {
 		return failure.Precondition("CAPABILITY_MISSING", "provider %q keeps the passwords of its BMCs itself; "+

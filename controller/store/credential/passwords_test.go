@@ -144,7 +144,7 @@ func TestAnOwnPasswordStandsForTheCredentialsThatAreNamed(t *testing.T) {
 	}
 }
 
-// TestWhoseCommandAPasswordIsFor: nobody else makes or settles it.
+// TestWhoseCommandAPasswordIsFor: no other agent makes or settles it.
 func TestWhoseCommandAPasswordIsFor(t *testing.T) {
 	t.Parallel()
 	p := &passwords{PasswordRig: storetest.NewPasswordRig(t), t: t}

@@ -177,8 +177,8 @@ func (g *gather) operation(ctx context.Context, id string) error {
 	return g.take(ctx, g.choose(rows))
 }
 
-// choose gives, of a machine's operations, the active one, or the one that left the machine in need of somebody, or the
-// newest.
+// choose returns the active one of a machine's operations, or the one that left the machine in need of an operator, or
+// the newest.
 func (g *gather) choose(rows []dbsqlc.Operation) dbsqlc.Operation {
 	for _, r := range rows {
 		if r.FinishedAt == nil {
@@ -309,7 +309,7 @@ func (g *gather) site(ctx context.Context) error {
 	return nil
 }
 
-// segmentsToExplain lays what the site's agent has noticed over what is configured.
+// segmentsToExplain returns the configured segments with the observations of the site's agent.
 func segmentsToExplain(row dbsqlc.Site) ([]explain.Segment, error) {
 	configured, err := sitestore.SegmentsToServe(row.Segments)
 	if err != nil {
@@ -479,7 +479,7 @@ type LongStep struct {
 	Simulated                    bool
 }
 
-// LongSteps gives up to limit active operations whose current step has run since before a time, the longest first.
+// LongSteps returns up to limit active operations whose current step has run since before a time, the longest first.
 func (s *Store) LongSteps(ctx context.Context, before time.Time, limit int32) ([]LongStep, error) {
 	rows, err := s.db.Q.LongOperations(ctx, dbsqlc.LongOperationsParams{StartedBefore: &before, PageSize: limit})
 	if err != nil {

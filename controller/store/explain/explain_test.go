@@ -31,8 +31,8 @@ func facts(t testing.TB, s *store.Store, machineID, operationID string, at time.
 	return f
 }
 
-// TestFactsOfAReimage follows a reimage of an empty machine until it waits for the installer, and finds in the facts
-// what the site has said, and nothing more.
+// TestFactsOfAReimage follows a reimage of an empty machine until it waits for the installer. The facts have the site's
+// reports, and nothing more.
 func TestFactsOfAReimage(t *testing.T) {
 	r := storetest.NewMetalRig(t)
 	op := storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage,
@@ -76,7 +76,7 @@ func TestFactsOfAReimage(t *testing.T) {
 	}
 }
 
-// TestFactsChooseTheOperation: the one that left the machine in need of somebody stays the explanation, whatever
+// TestFactsChooseTheOperation: the one that left the machine in need of an operator stays the explanation, whatever
 // housekeeping came after it.
 func TestFactsChooseTheOperation(t *testing.T) {
 	s := storetest.New(t)

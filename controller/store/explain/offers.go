@@ -20,7 +20,7 @@ import (
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
 )
 
-// maxLeftBehind is how many machines with a slot that nobody uses an answer names.
+// maxLeftBehind is how many machines with an unused slot an answer names.
 const maxLeftBehind = 5
 
 // explainOffers asks what may be asked of the machine now.

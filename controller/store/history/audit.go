@@ -79,7 +79,7 @@ func Scrub(
 	return n, pgtx.Wrap(err, "scrub audit log")
 }
 
-// AuditEntry says who did what.
+// AuditEntry is a user's action.
 type AuditEntry struct {
 	Actor, Verb, Target, Request, Operation string
 	// Comment is free text of a person and goes into event_data.
@@ -105,8 +105,8 @@ func AuditID(ctx context.Context, q *dbsqlc.Queries, e AuditEntry, now time.Time
 	return id, pgtx.Wrap(err, "write audit log")
 }
 
-// The keys of event_data under which the address of the caller is, a person as the provider knows it, and the identity
-// of a caller that its name does not tell: a person is an issuer and a subject, and a token is who has made it.
+// The keys of event_data for the address of the caller, a person's identity at the provider, and the identity of a
+// caller beside its name. A person's identity is an issuer and a subject, and a token's is its maker's.
 const (
 	SourceAddress = "source_address"
 	Subject       = "subject"

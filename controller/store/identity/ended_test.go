@@ -23,8 +23,8 @@ func bootID(r *storetest.MetalRig) string {
 	return storetest.Machine(r.T, r.Store, "m-1").GetStatus().GetBootId()
 }
 
-// TestInstallerEndsWithItsOperation: neither a new certificate nor a session nor an event is left of an installer whose
-// operation has ended, and a crash at the end leaves either the operation or both.
+// TestInstallerEndsWithItsOperation: an installer whose operation has ended has no new certificate, session or event. A
+// crash at the end leaves either the operation or both.
 func TestInstallerEndsWithItsOperation(t *testing.T) {
 	t.Parallel()
 	r := storetest.NewMetalRig(t)
@@ -85,8 +85,8 @@ func TestCertificateIsBoundedByTheOperation(t *testing.T) {
 	}
 }
 
-// TestRescueOfTheFirstClaimer: a rescue system that its place on the network alone proves leaves its assignment to
-// others for a while; one that is proven ends it by its first report. With the assignment ends the certificate.
+// TestRescueOfTheFirstClaimer: a rescue system with only its place on the network as proof leaves its assignment to
+// others for a while. A proven one ends it by its first report. With the assignment ends the certificate.
 func TestRescueOfTheFirstClaimer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -110,8 +110,8 @@ func TestOneKeyIsOneMachine(t *testing.T) {
 	}
 }
 
-// TestRequiredLevel: where tpm is required, an installation is refused before it starts, as long as no TPM is recorded;
-// an installer that is under way is refused too.
+// TestRequiredLevel: where tpm is required, an installation is refused before it starts, as long as no TPM is recorded.
+// An installer that is under way is refused too.
 func TestRequiredLevel(t *testing.T) {
 	t.Parallel()
 	for name, require := range map[string]func(r *storetest.MetalRig) error{
@@ -143,7 +143,7 @@ func TestRequiredLevel(t *testing.T) {
 	}
 }
 
-// TestIdentityIsEvidence: the operation says how its installer proved which machine it is.
+// TestIdentityIsEvidence: the operation has its installer's proof of the machine.
 func TestIdentityIsEvidence(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -41,20 +41,20 @@ type VouchRequest struct {
 type Vouched struct {
 	AgentID, MachineID, OperationID string
 	ChainPEM                        []byte
-	// Contested says that two keys ask for one assignment while the first one's owner lives. Nobody is certified, and the
+	// Contested is set when two keys ask for one assignment while the first one's owner lives. None is certified, and the
 	// operation must be stopped.
 	Contested bool
-	// Waits says that another key holds the assignment, whose owner has some time left to show that it lives.
+	// Waits is set when another key holds the assignment, whose owner has some time left to show that it lives.
 	Waits bool
-	// Challenge says that the system must prove first that it holds the key that it shows. Nothing is stored.
+	// Challenge is set when the system must prove first that it holds the key that it shows. Nothing is stored.
 	Challenge bool
-	// Refused says why the system can't be this machine. Nobody is certified. Report is set when the operation's watchers
-	// have not been told of such a system for a while.
+	// Refused is why the system can't be this machine. It is not certified. Report is set when no such system was reported
+	// to the operation's watchers for a while.
 	Refused *identity.Refusal
 	Report  bool
 	// Replaced are the certificates of an installer that is gone; their sessions must end.
 	Replaced []string
-	// Ended reports that the operation is over: the system is to be the rescue system that it has left.
+	// Ended reports that the operation is over: the system must be the rescue system that it has left.
 	Ended bool
 	// life is what the operation may take at most, and the longest life of a certificate.
 	life time.Duration
@@ -131,8 +131,8 @@ func vouch(ctx context.Context, q *dbsqlc.Queries, r VouchRequest, sign Sign, no
 	return out, certifyInstaller(ctx, q, out, m, r, verdict, sign, now)
 }
 
-// readOperation reads how long the operation of an assignment may last, and refuses to certify for one that has ended,
-// but for the rescue system that it leaves on a machine without other work.
+// readOperation reads how long the operation of an assignment may last, and refuses to certify for one that has ended.
+// The exception is the rescue system that it leaves on a machine without other work.
 func (v *Vouched) readOperation(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a dbsqlc.BootAssignment,
 ) error {
@@ -191,8 +191,8 @@ const (
 	contenderTakesOver
 )
 
-// judgeContender says what a second key under one token is: it waits for a while, and if the owner of the first one
-// gives a sign of life meanwhile, the two are two systems.
+// judgeContender returns the verdict on a second key under one token. It waits for a while, and if the owner of the
+// first one shows a sign of life meanwhile, the two are two systems.
 func judgeContender(
 	ctx context.Context, q *dbsqlc.Queries, a dbsqlc.BootAssignment, key []byte, now time.Time,
 ) (contenderVerdict, error) {
@@ -273,8 +273,7 @@ func certifyInstaller(ctx context.Context, q *dbsqlc.Queries, out *Vouched, m db
 // Identity is what the next system of a machine needs besides its token.
 type Identity struct {
 	MachineID, OperationID, ImageRef, ImageDigest string
-	// SeedID names what the operation gives the system for its first boot, "" for nothing; SealedSeed is nil where it is
-	// gone.
+	// SeedID names the seed of the system's first boot, "" for none; SealedSeed is nil where it is gone.
 	SeedID     string
 	SealedSeed []byte
 	// Agentless: the system has no agent. The secret is what it phones home with, and there is no token.

@@ -9,9 +9,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// TestMediaIsProven: a machine that comes into the installer by virtual media is certified for the proof alone, which a
-// box on the segment with its MAC address and boot token does not have; and so it satisfies a site that requires the
-// level, where a way by the network is refused before it begins.
+// TestMediaIsProven: a machine that boots the installer by virtual media is certified only for the proof. A box on the
+// segment with its MAC address and boot token does not have that. So it satisfies a site that requires the level, where
+// a boot by the network is refused before it begins.
 func TestMediaIsProven(t *testing.T) {
 	t.Parallel()
 	r := storetest.NewMetalRig(t)

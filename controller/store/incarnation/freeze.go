@@ -63,8 +63,8 @@ func FreezeOf(ctx context.Context, q *dbsqlc.Queries) (fleet.Freeze, error) {
 // verbRestored marks in the audit log that the database was restored.
 const verbRestored = "DATABASE_RESTORED"
 
-// Restored gives the database a new incarnation after a restore or a failover: cursors of before are refused, change
-// ids are made anew, and the fleet is frozen until an admin lifts it.
+// Restored begins a new incarnation of the database after a restore or a failover: cursors of before are refused,
+// change ids are made anew, and the fleet is frozen until an admin lifts it.
 func (s *Store) Restored(ctx context.Context, now time.Time) error {
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		state, err := q.LockClusterState(ctx)

@@ -12,8 +12,8 @@ import (
 )
 
 // ExtendListening records that a controller listens to agents now, by the database's clock, and returns since when this
-// fleet's controllers have listened. A time without any of them that is longer than maxGap begins it anew, and agents
-// then have reconnectTime to come back before the silence of any of them counts.
+// fleet's controllers have listened. A gap without any of them over maxGap begins it anew. Then agents have
+// reconnectTime to come back before the silence of any of them counts.
 func (s *Store) ExtendListening(
 	ctx context.Context, controllerID string, maxGap, reconnectTime time.Duration,
 ) (since time.Time, err error) {

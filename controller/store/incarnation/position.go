@@ -60,7 +60,7 @@ func (s *Store) met(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// OnDoubt sets the function that is told when another server answers than before. It must not block.
+// OnDoubt sets the function that is called when another server answers than before. It must not block.
 func (s *Store) OnDoubt(tell func()) {
 	s.place.mu.Lock()
 	defer s.place.mu.Unlock()
@@ -75,7 +75,7 @@ func (s *Store) PositionSure() bool {
 	return p.connected != "" && p.connected == p.sure
 }
 
-// RememberMark gives the last mark of an earlier start of this controller.
+// RememberMark sets the last mark of an earlier start of this controller.
 func (s *Store) RememberMark(m position.Mark) {
 	s.place.mu.Lock()
 	defer s.place.mu.Unlock()
@@ -94,7 +94,7 @@ func (s *Store) NotePosition(operationID string, version int64, commandID string
 type Comparison struct {
 	// Mark is the beat that was committed with the comparison.
 	Mark position.Mark
-	// Lost says what the database lacks; empty when it lacks nothing. The fleet is frozen then.
+	// Lost is what the database lacks; empty when it lacks nothing. The fleet is frozen then.
 	Lost string
 	// Waiting: other controllers have not compared this server yet.
 	Waiting bool
@@ -199,7 +199,7 @@ func (c *comparing) run(ctx context.Context, q *dbsqlc.Queries) error {
 	return pgtx.Wrap(err, "conclude the comparison")
 }
 
-// missing says what the database lacks. Of another incarnation nothing is expected: somebody knows already.
+// missing returns what the database lacks. Nothing is expected of another incarnation: its begin was recorded already.
 func (c *comparing) missing(ctx context.Context, q *dbsqlc.Queries, at dbsqlc.PositionOfRow) (string, error) {
 	if lost := c.mark.Lost(at.Incarnation, at.Beat, c.now); lost != "" {
 		return lost, nil
@@ -232,7 +232,7 @@ func (c *comparing) missing(ctx context.Context, q *dbsqlc.Queries, at dbsqlc.Po
 // verbWentBack marks in the audit log that controllers noticed that the database has gone back.
 const verbWentBack = "DATABASE_WENT_BACK"
 
-// wentBack freezes the fleet after a comparison, unless somebody has begun another incarnation since it.
+// wentBack freezes the fleet after a comparison, unless another incarnation has begun since then.
 func (s *Store) wentBack(ctx context.Context, c *comparing) error {
 	_, err := s.noticeLoss(ctx, c.lost, c.now, func(state dbsqlc.ClusterState) bool {
 		known := c.mark.Incarnation
@@ -268,7 +268,7 @@ type grantSeen struct {
 	seq       int64
 }
 
-// lostGrants says which of the grants the database lacks.
+// lostGrants reports for each grant whether the database lacks it.
 func (s *Store) lostGrants(ctx context.Context, lot []grantSeen) ([]bool, error) {
 	var p dbsqlc.LostGrantsParams
 	for _, g := range lot {
@@ -289,7 +289,7 @@ func (s *Store) lostGrants(ctx context.Context, lot []grantSeen) ([]bool, error)
 	return out, nil
 }
 
-// noticeLoss begins a new incarnation and freezes the fleet, if what is stored now is still news.
+// noticeLoss begins a new incarnation and freezes the fleet, if news returns true for the stored state.
 func (s *Store) noticeLoss(
 	ctx context.Context, what string, now time.Time, news func(dbsqlc.ClusterState) bool,
 ) (noticed bool, err error) {

@@ -6,9 +6,9 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// Object reads a JSON object whose values are strings, or arrays of strings, as Postgres writes jsonb. It is for what
-// is read a million times: labels and specs. Anything else, an escape among them, is left to a real decoder: it gives
-// false then, and what it has told so far counts for nothing.
+// Object reads a JSON object whose values are strings, or arrays of strings, as Postgres writes jsonb. It is for data
+// that is read a million times: labels and specs. Anything else, an escape among them, is left to a real decoder: then
+// it returns false, and its calls of value so far do not count.
 func Object(b []byte, value func(key, text []byte) bool) bool {
 	s := scanner{b}
 	if !s.take('{') {

@@ -13,9 +13,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// mayAim refuses a change of where credentials go, or of which hardware has a proven identity, unless the caller is an
-// admin of the machine before and after the change. Fields that stay as they are need no rights. Without old the
-// machine is new.
+// mayAim refuses a change of the target of credentials, or of the hardware with a proven identity. Only an admin of the
+// machine before and after the change may make it. Fields that stay as they are need no rights. Without old the machine
+// is new.
 func mayAim(ctx context.Context, caller membership.Caller, old *dbsqlc.Machine, m *baremetalv1.Machine) error {
 	before, enrolled := &baremetalv1.MachineSpec{Site: m.GetSpec().GetSite()}, false
 	admin := caller.LevelAt(FieldsOf(m)) >= membership.Admin
@@ -55,7 +55,7 @@ func sameMACs(old, wanted *baremetalv1.MachineSpec) bool {
 	return slices.Equal(sorted(old), sorted(wanted))
 }
 
-// aimChanged names the first field of a spec that changes where the password of a BMC or a key for SSH goes; "" if none
+// aimChanged returns the first field of a spec that changes the target of a BMC's password or an SSH key; "" if none
 // does. An SSH endpoint without credentials is a note: nothing connects to it.
 func aimChanged(old, wanted *baremetalv1.MachineSpec) string {
 	ssh := old.GetSshCredentialsRef() != "" || wanted.GetSshCredentialsRef() != ""

@@ -13,14 +13,14 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 )
 
-// Counter says which machines are counted, and by what.
+// Counter selects the machines to count, and the fields to group by.
 type Counter struct {
 	// Filter narrows by texts alone.
 	Filter MachineFilter
 	// Values are the texts that the groups differ in: machine_id, image, labels.KEY, or a field of the spec by proto name.
 	Values []string
-	// Facts has groups differ in phase, node state, and what is under way; Conditions in these conditions, too: a type
-	// stands for true, and one behind UnknownPrefix for unknown.
+	// Facts has groups differ in phase, node state, and current work; Conditions in these conditions, too: a type stands
+	// for true, and one behind UnknownPrefix for unknown.
 	Facts      bool
 	Conditions []string
 	// MaxRows bounds the groups.

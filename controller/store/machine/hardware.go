@@ -11,10 +11,10 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// mostChanges is how many differences between inventories are told.
+// mostChanges is how many differences between inventories are reported.
 const mostChanges = 1000
 
-// GetInventory reads the newest inventory of a machine, and what is another than in the ones before it.
+// GetInventory reads the newest inventory of a machine, and its differences from the ones before it.
 func (s *Store) GetInventory(ctx context.Context, machineID string, before int32) (*baremetalv1.Inventory, error) {
 	if _, err := s.GetMachine(ctx, machineID, ""); err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func (s *Store) GetInventory(ctx context.Context, machineID string, before int32
 	for i, newer := range rows[:len(rows)-1] {
 		changes, err := hardware.Differences(rows[i+1].Document, newer.Document)
 		if err != nil {
-			continue // one of a version that kept what is no inventory
+			continue // one of a version that kept other reports too
 		}
 		for _, c := range changes {
 			if len(out.Changes) == mostChanges {
@@ -50,7 +50,7 @@ func (s *Store) GetInventory(ctx context.Context, machineID string, before int32
 	return out, nil
 }
 
-// Hardware is what tells one machine from others.
+// Hardware has the values that distinguish a machine from others.
 type Hardware struct {
 	MachineID, Site, BMCEndpoint string
 	// MACs are of its network interfaces, lower case with colons. UUID and Serials are as its spec, its newest inventory

@@ -86,7 +86,7 @@ func healthIn(r *fleetv1.HardwareReading, now time.Time) (*baremetalv1.HardwareH
 	return h, nil
 }
 
-// GetHardwareHealth reads what a machine's BMC has said last, and what its identify light is to be.
+// GetHardwareHealth reads the last report of a machine's BMC, and the wanted state of its identify light.
 func (s *Store) GetHardwareHealth(ctx context.Context, machineID string) (*baremetalv1.HardwareHealth, error) {
 	if _, err := s.GetMachine(ctx, machineID, ""); err != nil {
 		return nil, err

@@ -39,8 +39,8 @@ func inParts[T any](ctx context.Context, page []T,
 	return slices.Concat(parts...), nil
 }
 
-// present makes messages of machines. Sealed ones have no field but their id, and the others only on the wire: for
-// answers that nobody looks into on this side.
+// present makes messages of machines. Sealed ones have only their id as a field, and the others only on the wire: for
+// answers that are not read on this side.
 func (s *Store) present(ctx context.Context, rows []dbsqlc.Machine, sealed bool) ([]*baremetalv1.Machine, error) {
 	return inParts(ctx, rows, func(ctx context.Context, part []dbsqlc.Machine) ([]*baremetalv1.Machine, error) {
 		return s.presentPart(ctx, part, sealed)

@@ -16,8 +16,7 @@ import (
 )
 
 // machineProto writes machines as they go over the wire, without making messages of them first: for lists, where making
-// a message and writing it again is most of what a machine costs. What it writes is what machineMessage says, or
-// nothing.
+// a message and writing it again is most of what a machine costs. It writes the same as machineMessage, or nothing.
 type machineProto struct {
 	page        []byte // all machines, one after the other
 	spec, inner []byte // what goes into a field whose length is not known yet
@@ -30,8 +29,8 @@ func newMachineProto(machines int) *machineProto {
 	return &machineProto{page: make([]byte, 0, machines*perMachine)}
 }
 
-// machine gives a message that has nothing but its id and the bytes of all other fields. ok is false where something is
-// not flat.
+// machine returns a message that has nothing but its id and the bytes of all other fields. ok is false where something
+// is not flat.
 func (w *machineProto) machine(
 	r dbsqlc.Machine, conds []dbsqlc.MachineCondition, seen convert.Seen, said *baremetalv1.ProviderStatus,
 ) (m *baremetalv1.Machine, ok bool) {

@@ -151,7 +151,7 @@ func (s *Store) InsertMachine(
 // defaultSite is the site of machines whose spec names none.
 const defaultSite = "default"
 
-// machineDocs fills the spec's defaults and serializes what a client says.
+// machineDocs fills the spec's defaults and serializes a client's machine.
 func machineDocs(m *baremetalv1.Machine) (labels, spec []byte, err error) {
 	if m.GetSpec() == nil {
 		m.Spec = &baremetalv1.MachineSpec{}
@@ -199,7 +199,7 @@ func (s *Store) Update(
 	return s.GetMachine(ctx, m.GetMachineId(), "")
 }
 
-// merged is the stored machine with what a client says of it.
+// merged returns the stored machine with a client's changes.
 func merged(old dbsqlc.Machine, m *baremetalv1.Machine, mask []string) (*baremetalv1.Machine, error) {
 	spec, err := convert.SpecFromJSON(old.Spec)
 	if err != nil {
@@ -296,7 +296,7 @@ func (s *Store) GetMachine(ctx context.Context, id, externalID string) (*baremet
 	return m, err
 }
 
-// KnownMachine returns a machine or its tombstone: what is kept of a deleted machine can be read.
+// KnownMachine returns a machine or its tombstone: the record of a deleted machine can be read.
 func (s *Store) KnownMachine(ctx context.Context, id string) (*baremetalv1.Machine, error) {
 	return s.Machine(ctx, id, "")
 }
@@ -348,8 +348,8 @@ type MachineFilter struct {
 	With, Without []string
 	// Unknown and NotUnknown are conditions that must be unknown, or must not.
 	Unknown, NotUnknown []string
-	// NotObserved is "true" of machines that need somebody only because nothing observes them, "false" of all others, or
-	// empty for either.
+	// NotObserved is "true" for machines that need an operator only because nothing observes them, "false" for all others,
+	// or empty for either.
 	NotObserved string
 	AfterID     string
 	// Order is that of the walk: its zero value is that of machine_id, byte by byte. After holds AfterID and what else the
@@ -357,7 +357,7 @@ type MachineFilter struct {
 	Order Order
 	After Place
 	Limit int32
-	// Sealed gives machines of which only the id can be read before they have gone over the wire.
+	// Sealed makes the read return machines of which only the id can be read before they have gone over the wire.
 	Sealed bool
 }
 
@@ -450,7 +450,7 @@ func (s *Store) WalkRows(ctx context.Context, f MachineFilter) ([]dbsqlc.Machine
 // soon.
 const fewCandidates = 2000
 
-// candidates are the machines of which the first of the wanted conditions is true, where they are few; none says that
+// candidates returns the machines of which the first wanted condition is true, where they are few. none reports whether
 // there are none at all.
 func (s *Store) candidates(ctx context.Context, f MachineFilter) (among []string, none bool, err error) {
 	if f.MachineIDs != nil {

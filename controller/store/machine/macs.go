@@ -102,8 +102,8 @@ func (s *Store) mayTakeMACs(ctx context.Context, q *dbsqlc.Queries, m *baremetal
 	return nil
 }
 
-// takeBMC refuses a BMC that another machine of the site has: what is done to one would be done to the other. Systems
-// of one service are told apart by their path. Networks of sites may have the same addresses, so sites are apart.
+// takeBMC refuses a BMC that another machine of the site has: an action on one would be one on the other. Systems of
+// one service differ in their path. Networks of sites may have the same addresses, so sites are apart.
 func takeBMC(ctx context.Context, q *dbsqlc.Queries, m *baremetalv1.Machine) error {
 	endpoint := m.GetSpec().GetBmcEndpoint()
 	if endpoint == "" {

@@ -257,8 +257,8 @@ func (r *narrowReader) at(id string, page int) int64 {
 	return all[i-1].version
 }
 
-// wrong lists what the client holds after a page and should not, or should and does not, where a change was certainly
-// the machine's newest one while the page was read and the client stood behind it.
+// wrong lists the machines that the client holds after a page and should not, or should and does not. A change counts
+// that was certainly the machine's newest one while the page was read, with the client's cursor before it.
 func (r *narrowReader) wrong(moves map[string][]moved) (out []string, checked int) {
 	for id, all := range moves {
 		sort.Slice(all, func(i, j int) bool { return all[i].version < all[j].version })

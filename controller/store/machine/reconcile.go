@@ -60,7 +60,7 @@ type Changes struct {
 	Next string
 	// SafeSince may be sent as updated_since and misses nothing. While there is more to read it does not move on.
 	SafeSince time.Time
-	// More says that there is more to read right now.
+	// More is set when there is more to read right now.
 	More bool
 }
 
@@ -73,9 +73,9 @@ type Feed struct {
 // NewFeed returns the changes of the machines of a store.
 func NewFeed(db *pgtx.DB, machines *Store) *Feed { return &Feed{db: db, machines: machines} }
 
-// Reconcile reads what has changed after a cursor, or since a time when the cursor is empty. It never misses a change
-// and may repeat one: changes are ordered by their transactions, and none at or above the oldest open transaction is on
-// a page, so whatever commits later sorts after the cursor.
+// Reconcile reads the changes after a cursor, or since a time when the cursor is empty. It never misses a change and
+// may repeat one. Changes are ordered by their transactions, and none at or above the oldest open transaction is on a
+// page. So later commits sort after the cursor.
 func (f *Feed) Reconcile(ctx context.Context, from string, since time.Time, limit int32) (*Changes, error) {
 	return f.reconcile(ctx, from, since, limit, false)
 }
@@ -97,7 +97,7 @@ func (f *Feed) reconcile(
 	return out, err
 }
 
-// page finds the machines of a page, and says where to go on. Its cursors begin like here.
+// page finds the machines of a page, and returns where to go on. Its cursors begin like here.
 func (f *Feed) page(
 	ctx context.Context, from string, since time.Time, limit int32,
 ) (out *Changes, found []dbsqlc.ChangedMachinesRow, here cursor, err error) {
@@ -159,7 +159,8 @@ type Change struct {
 	Xid uint64
 }
 
-// Follow is Reconcile after a cursor with a cursor for each machine. more says that there is more to read right now.
+// Follow is Reconcile after a cursor with a cursor for each machine. more reports whether there is more to read right
+// now.
 func (f *Feed) Follow(
 	ctx context.Context,
 	from string,
@@ -214,8 +215,8 @@ func (f *Feed) changes(
 	return out, nil
 }
 
-// nextCursor is the place after the last of the page. With none it stays where it was; a first read by time that
-// found nothing stands just below the oldest transaction that was open before it looked.
+// nextCursor is the place after the last of the page. With none it stays where it was. A first read by time that found
+// nothing is just below the oldest transaction that was open before it.
 func (f *Feed) nextCursor(here, at cursor, byTime bool, xmin string, found []dbsqlc.ChangedMachinesRow) string {
 	next := here
 	switch {

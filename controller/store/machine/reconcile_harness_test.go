@@ -54,7 +54,7 @@ type reader struct {
 	name  string
 	pages []page
 	seen  map[string][]sighting // by machine, versions never fall
-	// next reads a page and moves on. more says that there is more right now.
+	// next reads a page and moves on. more reports whether there is more right now.
 	next func(ctx context.Context, r *reader) (found map[string]int64, passed uint64, more bool, err error)
 }
 

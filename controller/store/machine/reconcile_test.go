@@ -168,7 +168,7 @@ func (w *writers) rollbacks(ctx context.Context, i int) error {
 	})
 }
 
-// byAPI registers, updates and deletes machines that nobody else changes.
+// byAPI registers, updates and deletes machines that no other writer changes.
 func (w *writers) byAPI(writer int) func(context.Context, int) error {
 	id := ""
 	return func(ctx context.Context, i int) error {
@@ -460,7 +460,7 @@ func TestLargePage(t *testing.T) {
 	}
 }
 
-// A page reads machines in the places where they were found, and may come after one has moved, or to a place that
+// A page reads machines in the places where they were found. It may come after one has moved, or to a place that
 // another has now.
 func TestMachinesThatHaveMovedAreFound(t *testing.T) {
 	s := storetest.New(t)

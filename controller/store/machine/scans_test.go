@@ -21,9 +21,9 @@ const large = 20_000
 // what it finds: it takes very few machines for those that are not deleted, until it has statistics.
 var manyByIndex = map[string]bool{"a walk": true, "a list by rack": true, "a page of many changes": true}
 
-// TestNothingReadsAWholeFleet: right after a large fleet has come into the database, before anybody has told the
-// planner of it, the work on one machine, and the questions of clients, read a small part of it. What is prepared is
-// used often enough for the database to choose its plan for all parameters.
+// TestNothingReadsAWholeFleet: right after a large fleet has come into the database, the planner has no statistics of
+// it. Work on one machine, and queries of clients, still read a small part of it. Prepared statements are used often
+// enough for the database to choose their plans for all parameters.
 func TestNothingReadsAWholeFleet(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -125,8 +125,8 @@ func rare(ctx context.Context, s *store.Store, f machinestore.MachineFilter) err
 	return err
 }
 
-// scanned is how many rows of the tables that grow with a fleet have been read, by table, in scans of whole tables or
-// in those of indexes too (pg_stat_user_tables). Each connection tells what it has counted when it is told to.
+// scanned returns how many rows of the tables that grow with a fleet have been read, by table. It counts scans of whole
+// tables, or those of indexes too (pg_stat_user_tables). Each connection flushes its counts on request.
 func scanned(t *testing.T, s *store.Store, conn *pgx.Conn, counted string) map[string]int64 {
 	t.Helper()
 	ctx := t.Context()
@@ -159,7 +159,7 @@ func loadFleet(t *testing.T, conn *pgx.Conn) {
 	err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
 		for _, q := range []string{
 			"SET LOCAL session_replication_role = replica",
-			// Nobody tells the planner of them while the test goes on.
+			// The planner gets no statistics of them during the test.
 			"ALTER TABLE machines SET (autovacuum_enabled = false)",
 			"ALTER TABLE machine_conditions SET (autovacuum_enabled = false)",
 			"ALTER TABLE agents SET (autovacuum_enabled = false)", "ALTER TABLE agent_sessions SET (autovacuum_enabled = false)",

@@ -42,7 +42,7 @@ func (r ApproveRequest) start(machineID string) operationstore.StartRequest {
 }
 
 // ApproveDiscovered registers a discovered machine and moves it to pending, in one transaction. A repeat returns the
-// first one's operation. created says that the operation is new.
+// first one's operation. created reports whether the operation is new.
 func (s *Store) ApproveDiscovered(
 	ctx context.Context, r ApproveRequest, now time.Time,
 ) (op *baremetalv1.Operation, created bool, err error) {

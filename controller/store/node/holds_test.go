@@ -66,7 +66,8 @@ func TestWhatHoldsASystemIsNotSimplyRemoved(t *testing.T) {
 	}
 }
 
-// TestAPurgeIsJudgedAsADecommission by budgets and approval policies, at once and behind an operation that is cancelled.
+// TestAPurgeIsJudgedAsADecommission by budgets and approval policies, at once and behind an operation that is
+// cancelled.
 func TestAPurgeIsJudgedAsADecommission(t *testing.T) {
 	s := storetest.New(t)
 	ctx := auth.WithCaller(t.Context(), auth.Caller{Name: "ann", Scope: auth.ScopeAdmin})
@@ -119,7 +120,8 @@ func TestAPurgeIsJudgedAsADecommission(t *testing.T) {
 	storetest.WantReason(t, err, "APPROVAL_REQUIRED")
 }
 
-// TestARetiredMachineComesBackUnderTheBudget: in maintenance it is out of service again, beside what has left meanwhile.
+// TestARetiredMachineComesBackUnderTheBudget: in maintenance it is out of service again, beside machines that have left
+// meanwhile.
 func TestARetiredMachineComesBackUnderTheBudget(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Live(t, s, "m-1")

@@ -175,7 +175,7 @@ func TestAQuarantinedNodeDrains(t *testing.T) {
 	}
 }
 
-// What is in service leaves by a decommission, or with an admin's purge, which the audit log has.
+// A machine in service leaves by a decommission, or with an admin's purge, which the audit log has.
 func TestWhatIsInServiceIsNotSimplyRemoved(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Live(t, s, "m-1")
@@ -204,7 +204,7 @@ func TestWhatIsInServiceIsNotSimplyRemoved(t *testing.T) {
 	}
 }
 
-// A retired machine takes no operation but the way back or out, whatever its flag says.
+// A retired machine takes no operation but the way back or out, whatever its flag.
 func TestARetiredMachineTakesNoOperation(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Live(t, s, "m-1")
@@ -281,7 +281,7 @@ func TestAnotherPlanIsAnother(t *testing.T) {
 	if needs() != "INSTALL_ATTEMPTS_EXHAUSTED" {
 		t.Errorf("after three failures it needs somebody for %q", needs())
 	}
-	// Nobody has assigned a plan: that the node's default has another name than the plan that failed says nothing.
+	// No plan was assigned: it does not count that the node's default has another name than the plan that failed.
 	storetest.WantReason(t, storetest.Transition(s, "m-1", "same", node.Pending, true), "NODE_GUARD_FAILED")
 	again := "write-renamed"
 	if _, err := s.Nodes.UpdateNode(t.Context(), "m-1", nodestore.NodeUpdate{PlanID: &again}, "tester",
@@ -303,7 +303,8 @@ func TestAnotherPlanIsAnother(t *testing.T) {
 	}
 }
 
-// A node becomes active on its way in when it passes the health checks of its group, and says which ones it doesn't.
+// A node becomes active on its way in when it passes the health checks of its group, and names those that it doesn't
+// pass.
 func TestNodesWaitForTheirHealthChecks(t *testing.T) {
 	s := storetest.New(t)
 	in := func(id, group, serial string) storetest.Enrolled {
@@ -363,8 +364,8 @@ func TestNodesWaitForTheirHealthChecks(t *testing.T) {
 	}
 }
 
-// Work that destroys data is refused while MAAS says that it has released the machine, broken it, or has another one in
-// its place, until that is over or accepted; the site says from which drift on.
+// Work that destroys data is refused while MAAS shows the machine as released, broken, or replaced by another one,
+// until that is over or accepted. The site sets the threshold of drift.
 func TestDriftOfTheProviderBlocksDestructiveWork(t *testing.T) {
 	s := storetest.New(t)
 	agent := storetest.MAASMachine(t, s)
@@ -454,8 +455,8 @@ func TestReportsDoNotBlankEarlierFacts(t *testing.T) {
 	}
 }
 
-// What MAAS was seen to say before a machine's work ended, or while it ran, is neither shown as drift nor does it
-// refuse the next work, also where the answer is told later. What MAAS says after that counts again.
+// An observation of MAAS from before the end of a machine's work is not shown as drift, nor does it refuse the next
+// work. That holds also where the answer is reported later. Later observations count again.
 func TestWhatAProviderSaidBeforeTheEndOfWorkIsNoDrift(t *testing.T) {
 	s := storetest.New(t)
 	agent := storetest.MAASMachine(t, s)

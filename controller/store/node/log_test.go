@@ -78,7 +78,7 @@ func oneLineEach(t testing.TB, s *store.Store) int {
 	return n
 }
 
-// Whoever changes the state, by whatever statement, leaves one line; lines stay as they are.
+// Every change of the state, by any statement, leaves one line; lines stay unchanged.
 func TestTheLogIsWrittenWithTheState(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Register(t, s, "m-1")
@@ -162,7 +162,7 @@ func (l *nodeLife) at() time.Time { return storetest.Now().Add(l.clock) }
 
 func (l *nodeLife) chance(percent int) bool { return l.rnd.IntN(100) < percent }
 
-// act does one thing at random; what is refused is fine, anything else is not.
+// act does one thing at random; a refusal is fine, another error is not.
 func (l *nodeLife) act(ctx context.Context) error {
 	if l.chance(8) {
 		scope := failpoint.NewScope()
@@ -221,7 +221,7 @@ func (l *nodeLife) report(ctx context.Context) error {
 	return err
 }
 
-// work brings an event to what is under way.
+// work applies an event to the work in progress.
 func (l *nodeLife) work(ctx context.Context) error {
 	m, err := l.s.Machines.KnownMachine(ctx, l.agent.Machine)
 	if err != nil {
@@ -319,9 +319,9 @@ func (l *nodeLife) admin(ctx context.Context) error {
 	return err
 }
 
-// After a long random life, with failures, cancels, reports, flags, retirements and controllers that die at any moment
-// of a decision, no node stands for work that nobody does, and the log has every change once. INGOT_NODE_STEPS sets the
-// length.
+// A long random life has failures, cancels, reports, flags, retirements and controllers that die at any moment of a
+// decision. After it no node stands for work without a worker, and the log has every change once. INGOT_NODE_STEPS sets
+// the length.
 func TestNodesAfterARandomLife(t *testing.T) {
 	s := storetest.New(t)
 	installer(t, s)

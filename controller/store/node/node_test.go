@@ -20,7 +20,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/failpoint"
 )
 
-// installer gives plans of one step that writes an image: "write", "write-again", which waits longer, and
+// installer makes plans of one step that writes an image: "write", "write-again", which waits longer, and
 // "write-renamed", which is "write" under another name.
 func installer(t testing.TB, s *store.Store) {
 	t.Helper()
@@ -85,8 +85,8 @@ var adopted = []string{"discovered>bootstrap_issued admin", "bootstrap_issued>en
 var reinstalling = []string{"active>reprovision workflow", "reprovision>pending workflow",
 	"pending>installing workflow"}
 
-// A node that was in service waits with its new image for somebody who verifies it, and every move is of the operation.
-// Nothing turns green by itself: the operator's ExitMaintenance is that word.
+// A node that was in service waits with its new image for an operator to verify it, and every move is of the operation.
+// Nothing turns green by itself: the operator's ExitMaintenance is the verification.
 func TestReimageOfAnActiveNode(t *testing.T) {
 	s := storetest.New(t)
 	installer(t, s)
@@ -160,7 +160,7 @@ func TestGroupsPromote(t *testing.T) {
 			t.Errorf("group %s: %s, want %s", c.group, got, c.want)
 		}
 	}
-	// Another image for a node that nobody has verified goes the same way.
+	// Another image for an unverified node goes the same way.
 	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-careful", RequestID: "r2", Type: fleet.Reimage,
 		PlanID: "write"}).GetOperationId()
 	if c := storetest.Decide(t, s, op, operation.Evaluate{}).Command; c == nil || c.State != operation.Sent {
@@ -180,8 +180,8 @@ func purge(ctx context.Context, s *store.Store, id, request string) error {
 	return err
 }
 
-// Three installations fail for good, each in an operation of its own, and leave no node installing without an owner;
-// then the node waits for a person, who must bring another plan and force it.
+// Three installations fail for good, each in an operation of its own, and leave no node installing without an owner.
+// Then the node waits for a person, who must force another plan.
 func TestThreeFailedInstalls(t *testing.T) {
 	s := storetest.New(t)
 	installer(t, s)
@@ -235,7 +235,7 @@ func TestThreeFailedInstalls(t *testing.T) {
 	}
 }
 
-// Whoever dies in the middle of a decision leaves node and operation as they were, both.
+// A controller that dies in the middle of a decision leaves both node and operation unchanged.
 func TestNodeMovesAreOfOneDecision(t *testing.T) {
 	s := storetest.New(t)
 	installer(t, s)
@@ -332,7 +332,7 @@ func TestHeartbeatsMoveTheNode(t *testing.T) {
 	}
 }
 
-// The work of a state starts with the move, what is under way is not started twice, and what is lost begins again.
+// The work of a state starts with the move, work in progress is not started twice, and lost work begins again.
 func TestTransitionsStartTheirWork(t *testing.T) {
 	s := storetest.New(t)
 	installer(t, s)

@@ -17,8 +17,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/ids"
 )
 
-// MayMoves lists where an admin may move the node now, each by a call that would succeed: one that says why, and forces
-// what may be forced. A purge is left out.
+// MayMoves lists where an admin may move the node now, each by a call that would succeed: one with a comment, and with
+// force where that is allowed. A purge is left out.
 func (s *Store) MayMoves(ctx context.Context, machineID string) (out []node.State, err error) {
 	var cancels bool
 	err = s.workflows.Probe(ctx, func(q *dbsqlc.Queries) error {
@@ -54,7 +54,7 @@ func (s *Store) MayMoves(ctx context.Context, machineID string) (out []node.Stat
 // retired without a decommission.
 var cancelledIntoService = []node.State{node.Migrating, node.Deprovisioning, node.Draining}
 
-// mayRetireCancelled says why a node would not be retired after its operation was cancelled. Where the cancel leaves
+// mayRetireCancelled returns why a node would not be retired after its operation was cancelled. Where the cancel leaves
 // the node depends on how far the work has come, so that both are done, and taken back.
 func (s *Store) mayRetireCancelled(ctx context.Context, machineID string) error {
 	_, _, err := s.TransitionNode(ctx, TransitionRequest{
@@ -63,7 +63,7 @@ func (s *Store) mayRetireCancelled(ctx context.Context, machineID string) error 
 	return err
 }
 
-// MayMove says why an admin's move would be refused.
+// MayMove returns why an admin's move would be refused.
 func (s *Store) MayMove(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest) error {
 	v := nodestate.Move{To: r.To, By: node.Admin, Force: r.Force, Comment: r.Comment}
 	if r.To == node.Retired {
@@ -96,7 +96,7 @@ func (s *Store) MayMove(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine
 	return err
 }
 
-// mayBegin says why a workflow would not begin.
+// mayBegin returns why a workflow would not begin.
 func (s *Store) mayBegin(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r workflowstore.WorkflowStart,
 ) error {

@@ -151,8 +151,8 @@ func TestTheEndOfWorkMovesTheNode(t *testing.T) {
 	}
 }
 
-// An erasure that was begun and did not end well leaves a machine of whose disks nobody knows what they hold: it is
-// kept out of all work.
+// An erasure that was begun and did not end well leaves a machine with unknown content on its disks: it is kept out of
+// all work.
 func TestABegunErasureQuarantines(t *testing.T) {
 	s := storetest.New(t)
 	for n, outcome := range []operation.Outcome{operation.OutcomeCanceled, operation.OutcomeFailed,
@@ -206,7 +206,7 @@ func TestMigratingWaitsForTheMachine(t *testing.T) {
 	wantHistory(t, s, "m-1", append(adopted[:3:3], "active>migrating admin", "migrating>active workflow")...)
 }
 
-// An agent that has enrolled and says nothing more leaves no node enrolling: the first session moves it.
+// An agent that has enrolled and stays silent leaves no node enrolling: the first session moves it.
 func TestEnrolledIsNotEnrolling(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Register(t, s, "m-1")
@@ -262,7 +262,7 @@ func TestMovingToEnrollingOnboards(t *testing.T) {
 	}
 }
 
-// A machine that is in no cluster has nothing to drain: its drain ends at once, and the evidence says why.
+// A machine that is in no cluster has nothing to drain: its drain ends at once, and the evidence has the reason.
 func TestDrainingNeedsNoCluster(t *testing.T) {
 	s := storetest.New(t)
 	able(t, s, "m-1")
@@ -290,8 +290,9 @@ func moveAgain(t testing.TB, s *store.Store, id, request string, to node.State) 
 	return op.GetOperationId()
 }
 
-// What an older version, or a restored database, has left in a state of work goes to where it needs no owner, once, by
-// an operation that says so; what has an owner, or has only just lost it, stays.
+// A node that an older version, or a restored database, has left in a state of work moves to a state that needs no
+// owner. It does so once, by an operation that records it. A node with an owner, or one that has only just lost it,
+// stays.
 func TestRepairOfOwnerlessNodes(t *testing.T) {
 	s := storetest.New(t)
 	n := 0
@@ -340,7 +341,7 @@ func TestRepairOfOwnerlessNodes(t *testing.T) {
 	owned(t, s)
 }
 
-// Conditions that stand for a node's state follow it, whatever somebody has done to the tables; an admin's word stays.
+// Conditions that stand for a node's state follow it, whatever was done to the tables; an admin's own condition stays.
 func TestConditionsAreRecomputed(t *testing.T) {
 	s := storetest.New(t)
 	for _, id := range []string{"m-1", "m-2", "m-3", "m-4"} {
@@ -474,8 +475,8 @@ func TestReportedInstallationHasAnOwner(t *testing.T) {
 	storetest.WantReason(t, err, "MACHINE_BLOCKED")
 }
 
-// A machine of a cluster is draining while its pods are moved away, and then retired; where that does not end well it
-// is offline, and active again as its agent is there.
+// A machine of a cluster is draining while its pods are moved away, and then retired. Where that fails it is offline,
+// and active again as its agent is there.
 func TestDrainingIsTheWorkOfItsCluster(t *testing.T) {
 	for outcome, want := range map[operation.Outcome]string{operation.OutcomeSucceeded: "retired",
 		operation.OutcomeFailed: "active", operation.OutcomeCanceled: "active"} {

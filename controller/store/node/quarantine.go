@@ -18,8 +18,8 @@ import (
 )
 
 // quarantineBusy quarantines a node on which something is under way. The node is quarantined at once, so that nothing
-// is granted for it any more, and the operation is cancelled in the same transaction: what was granted is told to stop,
-// and ends as any cancelled operation does. That operation is the answer, also of a repeat.
+// is granted for it any more, and the operation is cancelled in the same transaction: a granted command is ordered to
+// stop, and ends as any cancelled operation does. That operation is the answer, also of a repeat.
 func (s *Store) quarantineBusy(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time,
 ) (*baremetalv1.Operation, bool, error) {

@@ -37,12 +37,12 @@ func (s *Store) OwnerlessNodes(ctx context.Context, before time.Time) ([]Ownerle
 	return out, nil
 }
 
-// RepairedNode is a node that was taken out of a state in which nobody worked on it. OperationID records the move.
+// RepairedNode is a node that was taken out of a state of work without a worker. OperationID records the move.
 type RepairedNode struct{ MachineID, From, To, OperationID string }
 
 // RepairOwnerless takes nodes that have been without an owner since before a time to a state that needs none. Each move
-// is an operation of type NODE_TRANSITION that has ended with it, under a request id of that state, so that any number
-// of controllers make one of it.
+// is an operation of type NODE_TRANSITION that has ended with it. Its request id is of that state, so that any number
+// of controllers make one.
 func (s *Store) RepairOwnerless(ctx context.Context, before, now time.Time) ([]RepairedNode, error) {
 	found, err := s.OwnerlessNodes(ctx, before)
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *Store) repairNode(ctx context.Context, n OwnerlessNode, now time.Time) 
 		m, err := machinestore.LockMachine(ctx, q, n.MachineID)
 		if err != nil || m.NodeState != node.Name(n.State) || !m.NodeStateChangedAt.Equal(n.Since) ||
 			m.CurrentOperationID != nil {
-			return err // somebody else was faster
+			return err // another caller was faster
 		}
 		if _, err := q.OpenWorkflowOf(ctx, n.MachineID); !errors.Is(err, pgx.ErrNoRows) {
 			return err
@@ -90,9 +90,8 @@ func (s *Store) repairNode(ctx context.Context, n OwnerlessNode, now time.Time) 
 	return out, err
 }
 
-// RecomputeConditions sets the conditions that stand for a node state as the state says, and returns of how many
-// machines one had to be changed: Retired follows the states that are out of the inventory, quarantine needs
-// intervention.
+// RecomputeConditions sets the conditions that stand for a node state by the state, and returns the number of machines
+// with a change: Retired follows the states that are out of the inventory, quarantine needs intervention.
 func (s *Store) RecomputeConditions(ctx context.Context, now time.Time) (int, error) {
 	ids, err := s.db.Q.StaleConditions(ctx)
 	if err != nil {

@@ -59,8 +59,7 @@ func (s *Store) nodeMessage(
 	ctx context.Context, m *baremetalv1.Machine, row dbsqlc.Machine,
 ) (*baremetalv1.Node, error) {
 	st := m.GetStatus()
-	// A move is offered as somebody would ask for it who says why and forces what may be forced; purge is for admins
-	// alone.
+	// A move is offered as a call with a comment, and with force where that is allowed; purge is for admins alone.
 	f, err := nodestate.Move{To: node.Pending, Force: true, Comment: "given"}.FactsWithPlan(ctx, s.db.Q, row)
 	if err != nil {
 		return nil, err
@@ -122,10 +121,10 @@ func (s *Store) GetNode(ctx context.Context, id string) (*baremetalv1.Node, erro
 	return all[0], err
 }
 
-// NodeUpdate sets what is not nil.
+// NodeUpdate sets the fields that are not nil.
 type NodeUpdate struct {
 	PlanID, Group *string
-	// AdoptProviderState accepts what the node's provider says now.
+	// AdoptProviderState accepts the present state at the node's provider.
 	AdoptProviderState bool
 }
 
@@ -197,7 +196,7 @@ func (s *Store) setGroup(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machin
 	return nil
 }
 
-// NoChecks is how a request says that a group has no health checks.
+// NoChecks is the value in a request for a group without health checks.
 const NoChecks = "none"
 
 // checksOf reads the health checks of a request: nil for those that the group has, an empty list for none.

@@ -26,8 +26,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/ids"
 )
 
-// ReportNode takes what an installer says about itself and its work. The MAC address must be normalized. Actor is the
-// opaque name of whoever carries the report.
+// ReportNode takes an installer's report about itself and its work. The MAC address must be normalized. Actor is the
+// opaque name of the report's sender.
 func (s *Store) ReportNode(
 	ctx context.Context, r *baremetalv1.ReportNodeRequest, actor string, now time.Time,
 ) (*baremetalv1.Node, error) {
@@ -91,8 +91,8 @@ func percentOf(r *baremetalv1.ReportNodeRequest) int32 {
 }
 
 // reportInstall brings the report to the operation that waits for it, which moves the node. An installation that
-// another operation makes is judged by that operation's evidence: somebody else's word may tell of its progress and
-// decides nothing.
+// another operation makes is judged by that operation's evidence: a foreign report may show its progress and decides
+// nothing.
 func (s *Store) reportInstall(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r *baremetalv1.ReportNodeRequest, actor string,
 	now time.Time,
@@ -137,7 +137,7 @@ func waitingForReports(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine)
 	return row.PlanID == operationstore.ReportedPlan, nil
 }
 
-// awaitReports makes the operation that owns the node while an installer that is not ours installs it, and gives the
+// awaitReports makes the operation that owns the node while an installer that is not ours installs it, and returns the
 // machine as it is then. A node that was pending is installing from here on, with all its attempts.
 func (s *Store) awaitReports(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, actor string, now time.Time,

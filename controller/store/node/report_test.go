@@ -76,7 +76,7 @@ func TestReportsMoveTheNode(t *testing.T) {
 	}
 }
 
-// The third failure ends it, and says in the history what was wrong.
+// The third failure ends it, and records the error in the history.
 func TestReportsOfThreeFailures(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Register(t, s, "m-1", storetest.Reporter)
@@ -100,7 +100,7 @@ func TestReportsOfThreeFailures(t *testing.T) {
 	storetest.WantReason(t, err, "REPORT_REFUSED")
 }
 
-// Where an operation installs, its own evidence decides, and nobody's word.
+// Where an operation installs, its own evidence decides, and no report.
 func TestReportsDoNotDecideForAnOperation(t *testing.T) {
 	s := storetest.New(t)
 	installer(t, s)

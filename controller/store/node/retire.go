@@ -38,9 +38,9 @@ func (r retirement) request(machineID string) TransitionRequest {
 		Purge: r.Purge, Actor: r.User}
 }
 
-// retireBusy retires a node on which something is under way: that is cancelled first. Where it ends at once, so does
-// the move; else the machine is blocked now, the node is retired in the transaction that ends the operation, and until
-// then that operation is the answer.
+// retireBusy retires a node with work in progress, which is cancelled first. Where the work ends at once, so does the
+// move. Else the machine is blocked now, and the node is retired in the transaction that ends the operation. Until then
+// that operation is the answer.
 func (s *Store) retireBusy(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time,
 ) (*baremetalv1.Operation, bool, error) {

@@ -39,7 +39,7 @@ func blocked(t testing.TB, s *store.Store, id string) bool {
 	return storetest.Condition(m, fleet.RMA) != nil || storetest.Condition(m, fleet.RetiredFlag) != nil
 }
 
-// told collects what the store asks to be told to agents.
+// told collects the store's messages for agents.
 func told(s *store.Store) *[]*operationstore.Applied {
 	var all []*operationstore.Applied
 	s.Operations.OnApplied(func(a *operationstore.Applied) { all = append(all, a) })
@@ -47,7 +47,7 @@ func told(s *store.Store) *[]*operationstore.Applied {
 }
 
 // What was never granted never starts, whether it waits for its agent or has been sent: the operation ends in the
-// transaction that blocks the machine, and its executor is told.
+// transaction that blocks the machine, and its executor is notified.
 func TestBlockingEndsWhatWasNotGranted(t *testing.T) {
 	for how, doIt := range block {
 		for _, sent := range []bool{false, true} {
@@ -87,8 +87,8 @@ func TestBlockingEndsWhatWasNotGranted(t *testing.T) {
 	}
 }
 
-// What was granted is told to stop, and nothing more is granted or made; a node that is to be retired is, in the
-// transaction that ends the operation, however it ends.
+// A granted command is ordered to stop, and no more commands are granted or made. A node that must be retired is so in
+// the transaction that ends the operation, however it ends.
 func TestBlockingStopsWhatWasGranted(t *testing.T) {
 	for how, doIt := range block {
 		for outcome, phase := range map[operation.Outcome]operation.Phase{

@@ -1,4 +1,4 @@
-// Package node stores what is asked of nodes: moves that start work, approvals, reports of installers, retirements.
+// Package node stores requests on nodes: moves that start work, approvals, reports of installers, retirements.
 package node
 
 import (
@@ -10,7 +10,7 @@ import (
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
 )
 
-// Store carries out what is asked of nodes. It is safe for concurrent use.
+// Store carries out requests on nodes. It is safe for concurrent use.
 type Store struct {
 	db         *pgtx.DB
 	machines   *machinestore.Store

@@ -99,8 +99,8 @@ var nodeWork = map[node.State]struct {
 // errDryRun takes a transaction back.
 var errDryRun = errors.New("nothing is to be stored")
 
-// TransitionNode moves a node by an admin's word, together with the operation that stands for the move. A repeat
-// returns the first one's operation. created says that the operation is new.
+// TransitionNode moves a node by an admin's request, together with the operation that stands for the move. A repeat
+// returns the first one's operation. created reports whether the operation is new.
 func (s *Store) TransitionNode(
 	ctx context.Context, r TransitionRequest, now time.Time,
 ) (op *baremetalv1.Operation, created bool, err error) {
@@ -199,8 +199,7 @@ func nodeBusy(m dbsqlc.Machine) error {
 		WithMeta("machine_id", m.MachineID).WithMeta("active_operation_id", *m.CurrentOperationID)
 }
 
-// resume gives a node that is in a state of work the work that the state stands for: what is under way already is the
-// answer, and what was lost begins again.
+// resume starts the work of a node's state: work in progress is the answer, and lost work begins again.
 func (s *Store) resume(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest, now time.Time,
 ) (*baremetalv1.Operation, bool, error) {

@@ -16,8 +16,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
-// driftOf judges what a machine's provider says by the node's state and by the system id that the machine is known by.
-// What an operator has accepted is no drift.
+// driftOf compares the state at a machine's provider with the node's state and with the machine's known system id. An
+// accepted state is no drift.
 func driftOf(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, o workflow.Observation,
 ) (text string, major bool, err error) {
@@ -38,10 +38,9 @@ func observedOf(row dbsqlc.ProviderObservation) workflow.Observation {
 	return workflow.Observation{State: maasstatus.State(row.State), SystemID: row.SystemID, HeldBy: row.HeldBy}
 }
 
-// NoDrift refuses work that destroys data while the machine's provider says what does not go with the node's state, as
-// far as the site's threshold asks for it. The node's state may have changed since the provider was asked: it is
-// compared anew. What was seen before the machine's last work ended refuses nothing: that work changed what the
-// provider says.
+// NoDrift refuses work that destroys data while the state at the machine's provider does not fit the node's state, by
+// the site's threshold. The node's state may have changed since the provider was asked: it is compared anew. An
+// observation from before the end of the machine's last work refuses nothing: that work changed the provider's state.
 func NoDrift(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) error {
 	if m.Provider != workflow.ProviderMAAS {
 		return nil
@@ -75,7 +74,7 @@ func NoDrift(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) error {
 		WithMeta("machine_id", m.MachineID).WithMeta("provider_state", row.State).WithMeta("system_id", row.SystemID)
 }
 
-// AdoptDrift accepts what the provider says now, and returns it.
+// AdoptDrift accepts the present state at the provider, and returns it.
 func AdoptDrift(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, now time.Time) (string, error) {
 	row, err := q.GetProviderObservation(ctx, m.MachineID)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -107,7 +106,7 @@ func fromBefore(row dbsqlc.ProviderObservation, seenAt, now time.Time) bool {
 	return row.SetAsideAt != nil && !seenAt.After(*row.SetAsideAt) && now.Sub(*row.SetAsideAt) < trustedSkew
 }
 
-// SetAside says that work on the machine has ended: what its provider said before is compared with nothing any more,
+// SetAside records that work on the machine has ended: earlier observations of its provider are no longer compared,
 // until the provider is asked again.
 func SetAside(ctx context.Context, q *dbsqlc.Queries, machineID string, now time.Time) error {
 	row, err := q.SetAsideProviderObservation(ctx, dbsqlc.SetAsideProviderObservationParams{MachineID: machineID,

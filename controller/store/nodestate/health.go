@@ -236,7 +236,7 @@ func OnTheWayIn(m dbsqlc.Machine) bool {
 	return m.DeletedAt == nil && (s == node.BootstrapIssued || s == node.Enrolling)
 }
 
-// HeldByWorkflow says that a node which is on its way in belongs to an onboarding, which says when it has arrived.
+// HeldByWorkflow reports whether a node on its way in belongs to an onboarding, which decides when it has arrived.
 func HeldByWorkflow(ctx context.Context, q *dbsqlc.Queries, machineID string, state node.State) (bool, error) {
 	if state != node.BootstrapIssued && state != node.Enrolling {
 		return false, nil

@@ -14,7 +14,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 )
 
-// GroupOf reads the policy of a machine's group; that of a group which nobody has set is the default.
+// GroupOf reads the policy of a machine's group; that of an unset group is the default.
 func GroupOf(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) (dbsqlc.NodeGroup, error) {
 	spec, err := convert.SpecFromJSON(m.Spec)
 	if err != nil || spec.GetGroup() == "" {

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// sliceSize is how many machines are looked at one by one each time. A fleet of that size is looked at whole; in a
-	// larger one, what has happened lately is found by its time, and the rest slice by slice.
+	// sliceSize is how many machines are looked at one by one each time. A fleet of that size is read whole. In a larger
+	// one recent changes are found by their time, and the rest slice by slice.
 	sliceSize = 2000
 	// lately is how long a change counts as one that has happened lately.
 	lately = time.Minute
@@ -32,7 +32,7 @@ type fleetSlices struct {
 	after string
 }
 
-// next gives the place after which the slice begins that is to be looked at now.
+// next returns the place after which the slice to read now begins.
 func (f *fleetSlices) next(ctx context.Context, q *dbsqlc.Queries) (after string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

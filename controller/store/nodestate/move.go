@@ -26,7 +26,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// The key of a move's metadata that says how the disks stand, which removing → deleted asks for.
+// The key of a move's metadata for the state of the disks, which removing → deleted requires.
 const (
 	MetaErasure        = "erasure"
 	ErasureVerified    = "verified"
@@ -37,7 +37,7 @@ const (
 type Move struct {
 	To node.State
 	By node.Trigger
-	// User is the opaque name of whoever asked; Comment is free text and goes into the audit log.
+	// User is the opaque name of the caller; Comment is free text and goes into the audit log.
 	User, Comment string
 	Metadata      map[string]string
 	Force         bool
@@ -47,7 +47,7 @@ type Move struct {
 	Installs bool
 	// Reason of a quarantine.
 	Reason string
-	// Ended names the operation that ends with this move: it stands in nobody's way any more.
+	// Ended names the operation that ends with this move: it no longer blocks other work.
 	Ended string
 	// AuditID is the audit row that has the comment already; nil where it is still to be written.
 	AuditID *int64
@@ -65,8 +65,8 @@ func (m Moved) Log(log *slog.Logger) {
 }
 
 // MoveNode changes the state of a node by the table of package node, in the caller's transaction, and logs it. A node
-// that is in the state stays as it is. Moving to deleted leaves a tombstone; it takes metadata that says how the disks
-// stand.
+// that is in the state stays as it is. Moving to deleted leaves a tombstone; it takes metadata on the state of the
+// disks.
 func MoveNode(
 	ctx context.Context, q *dbsqlc.Queries, machineID string, to node.State, by node.Trigger, userID, comment string,
 	metadata map[string]string, now time.Time,
@@ -118,8 +118,8 @@ func MoveTo(ctx context.Context, q *dbsqlc.Queries, machineID string, v Move, no
 	return followRetirement(ctx, q, machineID, from, v.To, now)
 }
 
-// followProvider compares what the machine's provider says with the new state, unless work made the move: what was seen
-// before or during that work is of another state.
+// followProvider compares the state at the machine's provider with the new state, unless work made the move:
+// observations before or during that work are of another state.
 func (v Move) followProvider(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, now time.Time) error {
 	if v.Ended != "" {
 		return SetAside(ctx, q, m.MachineID, now)
@@ -226,8 +226,8 @@ func NodeRefused(m dbsqlc.Machine, r *fleet.Refusal) error {
 		m.NodeState)
 }
 
-// logMove says for the node_state_log whose the next change of the state is, and why: the row itself is written with
-// the state, by its trigger. Free text goes to the audit log.
+// logMove records the actor and the reason of the next change of state for the node_state_log: the row itself is
+// written with the state, by its trigger. Free text goes to the audit log.
 func logMove(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, v Move, now time.Time) error {
 	metadata, err := pgtx.JSONMap(v.Metadata)
 	if err != nil {

@@ -35,13 +35,13 @@ func RecordProvider(
 		return fmt.Errorf("read what the provider said: %w", err)
 	}
 	state, known := machinestore.StateOfProvider(o)
-	// The agent tells what has not changed again after a while, so that nothing stays without judgement.
+	// The agent repeats unchanged observations after a while, so that all are judged.
 	judged := known && !fromBefore(before, o.GetSeenAt().AsTime(), now)
 	drift := ""
 	if judged {
 		seen := workflow.Observation{State: state, SystemID: o.GetSystemId(), HeldBy: o.GetHeldBy()}
 		if m.AcceptedDrift != "" && seen.Mark() != m.AcceptedDrift {
-			m.AcceptedDrift = "" // it says something else by now
+			m.AcceptedDrift = "" // it shows another state by now
 			if err := q.AcceptDrift(ctx, dbsqlc.AcceptDriftParams{MachineID: m.MachineID}); err != nil {
 				return fmt.Errorf("forget what was accepted: %w", err)
 			}

@@ -16,7 +16,7 @@ import (
 // ControllerStream is the stream of an operation's log in which the controller writes itself.
 const ControllerStream = "controller"
 
-// The bounds of one operation's log. An agent that says more is not listened to: it would fill the database.
+// The bounds of one operation's log. More of an agent's log is dropped: it would fill the database.
 const (
 	// maxPiece is how many bytes of one piece are kept.
 	maxPiece = 256 << 10
@@ -26,7 +26,7 @@ const (
 	fewPieces = maxLogBytes / maxPiece
 )
 
-// The steps of pieces that the controller writes into a log in place of what is not there.
+// The steps of pieces that the controller writes into a log in place of missing ones.
 const (
 	logFullStep    = "log-full"
 	logRemovedStep = "log-removed"
@@ -100,8 +100,8 @@ func chunks(rows []dbsqlc.OperationLog) []*baremetalv1.LogChunk {
 	return out
 }
 
-// OldLogs gives up to limit operations that have a log, were made before a time, and come after an id; and the id to go
-// on from, "" when there are no more. Those that have not ended by then are left out.
+// OldLogs returns up to limit operations that have a log, were made before a time, and come after an id. next is the id
+// to go on from, "" when there are no more. Those that have not ended by then are left out.
 func (s *Store) OldLogs(
 	ctx context.Context, after string, before time.Time, limit int32,
 ) (ids []string, next string, err error) {
@@ -123,8 +123,8 @@ func (s *Store) OldLogs(
 	return ids, next, nil
 }
 
-// RemoveLog removes the log of an operation after export has kept its pieces, and leaves a note that says where they
-// are. A log that has nothing but the note stays as it is.
+// RemoveLog removes the log of an operation after export has kept its pieces, and leaves a note with their place. A log
+// that has nothing but the note stays as it is.
 func (s *Store) RemoveLog(
 	ctx context.Context, operationID string, now time.Time, export func([]*baremetalv1.LogChunk) (place string, err error),
 ) error {

@@ -28,7 +28,7 @@ func ended(t *testing.T, s *store.Store, machineID string) string {
 	return op.GetOperationId()
 }
 
-// An agent that says more than any work has to say must not fill the database.
+// An agent with more log than any work needs must not fill the database.
 func TestTheLogOfAnOperationIsBounded(t *testing.T) {
 	s := storetest.New(t)
 	id := ended(t, s, "m-1")

@@ -229,7 +229,7 @@ func (s *Store) CountWork(ctx context.Context, since time.Time) (Work, error) {
 	return w, nil
 }
 
-// CountUnwakeable counts active operations that nobody has looked at for long after their time. Its normal value is 0.
+// CountUnwakeable counts active operations that were not evaluated for long after their time. Its normal value is 0.
 func (s *Store) CountUnwakeable(ctx context.Context, now time.Time) (int64, error) {
 	n, err := s.db.Q.CountUnwakeable(ctx, pgtx.TimePtr(now.Add(-30*time.Second)))
 	if err != nil {

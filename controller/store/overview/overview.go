@@ -1,4 +1,4 @@
-// Package overview counts what is in the database, for those who help.
+// Package overview counts the rows of the database, for a support bundle.
 package overview
 
 import (

@@ -13,7 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/migrations"
 )
 
-// A column of machines that clients see must be in its states: this test is to be told of each that they don't see.
+// A column of machines that clients see must be in its states: this test must name each that they don't see.
 func TestStatesHaveWhatClientsSee(t *testing.T) {
 	s := storetest.New(t)
 	rows, err := s.DB.Pool().

@@ -10,7 +10,7 @@ import (
 )
 
 // customPlan has Postgres plan each query for its own parameters. That costs a fraction of a millisecond, and is for
-// queries whose best plan depends on what is asked: filters that are empty or not, times that are long ago or not. A
+// queries whose best plan depends on the parameters: filters that are empty or not, times that are long ago or not. A
 // plan that fits all of them would read the whole fleet for each.
 type customPlan struct{ db dbsqlc.DBTX }
 
@@ -34,5 +34,5 @@ func (p customPlan) QueryRow(ctx context.Context, sql string, args ...any) pgx.R
 	return p.db.QueryRow(ctx, sql, p.args(args)...)
 }
 
-// CustomPlan gives queries that are planned for their parameters.
+// CustomPlan returns queries that are planned for their parameters.
 func (s *DB) CustomPlan() *dbsqlc.Queries { return dbsqlc.New(customPlan{s.pool}) }

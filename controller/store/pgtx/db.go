@@ -13,16 +13,16 @@ import (
 	_ "github.com/ingot-metal/ingot/internal/failure/pgfailure" // database errors become typed failures
 )
 
-// Config says how to reach the database.
+// Config is the connection to the database.
 type Config struct {
 	// URL is a libpq connection string.
 	URL string
 	// PoolSize bounds the connections; 0 means 16.
 	PoolSize int32
 	Logger   *slog.Logger
-	// Now is the time for what has no time of its own; nil means time.Now.
+	// Now is the clock for calls without a time of their own; nil means time.Now.
 	Now func() time.Time
-	// Tracer watches what is sent to the database; nil for none.
+	// Tracer watches the statements to the database; nil for none.
 	Tracer pgx.QueryTracer
 }
 
@@ -33,11 +33,11 @@ type DB struct {
 	Q   *dbsqlc.Queries
 	Now func() time.Time
 	Log *slog.Logger
-	// Connected is called with each new connection before its first use; an error gives the connection up.
+	// Connected is called with each new connection before its first use; an error closes the connection.
 	Connected func(ctx context.Context, conn *pgx.Conn) error
 	// Committing does what belongs into a transaction that has noted something, before it commits.
 	Committing func(ctx context.Context, tx pgx.Tx, notes []any) error
-	// Committed is told what a transaction has noted, once that has committed.
+	// Committed is called with a transaction's notes, once that has committed.
 	Committed func(notes []any)
 
 	pool *pgxpool.Pool
@@ -99,8 +99,8 @@ func (s *DB) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Later is now, and what has gone by since asked: what waits for its locks must not be stored with a time before what
-// others did meanwhile. It is in whole microseconds, as Postgres keeps them.
+// Later returns now plus the time since asked: a change that has waited for its locks must not be stored with a time
+// before the changes of others meanwhile. It is in whole microseconds, as Postgres keeps them.
 func (s *DB) Later(now, asked time.Time) time.Time {
 	return now.Add(max(0, s.Now().Sub(asked)).Truncate(time.Microsecond))
 }

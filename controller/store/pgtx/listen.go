@@ -12,10 +12,10 @@ import (
 // Everybody is the channel of what concerns all controllers.
 const Everybody = "ingot_all"
 
-// ownChannel is the channel of what is handed over to one controller. HandOver's query makes the same name.
+// ownChannel returns the channel for messages to one controller. HandOver's query makes the same name.
 func ownChannel(controllerID string) string { return "ingot_to_" + controllerID }
 
-// Listener is told what comes.
+// Listener receives the messages.
 type Listener struct {
 	// Up is called when the connection stands and nothing is missed from then on: what came before may have been.
 	Up func()

@@ -145,8 +145,8 @@ func (l *life) stored(seen *store.Store) string {
 	)
 }
 
-// Whatever COMMIT of a life loses its answer, each call has the answer that it would have had, nothing is
-// stored twice, and no machine is fenced.
+// Any COMMIT of a life loses its answer. Each call still has the same answer, nothing is stored twice, and no machine
+// is fenced.
 func TestACommitThatIsLost(t *testing.T) {
 	direct := testkit.Database(t)
 	seen := storetest.With(t, store.Config{URL: direct})

@@ -25,7 +25,7 @@ func OrText(a, b string) string {
 	return b
 }
 
-// Wrap says what failed.
+// Wrap adds the failed action to an error.
 func Wrap(err error, what string) error {
 	if err == nil {
 		return nil

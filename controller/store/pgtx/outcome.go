@@ -20,8 +20,8 @@ import (
 // ReasonOutcomeUnknown is the reason of a transaction whose outcome could not be read.
 const ReasonOutcomeUnknown = "DATABASE_OUTCOME_UNKNOWN"
 
-// OutcomeUnknown reports whether err is of a transaction that may have been committed. Whoever gets it must not do the
-// same in another transaction. Any other error of a transaction means that nothing of it is stored.
+// OutcomeUnknown reports whether err is of a transaction that may have been committed. The caller must not do the same
+// in another transaction. Any other error of a transaction means that nothing of it is stored.
 func OutcomeUnknown(err error) bool { return failure.HasReason(err, ReasonOutcomeUnknown) }
 
 // errNotCommitted is of a transaction whose outcome was read: the server answers again, and has rolled it back.
@@ -175,7 +175,7 @@ func serverOf(conn *pgx.Conn) Server {
 	return s
 }
 
-// xactStatus is what a server says of a transaction.
+// xactStatus is a server's status of a transaction.
 type xactStatus int
 
 const (

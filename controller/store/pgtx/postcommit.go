@@ -6,10 +6,10 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 )
 
-// Postcommit is a transaction together with what listeners are told once it has committed, and never before.
+// Postcommit is a transaction with its messages to listeners, which are sent once it has committed, and never before.
 type Postcommit struct {
 	pgx.Tx
-	// notes are told in their order. The packages above know what each of them means.
+	// notes are sent in their order. The packages above know what each of them means.
 	notes []any
 }
 
@@ -19,7 +19,7 @@ func PostcommitOf(q *dbsqlc.Queries) *Postcommit {
 	return a
 }
 
-// Note adds to what is told once the transaction has committed.
+// Note adds a message that is sent once the transaction has committed.
 func (a *Postcommit) Note(n any) {
 	if a != nil {
 		a.notes = append(a.notes, n)

@@ -25,8 +25,8 @@ func sessionSettings(ofURL map[string]string) map[string]string {
 		"statement_timeout":                   "30000",
 		// No statement here is worth compiling, whatever the planner thinks that it costs.
 		"jit": "off",
-		// What is asked for often is in memory. Taken for a disk that seeks, tables of a few thousand rows are read as a
-		// whole for each handful of ids, all the longer as a plan that was made for a young database is kept.
+		// Frequently read pages are in memory. With the cost of a disk that seeks, tables of a few thousand rows would be
+		// read whole for each handful of ids. A plan that was made for a young database is kept for long.
 		"random_page_cost": "1.1",
 		applicationName:    "ingot-controller",
 	}

@@ -33,7 +33,7 @@ func (s *DB) InSet(ctx context.Context, fn func(tx pgx.Tx) ([]*Postcommit, error
 	return nil
 }
 
-// ErrAlone says that a change cannot be made as one of a set, and must have a transaction of its own.
+// ErrAlone is returned when a change cannot be made as one of a set, and must have a transaction of its own.
 var ErrAlone = errors.New("to be stored in a transaction of its own")
 
 // SetMember returns the notes of a member of a set. It takes the place of the member's transaction, and refuses every

@@ -42,7 +42,7 @@ func (c *transactions) count() int {
 	return c.n
 }
 
-// held locks the machines in a transaction of somebody else's.
+// held locks the machines in a foreign transaction.
 func held(t *testing.T, s *store.Store, machines ...string) (release func()) {
 	t.Helper()
 	tx, err := s.DB.Pool().Begin(t.Context())
@@ -87,8 +87,8 @@ func startAll(t *testing.T, s *store.Store, request string, machines ...string) 
 	}
 }
 
-// Changes of different machines that come together are stored together, whatever becomes of each; a machine that
-// somebody has locked holds up nobody else.
+// Changes of different machines that come together are stored together, whatever becomes of each; a locked machine does
+// not delay others.
 func TestChangesThatComeTogetherAreStoredTogether(t *testing.T) {
 	c := &transactions{}
 	s := storetest.With(t, store.Config{Tracer: c})
@@ -155,7 +155,7 @@ func TestAGroupWhoseMemberFails(t *testing.T) {
 	}
 }
 
-// Statements of a group go together, and each member hears of its own rows alone: of eight that ask for leave at once,
+// Statements of a group go together, and each member hears of its own rows alone: of eight that ask for grants at once,
 // the one whose number was used before is refused.
 func TestAGroupTellsItsMembersApart(t *testing.T) {
 	s := storetest.New(t)

@@ -65,8 +65,8 @@ func repeatable(err error) bool {
 	return errors.Is(err, ErrLostVersion) || errors.Is(err, errNotCommitted)
 }
 
-// Unstorable reports whether the data itself is what the database refuses, such as a zero byte in a text or a number
-// that is too large (PostgreSQL, appendix A: classes 22 and 54).
+// Unstorable reports whether the database refuses the data itself, such as a zero byte in a text or a number that is
+// too large. Source: PostgreSQL, appendix A, classes 22 and 54.
 func Unstorable(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && (strings.HasPrefix(pg.Code, "22") || strings.HasPrefix(pg.Code, "54"))

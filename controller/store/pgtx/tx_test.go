@@ -81,8 +81,8 @@ func TestAConflictIsTriedAgain(t *testing.T) {
 	}
 }
 
-// What a transaction notes is done with it before its commit, and told once it has committed, and never of a try that
-// was rolled back.
+// A transaction's notes are processed before its commit, and sent once it has committed. Those of a try that was rolled
+// back never are.
 func TestNotesAreToldAfterTheCommit(t *testing.T) {
 	for _, set := range []bool{false, true} {
 		db := opened(t, "")
@@ -128,7 +128,7 @@ func TestNotesAreToldAfterTheCommit(t *testing.T) {
 	}
 }
 
-// A member of a set may send nothing of its own: it says that it must be stored alone.
+// A member of a set may send nothing of its own: it returns that it must be stored alone.
 func TestAMemberOfASetSendsNothing(t *testing.T) {
 	q := dbsqlc.New(pgtx.SetMember())
 	_, err := q.GetMachine(t.Context(), "m-1")
@@ -163,7 +163,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 }
 
-// A listener hears what is for all and what is for its controller, each by itself, and nothing of another one's. It
+// A listener receives the messages for all and those for its controller, each separately, and none of another one's. It
 // returns when its connection ends.
 func TestAListenerHearsItsOwn(t *testing.T) {
 	db := opened(t, "")

@@ -59,7 +59,7 @@ func ConditionsOf(opts []WriteOption) (c Conditions) {
 	return c
 }
 
-// ResourceExists is the reason of what has no reason of its own.
+// ResourceExists is the reason of resources without a reason of their own.
 const ResourceExists = "RESOURCE_EXISTS"
 
 // Replacing checks a thing that was written without being read before: version is the one that the write has made, 1 of
@@ -74,7 +74,7 @@ type Stored struct {
 	Version int64
 }
 
-// Check compares the conditions with what is stored. what is the thing in words, reason the one of its being there.
+// Check compares the conditions with the stored object. what names the object, reason is the one of its existence.
 func (c Conditions) Check(what, reason string, s Stored) error {
 	switch {
 	case c.CreateOnly && s.Exists:

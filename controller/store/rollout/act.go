@@ -32,7 +32,7 @@ var rolloutVerbs = map[rollout.Action]string{
 	rollout.Cancel: "CANCEL_ROLLOUT",
 }
 
-// ActOnRollout does it. A repeat changes nothing. What is left to do is in the move.
+// ActOnRollout takes the action. A repeat changes nothing. The remaining work is in the move.
 func (s *Store) ActOnRollout(
 	ctx context.Context, a RolloutAct, now time.Time,
 ) (*baremetalv1.Rollout, *RolloutMove, error) {
@@ -68,7 +68,7 @@ func (s *Store) ActOnRollout(
 	return out, move, err
 }
 
-// actOn changes the row, and says whether there was anything to change.
+// actOn changes the row, and reports whether there was anything to change.
 func actOn(ctx context.Context, q *dbsqlc.Queries, row *dbsqlc.Rollout, a RolloutAct, now time.Time) (bool, error) {
 	if a.Action == rollout.Approve {
 		if err := mayApprove(*row, a, auth.IdentityFrom(ctx)); err != nil {
@@ -101,7 +101,7 @@ func actOn(ctx context.Context, q *dbsqlc.Queries, row *dbsqlc.Rollout, a Rollou
 	return true, nil
 }
 
-// acknowledge takes what has failed so far as known.
+// acknowledge records the failures so far as known.
 func acknowledge(ctx context.Context, q *dbsqlc.Queries, row *dbsqlc.Rollout) error {
 	if _, err := q.SettleRolloutMachines(ctx, row.RolloutID); err != nil {
 		return fmt.Errorf("collect results: %w", err)

@@ -22,13 +22,13 @@ type RolloutMove struct {
 	State     rollout.State
 	Wave      int
 	Message   string
-	// Moved says that state or wave are others than before.
+	// Moved is set when state or wave have changed.
 	Moved bool
-	// Changed says that a client sees a difference.
+	// Changed is set when a client sees a difference.
 	Changed bool
 	// Starting are machines that are claimed and have no operation yet, of this look or of one that was cut off.
 	Starting []string
-	// Cancel are operations that are to be asked to stop.
+	// Cancel are the operations to cancel.
 	Cancel []string
 }
 
@@ -94,7 +94,7 @@ func advanceRollout(
 	return out, out.rest(ctx, q, row)
 }
 
-// rest reads what is left to do once this is committed.
+// rest reads the work that is left once this is committed.
 func (m *RolloutMove) rest(ctx context.Context, q *dbsqlc.Queries, row dbsqlc.Rollout) error {
 	var err error
 	if m.Starting, err = q.StartingMachines(ctx, row.RolloutID); err != nil {

@@ -143,7 +143,7 @@ func TestARolloutIsWhatWasPreviewed(t *testing.T) {
 	if err != nil || !created {
 		t.Fatal(err)
 	}
-	// A repeat gives the same one, whatever has changed since.
+	// A repeat returns the same one, whatever has changed since.
 	storetest.Maintenance(t, s, "m-0")
 	same, created, err := s.Rollouts.CreateRollout(t.Context(), r, storetest.Now())
 	if err != nil || created || same.GetRolloutId() != first.GetRolloutId() {
@@ -182,7 +182,8 @@ func TestAPausedRolloutTakesNoSlots(t *testing.T) {
 	storetest.AdmitDestructive(t, s, 1)
 }
 
-// What has begun to wait for a slot begins no work once the rollout is paused, although no budget limits it.
+// An operation that has begun to wait for a slot begins no work once the rollout is paused, although no budget limits
+// it.
 func TestAPausedRolloutTakesNoSlot(t *testing.T) {
 	s := storetest.New(t)
 	racked(t, s, 1, 1)

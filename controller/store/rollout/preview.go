@@ -41,7 +41,7 @@ type RolloutRequest struct {
 	Spec *baremetalv1.RolloutSpec
 	// Machines are walks that together give what the filter matches, each machine once.
 	Machines []machinestore.MachineFilter
-	// Work is what is done on each machine; its MachineID and RequestID are empty.
+	// Work is the work on each machine; its MachineID and RequestID are empty.
 	Work operationstore.StartRequest
 	// Digest is that of the preview; only for a creation.
 	Digest         string
@@ -50,7 +50,7 @@ type RolloutRequest struct {
 	validates bool
 }
 
-// PreviewRollout says what a rollout would do.
+// PreviewRollout returns the machines and the limits of a rollout.
 func (s *Store) PreviewRollout(
 	ctx context.Context, r RolloutRequest, now time.Time,
 ) (*baremetalv1.RolloutPreview, error) {
@@ -335,7 +335,7 @@ func (p *preview) arrange() {
 	p.out.Machines = append(p.out.Machines, p.refused...)
 }
 
-// bound sets how many machines are under work at a time where neither the caller nor a budget says so.
+// bound sets how many machines are under work at a time where neither the caller nor a budget sets it.
 func (p *preview) bound(rules []budget.Rule) {
 	if p.interrupting == 0 || p.r.Spec.GetMaxInFlight() > 0 || p.covered(rules) {
 		return

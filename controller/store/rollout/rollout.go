@@ -203,9 +203,8 @@ func (s *Store) CountRollouts(ctx context.Context) (map[string]int64, error) {
 	return out, err
 }
 
-// ListRollouts reads rollouts, newest first.
-// WhoseRollout returns the identity that has created a rollout, its machines that are in the inventory, and those of
-// them on which it still works or will.
+// ListRollouts reads rollouts, newest first. WhoseRollout returns the creator's identity of a rollout, and its machines
+// that are in the inventory. left are those of them on which it still works or will.
 func (s *Store) WhoseRollout(ctx context.Context, id string) (identity string, all, left []string, err error) {
 	row, err := s.db.Q.GetRollout(ctx, id)
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -21,8 +21,8 @@ import (
 )
 
 // StartRolloutMachine makes the operation of a machine that is claimed, or lets go of the machine where the rollout
-// does not run any more. The operation and the machine's row change together, and the request is the rollout's: whoever
-// repeats it finds the same operation. It returns nil where somebody else has done it.
+// does not run any more. The operation and the machine's row change together, and the request is the rollout's: a
+// repeat finds the same operation. It returns nil where another caller has done it.
 func (s *Store) StartRolloutMachine(
 	ctx context.Context, rolloutID, machineID string, now time.Time,
 ) (*baremetalv1.Operation, error) {
@@ -85,7 +85,7 @@ func holdClaim(
 	return c, true, nil
 }
 
-// letGo gives a claimed machine back: to wait for the rollout to go on, or for good.
+// letGo releases a claimed machine: to wait for the rollout to go on, or for good.
 func letGo(ctx context.Context, q *dbsqlc.Queries, row dbsqlc.Rollout, machineID string, now time.Time) error {
 	p := dbsqlc.MoveRolloutMachineParams{RolloutID: row.RolloutID, MachineID: machineID, State: "PENDING"}
 	if row.State != string(rollout.Paused) {

@@ -24,7 +24,7 @@ type migration struct {
 	version int
 	up      string
 	down    string
-	needs   int // as its first line says; 0 where it only expands
+	needs   int // by its first line; 0 where it only expands
 }
 
 // MigrateUp brings the schema, and River's, to the newest version. It is safe to run from several controllers.

@@ -13,7 +13,7 @@ import (
 // the migration that a program must know at least, to run on the schema from there on.
 const needsMark = "-- needs: "
 
-// OldProgramError says that the schema no longer has what this program uses.
+// OldProgramError is returned when the schema no longer has the tables that this program uses.
 type OldProgramError struct {
 	// Version is the schema's. A program on it must know the migration Needs; this one knows those up to Knows.
 	Version, Needs, Knows int

@@ -9,7 +9,7 @@ import (
 	storeschema "github.com/ingot-metal/ingot/controller/store/schema"
 )
 
-// A newer program has migrated; this one runs on its schema until one of the newer migrations says that it needs more.
+// A newer program has migrated; this one runs on its schema until one of the newer migrations needs a newer program.
 func TestAProgramThatIsTooOldIsRefused(t *testing.T) {
 	s := empty(t)
 	if err := s.Schema.MigrateUp(t.Context()); err != nil {

@@ -17,7 +17,7 @@ type Settings struct {
 	// Fsync, FullPageWrites and SynchronousCommit are as SHOW prints them. An acknowledged commit survives a loss of power
 	// only while the first two are "on" and the third is not "off".
 	Fsync, FullPageWrites, SynchronousCommit string
-	// Checksums says that damaged pages are noticed.
+	// Checksums is set when damaged pages are noticed.
 	Checksums bool
 	// MaxConnections is what all clients together may open; Reserved of them are for superusers.
 	MaxConnections, Reserved int
@@ -46,7 +46,7 @@ func Newest() (int, error) {
 	return len(all), err
 }
 
-// Relations names some of what is in the database already, whoever made it; nothing for an empty one.
+// Relations returns the names of some relations in the database, whatever their maker; nothing for an empty one.
 func (s *Store) Relations(ctx context.Context) ([]string, error) {
 	rows, err := s.db.Pool().Query(ctx, `SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		WHERE n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' AND c.relkind IN ('r', 'p', 'v', 'm', 'S', 'f')

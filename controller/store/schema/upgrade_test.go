@@ -75,8 +75,8 @@ FROM machines WHERE node_state = 'quarantined' OR machine_id IN ('m-pending-read
 INSERT INTO machine_conditions (machine_id, type, status, reason, last_transition)
 SELECT machine_id, 'Provisioned', true, 'ImageVerified', now() FROM machines WHERE machine_id IN ('m-active-maintenance', 'm-pending-ready');`
 
-// An upgrade loses no machine and no history, forward, back and forward again, and tells nobody that a machine is green
-// which is not known to be.
+// An upgrade loses no machine and no history, forward, back and forward again. It never shows a machine as green that
+// is not known to be.
 func TestAnUpgradeKeepsEveryMachine(t *testing.T) {
 	s := empty(t)
 	if err := s.Schema.MigrateUp(t.Context()); err != nil {

@@ -41,7 +41,7 @@ func (s *Store) Peers(ctx context.Context, controllerID string, now time.Time) (
 }
 
 // SetHeartbeat records the longest interval that a controller has told its sessions. It must be stored before the first
-// of them is told.
+// of them is notified.
 func (s *Store) SetHeartbeat(ctx context.Context, controllerID string, every time.Duration) error {
 	err := s.db.Q.SetHeartbeat(ctx, dbsqlc.SetHeartbeatParams{ControllerID: controllerID,
 		HeartbeatMs: every.Milliseconds()})
@@ -60,7 +60,7 @@ func (s *Store) Time(ctx context.Context) (time.Time, error) {
 	return now, nil
 }
 
-// ReleaseLease ends a controller's lease, so that nobody waits for it to run out.
+// ReleaseLease ends a controller's lease, so that no controller waits for its end.
 func (s *Store) ReleaseLease(ctx context.Context, controllerID string, now time.Time) error {
 	if err := s.db.Q.ReleaseLease(ctx, dbsqlc.ReleaseLeaseParams{ControllerID: controllerID, Now: now}); err != nil {
 		return fmt.Errorf("release lease: %w", err)
@@ -68,8 +68,8 @@ func (s *Store) ReleaseLease(ctx context.Context, controllerID string, now time.
 	return nil
 }
 
-// ForgetControllers deletes the records of controllers whose leases have ended before a time, 1,000 at most, and says
-// how many.
+// ForgetControllers deletes the records of controllers whose leases have ended before a time, 1,000 at most, and
+// returns their number.
 func (s *Store) ForgetControllers(ctx context.Context, before time.Time) (int64, error) {
 	n, err := s.db.Q.ForgetControllers(ctx, dbsqlc.ForgetControllersParams{Before: before, MaxRows: 1000})
 	if err != nil {
@@ -96,8 +96,8 @@ func (s *Store) CountSessions(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
-// HandOver tells the controllers that hold the agents' sessions, other than the one that asks, about items: one message
-// for each of them, in a transaction of its own. agentIDs and items go in pairs; items hold no spaces, and all of them
+// HandOver notifies the controllers that hold the agents' sessions, other than the caller's, of items: one message for
+// each of them, in a transaction of its own. agentIDs and items go in pairs; items hold no spaces, and all of them
 // together fit into one message (8,000 bytes, the limit of NOTIFY).
 func (s *Store) HandOver(ctx context.Context, controllerID string, agentIDs, items []string) error {
 	err := s.db.Q.HandOver(ctx, dbsqlc.HandOverParams{AgentIds: agentIDs, Items: items, ControllerID: controllerID})
@@ -107,7 +107,7 @@ func (s *Store) HandOver(ctx context.Context, controllerID string, agentIDs, ite
 	return nil
 }
 
-// Announce tells every controller that listens.
+// Announce notifies every listening controller.
 func (s *Store) Announce(ctx context.Context, payload string) error {
 	if err := s.db.Q.Announce(ctx, dbsqlc.AnnounceParams{Channel: pgtx.Everybody, Payload: payload}); err != nil {
 		return fmt.Errorf("announce: %w", err)
@@ -168,7 +168,8 @@ type Moved struct {
 	Ended             bool
 }
 
-// MovedSessions says which of these sessions are over: no longer the newest of their agents, or ended by others.
+// MovedSessions returns those of these sessions that are over: no longer the newest of their agents, or ended by
+// others.
 func (s *Store) MovedSessions(ctx context.Context, epochs map[string]int64) ([]Moved, error) {
 	p := dbsqlc.MovedSessionsParams{}
 	for id, epoch := range epochs {

@@ -162,8 +162,8 @@ const (
 	driftLot   = 10
 )
 
-// DriftEvent shows on a machine that somebody else has changed its configuration, with the difference in the audit log,
-// and the digest that an order accepts it by. An empty difference says that it is over.
+// DriftEvent records on a machine that its configuration has a foreign change. The audit log has the difference, and
+// the digest by which an order accepts it. An empty difference means that it is over.
 func (s *Store) DriftEvent(ctx context.Context, k EventKey, machineID, diff, digest string, now time.Time) error {
 	return s.once(ctx, k, func(q *dbsqlc.Queries) error {
 		if _, err := q.LockMachine(ctx, machineID); err != nil {
@@ -201,7 +201,7 @@ func boundDrift(ctx context.Context, q *dbsqlc.Queries, machineID string, now ti
 	return d.Newer > 0, nil
 }
 
-// RAIDEvent shows on a machine that a software RAID of its system is not whole. An empty fault says that it is over.
+// RAIDEvent shows on a machine that a software RAID of its system is not whole. An empty fault means that it is over.
 func (s *Store) RAIDEvent(ctx context.Context, k EventKey, machineID, fault string, now time.Time) error {
 	return s.once(ctx, k, func(q *dbsqlc.Queries) error {
 		if _, err := q.LockMachine(ctx, machineID); err != nil {
@@ -227,7 +227,7 @@ func (s *Store) ConsoleEvents(ctx context.Context, k EventKey, site, operationID
 	})
 }
 
-// InventoryEvent keeps an inventory if it differs from the newest one. An empty document says "I don't know yet".
+// InventoryEvent keeps an inventory if it differs from the newest one. An empty document means "not known yet".
 // Inventories that come together are stored together.
 func (s *Store) InventoryEvent(
 	ctx context.Context, k EventKey, machineID, hash string, document []byte, simulated bool, now time.Time,
@@ -279,7 +279,7 @@ type inventory struct {
 	at              time.Time
 }
 
-// storeInventories stores those of different agents, and says of which.
+// storeInventories stores those of different agents, and reports for each whether it did.
 func (s *Store) storeInventories(ctx context.Context, lot []inventory) ([]bool, error) {
 	p, stored, seen := dbsqlc.TakeInventoriesParams{Keep: keepInventories}, make([]bool, len(lot)), map[string]bool{}
 	for i, e := range lot {

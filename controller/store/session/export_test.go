@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// OpenBatch opens those of the sessions that are calm, as a crowded store does, and gives nil for the others.
+// OpenBatch opens those of the sessions that are calm, as a crowded store does, and returns nil for the others.
 func (s *Store) OpenBatch(ctx context.Context, now time.Time, lot ...Hello) ([]*Opened, error) {
 	var at []helloAt
 	for _, h := range lot {

@@ -13,8 +13,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
-// TestTheBootOfOtherHardware: a machine whose cards are others has rebooted, and its fence is lifted. The boot of another
-// board proves nothing, however often it comes; an older agent's fingerprint is accepted once and replaced.
+// TestTheBootOfOtherHardware: a machine whose cards are others has rebooted, and its fence is lifted. The boot of
+// another board proves nothing, however often it comes; an older agent's fingerprint is accepted once and replaced.
 func TestTheBootOfOtherHardware(t *testing.T) {
 	s := storetest.New(t)
 	board := hwid.Facts{UUID: "4c4c4544-0031-3510-8052-b7c04f4e4b32", Serial: "SN-1", MACs: []string{"00:25:90:00:00:01"}}

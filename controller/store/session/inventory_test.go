@@ -10,8 +10,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 )
 
-// An inventory that a database refuses is dropped. Refused for ever, it would hold back all that its agent says after
-// it.
+// An inventory that a database refuses is dropped. Refused for ever, it would block all later events of its agent.
 func TestAnInventoryThatNoDatabaseKeeps(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Lease(t, s)

@@ -13,8 +13,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
-// Whoever ends many sessions takes them in the order of their agents, whatever the order of the rows and of the
-// request: while it waits for the first of them it holds no other, so that two who do it cannot wait for one another.
+// A call that ends many sessions locks them in the order of their agents, whatever the order of the rows and of the
+// request. While it waits for the first of them it holds no other, so that two such calls cannot deadlock.
 func TestSessionsEndInOneOrder(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*store.Store, sessionstore.Hello, sessionstore.Hello) error{
@@ -54,7 +54,7 @@ func TestSessionsEndInOneOrder(t *testing.T) {
 	}
 }
 
-// Heartbeats wait for nobody: those of a session that is being ended are not needed, and all others are stored.
+// Heartbeats wait for no lock: those of a session that is being ended are not needed, and all others are stored.
 func TestHeartbeatsWaitForNoSession(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

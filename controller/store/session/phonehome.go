@@ -23,9 +23,9 @@ var saidAtHome = []string{evidence.PhonedHomeAt, evidence.PhonedHomeFrom, eviden
 
 const maxSaid = 1 << 10
 
-// PhoneHomeEvent keeps what a system says of itself that knows the secret of an operation under way on a machine of the
-// site. It returns that operation, which may have been waiting; "" where nothing of the kind is known. A repeated event
-// gives the operation again: the process before may have died on its way to it.
+// PhoneHomeEvent stores the report of a system that knows the secret of an operation under way on a machine of the
+// site. It returns that operation, which may have been waiting; "" where there is none. A repeated event returns the
+// operation again: the process before may have died on its way to it.
 func (s *Store) PhoneHomeEvent(
 	ctx context.Context, k EventKey, site string, fields map[string]string, now time.Time,
 ) (operationID string, err error) {

@@ -17,7 +17,7 @@ import (
 // A whole fleet comes back when its controller does. Nearly all of its agents come as they were, to machines on which
 // nothing goes on: their hellos are calm, and are stored together. What a hello costs is then paid once for many.
 
-// sessionBatches is what is asked for many sessions at once.
+// sessionBatches has the queries for many sessions at once.
 type sessionBatches struct {
 	// opening are the sessions that are being opened.
 	opening   atomic.Int64
@@ -51,7 +51,7 @@ type ending struct {
 // capabilitySeparator is between capabilities where all of an agent are compared as one text; chr(31) in the query.
 const capabilitySeparator = "\x1f"
 
-// openBatch opens those of the sessions that are calm. It gives nil for the others, which have changed nothing.
+// openBatch opens those of the sessions that are calm. It returns nil for the others, which have changed nothing.
 func (s *Store) openBatch(ctx context.Context, lot []helloAt) ([]*Opened, error) {
 	out := make([]*Opened, len(lot))
 	err := s.db.InSet(ctx, func(tx pgx.Tx) ([]*pgtx.Postcommit, error) {

@@ -148,7 +148,7 @@ func TestWhatIsNotCalm(t *testing.T) {
 	}
 }
 
-// A machine or an agent that somebody works on is left out; the others of the lot are opened.
+// A locked machine or agent is left out; the others of the lot are opened.
 func TestALotLeavesOutWhatIsLocked(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Lease(t, s)

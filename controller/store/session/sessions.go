@@ -24,7 +24,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/planted"
 )
 
-// Hello is what an agent says at the start of a session, together with what its certificate proves.
+// Hello is an agent's first message of a session, together with its certificate's identity.
 type Hello struct {
 	AgentID, Fingerprint, SessionID, ControllerID     string
 	Version                                           string
@@ -46,9 +46,9 @@ type Opened struct {
 	Site      string
 	// PreviousHardware is the hardware that the agent was known by.
 	PreviousHardware string
-	// RolledBack says that the agent's memory is an older copy of one that has been seen.
+	// RolledBack is set when the agent's memory is an older copy of one that has been seen.
 	RolledBack bool
-	// Cloned says that an old boot of this identity has come back after a newer one.
+	// Cloned is set when an old boot of this identity has come back after a newer one.
 	Cloned bool
 	// LastEventSeq is the highest event number seen under this memory.
 	LastEventSeq uint64
@@ -180,7 +180,7 @@ func checkCert(ctx context.Context, q *dbsqlc.Queries, h Hello, now time.Time) e
 	return nil
 }
 
-// compareMemory holds what the agent says of its memory and boot against what has been seen before.
+// compareMemory compares the agent's memory and boot with those that were seen before.
 func compareMemory(ctx context.Context, q *dbsqlc.Queries, h Hello, out *Opened, now time.Time) error {
 	var st dbsqlc.AgentState
 	err := q.Together(ctx,
@@ -389,7 +389,7 @@ func (s *Store) SetAgentLocked(ctx context.Context, agentID string, locked bool)
 	return nil
 }
 
-// RenewLease says that a controller is alive until a time.
+// RenewLease renews a controller's lease until a time.
 func (s *Store) RenewLease(ctx context.Context, controllerID, version string, until, now time.Time) error {
 	err := s.db.Q.RenewLease(ctx, dbsqlc.RenewLeaseParams{ControllerID: controllerID, Version: version, LeaseUntil: until,
 		Now: now})

@@ -162,7 +162,7 @@ func TestEventNumbersAreTakenOnce(t *testing.T) {
 		t.Errorf("%d lines, %v", len(logs), err)
 	}
 	if o := storetest.Open(t, s, a.Hello("st-1", "boot-1")); o.LastEventSeq != 6 || !o.RolledBack {
-		t.Errorf("%+v", o) // the Hello says that it knows of none
+		t.Errorf("%+v", o) // by the Hello it has none
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
 )
 
-// addAgentless adds the systems that are to phone home, and the machines without an agent, which are to be probed.
+// addAgentless adds the systems that must phone home, and the machines without an agent, which must be probed.
 func addAgentless(
 	ctx context.Context, q *dbsqlc.Queries, d *fleetv1.SiteDocument, site string, machines []dbsqlc.MachinesOfSiteRow,
 ) error {

@@ -9,8 +9,8 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 )
 
-// TestTheSiteKnowsWhichSystemIsTheMachine: a site's agent gets what tells a machine from others behind one BMC, by the
-// newest inventory, else by what an installer has said.
+// TestTheSiteKnowsWhichSystemIsTheMachine: a site's agent gets the values that distinguish a machine behind one BMC, by
+// the newest inventory, else by what an installer has said.
 func TestTheSiteKnowsWhichSystemIsTheMachine(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Exec(t, s, `INSERT INTO sites (site, segments) VALUES ('lab', '[]')`)

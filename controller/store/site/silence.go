@@ -112,8 +112,8 @@ func (s *Store) endSilence(ctx context.Context, site string) error {
 	return nil
 }
 
-// KeepSilent makes unknown what has lost its witness while the site was silent already: the agent of a machine of its
-// own has stopped.
+// KeepSilent makes conditions unknown that have lost their witness while the site was silent already: the agent of a
+// machine of its own has stopped.
 func (s *Store) KeepSilent(ctx context.Context, silentSince, now time.Time) error {
 	sites, err := s.db.Q.SilentSites(ctx)
 	if err != nil {

@@ -88,7 +88,8 @@ func (q *quiet) is(when, id string, t fleet.ConditionType, status, known bool) {
 	}
 }
 
-// TestSilenceOfASiteCountsOnlyWhileControllersListen: after a time without a controller, its agent has an hour to come back.
+// TestSilenceOfASiteCountsOnlyWhileControllersListen: after a time without a controller, its agent has an hour to come
+// back.
 func TestSilenceOfASiteCountsOnlyWhileControllersListen(t *testing.T) {
 	q := newQuiet(t)
 	began := storetest.Now()

@@ -198,8 +198,8 @@ func (s *Store) recordBMCs(ctx context.Context, r SiteReport, now time.Time) (ch
 	return changes, nil
 }
 
-// powerChange is the change from what was known of a machine's power to what its BMC shows now; empty where one of them
-// is not known, or where the machine has no work.
+// powerChange returns the change from the known power state of a machine to the one that its BMC shows now. It is empty
+// where one of them is not known, or where the machine has no work.
 func powerChange(m dbsqlc.Machine, state string, at time.Time) PowerChange {
 	before := pgtx.OrText(m.LastPowerState, m.PowerState)
 	known := func(s string) bool { return s == "on" || s == "off" }
@@ -247,7 +247,7 @@ func recordBMC(
 	if err := credentialstore.RecordCertificate(ctx, q, site, o, now); err != nil {
 		return change, err
 	}
-	// One that has never been reached is told of too: somebody has given it a wrong address or password.
+	// One that has never been reached is reported too: its address or password is wrong.
 	err = q.SetConditionForReason(ctx, dbsqlc.SetConditionForReasonParams{
 		MachineID: m.MachineID, Type: string(fleet.BMCReachable), Status: o.GetReachable(),
 		Reason:  pgtx.OrText(o.GetReason(), "BMCAnswers"),

@@ -128,7 +128,7 @@ func Message(r dbsqlc.Site) (*baremetalv1.Site, error) {
 	}, nil
 }
 
-// LeaseFilter says where a page of leases begins.
+// LeaseFilter is the beginning of a page of leases.
 type LeaseFilter struct {
 	Site string
 	// AfterSegment and AfterMAC are those of the last lease of the page before; empty at the start.
@@ -157,7 +157,7 @@ func (s *Store) ListSiteLeases(ctx context.Context, f LeaseFilter) ([]*baremetal
 	return out, nil
 }
 
-// DiscoveredFilter narrows the list of discovered machines, and says behind which of them it begins.
+// DiscoveredFilter narrows the list of discovered machines, and has the place behind which it begins.
 type DiscoveredFilter struct {
 	Site                string
 	AfterSite, AfterMAC string

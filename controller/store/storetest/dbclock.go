@@ -59,7 +59,8 @@ func (c *Clocks) Advance(d time.Duration) {
 	c.Fake.Advance(d)
 }
 
-// StepDatabase steps the clock of the database alone, as if the clocks of all other machines were stepped the other way.
+// StepDatabase steps the clock of the database alone, as if the clocks of all other machines were stepped the other
+// way.
 func (c *Clocks) StepDatabase(d time.Duration) {
 	c.t.Helper()
 	if err := ExecSQL(c.t, c.store, `UPDATE test_clock.ahead SET by = by + $1::interval`, d); err != nil {

@@ -22,8 +22,8 @@ type faults struct {
 // faulty has the faults of stores that were made by NewFaulty.
 var faulty sync.Map // *store.Store: *faults
 
-// NewFaulty returns a store whose calls through this package's helpers are made once for each of their statements, with
-// that one failing, before they are made in earnest.
+// NewFaulty returns a store that repeats calls through this package's helpers. A call is made once for each of its
+// statements, with that one failing, before it is made without a failure.
 func NewFaulty(t testing.TB) *store.Store {
 	t.Helper()
 	f := &faults{}
@@ -86,7 +86,8 @@ func (f *faults) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData
 var kept = append([]string{"workflows", "node_state_log", "agents", "agent_sessions", "node_reports"}, Decided...)
 
 // Each makes a call. Of a faulty store it makes it once for each of its statements before, with that one failing: the
-// call says so, and changes nothing. Where the statement that fails reads the answer after the commit, the call is done.
+// call returns the error, and changes nothing. Where the statement that fails reads the answer after the commit, the
+// call is done.
 func Each(t testing.TB, s *store.Store, call func() error) error {
 	t.Helper()
 	v, ok := faulty.Load(s)

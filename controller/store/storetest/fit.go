@@ -9,7 +9,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
-// OfMetal gives the rig's machine a system of its own, whose agent is connected and has reported these disks.
+// OfMetal adds a system to the rig's machine, whose agent is connected and has reported these disks.
 func (r *MetalRig) OfMetal(disks string, capabilities ...string) Enrolled {
 	r.T.Helper()
 	a := Enrol(r.T, r.Store, agentstore.NewToken{TokenID: "t-host", MachineID: "m-1"})
@@ -31,7 +31,7 @@ func (r *MetalRig) OfMetal(disks string, capabilities ...string) Enrolled {
 	return a
 }
 
-// Answers is what the installer says to its preflight, which needs no grant.
+// Answers sends the installer's result of its preflight, which needs no grant.
 func (r *MetalRig) Answers(op string, inst Enrolled, outcome operation.Outcome, reason string) {
 	r.T.Helper()
 	c := r.Command(op)

@@ -7,7 +7,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store"
 )
 
-// What no foreign key says holds all the same after a life: nothing points to a row that is not there.
+// References without a foreign key hold all the same after a life: none points to a missing row.
 func NothingDangles(t *testing.T, s *store.Store) {
 	t.Helper()
 	for _, r := range []struct{ from, column, to, key string }{

@@ -269,7 +269,7 @@ func WantReason(t testing.TB, err error, reason string) *failure.Error {
 	return f
 }
 
-// Together runs fn n times at once and gives the errors, by number.
+// Together runs fn n times at once and returns the errors, by number.
 func Together(t testing.TB, n int, fn func(ctx context.Context, i int) error) []error {
 	t.Helper()
 	errs := make([]error, n)

@@ -10,7 +10,8 @@ import (
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 )
 
-// Claim asks for a certificate as a box with a TPM, nil for none. proven says that the box has activated a credential.
+// Claim asks for a certificate as a box with a TPM, nil for none. proven is set when the box has activated a
+// credential.
 func (r *MetalRig) Claim(token, key string, chip *identity.Key, proven bool, at time.Time) *identitystore.Vouched {
 	r.T.Helper()
 	v, err := r.Store.Identities.Vouch(r.T.Context(), identitystore.VouchRequest{

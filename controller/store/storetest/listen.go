@@ -10,7 +10,7 @@ import (
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 )
 
-// Listener records what the store tells a controller.
+// Listener records the store's messages to a controller.
 type Listener struct {
 	mu sync.Mutex
 	// Jobs are the keys of the operations whose jobs were inserted, also by transactions that were rolled back.

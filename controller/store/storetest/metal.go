@@ -36,7 +36,7 @@ type MetalRig struct {
 	epoch int64
 	// Crash is the failpoint at which the controller dies the first time that it decides on each event.
 	Crash string
-	// SiteDies opens the site agent's session anew before each event, with its memory, and asks and tells everything
+	// SiteDies opens the site agent's session anew before each event, with its memory, and sends each request and report
 	// twice.
 	SiteDies bool
 	Crashes  int

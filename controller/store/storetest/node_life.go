@@ -33,7 +33,7 @@ func MAASMachine(t *testing.T, s *store.Store) string {
 	return site
 }
 
-// Says lets the site's agent report what MAAS shows.
+// Says lets the site's agent report the state in MAAS.
 func Says(t *testing.T, s *store.Store, site string, status maasstatus.Status, system, message string) {
 	t.Helper()
 	o := &fleetv1.ProviderObservation{

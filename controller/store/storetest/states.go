@@ -7,8 +7,8 @@ import (
 )
 
 // EveryMachine stores a machine for each combination of what the effective state is made of: phase, node state,
-// operation, workflow, fence, and the conditions that count, of which Reachable may be unknown. It returns their number. No history leads to most of them,
-// so triggers and references are off while they are written.
+// operation, workflow, fence, and the conditions that count, of which Reachable may be unknown. It returns their
+// number. No history leads to most of them, so triggers and references are off while they are written.
 func EveryMachine(t testing.TB, s *store.Store) int {
 	t.Helper()
 	conn, err := s.DB.Pool().Acquire(t.Context())

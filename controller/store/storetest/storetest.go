@@ -1,4 +1,4 @@
-// Package storetest gives tests a store on a real, migrated PostgreSQL.
+// Package storetest makes stores for tests on a real, migrated PostgreSQL.
 package storetest
 
 import (
@@ -23,7 +23,7 @@ func migrate(ctx context.Context, url string) error {
 	return s.Schema.MigrateUp(ctx)
 }
 
-// New gives the test a store on a database of its own, migrated and with the built-in plans.
+// New returns a store on a new database, migrated and with the built-in plans.
 func New(t testing.TB) *store.Store {
 	t.Helper()
 	return With(t, store.Config{})

@@ -36,7 +36,7 @@ type LifeRig struct {
 	Crashes int
 	// AgentDies opens the agent's session anew before each of its answers.
 	AgentDies bool
-	// FailWith gives another result than success, once, for commands of a kind.
+	// FailWith has another result than success, once, for commands of a kind.
 	FailWith map[string]operation.Resulted
 }
 

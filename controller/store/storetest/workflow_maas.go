@@ -7,7 +7,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
-// answersOfMAAS is the evidence that a site's agent gives for an action that has succeeded.
+// answersOfMAAS returns the evidence of a site's agent for an action that has succeeded.
 func answersOfMAAS(action string) map[string]string {
 	out := map[string]string{evidence.ProviderSaid: "as asked"}
 	for _, s := range workflow.Catalogue() {

@@ -9,7 +9,7 @@ import (
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
 )
 
-// Begin starts a workflow on the rig's machine and gives its operation.
+// Begin starts a workflow on the rig's machine and returns its operation.
 func (r *MetalRig) Begin(k workflow.Kind, m workflow.Mode) string {
 	r.T.Helper()
 	op, _, err := r.Store.Workflows.StartWorkflow(r.T.Context(), workflowstore.WorkflowStart{

@@ -84,8 +84,8 @@ func anotherValue(column, kind string) string {
 	}
 }
 
-// No statement changes a row that is chained unless the history records the change, for every column of every chained table
-// of the catalogue: the database refuses the statement, or verifying finds nothing.
+// No statement changes a row that is chained unless the history records the change, for every column of every chained
+// table of the catalogue: the database refuses the statement, or verifying finds nothing.
 func TestNoStatementChangesAChainedRowUnseen(t *testing.T) {
 	s := aLife(t)
 	refused, chained := 0, 0
@@ -289,7 +289,7 @@ func TestTamperingIsFound(t *testing.T) {
 			`INSERT INTO audit_log (ts, actor, verb, target_id, scrub_verb, scrub_through)
 			 VALUES (now(), 'system', 'SCRUB_AUDIT', 'm-1', '', 1000000)`}, false},
 		{"the machine is gone, its history is here", []string{"DELETE FROM machines WHERE machine_id = 'm-1'"}, false},
-		// The entry of a flag says nothing that the tables would contradict once its audit row is gone as well.
+		// The entry of a flag has nothing that the tables would contradict once its audit row is gone as well.
 		{"the tail is cut off", []string{
 			"DELETE FROM machine_timeline WHERE machine_id = 'm-1' AND seq = (" + lastOf + ")",
 			"DELETE FROM audit_log WHERE audit_id = (SELECT max(audit_id) FROM audit_log WHERE target_id = 'm-1')"}, true},

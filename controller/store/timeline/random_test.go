@@ -19,9 +19,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// After a long random life the state of every machine, rebuilt from its history, is what the tables say, and the state
-// at moments that were noted down is what was read then. INGOT_HISTORY_OPERATIONS sets the length, INGOT_HISTORY_SEED
-// the life.
+// After a long random life the state of every machine, rebuilt from its history, equals the tables. The state at
+// recorded moments equals the one that was read then. INGOT_HISTORY_OPERATIONS sets the length, INGOT_HISTORY_SEED the
+// life.
 func TestHistoryEqualsTablesAfterARandomLife(t *testing.T) {
 	s := storetest.New(t)
 	operations, seed := storetest.Setting(t, "INGOT_HISTORY_OPERATIONS", 1000),
@@ -70,7 +70,7 @@ func TestHistoryEqualsTablesAfterARandomLife(t *testing.T) {
 	}
 }
 
-// drawn says how the workflows went; each kind, mode and end must have been there.
+// drawn logs the ends of the workflows; each kind, mode and end must have been there.
 func drawn(t *testing.T, s *store.Store) {
 	t.Helper()
 	for _, m := range append(workflow.Modes(workflow.Decommission), workflow.NoMode) {
@@ -96,7 +96,7 @@ type life struct {
 	name  string
 	agent storetest.Enrolled
 	rnd   *rand.Rand
-	// long says that many commands must go well: then they fail less often.
+	// long is set when many commands must succeed: then they fail less often.
 	long bool
 	// generation counts the machines, which are listed in machines.
 	generation int
@@ -286,7 +286,7 @@ func (l *life) note(ctx context.Context) error {
 	return err
 }
 
-// remember compares some of the notes with the states that the history gives for their times.
+// remember compares some of the notes with the history's states at their times.
 func (l *life) remember(t *testing.T) {
 	t.Helper()
 	for range min(5, len(l.notes)) {

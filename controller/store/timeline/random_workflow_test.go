@@ -120,7 +120,7 @@ func (l *life) leave(ctx context.Context) error {
 	return l.join(ctx)
 }
 
-// serving says that the machine can be given work.
+// serving reports whether the machine can take work.
 func (l *life) serving(ctx context.Context) (bool, error) {
 	m, err := l.s.Machines.KnownMachine(ctx, l.agent.Machine)
 	if err != nil || m.GetDeletedAt() != nil {
@@ -132,7 +132,7 @@ func (l *life) serving(ctx context.Context) (bool, error) {
 	return m.GetStatus().GetNodeState() == baremetalv1.NodeState_NODE_STATE_ACTIVE, nil
 }
 
-// follow lets things happen to a workflow until it has ended. Whoever operates it gives up after some actions.
+// follow applies events to a workflow until it has ended. Its operator cancels it after some actions.
 func (l *life) follow(ctx context.Context, id string) error {
 	acts := 0
 	l.long = true
@@ -160,7 +160,7 @@ func (l *life) follow(ctx context.Context, id string) error {
 	return fmt.Errorf("workflow %s has no end", id)
 }
 
-// actOn takes an action that is drawn, or cancels. What is refused is refused.
+// actOn takes an action that is drawn, or cancels. A refusal is no fault.
 func (l *life) actOn(ctx context.Context, id string, cancel bool) error {
 	l.asked++
 	actions := workflow.Actions()

@@ -116,7 +116,7 @@ func timelineMessages(r dbsqlc.TimelineNewestRow) ([]*baremetalv1.TimelineEntry,
 // historyPage is how many entries are read at once where all of them are walked.
 const historyPage = 2000
 
-// walkHistory gives a machine's entries to fn in order, up to a time if one is given.
+// walkHistory calls fn with a machine's entries in order, up to a time if one is given.
 func walkHistory(
 	ctx context.Context, q *dbsqlc.Queries, machineID string, until time.Time, fn func(timeline.Entry) error,
 ) error {
@@ -159,7 +159,7 @@ func (s *Store) StateAt(ctx context.Context, machineID string, at time.Time) (*t
 	return state, nil
 }
 
-// HistoryOwners lists whose histories there are, by machine id after the given one; the fleet's, which has no id, is
+// HistoryOwners lists the owners of histories, by machine id after the given one. The fleet's, which has no id, is
 // first where no id is given. total counts all of them.
 func (s *Store) HistoryOwners(
 	ctx context.Context, after string, limit int32,

@@ -21,7 +21,7 @@ import (
 	"github.com/ingot-metal/ingot/migrations"
 )
 
-// rewrite does what nobody may: it changes rows behind the back of the triggers.
+// rewrite makes a forbidden change: it changes rows with the triggers off.
 func rewrite(t testing.TB, s *store.Store, table, query string, args ...any) {
 	t.Helper()
 	conn, err := s.DB.Pool().Acquire(t.Context())
@@ -211,7 +211,7 @@ func TestScrubbingKeepsTheChain(t *testing.T) {
 		"SELECT count(*) FROM audit_log WHERE event_data = '{}' AND salt IS NULL AND verb = 'SET_FLAG'"); n != 1 {
 		t.Errorf("%d rows are empty and have no salt", n)
 	}
-	// The same by hand, with no row that says so.
+	// The same by hand, without a row that records it.
 	rewrite(t, s, "audit_log", "UPDATE audit_log SET event_data = '{}', salt = NULL WHERE verb = 'SCRUB_AUDIT'")
 	if v := storetest.Verdict(t, s, "m-1"); v.GetOk() || !strings.Contains(v.GetDifferences()[0], "no audit row says so") {
 		t.Errorf("%v", v)

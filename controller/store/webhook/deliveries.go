@@ -31,7 +31,7 @@ type Delivery struct {
 	WebhookState              string
 	// HoldUntil is when the receiver may be asked again.
 	HoldUntil time.Time
-	// Failing says that the webhook's last try failed.
+	// Failing is set when the webhook's last try failed.
 	Failing bool
 	Secrets []SealedSecret
 }
@@ -109,7 +109,7 @@ func recordAttempt(
 	return nil
 }
 
-// countAttempt keeps the webhook's health. A ping says nothing about it, unless it is answered.
+// countAttempt keeps the webhook's health. A ping does not affect it, unless it is answered.
 func (s *Store) countAttempt(
 	ctx context.Context, q *dbsqlc.Queries, d *Delivery, r webhook.Result, v webhook.Verdict, sched webhook.Schedule,
 	now time.Time,
@@ -277,7 +277,7 @@ func (s *Store) PingWebhook(
 	return s.delivery(ctx, d.jobs[0].DeliveryID)
 }
 
-// OverdueDeliveries takes pending deliveries that nobody has tried for long after their time.
+// OverdueDeliveries takes pending deliveries that were not tried for long after their time.
 func (s *Store) OverdueDeliveries(ctx context.Context, now time.Time, limit int32) ([]DeliveryJob, error) {
 	rows, err := s.db.Q.ClaimDueDeliveries(ctx, dbsqlc.ClaimDueDeliveriesParams{
 		Overdue: pgtx.TimePtr(now.Add(-deliveryGrace)), PushTo: &now, MaxRows: limit,
@@ -308,14 +308,14 @@ func (s *Store) HastenDeliveries(ctx context.Context, kind string, late []Delive
 	return tag.RowsAffected(), nil
 }
 
-// WebhookQueue is how a webhook's deliveries are to be worked.
+// WebhookQueue has the limits of the work on a webhook's deliveries.
 type WebhookQueue struct {
 	WebhookID      string
 	MaxConcurrency int
 	Active         bool
 }
 
-// WebhookBacklog counts the deliveries that wait, and says since when the oldest does: now where none waits.
+// WebhookBacklog counts the deliveries that wait, and returns since when the oldest does: now where none waits.
 func (s *Store) WebhookBacklog(ctx context.Context) (waiting int64, oldest time.Time, err error) {
 	row, err := s.db.Q.WebhookBacklog(ctx)
 	return row.Waiting, row.Oldest, err
@@ -334,7 +334,7 @@ func (s *Store) WebhookQueues(ctx context.Context) ([]WebhookQueue, error) {
 	return out, nil
 }
 
-// WebhookLimits bound what is kept.
+// WebhookLimits bound the kept deliveries.
 type WebhookLimits struct {
 	// KeepDelivered and KeepDead are how long ended deliveries stay.
 	KeepDelivered, KeepDead time.Duration

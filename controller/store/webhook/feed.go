@@ -23,7 +23,7 @@ var (
 	fpAfterDeliveries  = failpoint.Register("webhook.after-deliveries")
 )
 
-// DeliveryJob names a delivery that somebody must try. Round grows when its tries begin anew.
+// DeliveryJob names a delivery that must be tried. Round grows when its tries begin anew.
 type DeliveryJob struct {
 	DeliveryID, WebhookID string
 	Round                 int32
@@ -46,12 +46,12 @@ func (s *Store) enqueueDeliveries(ctx context.Context, tx pgx.Tx, jobs []Deliver
 // FannedOut is what FanOut has done.
 type FannedOut struct {
 	Events, Deliveries int
-	// More says that there may be more to do right now.
+	// More is set when there may be more to do right now.
 	More bool
 }
 
 // FanOut turns events into deliveries for the webhooks that want them. An event and its place in the feed move in one
-// transaction, so that none is lost and none is turned twice, whenever a controller dies. Only one does it at a time.
+// transaction. So none is lost and none is turned twice, whenever a controller dies. Only one does it at a time.
 func (s *Store) FanOut(ctx context.Context, source string, limit int32, now time.Time) (FannedOut, error) {
 	var out FannedOut
 	err := s.db.InTx(ctx, func(tx pgx.Tx, q *dbsqlc.Queries) error {
@@ -174,7 +174,7 @@ func (s *Store) machinesOf(
 	return out, nil
 }
 
-// eventsOf gives events their ids. What is not committed never left, so an id may be made anew with every try.
+// eventsOf assigns ids to events. An uncommitted event was never sent, so an id may be made anew with every try.
 func eventsOf(
 	ops []dbsqlc.OperationEvent, changes []dbsqlc.WebhookOutbox, machines map[string]*baremetalv1.Machine,
 ) ([]happened, error) {
@@ -217,7 +217,8 @@ func (d *newDeliveries) add(webhookID string, e webhook.Event, body []byte) {
 	d.jobs = append(d.jobs, DeliveryJob{id, webhookID, 1})
 }
 
-// deliveries gives each event to the webhooks that want it. Its body is made once, and only for one that is wanted.
+// deliveries makes a delivery of each event for the webhooks that want it. Its body is made once, and only for one that
+// is wanted.
 func deliveries(source string, hooks []dbsqlc.Webhook, events []happened) (*newDeliveries, error) {
 	filters := make([]machinefilter.Filter, len(hooks))
 	for i, h := range hooks {

@@ -11,7 +11,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/ids"
 )
 
-// takeRolloutEvents takes what has happened to rollouts. Their machines are read only where a filter asks for them.
+// takeRolloutEvents takes the events of rollouts. Their machines are read only where a filter asks for them.
 func (s *Store) takeRolloutEvents(
 	ctx context.Context, q *dbsqlc.Queries, hooks []dbsqlc.Webhook, limit int32, out *FannedOut,
 ) ([]happened, error) {
@@ -39,7 +39,7 @@ func (s *Store) takeRolloutEvents(
 	for _, c := range changes {
 		r := rollouts[c.RolloutID]
 		if r == nil {
-			continue // nobody deletes rollouts; a database that was put together by hand may lack one
+			continue // rollouts are never deleted; a database that was put together by hand may lack one
 		}
 		events = append(events, happened{machines: machines[c.RolloutID], Event: webhook.Event{
 			ID: ids.New(ids.Event), Type: webhook.TypeOfRollout(c.Kind), Subject: c.RolloutID, Time: c.Ts,

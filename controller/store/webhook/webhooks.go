@@ -19,7 +19,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// WebhookSpec is what an operator says about a webhook. The filter is normalized.
+// WebhookSpec is an operator's settings of a webhook. The filter is normalized.
 type WebhookSpec struct {
 	ID, URL, Filter string
 	EventTypes      []string
@@ -76,7 +76,7 @@ func specData(w WebhookSpec) map[string]string {
 	return map[string]string{"url": w.URL, "event_types": strings.Join(w.EventTypes, " "), "filter": w.Filter}
 }
 
-// startFeed lets the feed of events begin here, if nobody has needed it so far.
+// startFeed lets the feed of events begin here, if it was not needed so far.
 func startFeed(ctx context.Context, q *dbsqlc.Queries) error {
 	if _, err := q.HoldWebhookFeed(ctx); err != nil {
 		return fmt.Errorf("hold the feed: %w", err)
@@ -288,7 +288,7 @@ func setWebhookState(ctx context.Context, q *dbsqlc.Queries, id, state, reason, 
 		Data: map[string]string{"reason": reason}}, now)
 }
 
-// pauseWebhook stops a webhook; what is pending waits for its being resumed.
+// pauseWebhook stops a webhook; pending deliveries wait until it is resumed.
 func pauseWebhook(ctx context.Context, q *dbsqlc.Queries, id, reason, actor string, now time.Time) error {
 	if err := setWebhookState(ctx, q, id, webhook.Paused, reason, actor, now); err != nil {
 		return err

@@ -51,12 +51,12 @@ type Acted struct {
 	// Operation is the attempt as it is afterwards; of a dry run that would make one, it has no id.
 	Operation *baremetalv1.Operation
 	Text      string
-	// Created says that an operation was made; Applied what a cancelled one means for agents.
+	// Created is set when an operation was made; Applied has the messages of a cancelled one to agents.
 	Created bool
 	Applied *operationstore.Applied
 }
 
-// ActOnWorkflow takes an operator's action. It is idempotent: what is under way or done already is not done twice.
+// ActOnWorkflow takes an operator's action. It is idempotent: an action that is under way or done is not taken twice.
 func (s *Store) ActOnWorkflow(ctx context.Context, r WorkflowAct, now time.Time) (*Acted, error) {
 	var out *Acted
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
@@ -127,8 +127,7 @@ func (s *Store) act(ctx context.Context, q *dbsqlc.Queries, r WorkflowAct, now t
 	return s.afterApply(ctx, q, m, next, now)
 }
 
-// stalledAttempt reports whether nobody looks at a workflow's attempt any more, and the attempt is still
-// active.
+// stalledAttempt reports whether a workflow's attempt is no longer evaluated, and whether it is still active.
 func stalledAttempt(
 	ctx context.Context, q *dbsqlc.Queries, w workflow.Workflow, now time.Time,
 ) (stalled, active bool, err error) {

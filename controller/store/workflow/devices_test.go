@@ -11,8 +11,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
-// A machine with an accelerator is not handed on before its memory was cleared: modes that hand the machine on as it
-// is, or take it away, reset it after the disks, and an attempt whose reset has failed goes no further.
+// A machine with an accelerator is not handed on before its memory was cleared: modes that hand the machine on with its
+// system, or remove it, reset the accelerator after the disks. An attempt whose reset has failed goes no further.
 func TestAcceleratorsAreResetBeforeAMachineLeaves(t *testing.T) {
 	for _, mode := range []workflow.Mode{workflow.SoftReset, workflow.FullDecommission} {
 		t.Run(string(mode), func(t *testing.T) {

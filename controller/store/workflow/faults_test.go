@@ -9,8 +9,8 @@ import (
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
 )
 
-// A decommission of each mode, in which each statement fails once: the call says so and changes nothing, and the same
-// call brings the workflow on.
+// A decommission of each mode, in which each statement fails once: the call returns the error and changes nothing, and
+// the same call brings the workflow on.
 func TestAFailedStatementOfADecommissionChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []workflow.Mode{workflow.SoftReset, workflow.Reimage, workflow.StorageCleanup,

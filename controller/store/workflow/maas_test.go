@@ -54,8 +54,8 @@ func newMAASRig(t *testing.T) *storetest.LifeRig {
 	return r
 }
 
-// A clean start undoes at MAAS what the stages before it have done there, before anything is begun anew; a further
-// attempt undoes what is left.
+// A clean start undoes the work of earlier stages at MAAS before anything is begun anew. A further attempt undoes the
+// rest.
 func TestACleanStartUndoesWhatMAASDid(t *testing.T) {
 	r := newMAASRig(t)
 	r.FailWith = map[string]operation.Resulted{"deploy": {Outcome: operation.OutcomeFailed, Reason: "MAAS_REFUSED",

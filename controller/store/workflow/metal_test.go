@@ -50,7 +50,7 @@ func TestMachineWithABMCLeaves(t *testing.T) {
 	}
 }
 
-// TestPowerOffWithoutProofIsNotDone: a BMC that only says so leaves the machine where it is, and what it shows later is
+// TestPowerOffWithoutProofIsNotDone: a BMC's claim without proof leaves the machine where it is, and its later state is
 // adopted.
 func TestPowerOffWithoutProofIsNotDone(t *testing.T) {
 	r := storetest.NewMetalRig(t)
@@ -79,8 +79,8 @@ func TestPowerOffWithoutProofIsNotDone(t *testing.T) {
 	}
 }
 
-// TestTheSiteServesWhatTheStepsWrite: an image that the request doesn't name, since the machine, the plan or the
-// attempt before does, is served to the installer like any other; also to the attempt that a resume makes.
+// TestTheSiteServesWhatTheStepsWrite: an image may be named by the machine, the plan or the attempt before, instead of
+// the request. It is served to the installer like any other, also in the attempt of a resume.
 func TestTheSiteServesWhatTheStepsWrite(t *testing.T) {
 	r := storetest.NewMetalRig(t)
 	op := r.Begin(workflow.Onboarding, workflow.NoMode)

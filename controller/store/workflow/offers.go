@@ -16,8 +16,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// What is offered to an operator is decided here, by the checks that the calls themselves make: an action that a page
-// names and the call refuses would send people in circles.
+// The checks of the calls themselves decide the offers to an operator here. An action that a page offers and the call
+// refuses would mislead people.
 
 // errProbed takes a probe's transaction back.
 var errProbed = errors.New("nothing is to be stored")
@@ -71,7 +71,7 @@ func (s *Store) OfferedActions(
 	return o, nil
 }
 
-// mayAct says why an action on a workflow would be refused. The node is put back first, as the action would do it.
+// mayAct returns why an action on a workflow would be refused. The node is put back first, as the action would do it.
 func (s *Store) mayAct(
 	ctx context.Context, w workflow.Workflow, a workflow.Action, params map[string]string, now time.Time,
 ) (refused *fleet.Refusal, err error) {

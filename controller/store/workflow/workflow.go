@@ -154,7 +154,7 @@ func (s *Store) Fits(
 	return s.AttemptFits(ctx, q, m, a)
 }
 
-// begins checks what does not depend on the machine's phase, and gives the first attempt.
+// begins makes the checks that do not depend on the machine's phase, and returns the first attempt.
 func begins(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r WorkflowStart) (Attempt, error) {
 	if err := workflowstate.NoOpenWorkflow(ctx, q, m.MachineID); err != nil {
 		return Attempt{}, err

@@ -132,8 +132,8 @@ func TestEnterMaintenanceFirst(t *testing.T) {
 	}
 }
 
-// TestACustomersMachineIsNotTaken: work that would end at a later stage is refused before its first one, and one on a
-// machine that has joined a cluster since fails with its reason, and an operator's way out is there.
+// TestACustomersMachineIsNotTaken: work that would fail at a later stage is refused before its first one. Work on a
+// machine that has joined a cluster since fails with its reason, and an operator has an action left.
 func TestACustomersMachineIsNotTaken(t *testing.T) {
 	r := storetest.NewLifeRig(t)
 	const joins = "INSERT INTO machine_conditions (machine_id, type, status, reason, message, last_transition) VALUES " +
@@ -199,7 +199,7 @@ func TestCancelAndRunAgain(t *testing.T) {
 	storetest.WantReason(t, err, "WORKFLOW_ACTION_ILLEGAL")
 }
 
-// TestAStalledAttemptIsLookedAtAgain: resume finds the operation that nobody looks at and wakes it.
+// TestAStalledAttemptIsLookedAtAgain: resume finds the operation that is not evaluated and wakes it.
 func TestAStalledAttemptIsLookedAtAgain(t *testing.T) {
 	r := storetest.NewLifeRig(t)
 	r.Start(workflow.Decommission, workflow.SoftReset)

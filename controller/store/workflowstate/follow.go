@@ -20,7 +20,7 @@ import (
 // OfWorkflow reports whether operations of the type are attempts of workflows.
 func OfWorkflow(t fleet.OperationType) bool { return t == fleet.Onboard || t == fleet.Decommission }
 
-// StageFacts reads what the machine's record says; the decision adds what it knows of agents.
+// StageFacts reads the facts of the machine's record; the decision adds those of agents.
 func StageFacts(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, w workflow.Workflow,
 ) (workflow.StageFacts, error) {
@@ -63,7 +63,7 @@ func WorkflowCures(ctx context.Context, q *dbsqlc.Queries, w workflow.Workflow, 
 		"WorkflowEnded", now)
 }
 
-// EndWork leaves the node in a state that nobody needs to work on.
+// EndWork leaves the node in a state that needs no work.
 func EndWork(
 	ctx context.Context, q *dbsqlc.Queries, w workflow.Workflow, user string, agentLive bool, now time.Time,
 ) error {
@@ -108,7 +108,7 @@ func MoveNodeAlong(
 	return nil
 }
 
-// ForgetSecrets ends every identity that the machine was given, and deletes BMC credentials that nobody else uses.
+// ForgetSecrets ends every identity that the machine was given, and deletes BMC credentials that no other machine uses.
 func ForgetSecrets(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, now time.Time) error {
 	if _, err := q.RevokeCertsOfMachine(ctx, dbsqlc.RevokeCertsOfMachineParams{MachineID: &m.MachineID,
 		Now: &now}); err != nil {

@@ -14,7 +14,7 @@ import (
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 )
 
-// CancelOpenWorkflow cancels the workflow that holds a machine while no attempt of it is under way, and gives the
+// CancelOpenWorkflow cancels the workflow that holds a machine while no attempt of it is under way, and returns the
 // machine as it is then.
 func CancelOpenWorkflow(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, user string, now time.Time,

@@ -14,7 +14,7 @@ import (
 	"github.com/ingot-metal/ingot/integrations/cluster-api/api/v1alpha1"
 )
 
-// ClusterReconciler says where a cluster's API server is, and which sites its machines may be at. It makes nothing, and
+// ClusterReconciler publishes a cluster's API server, and the sites at which its machines may be. It makes nothing, and
 // so has no finalizer.
 type ClusterReconciler struct {
 	kube.Client

@@ -17,8 +17,8 @@ type refused struct{ reason, message string }
 
 func (r *refused) Error() string { return r.message }
 
-// refusal says what an error means for the condition Ready, and reports whether Ingot, or what it would be given, is
-// its cause: then no other try helps before something has changed.
+// refusal returns the condition Ready for an error, and reports whether Ingot or its input is the cause: then no other
+// try helps before a change.
 func refusal(err error) (decision, bool) {
 	var own *refused
 	if errors.As(err, &own) {

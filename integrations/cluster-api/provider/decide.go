@@ -83,8 +83,9 @@ const (
 	ReasonUnreachable   = "IngotUnreachable"
 )
 
-// free reports whether a machine may be taken: an admin has offered it to Cluster API, nobody has claimed it or owns it
-// otherwise, no cluster of a customer runs on it, and it is new, in service without work, or lacks nothing but a system.
+// free reports whether a machine may be taken: an admin has offered it to Cluster API, it is neither claimed nor owned
+// otherwise, and no cluster of a customer runs on it. It must be new, in service without work, or lack nothing but a
+// system.
 func free(m *baremetalv1.Machine) bool {
 	labels := m.GetLabels()
 	if labels[label.Offered] != label.ClusterAPI || labels[ClaimLabel] != "" || owned(labels) || inCluster(m) {
@@ -131,14 +132,14 @@ func choose(machines []*baremetalv1.Machine, id string) (best *baremetalv1.Machi
 
 func succeeded(o *baremetalv1.Operation) bool { return o.GetPhase() == baremetalv1.Operation_SUCCEEDED }
 
-// pending says what an operation waits for.
+// pending returns the decision to wait for an operation.
 func pending(reason string, o *baremetalv1.Operation) decision {
 	text := cmp.Or(o.GetProgressMessage(), o.GetWaitReason())
 	return decision{reason: reason, operation: o,
 		message: strings.TrimSpace(fmt.Sprintf("%s %s: %s %s", o.GetType(), o.GetOperationId(), o.GetCurrentStage(), text))}
 }
 
-// failed says why an operation has ended without success.
+// failed returns the decision for an operation that has ended without success.
 func failed(o *baremetalv1.Operation) decision {
 	return decision{
 		reason:    cmp.Or(o.GetError().GetCode(), o.GetPhase().String()),
@@ -192,7 +193,7 @@ func outcome(reason string, o *baremetalv1.Operation) (decision, bool) {
 	return decision{}, true
 }
 
-// health says whether the machine is in service, and else why not. It has no step.
+// health returns whether the machine is in service, and else the reason. It has no step.
 func health(m *baremetalv1.Machine) decision {
 	s := m.GetStatus()
 	switch s.GetEffectiveState() {
@@ -212,7 +213,7 @@ func health(m *baremetalv1.Machine) decision {
 	return decision{reason: ReasonOutOfService, message: "the machine is " + s.GetEffectiveState().String()}
 }
 
-// nextRelease is the next step towards a machine that nobody has claimed.
+// nextRelease is the next step towards a machine without a claim.
 func nextRelease(m *baremetalv1.Machine, w work, erase bool) decision {
 	for _, o := range append([]*baremetalv1.Operation{w.enter, w.exit, w.leave}, w.installs...) {
 		if o == nil || client.Ended(o) {
@@ -244,7 +245,7 @@ func nextRelease(m *baremetalv1.Machine, w work, erase bool) decision {
 		}
 		return d
 	}
-	// Maintenance that somebody else began stays.
+	// Maintenance that was begun elsewhere stays.
 	ours := succeeded(w.enter) && !succeeded(w.exit) || succeeded(w.leave)
 	if ours && maintenance && w.back == nil {
 		return decision{step: stepReturn}

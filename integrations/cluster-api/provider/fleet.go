@@ -34,8 +34,8 @@ func NewFleet(conn grpc.ClientConnInterface) *Fleet {
 	}
 }
 
-// candidates lists the machines of a selector, and of a site where one is given, that are offered to Cluster API, that
-// nobody has claimed, and that may be free.
+// candidates returns the machines of a selector, and of a site where one is set. They are offered to Cluster API, have
+// no claim, and may be free.
 func (f *Fleet) candidates(ctx context.Context, selector, site string) ([]*baremetalv1.Machine, error) {
 	filter := "state in (NEW, IDLE, ATTENTION)," + "labels." + label.Offered + "=" + label.ClusterAPI +
 		",labels." + ClaimLabel + "!=*," + selector

@@ -22,8 +22,8 @@ const (
 	unfit
 )
 
-// hold writes a claim to its machine if nobody else holds it. A machine of which nothing was asked yet must be free;
-// one that was taken before is taken back, whatever it does now.
+// hold writes a claim to its machine unless another holds it. Without earlier work the machine must be free; one that
+// was taken before is taken again, whatever it does now.
 func (f *Fleet) hold(ctx context.Context, c Claim, before bool) (*baremetalv1.Machine, holding, error) {
 	m, err := f.machine(ctx, c.MachineID)
 	switch {
@@ -45,7 +45,7 @@ func (f *Fleet) hold(ctx context.Context, c Claim, before bool) (*baremetalv1.Ma
 	return labelled, held, nil
 }
 
-// lost says what became of a claim.
+// lost returns the decision for a lost claim.
 func lost(h holding, c Claim) decision {
 	if h == gone {
 		return decision{reason: baremetalv1.Reason_MACHINE_NOT_FOUND.String(),

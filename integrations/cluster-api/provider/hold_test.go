@@ -12,8 +12,8 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// overtaken is a machine that another provider claims after every read. It refuses an old version with any error: which
-// one the controller gives is not held here.
+// overtaken is a machine that another provider claims after every read. It refuses an old version with any error: the
+// controller's own error is not tested here.
 type overtaken struct {
 	baremetalv1.MachineServiceClient
 	m *baremetalv1.Machine

@@ -21,7 +21,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/label"
 )
 
-// soon is after how long a decision is made anew that somebody's write has overtaken.
+// soon is the delay before a decision is made anew that another write has overtaken.
 const soon = 50 * time.Millisecond
 
 // ProviderIDPrefix stands before the machine's id in spec.providerID.
@@ -84,7 +84,7 @@ func (r *MachineReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	wait, err := p.run(ctx)
 	switch {
 	case apierrors.IsConflict(err):
-		// Somebody has written the object meanwhile, or the cache is late: what was decided counts no more.
+		// The object was written meanwhile, or the cache is late: the decision is void.
 		return ctrl.Result{RequeueAfter: soon}, nil
 	case err != nil:
 		d, ingots := refusal(err)
@@ -306,7 +306,7 @@ func (p pass) addresses(ctx context.Context, machine *baremetalv1.Machine) {
 	}
 }
 
-// observe says how a provisioned machine is, and puts its label back where somebody has removed it.
+// observe sets the conditions of a provisioned machine, and restores a removed label.
 func (p pass) observe(ctx context.Context) (time.Duration, error) {
 	claim, ok := ParseClaim(p.m.Annotations[v1alpha1.ClaimAnnotation])
 	if !ok {

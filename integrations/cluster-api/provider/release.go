@@ -9,7 +9,7 @@ import (
 	"github.com/ingot-metal/ingot/integrations/cluster-api/api/v1alpha1"
 )
 
-// release gives the machine back, and then lets the object go.
+// release releases the machine, and then removes the finalizer.
 func (p pass) release(ctx context.Context) (time.Duration, error) {
 	if !controllerutil.ContainsFinalizer(p.m, v1alpha1.Finalizer) {
 		return 0, nil
@@ -32,7 +32,7 @@ func (p pass) release(ctx context.Context) (time.Duration, error) {
 		return 0, p.letGo(ctx)
 	}
 	if carries == "" {
-		// Somebody has removed the label, or a process died after it had. Nobody may take the machine meanwhile.
+		// The label was removed, also by a process that died afterwards. No other object may take the machine meanwhile.
 		if machine, err = p.Fleet.label(ctx, machine, claim.ID); err != nil || machine == nil {
 			return soon, err
 		}

@@ -1,11 +1,11 @@
 // Package netboxtest is as much of NetBox's REST API as the sync uses, made from NetBox's source: v3.1.11 and v4.6.8.
 //
-// It keeps what those do and others would not: filters that are unknown match everything (django-filter), "next" names
-// the host that NetBox believes to have (netbox/api/pagination.py), a page is at most MAX_PAGE_SIZE, custom fields of a
-// change are merged into those that are there (extras/api/customfields.py), a choice is written as a word and read as
-// value and label (netbox/api/fields.py), a wrong token is 403 and not 401 (netbox/api/authentication.py), MAC
-// addresses are objects since 4.2 and "mac_address" of an interface is then read only and silently left out of a write
-// (dcim/api/serializers_/device_components.py), and roles of devices have changed their name.
+// It keeps what those do and others would not: unknown filters match everything (django-filter), and "next" has
+// NetBox's own host name (netbox/api/pagination.py). A page is at most MAX_PAGE_SIZE. Custom fields of a change are
+// merged into the existing ones (extras/api/customfields.py). A choice is written as a word and read as value and label
+// (netbox/api/fields.py). A wrong token is 403 and not 401 (netbox/api/authentication.py). MAC addresses are objects
+// since 4.2: "mac_address" of an interface is then read only and silently dropped from a write
+// (dcim/api/serializers_/device_components.py). Roles of devices have changed their name.
 package netboxtest
 
 import (
@@ -27,7 +27,7 @@ const MaxPageSize = 20
 // Object is one of NetBox's.
 type Object = map[string]any
 
-// model is what is known of a kind of object.
+// model describes a kind of object.
 type model struct {
 	required []string
 	refs     map[string]string // fields that name another object: its model
@@ -51,7 +51,7 @@ type Server struct {
 	writes []string
 }
 
-// New starts one that says to be of a version, such as 4.6.8.
+// New starts a server that reports a version, such as 4.6.8.
 func New(version, token string) *Server {
 	s := &Server{version: version, token: token, rows: map[string]map[int64]Object{}, models: modelsOf(version)}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))

@@ -119,7 +119,7 @@ func ended(err error) bool {
 	return errors.As(err, &e)
 }
 
-// errInService says why nothing was done to a machine in service.
+// errInService is returned when nothing was done to a machine in service.
 var errInService = errors.New(
 	"the machine is in service; nothing was done. Set take_out_of_service = true, or take it " +
 		"into maintenance: ingot enter-maintenance MACHINE",

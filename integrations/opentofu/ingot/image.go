@@ -31,7 +31,7 @@ type imageModel struct {
 	SizeBytes    types.Int64  `tfsdk:"size_bytes"`
 }
 
-// imageResource is an image of the catalogue, which never changes: what is said otherwise is another image.
+// imageResource is an image of the catalogue, which never changes: another configuration is another image.
 type imageResource struct{ withController }
 
 // Metadata implements resource.Resource.
@@ -126,7 +126,7 @@ func (r *imageResource) upload(ctx context.Context, im *baremetalv1.Image, f io.
 	if err != nil {
 		return nil, err
 	}
-	// A failed send says only that the stream is over; its answer says why.
+	// A failed send only shows that the stream is over; its answer has the cause.
 	err = stream.Send(&baremetalv1.UploadImageRequest{Part: &baremetalv1.UploadImageRequest_Image{Image: im}})
 	for part := make([]byte, partBytes); err == nil; {
 		n, read := io.ReadFull(f, part)
@@ -143,8 +143,8 @@ func (r *imageResource) upload(ctx context.Context, im *baremetalv1.Image, f io.
 	return stream.CloseAndRecv()
 }
 
-// with is the model with what the catalogue says. Its format is the one that was given, as the file may be stored in
-// another one.
+// with returns the model with the catalogue's values. Its format is the one that was given, as the file may be stored
+// in another one.
 func (m imageModel) with(im *baremetalv1.Image) imageModel {
 	if !said(m.Format) {
 		m.Format = types.StringValue(im.GetFormat())
@@ -174,7 +174,8 @@ func (r *imageResource) Read(ctx context.Context, req resource.ReadRequest, resp
 	resp.Diagnostics.Append(resp.State.Set(ctx, state.with(im))...)
 }
 
-// Update implements resource.Resource. An image never changes: only what says nothing of its content comes here.
+// Update implements resource.Resource. An image never changes: only settings without an effect on its content come
+// here.
 func (*imageResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	var plan imageModel
 	if resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...); !resp.Diagnostics.HasError() {

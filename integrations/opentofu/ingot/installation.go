@@ -73,8 +73,8 @@ func (*installationResource) Schema(_ context.Context, _ resource.SchemaRequest,
 	}
 }
 
-// ModifyPlan implements resource.ResourceWithModifyPlan: it says at the plan what an apply would write, and refuses
-// what it could not do.
+// ModifyPlan implements resource.ResourceWithModifyPlan: at the plan it shows the disks that an apply would write, and
+// refuses an impossible order.
 func (r *installationResource) ModifyPlan(
 	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
 ) {
@@ -144,7 +144,7 @@ type verdict struct {
 	attribute, refusal string
 }
 
-// judge compares a plan with what is; nil where nothing is yet.
+// judge compares a plan with the present state; nil where there is none yet.
 func judge(plan installationModel, is *installationModel) verdict {
 	if plan.Generation.IsUnknown() {
 		return verdict{attribute: "generation", refusal: "generation must be known at the plan: it says whether a disk is " +

@@ -72,7 +72,7 @@ func (*machineResource) Schema(_ context.Context, _ resource.SchemaRequest, resp
 }
 
 // Create implements resource.Resource. A registration whose answer was lost is repeated under the same request id. A
-// machine that somebody else has registered is refused.
+// machine that was registered elsewhere is refused.
 func (r *machineResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
 	var plan machineModel
 	if resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...); resp.Diagnostics.HasError() {
@@ -155,7 +155,7 @@ func (r *machineResource) Update(ctx context.Context, req resource.UpdateRequest
 	}
 }
 
-// change writes what a plan sets otherwise than it is, and nothing else. nil says that it has failed.
+// change writes what a plan sets otherwise than it is, and nothing else. It returns nil when it has failed.
 func (r *machineResource) change(
 	ctx context.Context, diags *diag.Diagnostics, plan, is machineModel, m *baremetalv1.Machine,
 ) *baremetalv1.Machine {
@@ -292,7 +292,7 @@ func labelsValue(labels map[string]string, owned types.Map) types.Map {
 	return types.MapValueMust(types.StringType, values)
 }
 
-// labelChanges are the paths of a field mask for the labels that are to be set or to go.
+// labelChanges are the paths of a field mask for the labels to set or remove.
 func labelChanges(planned, is types.Map) (paths []string) {
 	want, have := labelsOf(planned), labelsOf(is)
 	for key, v := range want {

@@ -1,5 +1,5 @@
-// Package ingot is the provider of Ingot for OpenTofu: machines, images and installations as resources,
-// and what the controller says of machines and operations as data sources.
+// Package ingot is the provider of Ingot for OpenTofu: machines, images and installations as resources, and machines
+// and operations as data sources.
 package ingot
 
 import (
@@ -85,8 +85,8 @@ func (p *fleetProvider) Configure(
 	resp.ResourceData, resp.DataSourceData = c, c
 }
 
-// connection says how to reach the controller: a setting of the configuration counts before the environment, and a
-// token before a file.
+// connection returns the configuration of the client: a setting of the configuration counts before the environment, and
+// a token before a file.
 func connection(m providerModel, getenv func(string) string) client.Config {
 	c := client.Config{
 		Server: cmp.Or(m.Endpoint.ValueString(), getenv("INGOT_SERVER")),

@@ -14,8 +14,8 @@ import (
 	"github.com/ingot-metal/ingot/api/client"
 )
 
-// Keys of a machine's private state. OpenTofu plans a replacement as a change of the old object, and then as a new
-// object that still carries the private state of the first plan; a destroy is planned once, as such.
+// Keys of a machine's private state. OpenTofu plans a replacement as a change of the old object. Then it plans a new
+// object that still carries the private state of the first plan. A destroy is planned once, as such.
 const (
 	// privateManaged: the object has a state.
 	privateManaged = "managed"
@@ -52,7 +52,8 @@ func destroyPlanned(ctx context.Context, p privateState) (bool, diag.Diagnostics
 	return isSet(ctx, p, privateDestroy)
 }
 
-// ModifyPlan implements resource.ResourceWithModifyPlan. It refuses a replacement, and tells what a destroy does.
+// ModifyPlan implements resource.ResourceWithModifyPlan. It refuses a replacement, and explains the effect of a
+// destroy.
 func (r *machineResource) ModifyPlan(
 	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
 ) {
@@ -83,8 +84,8 @@ func (r *machineResource) ModifyPlan(
 	}
 }
 
-// exists reports whether a machine is in the inventory as far as the controller tells. One that somebody has removed
-// meanwhile is not replaced: it is registered anew, and refused then.
+// exists reports whether a machine is in the inventory as far as the controller answers. One that was removed meanwhile
+// is not replaced: it is registered anew, and refused then.
 func (r *machineResource) exists(ctx context.Context, id string) bool {
 	if r.c == nil {
 		return true
@@ -93,7 +94,7 @@ func (r *machineResource) exists(ctx context.Context, id string) bool {
 	return !gone(err)
 }
 
-// whatDestroyDoes is told before a destroy, by on_destroy.
+// whatDestroyDoes is shown before a destroy, by on_destroy.
 var whatDestroyDoes = map[string]string{
 	destroyRelease: "takes %s out of the inventory unless it is in service, and leaves its disks alone.",
 	destroyPurge:   "takes %s out of the inventory although it may be in service, and leaves its disks alone.",

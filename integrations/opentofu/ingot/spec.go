@@ -75,7 +75,7 @@ func specObject(s *baremetalv1.MachineSpec) types.Object {
 	return types.ObjectValueMust(specTypes(), values)
 }
 
-// specMessage is the spec of the API that has what an object says.
+// specMessage returns the API's spec with the values of an object.
 func specMessage(o types.Object) *baremetalv1.MachineSpec {
 	s := &baremetalv1.MachineSpec{}
 	for _, f := range specFields {
@@ -113,7 +113,7 @@ func specChanges(planned, is types.Object) (paths []string) {
 	return paths
 }
 
-// spelled gives a spec as the API has it, in the spelling of another one where both mean the same.
+// spelled returns the API's spec, in the spelling of another one where both mean the same.
 func spelled(is, as types.Object) types.Object {
 	values := is.Attributes()
 	for name, v := range as.Attributes() {

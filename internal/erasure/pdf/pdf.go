@@ -1,5 +1,5 @@
 // Package pdf makes pages of an erasure certificate, for people and for archives that take PDF, and finds the
-// certificate in them again. What is signed is the attached document; the pages say what it says.
+// certificate in them again. The signature is on the attached document; the pages show its content.
 package pdf
 
 import (
@@ -179,7 +179,7 @@ func printable(s string) string {
 	}, s)
 }
 
-// ErrNone says that a file has no certificate attached.
+// ErrNone is returned for a file without an attached certificate.
 var ErrNone = errors.New("the PDF has no erasure certificate attached")
 
 // Is reports whether the bytes are those of a PDF.
@@ -188,7 +188,7 @@ func Is(file []byte) bool { return bytes.HasPrefix(file, []byte("%PDF-")) }
 // embedded is the head of an attached file's stream (ISO 32000-1, 7.11.4.1 and 7.3.8).
 var embedded = regexp.MustCompile(`(?s)/Type\s*/EmbeddedFile\b(.{0,512}?)\bstream\r?\n`)
 
-// maxAttachment bounds what is unpacked, in bytes.
+// maxAttachment bounds the unpacked attachment, in bytes.
 const maxAttachment = 1 << 20
 
 // Document returns the certificate that is attached to a PDF.

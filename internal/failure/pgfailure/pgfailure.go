@@ -19,9 +19,9 @@ const ReasonDatabaseUnavailable = "DATABASE_UNAVAILABLE"
 
 func init() { failure.Register(Classify) }
 
-// Classify turns an error that says "the database is away, full or starting" into a retryable Unavailable, and
-// gives nil for every other: a statement that the server refused is a bug of ours, and a caller who gave up is
-// not the database's fault.
+// Classify turns the error of a database that is away, full or starting into a retryable Unavailable. It returns nil
+// for every other: a statement that the server refused is a bug of ours, and a canceled call is not the database's
+// fault.
 func Classify(err error) *failure.Error {
 	if !unavailable(err) {
 		return nil
@@ -42,9 +42,10 @@ func unavailable(err error) bool {
 	return broken(err) && fromDriver(err)
 }
 
-// unavailableState knows the SQLSTATEs (PostgreSQL documentation, appendix A) of a server that cannot serve anybody
-// now: class 08 connection exception, class 53 insufficient resources (53300 is too many connections), 57P01 to
-// 57P05 shutdown, crash, starting up, database dropped, idle session; 25006 is a primary that has become a standby.
+// unavailableState reports whether an SQLSTATE is of a server that cannot serve clients now (PostgreSQL documentation,
+// appendix A). These are class 08 connection exception and class 53 insufficient resources (53300 is too many
+// connections). 57P01 to 57P05 are shutdown, crash, starting up, database dropped, idle session. 25006 is a primary
+// that has become a standby.
 func unavailableState(code string) bool {
 	if len(code) != 5 {
 		return false
@@ -68,7 +69,7 @@ func broken(err error) bool {
 		errors.Is(err, net.ErrClosed) || errors.Is(err, pgconn.ErrConnClosed) || errors.Is(err, puddle.ErrClosedPool)
 }
 
-// fromDriver tells the driver's broken connections from those of other network code: the errors of pgconn carry
+// fromDriver distinguishes the driver's broken connections from those of other network code: the errors of pgconn carry
 // SafeToRetry, those of the pool are known by name.
 func fromDriver(err error) bool {
 	var marked interface{ SafeToRetry() bool }

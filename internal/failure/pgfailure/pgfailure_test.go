@@ -38,7 +38,7 @@ func TestSQLStates(t *testing.T) {
 	}
 }
 
-// closedPort is a port of the loopback that nobody listens on.
+// closedPort is a port of the loopback without a listener.
 func closedPort(t *testing.T) int {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -2,7 +2,7 @@ package metrics
 
 import "testing"
 
-// TestSiteCapacity: a share between 0 and 1, of what has a size; what is gone is gone at the next count.
+// TestSiteCapacity: a share between 0 and 1 of each resource with a size; a removed one is gone at the next count.
 func TestSiteCapacity(t *testing.T) {
 	r := NewRegistry()
 	m := New(r)

@@ -18,7 +18,7 @@ const (
 	StageDone = "done"
 )
 
-// Metrics are the controller's own metrics, registered. Labels stand in the order in which they are to be given.
+// Metrics are the controller's own metrics, registered. Labels are in the order of their values.
 type Metrics struct {
 	machines  *replaced
 	capacity  *replaced
@@ -33,7 +33,7 @@ type Metrics struct {
 	CommandLatency *prometheus.HistogramVec
 	// Sessions is the number of agents connected to this controller, by role.
 	Sessions *prometheus.GaugeVec
-	// SessionsPaced counts agents that asked for a session and were told to come again, since too many did at once.
+	// SessionsPaced counts agents that asked for a session and had to come again, since too many did at once.
 	SessionsPaced prometheus.Counter
 	// EventLag is the age of agents' events when they are stored, by the agent's clock.
 	EventLag prometheus.Histogram
@@ -182,7 +182,7 @@ func New(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// addGauges makes what is counted every 30 s for alerts.
+// addGauges makes the gauges that are counted every 30 s for alerts.
 func (m *Metrics) addGauges() {
 	m.Rollouts = gaugeVec("rollouts", "Rollouts that have not ended. Counted in the database: take the maximum over "+
 		"controllers.", "state")
@@ -263,7 +263,7 @@ type Capacity struct {
 	Used, Size              int64
 }
 
-// SetCapacity replaces all capacities at once. What has no size has no ratio and is left out.
+// SetCapacity replaces all capacities at once. A resource without a size has no ratio and is left out.
 func (m *Metrics) SetCapacity(all []Capacity) {
 	out := make([]prometheus.Metric, 0, len(all))
 	for _, c := range all {
@@ -300,8 +300,8 @@ var budgetsDesc = prometheus.NewDesc(namespace+"_budget_used_ratio",
 		"or labels apart, the one where most is used. Counted in the database: take the maximum over controllers.",
 	[]string{"budget", "limit"}, nil)
 
-// SetAgentCertificate tells when the first certificate ends of those that agents are connected with; the zero time
-// where none is.
+// SetAgentCertificate sets when the first certificate ends of those that agents are connected with; the zero time where
+// none is.
 func (m *Metrics) SetAgentCertificate(ends time.Time) {
 	if ends.IsZero() {
 		m.agentCert.set(nil)
@@ -316,8 +316,8 @@ var agentCertDesc = prometheus.NewDesc(namespace+"_agent_certificate_expires_tim
 	"When the first certificate ends of the agents connected to this controller: take the minimum. Agents renew at two "+
 		"thirds of the lifetime. Absent while no agent is connected.", nil, nil)
 
-// replaced is a collector of gauges that are counted all at once, because a GaugeVec could only be emptied and filled
-// under the eyes of a scrape.
+// replaced is a collector of gauges that are replaced all at once. A scrape could see a GaugeVec while it is emptied
+// and filled.
 type replaced struct {
 	desc    *prometheus.Desc
 	current atomic.Pointer[[]prometheus.Metric]

@@ -13,8 +13,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit/document"
 )
 
-// TestDocumentMatchesTheRegistry describes the collectors themselves: a vector without children is not in what a registry
-// gathers.
+// TestDocumentMatchesTheRegistry describes the collectors themselves: a vector without children is not in what a
+// registry gathers.
 func TestDocumentMatchesTheRegistry(t *testing.T) {
 	var rows [][]string
 	desc := regexp.MustCompile(`fqName: "([^"]+)", help: "(.*?)", (?:unit|constLabels): .*variableLabels: \{([^}]*)\}`)

@@ -36,7 +36,7 @@ var secret = []struct {
 // hints are what a text must contain for a pattern to match, in lower case; they spare most texts the patterns.
 var hints = []string{"ingotb_", "ingot1.", "whsec_", "bearer", "authorization", "://", "password", "private key-----"}
 
-// String gives s with every secret masked.
+// String returns s with every secret masked.
 func String(s string) string {
 	if !suspicious(s) {
 		return s
@@ -67,7 +67,7 @@ func Key(name string) bool {
 	return false
 }
 
-// Bytes is String for a line of log: it gives p itself where there is nothing to mask.
+// Bytes is String for a line of log: it returns p itself where there is nothing to mask.
 func Bytes(p []byte) []byte {
 	s := string(p)
 	if masked := String(s); masked != s {

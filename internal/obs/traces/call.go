@@ -47,12 +47,12 @@ func (c *call) concerned() []string {
 
 // Unary writes a span for each call that is about an operation, into the trace of the operation. A call that brings a
 // sampled traceparent has one in the trace of its caller too, whatever it is about; each leads to the other. codeOf
-// tells the code of what a handler has returned.
+// returns the code of a handler's error.
 func (t *Tracer) Unary(now clock.Clock, codeOf func(error) codes.Code) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 		c, start := &call{}, now.Now()
 		answer, err := next(context.WithValue(ctx, callKey{}, c), req)
-		// gRPC gives /service/method.
+		// gRPC's name is /service/method.
 		service, method, _ := strings.Cut(strings.TrimPrefix(info.FullMethod, "/"), "/")
 		code := codeOf(err)
 		s := Span{

@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// Config says where traces go.
+// Config is the destination of traces.
 type Config struct {
 	// OTLPEndpoint is host:port of a receiver of OTLP over gRPC. Empty: no traces are made.
 	OTLPEndpoint string `yaml:"otlp_endpoint"`
@@ -24,7 +24,7 @@ type Config struct {
 // Default makes no traces, and all of them where an endpoint is given.
 func Default() Config { return Config{SampleRatio: 1} }
 
-// Check gives one error for each field that cannot be used, by its YAML name.
+// Check returns one error for each field that cannot be used, by its YAML name.
 func (c Config) Check() map[string]error {
 	out := map[string]error{}
 	if c.OTLPEndpoint != "" {

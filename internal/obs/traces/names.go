@@ -1,6 +1,6 @@
 package traces
 
-// Name is what a span tells of. Where several kinds of that are told apart, the kind follows it: "operation REBOOT".
+// Name is the work of a span. Where several kinds of it are distinguished, the kind follows it: "operation REBOOT".
 type Name string
 
 const (
@@ -19,11 +19,11 @@ const (
 	Dispatch Name = "dispatch"
 	// Agent is an agent's work on a command, with its kind, from its receipt until the result is durable.
 	Agent Name = "agent"
-	// Grant is an agent's wait for leave to start.
+	// Grant is an agent's wait for a grant.
 	Grant Name = "grant"
 	// Execute is the executor at work.
 	Execute Name = "execute"
-	// Resume is the executor finding out what has happened, after a restart of the agent or a reboot of its machine.
+	// Resume is the executor's Resume, after a restart of the agent or a reboot of its machine.
 	Resume Name = "resume"
 )
 

@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// SpanID tells a span from the others of its trace.
+// SpanID identifies a span in its trace.
 type SpanID = trace.SpanID
 
 // TraceOf is the trace of an operation.
@@ -45,7 +45,7 @@ func (p Place) context() trace.SpanContext {
 	})
 }
 
-// Operation is the place below an operation. It says whether the operation is traced: without a Tracer none is.
+// Operation returns the place below an operation. It reports whether the operation is traced: without a Tracer none is.
 func (t *Tracer) Operation(operationID string) (Place, bool) {
 	if t == nil {
 		return Place{}, false
@@ -72,7 +72,7 @@ func (t *Tracer) Traceparent(operationID, commandID string) string {
 	return carrier[header]
 }
 
-// Follow is the place that a traceparent names. It says whether spans are to be written there.
+// Follow returns the place that a traceparent names. It reports whether spans must be written there.
 func (t *Tracer) Follow(traceparent string) (Place, bool) {
 	if t == nil || traceparent == "" {
 		return Place{}, false
@@ -81,7 +81,7 @@ func (t *Tracer) Follow(traceparent string) (Place, bool) {
 	return Place{sc.TraceID(), sc.SpanID()}, sc.IsValid() && sc.IsSampled() && t.samples(sc.TraceID())
 }
 
-// parse gives an invalid context for what is no traceparent.
+// parse returns an invalid context for a text that is no traceparent.
 func parse(traceparent string) trace.SpanContext {
 	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(),
 		propagation.MapCarrier{header: traceparent}))

@@ -20,7 +20,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
-// secured takes spans over TLS, and says which header each batch came with.
+// secured takes spans over TLS, and records the header of each batch.
 type secured struct {
 	collector.UnimplementedTraceServiceServer
 	keys chan string

@@ -33,7 +33,7 @@ const (
 type Service struct {
 	// Name is ingot-controller or ingot-agent.
 	Name, Version string
-	// Instance tells it from others of its name.
+	// Instance distinguishes it from others of its name.
 	Instance string
 	Log      *slog.Logger
 }
@@ -73,7 +73,7 @@ func New(c Config, s Service) (*Tracer, error) {
 	t.provider = sdk.NewTracerProvider(
 		sdk.WithBatcher(&exporting{SpanExporter: exporter, log: s.Log}, sdk.WithBatchTimeout(batchTime),
 			sdk.WithMaxExportBatchSize(batchSpans), sdk.WithMaxQueueSize(queueSpans), sdk.WithExportTimeout(exportTime)),
-		sdk.WithSampler(sdk.AlwaysSample()), // what is not sampled is not begun
+		sdk.WithSampler(sdk.AlwaysSample()), // a span that is not sampled is not begun
 		sdk.WithIDGenerator(ids{}),
 		sdk.WithResource(resource.NewSchemaless(attribute.String("service.name", s.Name),
 			attribute.String("service.version", s.Version), attribute.String("service.instance.id", s.Instance))),
@@ -97,7 +97,7 @@ func (t *Tracer) Close() {
 	_ = t.provider.Shutdown(ctx) // what could not be handed over has been told
 }
 
-// exporting tells once that the receiver takes nothing, and once that it does again.
+// exporting logs once that the receiver takes nothing, and once that it does again.
 type exporting struct {
 	sdk.SpanExporter
 	log     *slog.Logger
@@ -127,10 +127,10 @@ const (
 	Consumer = Kind(trace.SpanKindConsumer)
 )
 
-// Span is what is told of something that has ended.
+// Span is a piece of work that has ended.
 type Span struct {
 	Name Name
-	// Of follows the name, where several kinds are told apart.
+	// Of follows the name, where several kinds are distinguished.
 	Of string
 	// ID is random where it is not given.
 	ID         SpanID
@@ -179,7 +179,7 @@ func (t *Tracer) Record(p Place, s Span) {
 	span.End(trace.WithTimestamp(s.End))
 }
 
-// attributes leaves out what is empty.
+// attributes drops empty values.
 func attributes(m map[Attribute]string) []attribute.KeyValue {
 	out := make([]attribute.KeyValue, 0, len(m))
 	for k, v := range m {
@@ -190,7 +190,7 @@ func attributes(m map[Attribute]string) []attribute.KeyValue {
 	return out
 }
 
-// ids gives spans the ids that their context names.
+// ids returns the ids for a span that its context names.
 type ids struct{}
 
 type idsKey struct{}

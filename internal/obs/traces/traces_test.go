@@ -34,11 +34,11 @@ func deaf(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.Close() }) // nobody reads from it
+	t.Cleanup(func() { _ = l.Close() }) // no connection to it is read
 	return l.Addr().String()
 }
 
-// Without an endpoint there is no tracer, and what is asked of none allocates nothing.
+// Without an endpoint there is no tracer, and calls of none allocate nothing.
 func TestOffCostsNothing(t *testing.T) {
 	off, err := traces.New(traces.Default(), traces.Service{})
 	if err != nil || off != nil {
@@ -120,7 +120,7 @@ func TestEverybodySamplesTheSame(t *testing.T) {
 	}
 }
 
-// Nobody waits for a receiver that does not answer, whatever is written, and the end waits for a second.
+// No caller waits for a receiver that does not answer, whatever is written, and the end waits for a second.
 func TestNobodyWaitsForTheReceiver(t *testing.T) {
 	tr, err := traces.New(traces.Config{OTLPEndpoint: deaf(t), Insecure: true, SampleRatio: 1},
 		traces.Service{Name: "test", Log: testkit.Logger(t)})
@@ -179,7 +179,7 @@ func BenchmarkRecord(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer func() { _ = l.Close() }() // nobody reads from it
+	defer func() { _ = l.Close() }() // no connection to it is read
 	tr, err := traces.New(traces.Config{OTLPEndpoint: l.Addr().String(), Insecure: true, SampleRatio: 1},
 		traces.Service{Name: "test", Log: testkit.Logger(b)})
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package agents measures a controller with agents: how many operations a second it takes, how long a command needs to
-// its agent, and what fleets of sessions cost.
+// Package agents measures a controller with agents: operations a second, the time of a command to its agent, and the
+// cost of fleets of sessions.
 //
-// Everything runs on loopback from the binaries in bin/ and ends by itself: a private Postgres with the settings of
-// `ingot-controller --dev`, controllers in processes of their own, and agents of package fleet, which is the agent's
-// code down to the executors, on simulated machines that do at once as they are ordered.
+// Everything runs on loopback from the binaries in bin/ and ends by itself. There is a private Postgres with the
+// settings of `ingot-controller --dev`, and controllers in processes of their own. The agents of package fleet are the
+// agent's code down to the executors, on simulated machines that execute orders at once.
 package agents
 
 import (

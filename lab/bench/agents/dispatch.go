@@ -15,8 +15,9 @@ const (
 	loadedP99Limit = 250
 )
 
-// dispatch measures how long a command needs to its agent: from the operation's creation time, which the controller
-// takes before it stores anything, until the agent has the command in its memory and its acknowledgement queued.
+// dispatch measures the time of a command to its agent. It begins at the operation's creation time, which the
+// controller takes before it stores anything. It ends when the agent has the command in its memory and its
+// acknowledgement queued.
 func (b *bench) dispatch(ctx context.Context, r *report.Run) error {
 	d, err := b.atWork(ctx)
 	if err != nil {

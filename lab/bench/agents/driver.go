@@ -98,7 +98,7 @@ func (d *driver) end(o *baremetalv1.Operation) {
 }
 
 const (
-	// askAfter is how long an end is waited for before the operation is read: a watch tells nothing of an operation that
+	// askAfter is how long an end is waited for before the operation is read: a watch sends nothing of an operation that
 	// was over when the watch began.
 	askAfter = 5 * time.Second
 	// endsWithin is how long an operation may take.

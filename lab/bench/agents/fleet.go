@@ -55,10 +55,10 @@ func settings(every time.Duration) string {
 	return fmt.Sprintf("agents: {heartbeat_interval: %s}\nlog: {level: warn}\n", every)
 }
 
-// Fleet measures what fleets cost: the memory of an idle session, a reconnect storm beside what the machine's TLS
-// handshakes allow, dispatch with many sessions, a crowd of sessions over several controllers, onboarding, and, when
-// asked for, a soak and sizes. Stages can be run alone. With --dir the database and the identities stay, and the next
-// run on it enrols no machine again.
+// Fleet measures the cost of fleets: the memory of an idle session, a reconnect storm beside the limit of the machine's
+// TLS handshakes, and dispatch with many sessions. It measures a crowd of sessions over several controllers,
+// onboarding, and, when asked for, a soak and sizes. Stages can be run alone. With --dir the database and the
+// identities stay, and the next run on it enrols no machine again.
 func Fleet(f *flag.FlagSet, cfg *rig.Config) func(context.Context, *report.Report) error {
 	o := options{restOfAgents: 20 * time.Second}
 	cfg.Flags(f)

@@ -143,8 +143,8 @@ func (b *bench) fill(ctx context.Context, from, to int) error {
 }
 
 const (
-	// wantedRatio is the aim for operations a second, of pgbench's transactions a second, and wantedFilled that for the
-	// rate with many machines, of that with few.
+	// wantedRatio is the aim for operations a second, as a share of pgbench's transactions a second. wantedFilled is that
+	// for the rate with many machines, as a share of that with few.
 	wantedRatio, wantedFilled = 0.25, 0.9
 	// fewMachines is what a database with many is compared with.
 	fewMachines = 1000
@@ -220,7 +220,7 @@ func (t throughput) String() string {
 	return text + fmt.Sprintf("; %d done on %d machines, %d failed", len(t.load.total), t.machines, t.failed)
 }
 
-// median measures throughput several times, and returns the middle one: one run says little about a tenth.
+// median measures throughput several times, and returns the middle one: one run does not resolve a tenth.
 func (b *bench) median(ctx context.Context, d *driver, clients, rounds int) (throughput, error) {
 	all := make([]throughput, rounds)
 	for i := range all {

@@ -13,8 +13,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/bench/rig"
 )
 
-// pgbench measures the database with its own tool, and returns the transactions a second with each number of clients. It
-// uses a database of its own that is dropped afterwards.
+// pgbench measures the database with its own tool, and returns the transactions a second with each number of clients.
+// It uses a database of its own that is dropped afterwards.
 func (b *bench) pgbench(ctx context.Context) (tps map[int]float64, err error) {
 	tool, _, err := localpg.Program("pgbench", 14) // on Debian it comes with the server
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 // stormFactor is how much longer than its bare handshakes a fleet may take to come back.
 const stormFactor = 3
 
-// storm kills the controller of a whole fleet while every agent reports something, starts it again, and measures until
-// all are back and have told everything.
+// storm kills the controller of a whole fleet while every agent reports something, and starts it again. It measures
+// until all are back and have sent all reports.
 func (b *bench) storm(ctx context.Context, r *report.Run) error {
 	if b.handshakesPerSecond == 0 {
 		// A fleet at rest takes its part of the processors.

@@ -117,7 +117,7 @@ func serveByHand(ctx context.Context, rack *network.Namespace, dir string) (func
 		<-ctx.Done()
 		return web.Close()
 	})
-	return func() { _ = g.Wait() }, nil // they end because they are told to
+	return func() { _ = g.Wait() }, nil // they end by their context
 }
 
 func machineByHand(rack *network.Namespace, dir string, firmware vm.Firmware) (vm.Config, error) {

@@ -39,9 +39,9 @@ const (
 	first, last  = "10.77.16.0", "10.77.239.255"
 )
 
-// DHCP loads both servers with so many machines at once, each with a MAC address that the server has not seen before;
-// one that has its address makes room for the next. Both are measured twice: with leases that are on the disk before
-// they are acknowledged, which is their default, and with leases in memory only.
+// DHCP loads both servers with so many machines at once, each with a MAC address that is new to the server. One that
+// has its address makes room for the next. Both are measured twice: with leases on the disk before they are
+// acknowledged, which is their default, and with leases in memory only.
 func DHCP(f *flag.FlagSet, _ *rig.Config) func(context.Context, *report.Report) error {
 	duration := f.Duration("duration", 5*time.Second, "how long each server is loaded")
 	window := f.Int("machines", 128, "how many machines ask at once")
@@ -85,8 +85,8 @@ func DHCP(f *flag.FlagSet, _ *rig.Config) func(context.Context, *report.Report) 
 // DHCPVerb makes this program the server; ServeDHCP is what it runs then.
 const DHCPVerb = "serve-dhcp"
 
-// ServeDHCP is the site agent's server with the agent's own database in a directory, or with leases in memory for an
-// empty one, until ctx ends.
+// ServeDHCP runs the site agent's server until ctx ends. Leases are in the agent's own database in dir, or in memory
+// for an empty dir.
 func ServeDHCP(ctx context.Context, dir string) error {
 	var store lease.Store = &lease.Memory{}
 	if dir != "" {

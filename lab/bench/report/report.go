@@ -1,5 +1,5 @@
-// Package report collects the figures of benchmarks, prints them, keeps them in one file, and makes the performance page
-// of that.
+// Package report collects the figures of benchmarks, prints them, keeps them in one file, and makes the performance
+// page of that.
 package report
 
 import (
@@ -21,7 +21,7 @@ const Path = "docs/reference/performance.json"
 
 // Run is one run of one benchmark, on one machine.
 type Run struct {
-	// Name tells benchmarks apart: a run replaces the one before of the same name.
+	// Name identifies the benchmark: a run replaces the one before of the same name.
 	Name  string `json:"name"`
 	Title string `json:"title"`
 	// About describes the measurement, and what it is compared with.

@@ -15,7 +15,8 @@ import (
 // docs is the directory of the results and their page, seen from here.
 const docs = "../../../docs/reference"
 
-// TestPageIsMadeOfTheResults holds that page and plots in the tree are what the command makes of the JSON, and no other.
+// TestPageIsMadeOfTheResults holds that page and plots in the tree are what the command makes of the JSON, and no
+// other.
 func TestPageIsMadeOfTheResults(t *testing.T) {
 	runs, err := Load(filepath.Join("../../..", Path))
 	if err != nil {

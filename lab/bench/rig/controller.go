@@ -73,8 +73,8 @@ tokens_file: %q
 	return c, os.WriteFile(c.dir+".yaml", []byte(text), 0o600)
 }
 
-// freePort finds one below those that the kernel takes for outgoing connections (ip_local_port_range): a controller that
-// is started again must find its own free.
+// freePort finds one below those that the kernel takes for outgoing connections (ip_local_port_range): a controller
+// that is started again must find its own free.
 func (r *Rig) freePort() (int, error) {
 	for port := 20000; port < 32000; port++ {
 		if r.taken[port] {
@@ -133,7 +133,7 @@ func (c *Controller) Transport() (*http.Transport, error) {
 // CAFile is the certificate that clients trust.
 func (c *Controller) CAFile() string { return filepath.Join(c.dir, "ca.pem") }
 
-// ProfiledVerb is the first argument of this program where it is to be a controller.
+// ProfiledVerb is the first argument of this program where it runs as a controller.
 const ProfiledVerb = "controller"
 
 // RunProfiled runs a controller until ctx ends. SIGUSR1 begins a CPU profile, and ends it the next time.

@@ -47,7 +47,7 @@ func (r *Rig) Now(ctx context.Context) (u Usage, err error) {
 	return u, err
 }
 
-// Since returns what has been used since another call of Now.
+// Since returns the usage since another call of Now.
 func (r *Rig) Since(ctx context.Context, before Usage) (Usage, error) {
 	u, err := r.Now(ctx)
 	return Usage{u.Controllers - before.Controllers, u.Postgres - before.Postgres, u.Agents - before.Agents,

@@ -32,8 +32,8 @@ const (
 	floodSilent, floodHalf = 2000, 400
 )
 
-// The limits: how much memory a flood may cost the controller, in MiB, and how long the p99 of another client's calls may
-// take meanwhile, in milliseconds.
+// The limits: how much memory a flood may cost the controller, in MiB, and how long the p99 of another client's calls
+// may take meanwhile, in milliseconds.
 const mostFlood, mostPolite = 512.0, 250.0
 
 func (b *bench) residentMiB() (float64, error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/ingot-metal/ingot/migrations"
 )
 
-// loops times what a controller does again and again, by itself, when nothing is to be done.
+// loops times what a controller does again and again, by itself, when there is no work.
 func (b *bench) loops(ctx context.Context) error {
 	now := time.Now()
 	s := b.store

@@ -25,9 +25,9 @@ const about = "Calls, walks and the controller's own work in a small and in a la
 	"TLS and a bearer token. What does not grow with the fleet is flat."
 
 const (
-	// mostSince is the limit of a reconcile by time with 1,000 changed, in milliseconds, leastWalk that of a full walk,
-	// in machines a second, and mostGrowth how much more a call may take in the large fleet than in the small one and
-	// still be called flat.
+	// mostSince is the limit of a reconcile by time with 1,000 changed, in milliseconds. leastWalk is that of a full walk,
+	// in machines a second. mostGrowth is the largest factor between the large and the small fleet for a call that counts
+	// as flat.
 	mostSince, leastWalk, mostGrowth = 20.0, 30_000.0, 1.5
 )
 

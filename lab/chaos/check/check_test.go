@@ -82,7 +82,7 @@ func good() check.History {
 	}
 }
 
-// second adds another command of the same step, after the first unless change says otherwise.
+// second adds another command of the same step, after the first unless change alters it.
 func second(h *check.History, change func(*baremetalv1.Command)) {
 	c := proto.CloneOf(h.Commands[0])
 	c.CommandId, c.Attempt, c.CreatedAt, c.GrantedAt, c.FinishedAt = "cmd-2", 2, stamp(391), stamp(392), stamp(393)

@@ -7,8 +7,8 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// copies: an identity that two processes have had is one process's in the end, and one that two machines have had is
-// nobody's before an operator has looked at it.
+// copies: an identity of two processes belongs to one process in the end. One of two machines belongs to none before an
+// operator has looked at it.
 func (j *judge) copies() {
 	for _, name := range j.h.Header.Lingering {
 		j.add(RuleCopies, name, "two processes with its identity live on, and neither gives way")

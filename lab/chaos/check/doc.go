@@ -2,7 +2,7 @@
 // everything stood at the end, against what Ingot promises. It is pure: an old history can be judged again by a newer
 // check.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // Effects were written down by a process that is neither the controller nor an agent. Everything else is what clients,
 // watchers and logs saw. A rule compares two of these sides; where one side alone could be wrong in silence there is a
@@ -11,5 +11,5 @@
 // # Time
 //
 // Calls and sightings carry the time since the beginning of their run by one monotonic clock. Effects, commands and
-// operations carry wall-clock times of one machine, whose clock nobody sets.
+// operations carry wall-clock times of one machine, whose clock is never set.
 package check

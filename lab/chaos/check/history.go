@@ -35,7 +35,7 @@ type History struct {
 	Verdicts []*baremetalv1.TimelineVerdict
 }
 
-// Header says which run it is.
+// Header identifies the run.
 type Header struct {
 	Seed    uint64 `json:"seed"`
 	Planted string `json:"planted,omitempty"`
@@ -43,7 +43,7 @@ type Header struct {
 	Controllers int       `json:"controllers"`
 	Agents      int       `json:"agents"`
 	At          time.Time `json:"at"`
-	// Steppable says that the programs' wall clocks could be stepped.
+	// Steppable is set when the programs' wall clocks could be stepped.
 	Steppable bool `json:"steppable,omitempty"`
 	// Wide reports whether one site agent acts on many machines; Slots is the limit of the budget of that world.
 	Wide  bool `json:"wide,omitempty"`
@@ -52,9 +52,9 @@ type Header struct {
 	Older bool `json:"older,omitempty"`
 	// Lost is how many events agents have logged as lost, because their disks had no room for them.
 	Lost int `json:"lost,omitempty"`
-	// Unfinished says what had not come to rest when the time for it was up.
+	// Unfinished is the work that had not come to rest when its time was up.
 	Unfinished string `json:"unfinished,omitempty"`
-	// Begun is when the run began, At when its history was collected, both by a clock that nobody sets.
+	// Begun is when the run began, At when its history was collected, both by a clock that is never set.
 	Begun time.Time `json:"begun,omitzero"`
 	// Lingering are agents of whom two processes were left when all was at rest.
 	Lingering []string `json:"lingering,omitempty"`
@@ -63,7 +63,7 @@ type Header struct {
 // Outcome is what a client knows of a call.
 type Outcome string
 
-// A refused call has had no effect; of an unknown one nobody can say.
+// A refused call has had no effect; that of an unknown one is open.
 const (
 	OK      Outcome = "ok"
 	Refused Outcome = "refused"
@@ -118,7 +118,7 @@ type Fault struct {
 	Detail string        `json:"detail,omitempty"`
 	Begin  time.Duration `json:"begin"`
 	End    time.Duration `json:"end"`
-	// Took says that it was seen to change something: a process gone or stopped, bytes held back, a file system full, a
+	// Took is set when it was seen to change something: a process gone or stopped, bytes held back, a file system full, a
 	// failpoint that fired.
 	Took bool `json:"took,omitempty"`
 	// Forgets reports whether an agent may have lost events with its memory.
@@ -142,11 +142,11 @@ type Session struct {
 	Session    string `json:"session"`
 	Epoch      int64  `json:"epoch"`
 	Controller string `json:"controller"`
-	// ByAgent says that it is from the agent's log.
+	// ByAgent is set when it is from the agent's log.
 	ByAgent bool `json:"by_agent"`
 }
 
-// Grant is one that a controller says in its log to have given.
+// Grant is one that a controller has logged.
 type Grant struct {
 	Command string `json:"command"`
 	Agent   string `json:"agent"`

@@ -116,7 +116,7 @@ func (j *judge) machine(m Machine) MachineHistory {
 	return h
 }
 
-// accepted: whatever a client was told of is there.
+// accepted: every operation in an answer to a client is there.
 func (j *judge) accepted() {
 	byRequest := map[[2]string]string{}
 	for _, o := range j.h.Operations {

@@ -13,13 +13,12 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// linearLimit bounds the search for one machine. What is not decided by then is no violation.
+// linearLimit bounds the search for one machine. A search without a result by then is no violation.
 const linearLimit = 20 * time.Second
 
-// answers holds the calls about each machine against a model of a machine that takes one at a time: a request id names
-// the same operation for ever, one operation is active at a time, and what has ended stays ended. The end of an
-// operation is nobody's call: it lies somewhere between the first call that could have started it and the first answer
-// that shows it.
+// answers compares the calls about each machine with a model of a machine that takes one at a time. A request id names
+// the same operation for ever, one operation is active at a time, and an ended one stays ended. No call marks the end
+// of an operation: it lies between the first call that could have started it and the first answer that shows it.
 func (j *judge) answers() {
 	ids := map[string]bool{}
 	for _, o := range j.h.Operations {
@@ -51,7 +50,7 @@ type output struct {
 
 const forever = math.MaxInt64
 
-// linear gives the calls about one machine, and the ends of its operations.
+// linear returns the calls about one machine, and the ends of its operations.
 func (j *judge) linear(machine string) []porcupine.Operation {
 	var out []porcupine.Operation
 	byRequest, seenOver := map[string]string{}, map[string]int64{}

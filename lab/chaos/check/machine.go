@@ -13,7 +13,7 @@ import (
 // States of a command that nothing but a late result, proof or an operator moves any more.
 var settled = []string{"DONE", "CANCELED", "EXPIRED", "UNKNOWN"}
 
-// MachineHistory is everything that happened to one machine: what the API says, and what the world saw.
+// MachineHistory is everything that happened to one machine: the API's data, and the world's.
 type MachineHistory struct {
 	Machine    *baremetalv1.Machine
 	Operations []*baremetalv1.Operation // oldest first
@@ -21,8 +21,8 @@ type MachineHistory struct {
 	Journal    []sim.EffectRecord
 	// Pending counts effects that the world has accepted and that are still to come.
 	Pending int
-	// ClocksDiffer says that the times come from clocks that were set meanwhile: their order proves nothing, and what a
-	// rule says of it is left out. What happened, and how often, is judged as ever.
+	// ClocksDiffer is set when the times come from clocks that were set meanwhile: their order proves nothing, and rules
+	// about it are left out. Effects and their number are judged as ever.
 	ClocksDiffer bool
 }
 
@@ -40,8 +40,8 @@ func (h MachineHistory) Problems() []string {
 	return out
 }
 
-// Violations returns every contradiction: against what the controller promises, and between what it says and what the
-// world saw. It expects a machine at rest.
+// Violations returns every contradiction: with the controller's promises, and between its data and the world's. It
+// expects a machine at rest.
 func (h MachineHistory) Violations() []Violation {
 	p := &problems{h: h, effects: map[string][]sim.EffectRecord{}, asked: map[string][]sim.EffectRecord{}}
 	for _, r := range h.Journal {

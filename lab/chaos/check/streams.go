@@ -91,9 +91,9 @@ func LogsComplete(h History) bool {
 	return len(j.found) == 0
 }
 
-// logs: the chunks of an operation are numbered without gaps, and the line that an agent writes before it asks for a
-// reboot arrives once for each. An agent without room may lose a line, and logs that. A line that is not delivered yet
-// when its agent is copied may arrive from both.
+// logs: the chunks of an operation are numbered without gaps. The line that an agent writes before it asks for a reboot
+// arrives once for each. An agent without room may lose a line, and logs that. A line that is not delivered yet when
+// its agent is copied may arrive from both.
 func (j *judge) logs() {
 	lines := map[string][]string{}
 	next := map[string]int64{}

@@ -23,7 +23,8 @@ const (
 	RuleOverlap = "no-overlap"
 	// RuleAttempt: the work of a step is done by one attempt, unless its kind is declared repeatable.
 	RuleAttempt = "one-attempt"
-	// RuleNotDone: what is said not to be done has had no effect, unless a fence stood or later proof explains it.
+	// RuleNotDone: a command that is reported as not done has had no effect, unless a fence stood or later proof explains
+	// it.
 	RuleNotDone = "not-done"
 	// RuleStranger: nothing acts but commands that the controller knows.
 	RuleStranger = "known-commands"
@@ -33,10 +34,10 @@ const (
 	RuleEnds = "operations-end"
 	// RuleFence: a machine names its unresolved command exactly while there is one.
 	RuleFence = "fence"
-	// RuleEvidence: what succeeded has had its effect exactly once, with the boot ids that the world saw, and what is said
-	// never to have started had none.
+	// RuleEvidence: a command that succeeded has had its effect exactly once, with the boot ids that the world saw. One
+	// that is reported as never started had none.
 	RuleEvidence = "evidence"
-	// RuleAccepted: an operation that a client was told of exists, once for each request id.
+	// RuleAccepted: an operation in an answer to a client exists, once for each request id.
 	RuleAccepted = "accepted-is-kept"
 	// RuleEvents: a watcher gets every event of an operation once, in order, across broken streams.
 	RuleEvents = "events"
@@ -44,18 +45,19 @@ const (
 	RulePhases = "phases"
 	// RuleOwner: an epoch of an agent belongs to one session with one controller, and epochs grow.
 	RuleOwner = "one-owner"
-	// RuleCursor: a client that follows the reconcile cursor has in the end every machine as it is, and was never sent back.
+	// RuleCursor: a client that follows the reconcile cursor has in the end every machine as it is, and was never sent
+	// back.
 	RuleCursor = "cursor"
-	// RuleLogs: the line that an agent writes before a reboot arrives once. It may be lost only with the agent's memory, or
-	// for want of room, and then the agent logs the loss. A copy of the agent's memory may bring it once more.
+	// RuleLogs: the line that an agent writes before a reboot arrives once. It may be lost only with the agent's memory,
+	// or for want of room, and then the agent logs the loss. A copy of the agent's memory may bring it once more.
 	RuleLogs = "logs"
-	// RuleAnswers: the answers of the API are those of a machine that takes one call after the other. Calls without an answer
-	// may lie anywhere after they were made.
+	// RuleAnswers: the answers of the API are those of a machine that takes one call after the other. Calls without an
+	// answer may lie anywhere after they were made.
 	RuleAnswers = "linearizable"
 	// RuleCopies: of two processes with one identity on one machine one ends by itself, and two machines with one identity
 	// end in quarantine.
 	RuleCopies = "one-of-a-kind"
-	// RuleTimes: what is stored of a run carries times of that run, whatever the wall clocks show, and nothing is refused as
+	// RuleTimes: the stored times of a run are of that run, whatever the wall clocks show, and nothing is refused as
 	// expired before it is.
 	RuleTimes = "true-times"
 	// RuleWindow: nothing is begun later than 30 s after its grant, by the boot-time clock of its machine.

@@ -29,8 +29,8 @@ func most(spans []span) (n int, when time.Time) {
 	return n, when
 }
 
-// budget: no more machines than the budget has slots are between the first grant of a destructive command and the
-// success of their operation, or the release of their slot by an administrator.
+// budget: no more machines are at work than the budget has slots. Its work begins with the first grant of a destructive
+// command. It ends with the success of its operation, or the release of its slot by an administrator.
 func (j *judge) budget() {
 	if j.h.Header.Slots == 0 || j.h.stepped() {
 		return
@@ -65,8 +65,8 @@ func (j *judge) freedAfter(s span) time.Time {
 	return end
 }
 
-// rollouts: no more of a rollout's operations are under way at once than it allows, no wave begins before the one before
-// it has ended, none begins once the gate has closed, and the sums are those of the operations.
+// rollouts: no more of a rollout's operations are under way at once than it allows. No wave begins before the one
+// before it has ended, and none begins once the gate has closed. The sums are those of the operations.
 func (j *judge) rollouts() {
 	for _, r := range j.h.Rollouts {
 		j.pace(r)

@@ -11,8 +11,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/chaos/check"
 )
 
-// wideWorld is a history of a wide world in which nothing is wrong: two reimages under a budget of one, a rollout of two
-// waves, and all webhooks.
+// wideWorld is a history of a wide world in which nothing is wrong: two reimages under a budget of one, a rollout of
+// two waves, and all webhooks.
 func wideWorld() check.History {
 	h := good()
 	h.Header.Wide, h.Header.Slots = true, 1

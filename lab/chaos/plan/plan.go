@@ -20,7 +20,7 @@ type Plan struct {
 	Seed    uint64
 	Strikes []Strike
 	Clients []Script
-	// Patient says that tries have long limits.
+	// Patient is set when tries have long limits.
 	Patient bool
 	// Window is how long the traffic lasts.
 	Window time.Duration
@@ -36,8 +36,8 @@ type Plan struct {
 // too.
 func (s Strike) Alone() bool { return s.Suspends() || s.Kind == "elsewhere-agent" }
 
-// CopiesFirst reports whether the strike copies an agent's memory and puts the copy back later. With AtWork that is once
-// something was begun of which the copy knows nothing.
+// CopiesFirst reports whether the strike copies an agent's memory and puts the copy back later. With AtWork that is
+// once something was begun of which the copy knows nothing.
 func (s Strike) CopiesFirst() bool { return s.Kind == "rollback-agent" || s.Kind == "restore-agent" }
 
 // Suspends reports whether the strike suspends a machine.
@@ -69,7 +69,7 @@ type Script struct {
 type step struct {
 	Pause  time.Duration
 	Method check.Method
-	// Letter names the request; what it asks for is the same whoever asks.
+	// Letter names the request; its content is the same for every client.
 	Letter string
 	Kind   string
 	Via    int // which controller
@@ -137,7 +137,7 @@ func drawScript(rng *rand.Rand, machine int, byLetter map[string]string) Script 
 	return s
 }
 
-// Weight says how often a kind of fault is drawn.
+// Weight is how often a kind of fault is drawn.
 type Weight struct {
 	Kind string
 	n    int

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// SteppedClock are the clocks of one program: the file that says by how much they are off. Nil stands for clocks that
-// nobody can set.
+// SteppedClock are the clocks of one program: the file that has their offset. Nil stands for clocks that cannot be set.
 type SteppedClock struct {
 	path string
 
@@ -20,7 +19,7 @@ type SteppedClock struct {
 	asleep time.Duration
 }
 
-// NewSteppedClock makes the file that says how far the clocks are off: not at all so far.
+// NewSteppedClock makes the file with the offset of the clocks: 0 so far.
 func NewSteppedClock(path string) (*SteppedClock, error) {
 	s := &SteppedClock{path: path}
 	return s, s.write(0, 0)
@@ -50,7 +49,7 @@ func (s *SteppedClock) write(step, asleep time.Duration) error {
 		return fmt.Errorf("set a clock: %w", err)
 	}
 	defer f.Close()
-	// One write of two aligned words: nobody sees half of one.
+	// One write of two aligned words: no reader sees half of one.
 	words := binary.NativeEndian.AppendUint64(nil, uint64(step.Nanoseconds()))
 	words = binary.NativeEndian.AppendUint64(words, uint64(asleep.Nanoseconds()))
 	if _, err := f.WriteAt(words, 0); err != nil {

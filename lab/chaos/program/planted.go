@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 )
 
-// Classes are the faults that show what is missing without a protection. Other bugs are looked for with all faults.
+// Classes are the faults that reveal a missing protection. Other bugs are looked for with all faults.
 var Classes = map[string]string{
 	"foreign-result":   "lie-agent",
 	"ungranted-result": "lie-agent",
@@ -44,8 +44,8 @@ var Classes = map[string]string{
 var wide = map[string]bool{"deadline-fails": true, "machine-feed": true, "event-feed": true,
 	"webhook-feed": true, "batch-shared": true}
 
-// WideEvery returns of how many runs one is in a wide world where a bug is looked for with faults of its own, and
-// reports whether it is.
+// WideEvery returns that one of so many runs is in a wide world, for a bug with faults of its own. It reports whether
+// the bug has them.
 func WideEvery(planted string) (every int, known bool) {
 	if wide[planted] {
 		return 1, true

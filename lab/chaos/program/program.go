@@ -28,9 +28,9 @@ type Program struct {
 	Env     []string
 	Clock   *SteppedClock // nil where it can't be stepped
 	Command func() (path string, args []string)
-	// Before is called before each start and started after it, by whoever starts it. Both may be nil.
+	// Before is called before each start and Started after it, on the starter's goroutine. Both may be nil.
 	Before, Started func() error
-	// Ended is told when the process ended and nobody here had made it.
+	// Ended is called when the process has ended without an order from here.
 	Ended func(name string, err error)
 
 	// Busy is held by a fault of the process, so that two don't meet in one.
@@ -39,7 +39,7 @@ type Program struct {
 	mu         sync.Mutex
 	current    *process.Process
 	failpoints string
-	held       bool // somebody else starts it
+	held       bool // another task starts it
 	closed     bool
 }
 
@@ -181,10 +181,10 @@ func Until(ctx context.Context, limit time.Duration, what string, cond func() bo
 	return nil
 }
 
-// injected finds the failpoints whose errors a log tells of.
+// injected returns the failpoints whose errors a log has.
 var injected = regexp.MustCompile(`failpoint ([a-z0-9._-]+): injected failure`)
 
-// Said is what a program's log tells of.
+// Said is the evidence of a program's log.
 type said struct {
 	Sessions []check.Session
 	Grants   []check.Grant
@@ -192,7 +192,7 @@ type said struct {
 	Lost     int      // events that found no room
 }
 
-// Said is what the program's log tells of since the mark.
+// Said returns the evidence of the program's log since the mark.
 func (p *Program) Said() (out said, err error) {
 	f, err := os.Open(p.Log.Name())
 	if err != nil {
@@ -234,7 +234,7 @@ func (p *Program) Said() (out said, err error) {
 	return out, scan.Err()
 }
 
-// Disarm gives a process with failpoints a successor without.
+// Disarm replaces a process with failpoints by one without.
 func (p *Program) Disarm() error {
 	p.Busy.Lock()
 	defer p.Busy.Unlock()
@@ -247,5 +247,5 @@ func (p *Program) Disarm() error {
 	return p.Start("")
 }
 
-// Say tells a human what goes on; the results alone go to standard output.
+// Say prints a line on the progress; the results alone go to standard output.
 func Say(format string, args ...any) { fmt.Fprintf(os.Stderr, "chaos: "+format+"\n", args...) }

@@ -17,7 +17,7 @@ const (
 	steppedNow = plainNow + "\tsec, nsec = stepped(sec, nsec)\n"
 )
 
-// stepFile is added to package time. The wall clock is off by what the file says that the environment names; the
+// stepFile is added to package time. The wall clock is off by the offset in the file that the environment names. The
 // monotonic clock and CLOCK_BOOTTIME go on as they do when the clock of a real machine is set.
 const stepFile = `package time
 
@@ -60,8 +60,8 @@ func stepped(sec int64, nsec int32) (int64, int32) {
 }
 `
 
-// suspendFile is added to package clock. CLOCK_BOOTTIME is ahead by what the second word of the same file says, as
-// after the machine was suspended for so long.
+// suspendFile is added to package clock. CLOCK_BOOTTIME is ahead by the second word of the same file, as after the
+// machine was suspended for so long.
 const suspendFile = `package clock
 
 import (
@@ -99,7 +99,7 @@ func suspended() time.Duration {
 }
 `
 
-// What Boottime gives, before and after.
+// The result of Boottime, before and after.
 const (
 	plainBoottime     = "return time.Duration(ts.Nano())\n"
 	suspendedBoottime = "return time.Duration(ts.Nano()) + suspended()\n"
@@ -109,9 +109,9 @@ const (
 // CLOCK_BOOTTIME, 8 bytes each, in the byte order of the machine.
 const clockVariable = "INGOT_LAB_CLOCK"
 
-// Overlay writes to dir what "go build -overlay DIR/overlay.json" needs to build programs whose clocks can be set while
-// they run, and that lack a protection where they are built with the tag "planted". Nothing of it is in the binaries
-// that ship.
+// Overlay writes the files for "go build -overlay DIR/overlay.json" to dir. It builds programs whose clocks can be set
+// while they run, and that lack a protection where they are built with the tag "planted". Nothing of it is in the
+// binaries that ship.
 func Overlay(dir string) error {
 	library, err := goOutput("env", "GOROOT")
 	if err != nil {
@@ -129,7 +129,7 @@ func Overlay(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	// What is there is no package of this module.
+	// The files there are no package of this module.
 	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module overlay\n"), 0o644); err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ type agentProgram struct {
 	copied  map[string][]byte
 	backup  saved
 	clone   *clone
-	// elsewhere says that another machine has used this identity: nothing goes on here before an operator has looked at
+	// elsewhere is set when another machine has used this identity: nothing goes on here before an operator has looked at
 	// it.
 	elsewhere bool
 }

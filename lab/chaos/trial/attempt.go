@@ -40,8 +40,8 @@ func (r *attempt) fault(f check.Fault) {
 	r.faults = append(r.faults, f)
 }
 
-// Run breaks the cell as the seed says and gives the history, and how long the cell took to come to rest. An error
-// means that the harness itself has failed, and that the cell is worth nothing any more.
+// Run makes the faults of the seed and returns the history, and how long the cell took to come to rest. An error means
+// that the harness itself has failed, and that the cell is no longer usable.
 func (c *Trial) Run(ctx context.Context, seed uint64) (h check.History, settling time.Duration, err error) {
 	r := &attempt{c: c, p: c.draw(seed), begun: time.Now()}
 	if err := c.mark(); err != nil {

@@ -271,7 +271,7 @@ func ended(faults []check.Fault, name string) bool {
 	return slices.ContainsFunc(faults, func(f check.Fault) bool { return f.Kind == "ended" && f.Target == name })
 }
 
-// takeDeaths gives processes that ended by themselves, as faults: a failpoint has killed them, or nobody knows why.
+// takeDeaths returns the processes that ended by themselves, as faults: of a failpoint, or of an unknown cause.
 func (c *Trial) takeDeaths(since time.Time) []check.Fault {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -140,7 +140,7 @@ func (p *controllerProgram) forgetAddresses() error {
 	return nil
 }
 
-// ready leads the relays to the new process as soon as it says where it listens.
+// ready directs the relays to the new process as soon as it has written its addresses.
 func (p *controllerProgram) ready(ctx context.Context) error {
 	var a controller.Addresses
 	err := program.Until(ctx, settleTime, p.Name, func() bool {

@@ -138,7 +138,7 @@ func (a *agentProgram) awaitAsk(ctx context.Context) {
 	})
 }
 
-// clone is a second process with a copy of an agent's state directory. Nobody starts it again when it ends.
+// clone is a second process with a copy of an agent's state directory. It is not started again when it ends.
 type clone struct {
 	process *process.Process
 	dir     string
@@ -225,8 +225,8 @@ func (c *Trial) dropClones(ctx context.Context) (lingering []string, err error) 
 	return lingering, err
 }
 
-// dropClone waits for the clone to end by itself, as it must once the agent has a session of its own, and says whether
-// it did.
+// dropClone waits for the clone to end by itself, as it must once the agent has a session of its own. It reports
+// whether it did.
 func (a *agentProgram) dropClone(ctx context.Context) (ended bool, err error) {
 	c := a.clone
 	if c == nil {

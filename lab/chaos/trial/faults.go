@@ -23,7 +23,7 @@ const afterWork = 800 * time.Millisecond
 // armLimit is how long a run waits for a process that was armed to be at work again. Then it begins in any case.
 const armLimit = 15 * time.Second
 
-// arm gives processes failpoints before the traffic begins: with a restart in its middle they would meet none of it.
+// arm starts processes with failpoints before the traffic: with a restart in its middle they would meet none of it.
 func (r *attempt) arm(ctx context.Context) error {
 	for _, s := range r.p.Strikes {
 		if s.Armed() == "" || s.Alone() && !r.c.steppable {
@@ -333,8 +333,7 @@ func (r *attempt) suspend(ctx context.Context, s plan.Strike) error {
 	return err
 }
 
-// rightClocks ends what is wrong with wall clocks. They stay wrong until all has come to rest, and nothing may need
-// them to be right.
+// rightClocks resets the wall clocks. They stay wrong until all has come to rest, and nothing may need right ones.
 func (c *Trial) rightClocks() error {
 	var errs []error
 	for _, p := range c.Programs() {

@@ -22,17 +22,15 @@ import (
 	"github.com/ingot-metal/ingot/lab/chaos/program"
 )
 
-// The ways to lie. Each contradicts something that a controller knows; docs/bugs-found.md says which lies nobody can
-// see through.
+// The ways to lie. Each contradicts a controller's knowledge; docs/bugs-found.md lists lies that cannot be detected.
 const (
-	// lieClaim asks for its grant and then says that it is done. Of a reboot it makes the proof up; of anything else it
-	// shows none.
+	// lieClaim asks for its grant and then reports success. It invents the proof of a reboot, and shows no other.
 	lieClaim = iota
-	// lieEarly says that it is done, with proof, before it has asked for anything.
+	// lieEarly reports success, with proof, before it has asked for anything.
 	lieEarly
 	// lieBoot asks from a boot that the machine was never in, so that the one that it is in looks new.
 	lieBoot
-	// lieForeign says that the commands of other machines' agents are done, with proof.
+	// lieForeign reports success for the commands of other machines' agents, with proof.
 	lieForeign
 )
 
@@ -50,8 +48,7 @@ type liar struct {
 	told    int
 }
 
-// lie has a liar in the place of the agent for a while. A machine that is about to reboot makes no lie of what is said
-// about it.
+// lie replaces the agent by a liar for a while. On a machine that is about to reboot a claim of a reboot is no lie.
 func (a *agentProgram) lie(ctx context.Context, s plan.Strike) (took bool, err error) {
 	a.Busy.Lock()
 	defer a.Busy.Unlock()
@@ -161,7 +158,7 @@ func (l *liar) ask(c *fleetv1.Command) error {
 	return l.stream.Send(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_GrantRequest{GrantRequest: r}})
 }
 
-// done says that a command has succeeded.
+// done reports a command as succeeded.
 func (l *liar) done(command string, proof map[string]string) error {
 	l.told++
 	return l.stream.Send(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_Result{Result: &fleetv1.CommandResult{

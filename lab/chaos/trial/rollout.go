@@ -24,7 +24,7 @@ func (r *attempt) rolloutSpec() *baremetalv1.RolloutSpec {
 	}
 }
 
-// rolloutPatience is how long a client tries to begin a rollout. Whether a try of unknown outcome was taken shows later.
+// rolloutPatience is how long a client tries to begin a rollout. The effect of an unknown outcome shows later.
 const rolloutPatience = 6 * time.Second
 
 // rollOut begins a rollout as a client does whose controllers may die: with one request id, again and again.

@@ -40,8 +40,8 @@ func (c *Trial) prepare(ctx context.Context, machine string) error {
 	})
 }
 
-// restLimit is how long an answer may take once nothing is broken any more. Most come in milliseconds; on a machine
-// that is crowded by others they don't, and that is nobody's fault here.
+// restLimit is how long an answer may take once nothing is broken any more. Most come in milliseconds; on a busy
+// machine they don't, and that is no fault of the cell.
 const restLimit = 20 * time.Second
 
 func (c *Trial) connected(ctx context.Context, a *agentProgram) bool {
@@ -106,7 +106,7 @@ func (r *attempt) settle(ctx context.Context) error {
 	}
 }
 
-// quiet reads the machine, and says whether it has no operation and no effect of it is to come.
+// quiet reads the machine, and reports whether it has no operation and no pending effect.
 func (r *attempt) quiet(ctx context.Context, machine string) (*baremetalv1.Machine, bool) {
 	m, err := r.c.machine(ctx, machine)
 	st, werr := r.c.world.State(machine)
@@ -119,8 +119,8 @@ func (r *attempt) lateResult() time.Duration {
 	return 2*time.Duration(min(r.limit(), tryLimit))*time.Second + 3*time.Second
 }
 
-// rest waits for the operations of all machines to end and their effects to happen. A fence that stays is lifted by what
-// the world has seen.
+// rest waits for the operations of all machines to end and their effects to happen. A fence that stays is lifted by
+// what the world has seen.
 func (r *attempt) rest(ctx context.Context) error {
 	var fenced []string
 	for _, t := range r.c.machines {
@@ -173,7 +173,7 @@ func (c *Trial) liftFence(ctx context.Context, machine string) error {
 	})
 }
 
-// sound has an operation end on a machine that nobody breaks, and waits until the watcher has seen it.
+// sound has an operation end on a machine without faults, and waits until the watcher has seen it.
 func (r *attempt) sound(ctx context.Context, round int) error {
 	request := r.request(fmt.Sprintf("sentinel-%d", round))
 	machines := r.c.controllers[0].machines()

@@ -37,7 +37,7 @@ func (c *Trial) faults() []plan.Weight {
 	return all
 }
 
-// promoteStandby kills the primary, promotes the standby, leads all controllers to it, and gives it a standby.
+// promoteStandby kills the primary, promotes the standby, directs all controllers to it, and adds a standby to it.
 func (c *Trial) promoteStandby(ctx context.Context, length time.Duration) (took bool, err error) {
 	c.db.Busy.Lock()
 	defer c.db.Busy.Unlock()

@@ -30,7 +30,7 @@ func Claim(dir string) (*os.File, error) {
 }
 
 // Sweep removes cells whose harness was killed: their PostgreSQL, their file systems and their files. Controllers and
-// agents end with their harness. A cell that somebody has is left alone.
+// agents end with their harness. A cell in use is left alone.
 func Sweep(parent string) error {
 	dirs, err := filepath.Glob(filepath.Join(parent, CellPrefix+"*"))
 	if err != nil {

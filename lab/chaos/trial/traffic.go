@@ -113,8 +113,8 @@ func outcome(err error) check.Outcome {
 	return check.Unknown
 }
 
-// The limits of a try are short: what is lost for good must be noticed in a run. They are not so short that a busy
-// machine misses them.
+// The limits of a try are short: a final loss must be noticed in a run. They are not so short that a busy machine
+// misses them.
 const tryLimit = 5
 
 // limit is that of a try in this run, in seconds.

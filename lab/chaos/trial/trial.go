@@ -34,7 +34,7 @@ type Options struct {
 type Trial struct {
 	o    Options
 	dir  string
-	lock *os.File // held while the cell is somebody's
+	lock *os.File // held while the cell is in use
 	bin  string
 	self string // this program, for the recorder
 
@@ -196,7 +196,7 @@ func (c *Trial) startRecorder(ctx context.Context) error {
 	return err
 }
 
-// died notes that a process ended and nobody had made it.
+// died records that a process has ended without an order.
 func (c *Trial) died(name string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

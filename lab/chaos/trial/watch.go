@@ -42,7 +42,7 @@ func (w *watcher) seen(operation string) bool {
 	return false
 }
 
-// take gives what has come since the last take.
+// take returns the events since the last take.
 func (w *watcher) take() ([]*baremetalv1.OperationEvent, []time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,8 +103,8 @@ func (f *follower) add(list []*baremetalv1.Machine) {
 	}
 }
 
-// take gives what has come since the last take, behind the machines as they were known before. It takes nothing while
-// the reader has other versions than these.
+// take returns the sightings since the last take, behind the machines as they were known before. It returns nothing
+// while the reader has other versions than these.
 func (f *follower) take(machines map[string]int64) ([]sighted, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

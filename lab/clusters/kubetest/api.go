@@ -36,7 +36,7 @@ func NewAPI(t testing.TB, base string, ca, cert, key []byte) *API {
 	return &API{t: t, base: base, http: &http.Client{Transport: tr}}
 }
 
-// Try makes a call and gives the status code and the answer, 0 where there was none.
+// Try makes a call and returns the status code and the answer, 0 where there was none.
 func (a *API) Try(method, path, kind string, body any) (int, Object) {
 	var r io.Reader
 	if body != nil {

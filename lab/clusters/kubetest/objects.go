@@ -50,7 +50,7 @@ type Pod struct {
 	Grace int
 }
 
-// PutPod makes a pod that runs on a Node, in the namespace default, and gives its uid.
+// PutPod makes a pod that runs on a Node, in the namespace default, and returns its uid.
 func (s *Server) PutPod(p Pod) string {
 	s.t.Helper()
 	meta := Object{"name": p.Name, "labels": p.Labels, "annotations": Object{}}
@@ -65,7 +65,7 @@ func (s *Server) PutPod(p Pod) string {
 	}
 	spec := Object{
 		"nodeName": p.Node, "containers": []Object{{"name": "c", "image": "none"}}, "terminationGracePeriodSeconds": p.Grace,
-		// Nobody evicts for a Node that is not ready.
+		// No controller evicts for a Node that is not ready.
 		"tolerations": []Object{{"operator": "Exists"}},
 	}
 	if p.EmptyDir {
@@ -82,7 +82,7 @@ func (s *Server) PutPod(p Pod) string {
 // PodPath is where a pod is.
 func PodPath(name string) string { return "/api/v1/namespaces/default/pods/" + name }
 
-// PutBudget makes a disruption budget for pods with the label app, and plays the controller that says how many may go.
+// PutBudget makes a disruption budget for pods with the label app, and plays the controller that sets how many may go.
 func (s *Server) PutBudget(name, app string, allowed int) {
 	s.t.Helper()
 	const budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -98,7 +98,7 @@ func (s *Server) PutBudget(name, app string, allowed int) {
 	}})
 }
 
-// ServiceAccount makes an account with the rules of a cluster role and gives a bearer token for it.
+// ServiceAccount makes an account with the rules of a cluster role and returns a bearer token for it.
 func (s *Server) ServiceAccount(name string, objects ...Object) string {
 	s.t.Helper()
 	for _, o := range objects {
@@ -107,7 +107,7 @@ func (s *Server) ServiceAccount(name string, objects ...Object) string {
 	return s.Token("kube-system", name)
 }
 
-// Token gives a bearer token for a service account.
+// Token returns a bearer token for a service account.
 func (s *Server) Token(namespace, account string) string {
 	s.t.Helper()
 	path := "/api/v1/namespaces/" + namespace + "/serviceaccounts/" + account + "/token"

@@ -1,5 +1,5 @@
-// Package kubetest runs a kube-apiserver on an etcd, for tests. There is no controller manager, scheduler or kubelet:
-// whoever needs what they do does it through the API.
+// Package kubetest runs a kube-apiserver on an etcd, for tests. There is no controller manager, scheduler or kubelet: a
+// test that needs their work does it through the API.
 package kubetest
 
 import (

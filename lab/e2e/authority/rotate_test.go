@@ -81,7 +81,7 @@ func (f *fleet) load() (end func() (reboots int64)) {
 	}
 }
 
-// says is what the fleet listener says to a certificate: nil where it lets it in.
+// says returns the fleet listener's error for a certificate: nil where it accepts it.
 func (f *fleet) says(cert tls.Certificate, roots *x509.CertPool) error {
 	// As an agent does: whatever CAs the listener asks for.
 	own := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
@@ -126,8 +126,8 @@ func newFleet(t *testing.T) *fleet {
 	return f
 }
 
-// TestRotationUnderLoad rotates the CA while every machine is rebooted again and again, the controller is killed at
-// every place of the rotation, and one agent is off all the time.
+// TestRotationUnderLoad rotates the CA while every machine is rebooted again and again. The controller is killed at
+// every point of the rotation, and one agent is off all the time.
 func TestRotationUnderLoad(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -238,7 +238,7 @@ func (f *fleet) connected(all []*harness.Machine) {
 	}
 }
 
-// TestARotationWithoutTheRootsKeyIsRefused: nobody could vouch for the new CA.
+// TestARotationWithoutTheRootsKeyIsRefused: without the key the new CA cannot be certified.
 func TestARotationWithoutTheRootsKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	c := harness.New(t, harness.Options{Stopped: true})
@@ -260,8 +260,8 @@ func TestARotationWithoutTheRootsKeyIsRefused(t *testing.T) {
 	}
 }
 
-// TestADatabaseThatHasForgottenTheRotation: the controller's disk knows what the database has forgotten, and agents that
-// trust the new root alone are not locked out.
+// TestADatabaseThatHasForgottenTheRotation: the controller's disk knows what the database has forgotten, and agents
+// that trust the new root alone are not locked out.
 func TestADatabaseThatHasForgottenTheRotation(t *testing.T) {
 	t.Parallel()
 	c := harness.New(t, harness.Options{})

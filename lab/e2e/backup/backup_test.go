@@ -60,7 +60,7 @@ func reimage(t *testing.T, c *harness.Client, m *harness.Machine, request string
 		RequestId: request, ImageRef: "kept-1", TimeoutSeconds: rig.PatientTime})
 }
 
-// count counts what has happened to the machine's disk and power.
+// count counts the effects on the machine's disk and power.
 func count(m *harness.Machine) (n int) {
 	for _, r := range m.Journal() {
 		if r.Stage == sim.StageEffect && (r.Kind == sim.KindReboot || r.Kind == sim.KindRepave || r.Kind == sim.KindErase) {

@@ -64,8 +64,8 @@ func TestAFaultIsShownUntilItIsOver(t *testing.T) {
 	}
 }
 
-// TestAMemberThatIsGone: a service that gives pages of one member, and lists members that answer 404, is read, told and
-// ordered all the same. What was not read is unknown.
+// TestAMemberThatIsGone: a service with pages of one member, and with listed members that answer 404, is read and
+// ordered all the same. A part that was not read is unknown.
 func TestAMemberThatIsGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

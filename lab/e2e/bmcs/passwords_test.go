@@ -150,7 +150,7 @@ func TestAnAdminRotatesThePasswordsOfARack(t *testing.T) {
 		t.Errorf("a dry run: %s", preview)
 	}
 	for range 2 { // the second one changes passwords that are the machines' own
-		for _, line := range rig.Tasks(t)[rig.PasswordTask] { // as the page of common tasks says
+		for _, line := range rig.Tasks(t)[rig.PasswordTask] { // as on the page of common tasks
 			w.ingot(0, rig.Words(line)[1:]...)
 		}
 	}
@@ -213,7 +213,8 @@ func (w *world) hides(secret string) {
 	}
 }
 
-// TestACrashLosesNoPassword: the agent dies before the BMC is told, after, and before the controller knows.
+// TestACrashLosesNoPassword: the agent dies before the request to the BMC, after it, and before the report to the
+// controller.
 func TestACrashLosesNoPassword(t *testing.T) {
 	t.Parallel()
 	for i, c := range []struct {
@@ -268,7 +269,7 @@ func TestALostMemoryLosesNoPassword(t *testing.T) {
 	}
 }
 
-// TestARefusedRotationChangesNothing, and says why.
+// TestARefusedRotationChangesNothing, and returns the reason.
 func TestARefusedRotationChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -255,8 +255,8 @@ func TestBothAddAndRemoveAtOnce(t *testing.T) {
 	f.wantServed(content)
 }
 
-// TestKilledAmidAnIngest: kill -9 on the way of an image. Nobody is ever served anything of it, the next start leaves
-// nothing of it in sight, and the same call then makes it whole.
+// TestKilledAmidAnIngest: kill -9 on the way of an image. No part of it is ever served, the next start removes all of
+// it, and the same call then completes it.
 func TestKilledAmidAnIngest(t *testing.T) {
 	f := start(t)
 	kept, keptPath := disk(t, 2, 4<<20)

@@ -18,7 +18,7 @@ import (
 // fleetSize is how many machines are adopted at once.
 const fleetSize = 50
 
-// TestAnsibleAdoptsAFleetAndLosesNothing gives a label to machines with labels, a claim and a budget's domain. All else
+// TestAnsibleAdoptsAFleetAndLosesNothing adds a label to machines with labels, a claim and a budget's domain. All else
 // stays.
 func TestAnsibleAdoptsAFleetAndLosesNothing(t *testing.T) {
 	t.Parallel()

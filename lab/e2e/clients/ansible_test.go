@@ -98,7 +98,7 @@ func (a *ansible) run(program string, args ...string) (int, string) {
 	return cmd.ProcessState.ExitCode(), out.String()
 }
 
-// play runs a playbook under variables, and gives how many tasks have changed something.
+// play runs a playbook under variables, and returns the number of tasks with changes.
 func (a *ansible) play(name string, vars map[string]any, args ...string) (changed int, out string) {
 	a.t.Helper()
 	code, out := a.run("ansible-playbook", a.playArgs(name, vars, args...)...)
@@ -108,7 +108,7 @@ func (a *ansible) play(name string, vars map[string]any, args ...string) (change
 	return a.changed(out), out
 }
 
-// begin starts a playbook, and ends at last what is left of it.
+// begin starts a playbook, and kills its remaining processes at the end.
 func (a *ansible) begin(name string, vars document) (*exec.Cmd, *bytes.Buffer) {
 	a.t.Helper()
 	cmd, out := a.command("ansible-playbook", a.playArgs(name, vars)...)
@@ -156,7 +156,7 @@ func (a *ansible) failed(name string, vars map[string]any, want ...string) {
 
 type document = map[string]any
 
-// TestAnsibleReconciles makes machines be what a playbook says, and has it repair what somebody changes.
+// TestAnsibleReconciles brings machines into a playbook's state, and has it repair foreign changes.
 func TestAnsibleReconciles(t *testing.T) {
 	t.Parallel()
 	a := newAnsible(t)
@@ -325,7 +325,7 @@ func TestAnsibleWorksOnce(t *testing.T) {
 	rig.Clean(t, m.WaitQuiet(rig.Soon))
 }
 
-// TestAnsibleSaysWhy: what is refused, what fails and what takes too long say why, and what may be done.
+// TestAnsibleSaysWhy: refused, failed and late work has its reason and its next step.
 func TestAnsibleSaysWhy(t *testing.T) {
 	t.Parallel()
 	a := newAnsible(t)

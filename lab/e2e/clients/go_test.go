@@ -23,7 +23,7 @@ type site struct {
 	*harness.ControllerProcess
 	machine   string
 	tokenFile string
-	// rest leads to the REST listener, over restarts; nil where nobody uses it.
+	// rest leads to the REST listener, over restarts; nil where it is unused.
 	rest *harness.Relay
 }
 
@@ -52,8 +52,8 @@ func (s site) restart() {
 	}
 }
 
-// TestGoClient does what a program does: it starts work once, waits for it over a restart of the controller, reads why
-// calls are refused, watches machines, and keeps a copy of the fleet between runs.
+// TestGoClient uses the client as a program does. It starts work once, waits for it over a restart of the controller,
+// and reads why calls are refused. It watches machines, and keeps a copy of the fleet.
 func TestGoClient(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -146,7 +146,7 @@ func watched(ctx context.Context, t *testing.T, s site, conn grpc.ClientConnInte
 	}
 }
 
-// copied: each run of a program goes on where the one before ended, and learns of what is gone.
+// copied: each run of a program goes on where the one before ended, and learns of removed machines.
 func copied(ctx context.Context, t *testing.T, s site, conn grpc.ClientConnInterface) {
 	t.Helper()
 	cursor, racks, walks := filepath.Join(t.TempDir(), "cursor"), map[string]string{}, 0

@@ -235,7 +235,7 @@ func TestARefusedDiscoverySaysWhatToDo(t *testing.T) {
 	}, "the session is over")
 }
 
-// TestADiscoveryEndsWithItsCaller: the agent stops when nobody waits any more, and works on one discovery at a time.
+// TestADiscoveryEndsWithItsCaller: the agent stops when no caller waits any more, and works on one discovery at a time.
 func TestADiscoveryEndsWithItsCaller(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, harness.New(t, harness.Options{}))

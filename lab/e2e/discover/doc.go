@@ -1,3 +1,3 @@
-// Package discover tests that an admin finds and registers the machines of a rack by the network of their BMCs, through
-// the controller and a site's agent.
+// Package discover tests the search for the machines of a rack by the network of their BMCs. An admin finds and
+// registers them through the controller and a site's agent.
 package discover

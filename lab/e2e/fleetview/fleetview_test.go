@@ -101,7 +101,7 @@ func TestTheFleetAtAGlance(t *testing.T) {
 	rig.Maintenance(t, c.Client, "m-10")
 	watching.wants("m-10:MAINTENANCE_IDLE", "m-2:MAINTENANCE_IDLE")
 
-	// The controller dies under the watch, and what happens before it is back is missed by nobody.
+	// The controller dies under the watch, and no event before its return is missed.
 	c.Kill()
 	c.Restart()
 	must(t, c, "exit-maintenance", "m-2")

@@ -33,7 +33,7 @@ type terminal struct {
 	screen *vt.Emulator
 }
 
-// onTerminal starts a command on a terminal of its own. A terminal emulator of somebody else reads what it draws.
+// onTerminal starts a command on a terminal of its own. A foreign terminal emulator reads its output.
 func onTerminal(t *testing.T, cmd *exec.Cmd) *terminal {
 	t.Helper()
 	cmd.Env = append(cmd.Env, "TERM=xterm-256color")

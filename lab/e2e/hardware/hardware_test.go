@@ -36,7 +36,7 @@ func contains(t *testing.T, text string, parts ...string) {
 }
 
 // TestHardwareIsTestedByTheCommandLine: machines of one model are compared, a slow disk is a warning, and one that
-// expects to fail fails the test; the machine needs somebody until it is well.
+// expects to fail fails the test. The machine needs an operator until it is well.
 func TestHardwareIsTestedByTheCommandLine(t *testing.T) {
 	t.Parallel()
 	c := harness.NewControllerProcess(t)

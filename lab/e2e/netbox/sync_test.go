@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { rig.Main(m) }
 
 type object = map[string]any
 
-// box is a NetBox as somebody sees it who calls its API.
+// box is a NetBox as a client of its API sees it.
 type box struct {
 	t          *testing.T
 	url, token string
@@ -84,7 +84,7 @@ func (b box) fields(device int64) object {
 	return b.call(http.MethodGet, fmt.Sprintf("/dcim/devices/%d/", device), nil)["custom_fields"].(object)
 }
 
-// interfaces gives MAC addresses by name.
+// interfaces returns MAC addresses by name.
 func (b box) interfaces(device int64) map[string]string {
 	b.t.Helper()
 	out := map[string]string{}
@@ -96,7 +96,7 @@ func (b box) interfaces(device int64) map[string]string {
 	return out
 }
 
-// plan is what somebody has put into NetBox.
+// plan has the ids of the objects in NetBox.
 type plan struct {
 	oslo, bergen, kind, server, aSwitch, rack int64
 }
@@ -316,7 +316,7 @@ func (w *world) simulated(id string) map[string]string {
 	return map[string]string{in.NICs[0].Name: in.NICs[0].MAC, in.NICs[1].Name: in.NICs[1].MAC}
 }
 
-// contradicted: what its owner changes goes over; what somebody else changes is named and stays.
+// contradicted: a change by the field's owner is copied; a foreign change is reported and stays.
 func contradicted(t *testing.T, w *world, one int64) {
 	t.Helper()
 	w.patch(one, object{"position": 7})

@@ -31,7 +31,7 @@ func blocks(t *testing.T, page, language string) (out []string) {
 	return out
 }
 
-// TestReadme types what the README says, beside a machine that is registered and has an agent.
+// TestReadme types the README's commands, beside a machine that is registered and has an agent.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	c := harness.NewControllerProcess(t)
@@ -85,7 +85,7 @@ resource "ingot_machine" "m" {
 		t.Fatalf("registered as %v", m)
 	}
 
-	// Others change what is ours, and what is theirs.
+	// Others change our fields, and theirs.
 	if code, out := c.Ingot("machine", "update", "life-1", "--rack", "r9", "--location", "cage 4", "--label", "tier=db",
 		"--label", "owner=others"); code != 0 {
 		t.Fatal(out)
@@ -102,7 +102,7 @@ resource "ingot_machine" "m" {
 		t.Errorf("repaired to %v", m)
 	}
 
-	// Clearing is said, and only what is said is cleared.
+	// Clearing is explicit, and only named fields are cleared.
 	w.write(strings.NewReplacer(`rack = "r7"`, `rack = ""`, `tier = "web"`, `stage = "test"`).Replace(config))
 	w.apply()
 	w.plans(0)

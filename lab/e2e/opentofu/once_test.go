@@ -23,7 +23,7 @@ func system(t *testing.T, c *harness.ControllerProcess, id string) *harness.Mach
 	return m
 }
 
-// onceWritten holds that the disk was written n times, by n operations, and that nobody contradicts that.
+// onceWritten holds that the disk was written n times, by n operations, and that no record contradicts that.
 func onceWritten(t *testing.T, c *harness.ControllerProcess, m *harness.Machine, n int) {
 	t.Helper()
 	h := m.WaitQuiet(rig.Soon)
@@ -115,7 +115,7 @@ func TestAGenerationIsWrittenOnceWhoeverIsKilled(t *testing.T) {
 }
 
 // TestAGenerationIsWrittenOnceThoughTheControllerDies lets the controller die after one of its first commits, which
-// loses the answers to calls that were carried out, and kills tofu too, or leaves it to go on by itself.
+// loses the answers to calls that took effect. It kills tofu too, or lets it go on by itself.
 func TestAGenerationIsWrittenOnceThoughTheControllerDies(t *testing.T) {
 	t.Parallel()
 	for nth := 1; nth <= 12; nth++ {

@@ -110,7 +110,7 @@ func (r *run) kill(both bool) {
 	<-r.gone
 }
 
-// done waits for the end and gives the exit code.
+// done waits for the end and returns the exit code.
 func (r *run) done() int {
 	<-r.gone
 	var exit *exec.ExitError
@@ -147,7 +147,7 @@ func (w *workspace) tofu(args ...string) (code int, out string) {
 	return code, strings.Join(words, " ")
 }
 
-// must runs tofu, which must end well, and gives what it printed.
+// must runs tofu, which must end well, and returns its output.
 func (w *workspace) must(args ...string) string {
 	w.Helper()
 	code, out := w.tofu(args...)

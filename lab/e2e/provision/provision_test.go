@@ -97,8 +97,8 @@ func reimages(t *testing.T, c *harness.Client) []span {
 }
 
 // TestProvisioning takes new machines into service by one command, of which some fail. The command and the controller
-// are killed with SIGKILL in the middle. The same command comes back, shows the failures first, and ends; every machine
-// is installed once, and never more at a time than the budget lets.
+// are killed with SIGKILL in the middle. The same command comes back, shows the failures first, and ends. Every machine
+// is installed once, and never more at a time than the budget allows.
 func TestProvisioning(t *testing.T) {
 	n, failing := *provisioned, *broken
 	room := max(4, n/25)

@@ -143,8 +143,8 @@ func TestImagesFromARegistry(t *testing.T) {
 	wantStored(t, c, 3)
 }
 
-// TestKilledAmidAnIngest: kill -9 of the controller on the way of an image. The next start leaves nothing of it, and the
-// same call then makes it whole.
+// TestKilledAmidAnIngest: kill -9 of the controller on the way of an image. The next start leaves nothing of it, and
+// the same call then makes it whole.
 func TestKilledAmidAnIngest(t *testing.T) {
 	s := start(t, options{})
 	content := disk(1, size)
@@ -312,7 +312,7 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestARegistryThatLies: it gives another manifest for a digest, and sends to an address of the inside.
+// TestARegistryThatLies: it sends another manifest for a digest, and sends to an address of the inside.
 func TestARegistryThatLies(t *testing.T) {
 	s := start(t, options{})
 	one, other := s.push("one", raw(disk(1, size))), s.push("other", raw(disk(2, size)))
@@ -337,7 +337,7 @@ func TestARegistryThatLies(t *testing.T) {
 	wantStored(t, c, 0)
 }
 
-// TestWithoutTLS: only where the configuration says so, and then only what a digest vouches for.
+// TestWithoutTLS: only where the configuration allows it, and then only content with a digest.
 func TestWithoutTLS(t *testing.T) {
 	s := start(t, options{plain: true})
 	content := disk(1, size)

@@ -32,7 +32,7 @@ import (
 // repository is where all images are.
 const repository = "images/debian"
 
-// The user who may push, and pull where nobody else may.
+// The user who may push, and pull where other users may not.
 const (
 	user     = "ops"
 	password = "a-long-password"
@@ -50,14 +50,15 @@ type server struct {
 	out  *testkit.Buffer
 }
 
-// options say what is unlike a registry with TLS that everybody may use.
+// options are the differences from a public registry with TLS.
 type options struct {
 	plain bool
 	// auth is the section of that name in the configuration of docker-registry.
 	auth string
 }
 
-// certificate makes one of 127.0.0.1, as net/http/httptest has it, and has programs trust it that are started from now on.
+// certificate makes one of 127.0.0.1, as net/http/httptest has it, and has programs trust it that are started from now
+// on.
 func certificate(t *testing.T) (pair tls.Certificate, certFile, keyFile string) {
 	t.Helper()
 	srv := httptest.NewTLSServer(nil)
@@ -177,7 +178,7 @@ func (s *server) trusting() *http.Client {
 	}
 }
 
-// push pushes an artefact as `oras push` does, and gives the digest of its manifest.
+// push pushes an artefact as `oras push` does, and returns the digest of its manifest.
 func (s *server) push(tag string, files ...file) digest.Digest {
 	s.t.Helper()
 	ctx, store := s.t.Context(), memory.New()

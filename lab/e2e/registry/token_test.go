@@ -24,7 +24,7 @@ import (
 type tokens struct {
 	*httptest.Server
 	asked atomic.Int64
-	// onlyUser has it give nobody else a token.
+	// onlyUser has it refuse tokens to others.
 	onlyUser atomic.Bool
 }
 
@@ -44,7 +44,7 @@ func (s *tokens) auth(t *testing.T) string {
 		s.URL+"/token", cert)
 }
 
-// ServeHTTP gives a token for what is asked.
+// ServeHTTP issues a token for the requested scope.
 func (s *tokens) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.asked.Add(1)
 	name, secret, _ := r.BasicAuth()
@@ -93,7 +93,7 @@ func authFile(t *testing.T, host, name, secret string) (path string) {
 	return path
 }
 
-// liar stands before a registry and changes what it says.
+// liar is a proxy of a registry that changes its answers.
 func liar(t *testing.T, s *server, change func(w http.ResponseWriter, r *http.Request) bool) (address string) {
 	t.Helper()
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

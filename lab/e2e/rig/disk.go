@@ -5,8 +5,8 @@ import (
 	"hash/crc32"
 )
 
-// WholeDisk is the image of a disk of a size in bytes, with a GUID partition table and one partition (UEFI specification
-// 2.10, 5.3).
+// WholeDisk is the image of a disk of a size in bytes, with a GUID partition table and one partition (UEFI
+// specification 2.10, 5.3).
 func WholeDisk(size int) []byte {
 	const sector = 512
 	last := uint64(size/sector - 34)

@@ -214,7 +214,7 @@ func (j *jobsRig) kill(i, operations int, limit time.Duration) {
 	j.r.Controllers[i].Start("")
 }
 
-// heldBy reads what a controller that has just died had in its hands, and what is due.
+// heldBy returns the operations that a controller held when it died, and those that are due.
 func (j *jobsRig) heldBy(controller string) ([]hands, error) {
 	rows, err := j.db.Query(j.t.Context(), `WITH running AS (
 			SELECT args->>'operation_id' AS operation_id FROM river_job WHERE kind = 'operation' AND state = 'running'

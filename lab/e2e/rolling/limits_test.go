@@ -4,5 +4,5 @@ package rolling
 
 import "time"
 
-// promised is what docs/howto/several-controllers.md says, held where a machine has nothing else to do.
+// promised has the limits of docs/howto/several-controllers.md, which hold on a machine without other work.
 var promised = limits{late: 5 * time.Second, moves: 5 * time.Second}

@@ -31,7 +31,8 @@ func reachOf(m *baremetalv1.Machine) reach {
 }
 
 // TestAnOutageOfAControllerMovesNoMachine: a controller that was killed, or stood still, for several times as long as
-// agents may be silent says nothing of any of them. A change would show in the times, however soon it was taken back.
+// agents may be silent reports no change of any of them. A change would show in the times, however soon it was taken
+// back.
 func TestAnOutageOfAControllerMovesNoMachine(t *testing.T) {
 	for name, away := range map[string]func(c *harness.ControllerProcess, during func()){
 		"killed": func(c *harness.ControllerProcess, during func()) {

@@ -19,7 +19,7 @@ type limits struct {
 	moves time.Duration
 }
 
-// crowded is for a machine that many tests share: what is broken waits for a minute.
+// crowded is for a machine that many tests share: recovery waits for a minute.
 var crowded = limits{late: 20 * time.Second, moves: 20 * time.Second}
 
 // recovery is what came of a kill.
@@ -88,7 +88,7 @@ func table(fill func(io.Writer)) string {
 	return b.String()
 }
 
-// verdict says whether a time is within its limit.
+// verdict returns whether a time is within its limit.
 func verdict(took, limit time.Duration) string {
 	if took > limit {
 		return "MISSED"

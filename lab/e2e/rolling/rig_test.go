@@ -59,7 +59,7 @@ func (l *traffic) killed(i int, at time.Time) {
 	l.kills = append(l.kills, kill{fmt.Sprint("controller ", i), at})
 }
 
-// standing is a phase in which a controller stands still: nobody promises how soon that is found out.
+// standing is a phase in which a controller stands still: there is no promise how soon that is detected.
 const standing = "standing still"
 
 // startTraffic makes machines and works them until end.
@@ -133,7 +133,8 @@ func (l *traffic) work(
 	}
 }
 
-// repeated makes a call until it is answered. Only what docs/reference/api.md says to repeat is repeated.
+// repeated makes a call until it is answered. It repeats only the errors that docs/reference/api.md marks as
+// repeatable.
 func repeated[A, R any](l *traffic, call func(context.Context, A, ...grpc.CallOption) (R, error), request A) (R, bool) {
 	limit := time.Now().Add(time.Minute)
 	for {
@@ -219,8 +220,8 @@ func (l *traffic) tell(id string, since time.Time) {
 	l.t.Logf("%s, begun %v:%s", id, milli(l.ended[id].begun.Sub(since)), b.String())
 }
 
-// judge ends the traffic and holds what has happened against what is promised: every operation has ended within the
-// limits, none was lost, none was done twice, and the watch has seen each.
+// judge ends the traffic and compares the history with the promises: every operation has ended within the limits, none
+// was lost, none was done twice, and the watch has seen each.
 func (l *traffic) judge(limits limits) {
 	l.t.Helper()
 	missing := func() (out []string) {

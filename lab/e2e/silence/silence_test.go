@@ -233,7 +233,7 @@ func (p *place) causes() []*baremetalv1.SharedCause {
 	return harness.Must(p.t, p.Machines().ExplainMachines, &baremetalv1.ExplainMachinesRequest{}).GetSharedCauses()
 }
 
-// reported compares what is reported while the site is silent.
+// reported compares the API's report while the site is silent.
 func (p *place) reported(when string) {
 	p.t.Helper()
 	agentID := p.site.Identity().AgentID

@@ -64,7 +64,7 @@ func (m manual) urlOf(t *testing.T, p *standby.Pair) string {
 	return u.String()
 }
 
-// as runs SQL on a server, and gives what the last statement has answered.
+// as runs SQL on a server, and returns the answer of the last statement.
 func as(t *testing.T, c *localpg.Cluster, statements []string) (answer string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -17,7 +17,7 @@ import (
 	"github.com/ingot-metal/ingot/lab/standby"
 )
 
-// pairSettings leave out fsync: what is killed is a server, not the machine under it.
+// pairSettings leave out fsync: the kill is of a server, not of the machine under it.
 var pairSettings = map[string]string{"fsync": "off", "max_connections": "120", "shared_buffers": "32MB"}
 
 // openPair runs a primary and its standby until the test ends.
@@ -181,7 +181,7 @@ func workers(t *testing.T, c *harness.Client, n int) []*harness.Machine {
 	return out
 }
 
-// failOver kills the primary and promotes the standby, and gives when that was done.
+// failOver kills the primary and promotes the standby, and returns when that was done.
 func failOver(t *testing.T, p *standby.Pair) time.Time {
 	t.Helper()
 	if err := p.KillPrimary(); err != nil {
@@ -253,7 +253,7 @@ func TestAnAsynchronousStandbyThatLagsFreezesTheFleet(t *testing.T) {
 	}
 }
 
-// What is done to the controllers between the kill of the primary and the promotion.
+// The states of the controllers between the kill of the primary and the promotion.
 const (
 	staysUp   = "controllers stay up"
 	restarted = "controllers are restarted"
@@ -324,7 +324,7 @@ func lagBehind(t *testing.T, way string) {
 	thaws(t, r, machines)
 }
 
-// thaws lifts the freeze as the reason's cure says, and works.
+// thaws lifts the freeze by the reason's cure, and works.
 func thaws(t *testing.T, r *harness.Trio, machines []*harness.Machine) {
 	t.Helper()
 	if code, out := r.Ingot("server", "thaw", "--comment", "compared"); code != 0 {
@@ -350,7 +350,7 @@ func thaws(t *testing.T, r *harness.Trio, machines []*harness.Machine) {
 	}
 }
 
-// effects counts what has been done to machines.
+// effects counts the effects on machines.
 func effects(machines []*harness.Machine) (n int) {
 	for _, m := range machines {
 		n += len(m.Journal())

@@ -1,2 +1,2 @@
-// Package tasks holds the test that types what the page of common tasks says.
+// Package tasks has the test that types the commands of the page of common tasks.
 package tasks

@@ -53,7 +53,7 @@ func (r *rack) must(args ...string) string {
 	return out
 }
 
-// do types what the page says for a task. byHand does what a line that is a comment says. It returns what was printed.
+// do types the page's commands for a task. byHand executes the lines that are comments. It returns the output.
 func (r *rack) do(task string, byHand map[string]func()) string {
 	r.t.Helper()
 	lines := r.left[task]
@@ -104,7 +104,7 @@ func (r *rack) shows(out string, wanted ...string) {
 	}
 }
 
-// TestTheTasksOfThePage are done as docs/howto/tasks.md says, on a rack of twelve machines.
+// TestTheTasksOfThePage are done as in docs/howto/tasks.md, on a rack of twelve machines.
 func TestTheTasksOfThePage(t *testing.T) {
 	r := newRack(t, 12)
 	r.must("enter-maintenance", "--all", "--yes")

@@ -10,8 +10,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/e2e/rig"
 )
 
-// TestAParkedBMCIsAskedAgain: a BMC that refused its credentials is left alone until an admin says that it may be asked
-// once more. A machine without a BMC has none that could be.
+// TestAParkedBMCIsAskedAgain: a BMC that refused its credentials is left alone until an admin allows another attempt. A
+// machine without a BMC has none that could be.
 func TestAParkedBMCIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	r := newWhyRig(t)

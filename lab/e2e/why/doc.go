@@ -1,2 +1,2 @@
-// Package why tests what Ingot says of a broken fleet, and that every action which it offers there succeeds.
+// Package why tests Ingot's explanations of a broken fleet, and that every action which it offers there succeeds.
 package why

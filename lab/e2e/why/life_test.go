@@ -20,7 +20,7 @@ func (r *whyRig) startLife(
 	})
 }
 
-// failedLife waits until the machine's workflow needs somebody.
+// failedLife waits until the machine's workflow needs an operator.
 func (r *whyRig) failedLife(t *testing.T, id string) {
 	t.Helper()
 	testkit.Eventually(t, rig.Soon, func() bool {
@@ -92,7 +92,7 @@ func faultsOfLife() []injected {
 	}
 }
 
-// TestWhyOfAFrozenFleet: the database was restored from a backup, and nothing is started until somebody says so.
+// TestWhyOfAFrozenFleet: the database was restored from a backup, and nothing is started until an operator thaws it.
 func TestWhyOfAFrozenFleet(t *testing.T) {
 	t.Parallel()
 	r := &whyRig{Cluster: harness.New(t, harness.Options{})}

@@ -27,7 +27,7 @@ type inMAAS struct {
 	systemID     string
 }
 
-// maas registers a machine that a region drives. The region has it as m says, and not at all where that is nil.
+// maas registers a machine that a region drives. The region has it as m, and not at all where m is nil.
 func (r *whyRig) maas(t *testing.T, m *maastest.Machine) *inMAAS {
 	t.Helper()
 	name := fmt.Sprintf("maas-%x", sha256.Sum256([]byte(t.Name())))[:17] // one for each copy of a situation
@@ -68,7 +68,7 @@ func (x *inMAAS) key(key string) {
 	})
 }
 
-// onboard starts to bring it in, with at most so many seconds for a step; 0 means what is configured.
+// onboard starts to bring it in, with at most so many seconds for a step; 0 means the configured time.
 func (x *inMAAS) onboard(seconds string) {
 	x.T.Helper()
 	x.r.startLife(x.T, x.id, baremetalv1.Workflow_ONBOARDING, 0, timeout(seconds))
@@ -102,7 +102,7 @@ func (x *inMAAS) leaves(seconds string) string {
 	return x.fails()
 }
 
-// fails waits until the newest workflow needs somebody.
+// fails waits until the newest workflow needs an operator.
 func (x *inMAAS) fails() string {
 	x.T.Helper()
 	testkit.Eventually(x.T, rig.Soon, func() bool { return rig.FailedState(x.Flow(x.id)) },
@@ -194,7 +194,7 @@ func faultsOfRegions() []injected {
 	}
 }
 
-// faultsInMAAS: what MAAS says of the machine, or does not do.
+// faultsInMAAS returns wrong states of the machine in MAAS, and failures of MAAS.
 func faultsInMAAS() []injected {
 	text := func(n int, s string) []string {
 		var out []string

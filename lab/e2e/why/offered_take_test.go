@@ -33,7 +33,7 @@ const takeTime = 45 * time.Second
 // attemptTime is how long the attempt of a workflow that goes on is watched.
 const attemptTime = 10 * time.Second
 
-// take runs an offer as it stands, and says what became of it.
+// take runs an offer as it stands, and returns its failure.
 func (s subject) take(t *testing.T, o offer) string {
 	t.Helper()
 	line, _, _ := strings.Cut(o.command, "   (")
@@ -73,7 +73,7 @@ func (s subject) take(t *testing.T, o offer) string {
 	return "accepted"
 }
 
-// refusals are reasons for which the controller gives no leave: work that was accepted must not end with one.
+// refusals are reasons for which the controller refuses grants: work that was accepted must not end with one.
 var refusals = []string{"MACHINE_QUARANTINED", "MACHINE_BLOCKED", "FLEET_FROZEN", "COMMAND_UNRESOLVED", "GRANT_REFUSED",
 	"BUDGET_REQUIRED"}
 
@@ -151,7 +151,7 @@ func (s subject) atAgent(t *testing.T, args []string) string {
 // placeholder is a word in capitals that a person replaces.
 var placeholder = regexp.MustCompile(`^[A-Z][A-Z-]{2,}(\.yaml|:[A-Z0-9]+)?$|…`)
 
-// fill replaces what an operator would, sensibly, and gives what is typed at a prompt.
+// fill replaces the placeholders as an operator would, and returns the input of prompts.
 func (s subject) fill(t *testing.T, line string) (args []string, stdin string) {
 	t.Helper()
 	words := strings.Fields(line)

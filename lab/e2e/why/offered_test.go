@@ -28,7 +28,7 @@ type situation struct {
 	arrange func(t *testing.T, r *whyRig) subject
 }
 
-// subject is what is asked about.
+// subject is the object of a question.
 type subject struct {
 	// r is the rig that the machine is part of: one of its own, where the state is the whole fleet's.
 	r       *whyRig
@@ -81,8 +81,8 @@ func (x situation) reach(t *testing.T, r *whyRig) (subject, *baremetalv1.Explain
 	return s, e
 }
 
-// offers collects what is offered in a situation, by everybody who offers something, once it stays the same: under one
-// rule a command moves on.
+// offers collects the offers of a situation from all sources, once they stay the same: under one rule a command moves
+// on.
 func (s subject) offers(t *testing.T, e *baremetalv1.ExplainMachineResponse) (out []offer) {
 	t.Helper()
 	same := 0
@@ -174,7 +174,7 @@ type ledger struct {
 	all     []tried
 }
 
-// first reports whether nobody has asked for key before.
+// first reports whether key was not asked for before.
 func (l *ledger) first(key string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -246,9 +246,9 @@ var passing = map[string]string{
 	"intervention":   "needs a cause that no operation has left",
 }
 
-// TestEveryOfferedActionSucceeds brings about the states that a machine can be in, collects what `why`, workflows, node
-// pages and rollouts offer there, and takes each action in a copy of that state of its own. It prints which actions of
-// which rule it took. Without the build tag offers, it does so for a few states.
+// TestEveryOfferedActionSucceeds brings about the states that a machine can be in. It collects the offers of `why`,
+// workflows, node pages and rollouts there, and takes each action in a new copy of that state. It prints which actions
+// of which rule it took. Without the build tag offers, it does so for a few states.
 func TestEveryOfferedActionSucceeds(t *testing.T) {
 	t.Parallel()
 	r := newWhyRig(t)
@@ -269,7 +269,7 @@ func TestEveryOfferedActionSucceeds(t *testing.T) {
 				t.Logf("%s: %s\n%s", e.GetRule(), e.GetSummary(),
 					strings.Join(append([]string{e.GetCause()}, e.GetFacts()...), "\n  - "))
 				var changing []string
-				taken := map[string]bool{} // each command once, whoever offers it
+				taken := map[string]bool{} // each command once, whatever its source
 				for _, o := range s.offers(t, e) {
 					key := o.key(s)
 					switch {

@@ -18,7 +18,7 @@ func situationsOfWork() []situation {
 		rig.Reboot(t, r.Client, s.machine, "r", rig.PatientTime)
 		return s
 	}
-	// sent is a machine whose agent has fallen silent with a command that it has no leave to start.
+	// sent is a machine whose agent has fallen silent with a command without a grant.
 	sent := func(t *testing.T, r *whyRig) subject {
 		s := simulated(t, r, harness.MachineOptions{})
 		rig.IsolateAt(s.of, "agent.before-grant-request")
@@ -116,7 +116,7 @@ func ownBMC() string {
 }
 
 func situationsOfLife() []situation {
-	// At a site that nobody serves: a site agent would find the BMC in trouble, and that would be the answer.
+	// At a site without an agent: a site agent would find the BMC in trouble, and that would be the answer.
 	registered := func(r *whyRig, mac string) string {
 		return r.Register(&baremetalv1.Machine{Spec: &baremetalv1.MachineSpec{
 			Site: "unserved", MacAddresses: []string{mac}, BmcEndpoint: ownBMC(),

@@ -38,7 +38,7 @@ func TestPowerOffAndOn(t *testing.T) {
 		}
 	})
 	t.Run("by MAAS", func(t *testing.T) {
-		x := r.maas(t, &maastest.Machine{Status: ms.Deployed, Power: "off"}) // MAAS starts nothing that nobody has
+		x := r.maas(t, &maastest.Machine{Status: ms.Deployed, Power: "off"}) // MAAS starts no machine without an owner
 		x.Region.Change(x.systemID, func(m *maastest.Machine) { m.Annotations = map[string]string{"ingot-machine": x.id} })
 		rig.Maintenance(t, r.Client, x.id)
 		for _, want := range []string{"on", "off"} {

@@ -17,7 +17,7 @@ import (
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
-// receiver is somebody who is told of events, and what must be said of it.
+// receiver is a webhook's receiver, with its expected explanation.
 type receiver struct {
 	harness.Expected
 	url func(t *testing.T) string

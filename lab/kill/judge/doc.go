@@ -1,6 +1,6 @@
 // Package judge decides whether Ingot's reports of a system that was broken are true: the explanations of its machines
-// and operations, read against the record of effects, the record of faults and the world as it was in the end. It is
-// pure: an old record can be judged again by a newer judge.
+// and operations. They are compared with the record of effects, the record of faults and the world as it was in the
+// end. It is pure: an old record can be judged again by a newer judge.
 //
 // # What must have been true
 //

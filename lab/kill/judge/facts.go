@@ -162,7 +162,7 @@ func (c *claim) fact(text string) {
 	c.unjudged("fact %q", text)
 }
 
-// quoted reports whether a fact repeats what is stored of the operation or its command word for word. Its reason has a
+// quoted reports whether a fact repeats a stored text of the operation or its command word for word. Its reason has a
 // judgement.
 func (c *claim) quoted(text string) bool {
 	texts := []string{c.op.GetError().GetMessage(), c.command.GetMessage(), c.a.GetCause()}

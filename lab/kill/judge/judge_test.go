@@ -37,8 +37,8 @@ func at(seconds int) *timestamppb.Timestamp {
 	return timestamppb.New(begun.Add(time.Duration(seconds) * time.Second))
 }
 
-// record is a run in which one reboot was done, one has an unknown outcome because its agent was killed, and one never
-// reached an agent that was cut off.
+// record is a run with three reboots. One was done, one has an unknown outcome because its agent was killed, and one
+// never reached an agent that was cut off.
 func record() Record {
 	operation := func(id, machine, request string, phase baremetalv1.Operation_Phase, code string) *baremetalv1.Operation {
 		o := &baremetalv1.Operation{OperationId: id, MachineId: machine, RequestId: request, Phase: phase,

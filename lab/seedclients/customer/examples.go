@@ -37,8 +37,7 @@ func (c *Client) Import(ctx context.Context, n int) error {
 	return nil
 }
 
-// Relabel is decision D1: an update with labels alone keeps the spec, and nothing that a client says of the status
-// counts.
+// Relabel is decision D1: an update with labels alone keeps the spec, and a client's values of the status are ignored.
 func (c *Client) Relabel(ctx context.Context, id string) error {
 	before, err := c.GetMachine(ctx, id)
 	if err != nil {

@@ -31,7 +31,7 @@ const (
 	// stateFile has a line such as eth0=office for each interface that is up.
 	stateFile = "run/network/ifstate"
 	service   = "networking.service"
-	// Bounds of what is read: the files are others'.
+	// Bounds of the files, which are others'.
 	maxFiles = 100
 	maxDepth = 5
 	maxSize  = 1 << 20
@@ -99,8 +99,8 @@ func (m Manager) Has(_ context.Context, names []string) bool {
 	return err == nil && slices.ContainsFunc(names, func(n string) bool { return up[n] != "" })
 }
 
-// Active reads which interfaces are up, and by which stanza, once nobody brings one up or down any more. One that waits
-// for its lease is waited for a while only.
+// Active reads which interfaces are up, and by which stanza, once none is being brought up or down. One that waits for
+// its lease is waited for a while only.
 func (m Manager) Active(ctx context.Context) (map[string]string, error) {
 	patience := clock.Real().After(backTime)
 	for free := 0; free < freeReads; {
@@ -222,7 +222,7 @@ func (m Manager) Render(c network.Config, cards network.Cards) (map[string]strin
 	return m.with(render(c, cards), names)
 }
 
-// Before gives our file as it was saved. Those of others are as they are now, but for what is ours in them.
+// Before returns our file as it was saved. Those of others stay as they are now, but without our lines.
 func (m Manager) Before(saved map[string]string) (map[string]string, error) {
 	if ours, had := saved[ourFile]; had {
 		return m.with(ours, namesIn(ours))
@@ -326,8 +326,8 @@ func (m Manager) up(ctx context.Context, names []string) error {
 	return nil
 }
 
-// back brings up what was up. A VLAN may find its bond in the second round only, and an ifup that somebody else had
-// begun may have been in the way of the first. One that waits for a lease goes on by itself.
+// back brings up the interfaces that were up. A VLAN may find its bond in the second round only, and a foreign ifup may
+// have blocked the first round. An interface that waits for a lease goes on by itself.
 func (m Manager) back(ctx context.Context, active map[string]string) error {
 	waiting := map[string]bool{}
 	for range backRounds {

@@ -9,14 +9,14 @@ import (
 
 // Marks of what we change in files of others. Each is at the beginning of a line.
 const (
-	// takenMark is before a line of somebody else that is not in force while the interface is ours.
+	// takenMark is before a foreign line that is not in force while the interface is ours.
 	takenMark = "#ingot# "
 	// addedMark is a line of its own, before a line that we have added.
 	addedMark = "#ingot+"
 )
 
-// takeOver comments out what a file of interfaces(5) says of the named interfaces. What an earlier call has commented
-// out of others comes back as it was.
+// takeOver comments out the named interfaces in a file of interfaces(5). It restores the lines of others that an
+// earlier call has commented out.
 func takeOver(text string, names map[string]bool) string {
 	var out strings.Builder
 	taken := false // whether the stanza that the line is in is one of the named interfaces
@@ -74,7 +74,7 @@ func giveBack(text string) string {
 	return out.String()
 }
 
-// added is a line of ours in a file of somebody else.
+// added is a line of ours in a foreign file.
 func added(line string) string { return addedMark + "\n" + line + "\n" }
 
 // commented takes a line with its continuations out of force.
@@ -110,7 +110,7 @@ const (
 	alone
 )
 
-// kindOf tells what a line begins by its first word: interfaces(5).
+// kindOf returns the kind of a line by its first word: interfaces(5).
 func kindOf(word string) kind {
 	switch {
 	case word == "auto" || word == "no-auto-down" || word == "no-scripts" || strings.HasPrefix(word, "allow-"):

@@ -57,7 +57,7 @@ func bondFile(b network.Bond, u *unit) *unit {
 	return u
 }
 
-// match finds a card. What is made of cards may have the address of one, and is no "ether" by its type.
+// match finds a card. A virtual link may have the address of a card, and its type is not "ether".
 func match(i network.Interface, permanent func(string) bool) *unit {
 	u := (&unit{}).section("Match")
 	if i.Name != "" {
@@ -84,7 +84,7 @@ func networkFile(c network.Config, i network.Interface, permanent func(string) b
 	u := link(match(i, permanent), i.MTU).section("Network")
 	u.set("DHCP", dhcpWord(i)).set("IPv6AcceptRA", yesNo(i.DHCP6 || i.AcceptRA))
 	if !i.DHCP4 && !i.DHCP6 {
-		// What is configured is there whether or not a cable is: an outage is none of the configuration.
+		// The configuration applies with or without a cable: an outage does not change it.
 		u.set("ConfigureWithoutCarrier", "yes")
 	}
 	for _, a := range i.Addresses {

@@ -21,9 +21,9 @@ const (
 	busName = "org.freedesktop.network1"
 	service = "systemd-networkd.service"
 	dir     = "etc/systemd/network"
-	// ReloadLimit is for a networkd that answers late. One that hangs keeps nobody from the kernel.
+	// ReloadLimit is for a networkd that answers late. One that hangs does not block changes in the kernel.
 	ReloadLimit = 10 * time.Second
-	// pingTime tells the one that hangs.
+	// pingTime detects the one that hangs.
 	pingTime = 2 * time.Second
 	// restartTime is for a start on a machine that is busy: each try to go back would end the start of the one before.
 	restartTime = 30 * time.Second
@@ -46,7 +46,7 @@ func (Manager) Dir() string { return dir }
 // Runs reports whether it is on the bus.
 func (m Manager) Runs(ctx context.Context) bool { return m.HasOwner(ctx, busName) }
 
-// State says whether it is on the bus, or starts or stops just now.
+// State reports whether networkd is on the bus, or starts or stops just now.
 func (m Manager) State(ctx context.Context) (network.ManagerState, error) {
 	return network.StateOnBus(ctx, m.System, busName, service)
 }
@@ -74,22 +74,21 @@ func (Manager) Before(saved map[string]string) (map[string]string, error) {
 	return saved, nil
 }
 
-// Active says nothing: networkd follows its files alone.
+// Active returns nil: networkd follows its files alone.
 func (Manager) Active(context.Context) (map[string]string, error) { return nil, nil }
 
 // Release does nothing: networkd takes another configuration without giving up the first.
 func (Manager) Release(context.Context, []string) error { return nil }
 
-// TellsResolver: networkd tells systemd-resolved the servers, where that runs.
+// TellsResolver: networkd passes the servers to systemd-resolved, where that runs.
 func (m Manager) TellsResolver(ctx context.Context) bool { return m.HasOwner(ctx, network.Resolved) }
 
 // Read does nothing: a reload configures too.
 func (Manager) Read(context.Context) error { return nil }
 
-// Load has networkd read its files, and configure what they say otherwise than before (org.freedesktop.network1(5)).
-// Where a bond or VLAN was removed it is restarted instead, which leaves what is configured alone: it would remember a
-// VLAN as it was, and take the old bond for the new one (seen with systemd 252). One that is about to come is restarted
-// in any case.
+// Load has networkd read its files, and configure the differences (org.freedesktop.network1(5)). Where a bond or VLAN
+// was removed it is restarted instead, which keeps configured interfaces: it would remember a VLAN as it was, and take
+// the old bond for the new one (seen with systemd 252). One that is about to come is restarted in any case.
 func (m Manager) Load(ctx context.Context, l network.Load) error {
 	restart, limit := l.Coming || len(l.Removed) > 0, ReloadLimit
 	if restart && (l.Coming || m.answers(ctx)) {
@@ -142,7 +141,7 @@ func (m Manager) Nudge(ctx context.Context, names []string) error {
 		for _, name := range names {
 			link, err := netlink.LinkByName(name)
 			if network.IsNoLink(err) {
-				continue // the diff says so
+				continue // the diff shows it
 			}
 			if err != nil {
 				return fmt.Errorf("find %s: %w", name, err)
@@ -157,7 +156,7 @@ func (m Manager) Nudge(ctx context.Context, names []string) error {
 	})
 }
 
-// Busy gives what networkd is doing at those of the interfaces that it is not done with.
+// Busy returns the states of those interfaces on which networkd is still working.
 func (m Manager) Busy(ctx context.Context, names []string) map[string]string {
 	states := m.adminStates(ctx, names)
 	for name, state := range states {
@@ -177,7 +176,7 @@ func (m Manager) adminStates(ctx context.Context, names []string) map[string]str
 	ctx, cancel := context.WithTimeout(ctx, system.BusTime)
 	defer cancel()
 	states := map[string]string{}
-	_ = system.OnBus(ctx, func(c *dbus.Conn) error { // what has no answer has no state
+	_ = system.OnBus(ctx, func(c *dbus.Conn) error { // without an answer there is no state
 		for _, name := range names {
 			link, err := netlink.LinkByName(name)
 			if err != nil {

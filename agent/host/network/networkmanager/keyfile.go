@@ -13,12 +13,12 @@ import (
 type profile struct {
 	// link is the interface that it is for.
 	link string
-	// virtual says that NetworkManager makes the interface.
+	// virtual: NetworkManager makes the interface.
 	virtual bool
 	text    string
 }
 
-// profiles gives those of a configuration: cards and bonds, then what is on them. The order is that of activation.
+// profiles returns those of a configuration in the order of activation: cards and bonds, then the links on them.
 func profiles(c network.Config, cards network.Cards) []profile {
 	var first, members, vlans []profile
 	for _, i := range c.Interfaces {

@@ -29,7 +29,7 @@ const (
 	loadTime = 20 * time.Second
 	backTime = 5 * time.Second
 	backPoll = 100 * time.Millisecond
-	// What it says of a device (NMDeviceState): between these two it works at it.
+	// States of a device (NMDeviceState): between disconnected and activated NetworkManager works on it.
 	unmanaged, disconnected, activated = 10, 30, 100
 )
 
@@ -47,7 +47,7 @@ func (Manager) Mode() fs.FileMode { return 0o600 }
 // Dir is where its files are.
 func (Manager) Dir() string { return dir }
 
-// State says whether it is on the bus, or starts or stops just now.
+// State reports whether NetworkManager is on the bus, or starts or stops just now.
 func (m Manager) State(ctx context.Context) (network.ManagerState, error) {
 	return network.StateOnBus(ctx, m.System, busName, service)
 }
@@ -86,7 +86,7 @@ func (Manager) Before(saved map[string]string) (map[string]string, error) {
 	return saved, nil
 }
 
-// TellsResolver: it writes resolv.conf itself, or tells who does.
+// TellsResolver: it writes resolv.conf itself, or notifies the program that does.
 func (Manager) TellsResolver(context.Context) bool { return true }
 
 // Release does nothing: a device takes another connection without giving up the first.
@@ -163,9 +163,9 @@ func (m Manager) Load(ctx context.Context, l network.Load) error {
 	})
 }
 
-// back gives devices the connections that they had, and waits a while until they are in force: addresses that are added
-// beside NetworkManager have other routes than its own. A connection that was made up for what the kernel showed comes
-// back by itself.
+// back restores the connections of devices, and waits a while until they are in force: addresses that are added beside
+// NetworkManager have other routes than its own. A connection that was made up for what the kernel showed comes back by
+// itself.
 func (m Manager) back(ctx context.Context, b bus, was map[string]string) error {
 	now, err := m.Active(ctx)
 	if err != nil {
@@ -204,7 +204,7 @@ func (m Manager) back(ctx context.Context, b bus, was map[string]string) error {
 	}
 }
 
-// Busy tells of those interfaces that NetworkManager activates or ends a connection of.
+// Busy returns those interfaces that NetworkManager activates or ends a connection of.
 func (m Manager) Busy(ctx context.Context, names []string) map[string]string {
 	busy := map[string]string{}
 	for name, state := range m.states(ctx, names) {
@@ -218,7 +218,7 @@ func (m Manager) Busy(ctx context.Context, names []string) map[string]string {
 // states reads what it does with devices. One that it does not know has none.
 func (m Manager) states(ctx context.Context, names []string) map[string]uint32 {
 	states := map[string]uint32{}
-	_ = m.onBus(ctx, func(b bus) error { // what has no answer has no state
+	_ = m.onBus(ctx, func(b bus) error { // without an answer there is no state
 		for _, name := range names {
 			var state uint32
 			if device, err := b.device(name); err == nil && b.get(device, ".Device", "State", &state) == nil {

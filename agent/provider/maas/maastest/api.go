@@ -20,7 +20,7 @@ type query struct {
 	form         url.Values
 }
 
-// parse names what is asked for. Paths are those of MAAS's API documentation, with their slash at the end.
+// parse returns the query of a request. Paths are those of MAAS's API documentation, with their slash at the end.
 func parse(q *http.Request) query {
 	path, ok := strings.CutPrefix(q.URL.Path, "/MAAS/api/2.0/")
 	parts := strings.Split(strings.TrimSuffix(path, "/"), "/")
@@ -180,7 +180,7 @@ func (r *Region) change(c query, m *Machine) answer {
 		r.rescue(m, false)
 	case "POST power_on", "POST power_off":
 		if c.op == "POST power_on" && m.Status == ms.Allocated {
-			// models/node.py, Node.start: what is allocated and switched on is deployed.
+			// models/node.py, Node.start: an allocated machine that is switched on is deployed.
 			r.deploy(m, c.form.Get("distro_series"), comment, false)
 			return answer{}
 		}

@@ -14,7 +14,7 @@ type Machine struct {
 	SystemID, Hostname, Owner string
 	MACs                      []string
 	Status                    ms.Status
-	// StatusMessage of a machine that is added is what its newest event says.
+	// StatusMessage of a machine that is added becomes its newest event.
 	StatusMessage string
 	Serial        string
 	// PowerType is "manual" where MAAS has no driver; Power is "on" or "off".
@@ -69,8 +69,8 @@ func (m *Machine) Halt() { m.then, m.aborting = nil, false }
 // Erased counts the full erasures of the machine that have ended well.
 func (m Machine) Erased() int { return m.erased }
 
-// Add puts a machine into the region, and gives its system id. A machine in use belongs to the key's user unless it
-// says whose it is.
+// Add puts a machine into the region, and returns its system id. A machine in use without an Owner belongs to the key's
+// user.
 func (r *Region) Add(m Machine) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +84,7 @@ func (r *Region) Add(m Machine) string {
 	return added.SystemID
 }
 
-// ownerless are the statuses of machines that nobody has.
+// ownerless are the statuses of machines without an owner.
 var ownerless = []ms.Status{ms.New, ms.FailedCommissioning, ms.Missing, ms.Ready, ms.Retired}
 
 func (r *Region) add(m *Machine) *Machine {
@@ -115,7 +115,7 @@ func (r *Region) add(m *Machine) *Machine {
 	return m
 }
 
-// Get gives a machine as it is now; ok is false when there is none.
+// Get returns a machine as it is now; ok is false when there is none.
 func (r *Region) Get(systemID string) (Machine, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,14 +154,14 @@ func (r *Region) Lose(systemID string) {
 	r.drop(systemID)
 }
 
-// Before calls act once, just before the region reads the next request of an op: somebody else was quicker.
+// Before calls act once, just before the region reads the next request of an op: another client was quicker.
 func (r *Region) Before(op string, act func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.quicker[op] = act
 }
 
-// Released calls act with every machine that has just been released: somebody waits for it.
+// Released calls act with every machine that has just been released: another client waits for it.
 func (r *Region) Released(act func(*Machine)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

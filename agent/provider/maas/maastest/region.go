@@ -46,7 +46,7 @@ type Region struct {
 	nonces   map[string]bool
 	next     int
 	closed   chan struct{}
-	// quicker is what somebody else does before a request is read, released what they do to a machine that is released.
+	// quicker has the actions of another client before a request is read, released its action on a released machine.
 	quicker  map[string]func()
 	released func(*Machine)
 	// unlawful are the changes of a status that MAAS does not have.
@@ -58,11 +58,11 @@ type Request struct {
 	// Op is "GET machines", "POST deploy", "DELETE machine", ….
 	Op, SystemID string
 	Form         url.Values
-	// Acted says that it had its effect.
+	// Acted is set when it had its effect.
 	Acted bool
 	// Status of the answer; 0 where the region gave none of its own.
 	Status int
-	// TakenBack says that what it began was taken back at once, as nothing could switch the machine.
+	// TakenBack is set when its change was undone at once, as nothing could switch the machine.
 	TakenBack bool
 	// Found is the machine as the request found it.
 	Found Machine
@@ -156,7 +156,7 @@ func (r *Region) Mend() {
 	r.faults = nil
 }
 
-// Requests gives those of an op, in order; empty means all.
+// Requests returns those of an op, in order; empty means all.
 func (r *Region) Requests(op string) []Request {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -203,7 +203,7 @@ func (r *Region) strikes(op string) Kind {
 	return ""
 }
 
-// answer is what a handler says.
+// answer is a handler's answer.
 type answer struct {
 	status int
 	body   any
@@ -225,7 +225,7 @@ func (r *Region) serve(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	c := parse(q)
-	r.somebodyElse(c.op)
+	r.otherClient(c.op)
 	r.mu.Lock()
 	kind := r.strikes(c.op)
 	var a answer
@@ -276,8 +276,8 @@ func (r *Region) Unlawful() []string {
 	return slices.Clone(r.unlawful)
 }
 
-// somebodyElse does what a test has said that somebody does first.
-func (r *Region) somebodyElse(op string) {
+// otherClient runs the test's action of another client before an op.
+func (r *Region) otherClient(op string) {
 	r.mu.Lock()
 	act := r.quicker[op]
 	delete(r.quicker, op)

@@ -51,9 +51,9 @@ var permissions = map[string]permission{
 	"POST link_subnet": admin,
 }
 
-// permitted is models/node.py, get_node_or_404, with auth/local.py, has_perm: nobody changes a machine that is locked,
-// an administrator changes anybody's, and everybody else only what is theirs or nobody's. The refusal says nothing
-// more.
+// permitted is models/node.py, get_node_or_404, with auth/local.py, has_perm: no user changes a locked machine, an
+// administrator changes all others, and other users only their own and those without an owner. The refusal has no
+// further text.
 func (r *Region) permitted(op string, m *Machine) bool {
 	switch p := permissions[op]; {
 	case p == view:
@@ -66,7 +66,7 @@ func (r *Region) permitted(op string, m *Machine) bool {
 	return !r.cfg.NotAdmin || m.Owner == "" || m.Owner == User
 }
 
-// lawful says why an operation is refused in the machine's status, or by its owner.
+// lawful returns the refusal of an operation by the machine's status or owner.
 func (r *Region) lawful(c query, m *Machine) answer {
 	row, _ := ms.Of(m.Status)
 	in := func(list []ms.Status, status int, format string, args ...any) answer {
@@ -83,7 +83,7 @@ func (r *Region) lawful(c query, m *Machine) answer {
 		if m.Locked || m.Status != ms.Ready {
 			return refuse(http.StatusConflict, "No machine with system ID %s available.", m.SystemID)
 		}
-	// api/machines.py, MachineHandler.deploy: an administrator deploys what somebody else has allocated
+	// api/machines.py, MachineHandler.deploy: an administrator deploys machines that others have allocated
 	case "POST deploy":
 		switch series := c.form.Get("distro_series"); {
 		case m.Status == ms.Ready && m.Owner != "" && m.Owner != User:
@@ -113,7 +113,7 @@ func (r *Region) lawful(c query, m *Machine) answer {
 		if m.Owner != User {
 			return refuse(http.StatusConflict, "Cannot set workload annotation: it hasn't been acquired.")
 		}
-	case "POST mark_broken": // api/machines.py, mark_broken: not even an administrator marks what is not theirs
+	case "POST mark_broken": // api/machines.py, mark_broken: not even an administrator marks the machine of another user
 		if m.Owner != User {
 			return refuse(http.StatusForbidden, "")
 		}

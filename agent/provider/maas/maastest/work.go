@@ -55,7 +55,7 @@ var installing = []string{
 	"'curtin' preparing for installation", "'curtin' configuring storage",
 }
 
-// deploy is api/machines.py, MachineHandler.deploy, and models/node.py, Node.start. What is deployed shows at once.
+// deploy is api/machines.py, MachineHandler.deploy, and models/node.py, Node.start. The system to deploy shows at once.
 func (r *Region) deploy(m *Machine, series, comment string, sync bool) {
 	if m.Status == ms.Ready {
 		r.acquire(m, comment)
@@ -125,7 +125,7 @@ func (r *Region) release(c query, m *Machine) {
 	})
 }
 
-// powerDown is models/node.py, Node._release: what is deployed is forgotten at once; the owner and the annotations are
+// powerDown is models/node.py, Node._release: the deployed system is removed at once, the owner and the annotations
 // when the machine is off. A machine that is off, or that nothing switches, is Ready without delay.
 func (r *Region) powerDown(m *Machine) {
 	r.log(m, info, "Releasing", "")
@@ -155,8 +155,8 @@ func (r *Region) powerUp(m *Machine) {
 	m.Power = "on"
 }
 
-// powerless is what becomes of a request whose transaction is committed, when nothing can switch the machine then
-// (models/node.py, Node._start_bmc_unavailable, and the errbacks of start_releasing and _release). An erasure cannot go
+// powerless returns the answer to a request whose transaction is committed, when nothing can switch the machine. It is
+// models/node.py, Node._start_bmc_unavailable, and the errbacks of start_releasing and _release. An erasure cannot go
 // back to what was before: MAAS answers that as a conflict, and without Retry-After.
 func (r *Region) powerless(c query, was Machine) answer {
 	busy := answer{status: http.StatusServiceUnavailable, body: "Unable to connect to any rack controller"}
@@ -224,7 +224,7 @@ func (r *Region) abort(m *Machine, comment string) {
 	case ms.Testing:
 		to, kind, done = m.before, "User aborting node testing", "Aborted testing"
 		if to == ms.Commissioning {
-			to = ms.Ready // for whoever doesn't want to wait for the tests
+			to = ms.Ready // for a caller that doesn't want to wait for the tests
 		}
 	case ms.Deploying:
 		to, kind, done = ms.Allocated, "User aborting deployment", "Aborted deployment"
@@ -242,20 +242,20 @@ func (r *Region) abort(m *Machine, comment string) {
 	})
 }
 
-// markBroken is models/node.py, Node.mark_broken: a machine in use is switched off and loses what is deployed.
+// markBroken is models/node.py, Node.mark_broken: a machine in use is switched off and loses its deployed system.
 func (r *Region) markBroken(m *Machine, comment string) {
 	r.asked(m, "User marking node broken", comment)
 	m.before, m.then = m.Status, nil
 	if slices.Contains(releasable, m.Status) {
 		r.powerDown(m)
-		if m.then != nil { // its owner stays until somebody releases it
+		if m.then != nil { // its owner stays until the machine is released
 			m.then = func() { m.Power = "off" }
 		}
 	}
 	r.move(m, ms.Broken)
 }
 
-// markFixed is models/node.py, Node.mark_fixed: what was Deployed is so again, and nothing says what is deployed.
+// markFixed is models/node.py, Node.mark_fixed: a Deployed machine is so again, and its system is unknown.
 func (r *Region) markFixed(m *Machine, comment string) {
 	r.asked(m, "User marking node fixed", comment)
 	to := ms.Ready

@@ -147,7 +147,7 @@ func newDoor(t *testing.T) door {
 		access.Interceptor{Machines: fleet{}, Operations: fleet{}, Workflows: fleet{}, Nodes: fleet{}}}
 }
 
-// call makes a call as a subject, and says whether the handler was reached, and with which scope.
+// call makes a call as a subject, and reports whether the handler was reached, and with which scope.
 func (d door) call(t *testing.T, method protoreflect.MethodDescriptor, req proto.Message, subject string,
 ) (reached bool, scope auth.Scope, err error) {
 	t.Helper()
@@ -235,7 +235,7 @@ var naming = map[protoreflect.Name]string{
 	"workflow_id":  "wf-here",
 }
 
-// filled is a request that names the machine "here" in every way that it can; named says that it can.
+// filled returns a request that names the machine "here" in every possible field; named reports whether there is one.
 func filled(t *testing.T, m protoreflect.MethodDescriptor) (req proto.Message, named bool) {
 	t.Helper()
 	typ, err := protoregistry.GlobalTypes.FindMessageByName(m.Input().FullName())
@@ -271,7 +271,7 @@ var filtered = map[protoreflect.Name]bool{
 var wholeFleet = map[protoreflect.Name]bool{
 	"IssueBootstrapToken": true, // also for whole sites
 	"ApproveDiscovered":   true, // of a machine that is in no selection yet
-	"ReleaseBudgetSlot":   true, // gives the whole fleet's budget free
+	"ReleaseBudgetSlot":   true, // releases the whole fleet's budget
 }
 
 // open are the calls that any role opens: they show no machine, and lists of machines show those of the selection.
@@ -294,7 +294,7 @@ var open = map[protoreflect.Name]bool{
 	"WatchRollout":        true,
 }
 
-// opens says which roles open what needs a scope. It is written down here once more, not asked of the code.
+// opens has the roles that meet each need. It is written down here once more, not asked of the code.
 var opens = map[auth.Need][]auth.Role{
 	auth.NeedRead:    {auth.Viewer, auth.Operator, auth.Approver, auth.Admin},
 	auth.NeedOwn:     {auth.Viewer, auth.Operator, auth.Approver, auth.Admin},

@@ -18,7 +18,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/filter"
 )
 
-// Machines is the inventory.
+// Machines is the part of the inventory that identifies the machines of a call.
 type Machines interface {
 	WalkMachines(ctx context.Context, f machinestore.MachineFilter) ([]*baremetalv1.Machine, error)
 	GetMachine(ctx context.Context, id, externalID string) (*baremetalv1.Machine, error)
@@ -96,7 +96,7 @@ func (h *held) RecvMsg(m any) error {
 	return err
 }
 
-// enter refuses a call that is not about the caller's machines, and gives the context of one that is.
+// enter refuses a call that is not about the caller's machines, and returns the context of one that is.
 func (i Interceptor) enter(ctx context.Context, method string, req any) (context.Context, error) {
 	c, ok := auth.CallerFrom(ctx)
 	selections, restricted := c.Within()

@@ -72,7 +72,7 @@ func (s *Server) DiscoverBMCs(
 	return out, s.recognize(ctx, r.GetSite(), out.GetBmcs())
 }
 
-// siteSession finds a session of the site's agent here, or says where there is one.
+// siteSession finds a session of the site's agent here, or returns an error that names where there is one.
 func (s *Server) siteSession(ctx context.Context, site string) (*session.Session, error) {
 	if s.Config.Sessions != nil {
 		if sess := s.Config.Sessions.OfSite(site); sess != nil {
@@ -144,7 +144,7 @@ func (s *Server) discoveryOrder(
 	return order, nil
 }
 
-// awaitDiscovery gathers the agent's reports. Of what it says no more is taken than was asked for.
+// awaitDiscovery gathers the agent's reports. It accepts no more addresses than were asked for.
 func (s *Server) awaitDiscovery(
 	ctx context.Context, sess *session.Session, reports <-chan *fleetv1.BMCsDiscovered, addresses []netip.Addr,
 ) (*baremetalv1.DiscoverBMCsResponse, error) {
@@ -202,7 +202,7 @@ func discovered(f *fleetv1.FoundBMC) *baremetalv1.DiscoveredBMC {
 	}
 }
 
-// shown bounds what an agent says.
+// shown bounds an agent's text.
 func shown(text string, most int) string {
 	r := []rune(safetext.Line(text))
 	return string(r[:min(len(r), most)])
@@ -218,8 +218,8 @@ func macs(list []string) (out []string) {
 	return out
 }
 
-// recognize names the machine that each BMC is of. A BMC that says it is of a machine with another BMC has a problem,
-// and one that two machines could have.
+// recognize names the machine that each BMC is of. A BMC that claims a machine with another BMC has a problem, and so
+// has one that two machines could have.
 func (s *Server) recognize(ctx context.Context, site string, bmcs []*baremetalv1.DiscoveredBMC) error {
 	var all []string
 	for _, b := range bmcs {
@@ -233,7 +233,7 @@ func (s *Server) recognize(ctx context.Context, site string, bmcs []*baremetalv1
 	return nil
 }
 
-// recognizeAmong is recognize with what is known.
+// recognizeAmong is recognize with the known hardware.
 func recognizeAmong(known []machinestore.Hardware, bmcs []*baremetalv1.DiscoveredBMC) {
 	sharing := map[string][]int{}
 	for i, m := range known {
@@ -300,8 +300,8 @@ func name(b *baremetalv1.DiscoveredBMC, found machinestore.Hardware, candidates 
 	}
 }
 
-// judge compares a machine with what a BMC tells of its own. A machine has several serial numbers: as registered, and
-// as seen.
+// judge compares a machine with a BMC's data on its own. A machine has several serial numbers: as registered, and as
+// seen.
 func judge(m, found machinestore.Hardware) hwid.Verdict {
 	shown := hwid.Facts{UUID: hwid.UUID(found.UUID), Serial: hwid.Text(found.Serials[0])}
 	is := hwid.Facts{UUID: hwid.UUID(m.UUID)}

@@ -34,7 +34,7 @@ func upload(r *rig, im *pb.Image, file []byte) (*pb.Image, error) {
 		r.T.Fatal(err)
 	}
 	send := func(m *pb.UploadImageRequest) {
-		// io.EOF says that the server has answered already; the answer comes below.
+		// io.EOF means that the server has answered already; the answer comes below.
 		if err := s.Send(m); err != nil && !errors.Is(err, io.EOF) {
 			r.T.Fatal(err)
 		}

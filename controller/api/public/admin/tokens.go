@@ -73,7 +73,7 @@ func newToken(r *baremetalv1.IssueBootstrapTokenRequest) (agentstore.NewToken, t
 	return t, life, err
 }
 
-// tokenRole says what the agent will be, and asks for what that needs.
+// tokenRole sets the agent's role, and validates the fields that the role needs.
 func tokenRole(r *baremetalv1.IssueBootstrapTokenRequest, t *agentstore.NewToken) error {
 	switch r.GetRole() {
 	case baremetalv1.AgentRole_AGENT_ROLE_UNSPECIFIED, baremetalv1.AgentRole_AGENT_ROLE_HOST:

@@ -61,7 +61,7 @@ func TestWebhookLife(t *testing.T) {
 		}
 		return out
 	}
-	// What the mask does not name stays, whatever the message says.
+	// What the mask does not name stays, whatever the message has.
 	got := change(&pb.Webhook{Url: hookURL + "/new", Filter: "site=nowhere", MaxConcurrency: 4}, "url", "max_concurrency")
 	if got.GetUrl() != hookURL+"/new" || got.GetMaxConcurrency() != 4 || got.GetFilter() != made.GetFilter() ||
 		!got.GetEnabled() || got.GetSecret() != "" {
@@ -92,8 +92,7 @@ func TestWebhookLife(t *testing.T) {
 		"DELETE_WEBHOOK")
 }
 
-// TestRotation: each gives another secret, and says until when the others sign. None signs longer than it was said
-// before.
+// TestRotation: each returns another secret, and until when the others sign. None signs longer than announced before.
 func TestRotation(t *testing.T) {
 	r := publictest.NewRig(t)
 	secrets := []string{hook(r, &pb.Webhook{WebhookId: "x", Url: hookURL}).GetSecret()}
@@ -173,7 +172,7 @@ func TestPagesOfWebhooks(t *testing.T) {
 	publictest.Wants(t, err, invalid, "INVALID_PAGE_TOKEN", "page_token")
 }
 
-// bury gives up one delivery of a webhook, and sees it redelivered.
+// bury lets one delivery of a webhook fail for good, and sees it redelivered.
 func bury(r *rig, id string) {
 	r.T.Helper()
 	all, err := r.Store.Webhooks.ListDeliveries(r.T.Context(), webhookstore.DeliveryFilter{WebhookID: id, Limit: 1})

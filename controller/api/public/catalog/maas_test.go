@@ -58,7 +58,7 @@ func TestMAASKeysStayInside(t *testing.T) {
 	r.Verbs("berlin", "SET_MAAS_REGION", "SET_MAAS_REGION")
 }
 
-// TestMAASRegionsInUse stay; others go. Where the key that sealed theirs is lost, the list says so by leaving it out.
+// TestMAASRegionsInUse stay; others go. Where the key that sealed theirs is lost, the list leaves the user out.
 func TestMAASRegionsInUse(t *testing.T) {
 	r := publictest.NewRig(t)
 	region(r, "berlin", maasKey)
@@ -90,7 +90,7 @@ func TestMAASRegionsInUse(t *testing.T) {
 	publictest.Wants(t, err, notFound, "CREDENTIALS_NOT_FOUND", "")
 }
 
-// TestMAASRegionsThatAreRefused: what is wrong is named, and the key is not repeated.
+// TestMAASRegionsThatAreRefused: the error names the field, and does not repeat the key.
 func TestMAASRegionsThatAreRefused(t *testing.T) {
 	r := publictest.NewRig(t)
 	for field, change := range map[string]func(*pb.SetMAASRegionRequest){

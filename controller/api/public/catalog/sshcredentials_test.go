@@ -51,7 +51,8 @@ func sshKey(r *rig, ref, username string, key any) *pb.SSHCredentials {
 	return c
 }
 
-// TestKindsOfKeys: what a site agent can use is taken, with the public half shown; what is too weak or locked is not.
+// TestKindsOfKeys: keys that a site agent can use are accepted, with the public half shown; weak and locked ones are
+// refused.
 func TestKindsOfKeys(t *testing.T) {
 	r := publictest.NewRig(t)
 	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -126,7 +127,7 @@ func TestPrivateKeysStayInside(t *testing.T) {
 	r.Verbs("rack", "SET_SSH_CREDENTIALS", "SET_SSH_CREDENTIALS")
 }
 
-// TestCredentialsInUse stay; and where the key that sealed them is lost, the list says so by leaving the user out.
+// TestCredentialsInUse stay; and where the key that sealed them is lost, the list leaves the user out.
 func TestCredentialsInUse(t *testing.T) {
 	r := publictest.NewRig(t)
 	sshKey(r, "rack", "root", newKey(t))

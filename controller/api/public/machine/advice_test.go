@@ -11,7 +11,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/api/public/publictest"
 )
 
-// TestEffectiveStatesSayWhatToDo: each state that a screen shows has its way on among what is recommended.
+// TestEffectiveStatesSayWhatToDo: each state that a screen shows has its next step among the recommended ones.
 func TestEffectiveStatesSayWhatToDo(t *testing.T) {
 	r := publictest.NewRig(t)
 	r.Register(&pb.Machine{MachineId: "m-1", Spec: &pb.MachineSpec{Provider: "fake"}})
@@ -48,8 +48,8 @@ func TestEffectiveStatesSayWhatToDo(t *testing.T) {
 	advises(pb.MachineStatus_BLOCKED, "ingot flag m-1 RMA --off")
 }
 
-// TestMailPolicyIsStoredAndAudited: the stored operation holds the policy as it was asked for, allowed or not, and the
-// audit log names who asked for it, by which request and as which operation.
+// TestMailPolicyIsStoredAndAudited: the stored operation holds the policy as it was ordered, allowed or not. The audit
+// log names the caller, the request and the operation.
 func TestMailPolicyIsStoredAndAudited(t *testing.T) {
 	for machine, allowed := range map[string]bool{"m-open": true, "m-shut": false} {
 		r := publictest.NewRig(t)

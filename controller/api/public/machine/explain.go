@@ -76,7 +76,7 @@ func (s *Server) ExplainMachine(
 // mostExplained is how many machines one answer explains at most, and without a page size.
 const mostExplained = 100
 
-// attentionFilter is which machines are explained where nobody says which.
+// attentionFilter selects the machines that are explained without another filter.
 const attentionFilter = "effective_state=ATTENTION"
 
 // withoutShared leaves out the machines that are counted in shared causes.
@@ -190,8 +190,8 @@ func explained(machineID string, e explain.Explanation) *baremetalv1.ExplainMach
 }
 
 const (
-	// explainedFor is how long an explanation stands of a machine that does not change. What its work says meanwhile,
-	// such as how far it is, is so old at most.
+	// explainedFor is how long an explanation stands of a machine that does not change. Its work's progress is so old at
+	// most.
 	explainedFor = 5 * time.Second
 	// mostKept bounds the explanations that are kept, and with them the memory: some 5 MB.
 	mostKept = 1000
@@ -210,7 +210,7 @@ type explanation struct {
 	at time.Time
 }
 
-// of returns what is known of these machines, as they are, by machine_id. Nobody may change an answer.
+// of returns the known explanations of these machines, as they are, by machine_id. An answer must not be changed.
 func (e *explanations) of(machines []*baremetalv1.Machine, now time.Time) map[string]*baremetalv1.ExplainedMachine {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -76,7 +76,7 @@ func TestMachinesDeletedAmidAPageAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestExplainMachines gives of many what ExplainMachine gives of each.
+// TestExplainMachines: ExplainMachines returns for many what ExplainMachine returns for each.
 func TestExplainMachines(t *testing.T) {
 	fake := clock.NewFake(time.Now())
 	r := publictest.NewRig(t, func(c *service.Config) { c.Clock = fake })

@@ -37,13 +37,13 @@ type feed struct {
 	changes []machinestore.Change
 	base    machinestore.Spot
 	end     string
-	// readAt is when the last read began that has found all that there was; askedAt is when somebody has asked last.
+	// readAt is when the last read began that has found all changes; askedAt is the time of the last call.
 	readAt, askedAt time.Time
 	// reading is closed when the read that goes on ends; nil where none does.
 	reading chan struct{}
 }
 
-// after gives the changes behind a cursor, as Store.Follow does.
+// after returns the changes behind a cursor, as Store.Follow does.
 func (f *feed) after(ctx context.Context, from string, limit int32) ([]machinestore.Change, string, bool, error) {
 	at, err := machinestore.SpotOf(from)
 	if err != nil {
@@ -89,7 +89,7 @@ func (f *feed) after(ctx context.Context, from string, limit int32) ([]machinest
 		err := f.goOn(ctx, end, limit)
 		close(done)
 		if err != nil && end != from && ctx.Err() == nil {
-			return f.read(ctx, from, limit) // what is wrong may be with the shared cursor alone
+			return f.read(ctx, from, limit) // the error may be the shared cursor's alone
 		}
 		if err != nil {
 			return nil, "", false, err
@@ -97,7 +97,7 @@ func (f *feed) after(ctx context.Context, from string, limit int32) ([]machinest
 	}
 }
 
-// goOn reads what is new.
+// goOn reads the new changes.
 func (f *feed) goOn(ctx context.Context, end string, limit int32) error {
 	began := f.clock.Now()
 	page, next, more, err := f.read(ctx, end, limit)
@@ -105,7 +105,7 @@ func (f *feed) goOn(ctx context.Context, end string, limit int32) error {
 	defer f.mu.Unlock()
 	f.reading = nil
 	if err != nil && ctx.Err() == nil {
-		f.end = "" // whoever asks next begins anew
+		f.end = "" // the next call begins anew
 	}
 	if err != nil {
 		return err

@@ -62,7 +62,7 @@ func (o *order) read(_ context.Context, from string, limit int32) ([]machinestor
 	return page, page[len(page)-1].Cursor, len(page) == int(limit), nil
 }
 
-// Whoever follows has in the end the last version of each machine, wherever and whenever he has begun.
+// Every follower has in the end the last version of each machine, wherever and whenever it has begun.
 func TestWatchesThatShareReadsMissNothing(t *testing.T) {
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -107,7 +107,7 @@ func TestWatchesThatShareReadsMissNothing(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				for _, c := range o.all { // nobody changes it any more
+				for _, c := range o.all { // it is no longer changed
 					if id := c.Machine.GetMachineId(); c.Xid > from.Xid && have[id] != c.Machine.GetVersion() {
 						return fmt.Errorf("watch %d of seed %d has %s in version %d of %d", w, seed, id, have[id], c.Machine.GetVersion())
 					}

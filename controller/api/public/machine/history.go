@@ -64,7 +64,7 @@ func timeOf(field string, t *timestamppb.Timestamp) (time.Time, error) {
 	return t.AsTime(), nil
 }
 
-// stateAt also tells an unknown machine from one that had no history yet.
+// stateAt also distinguishes an unknown machine from one that had no history yet.
 func (s *Server) stateAt(ctx context.Context, machineID string, at time.Time) (*baremetalv1.TimelineState, error) {
 	if _, err := s.stores.Machines.KnownMachine(ctx, machineID); err != nil {
 		return nil, err

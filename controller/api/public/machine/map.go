@@ -134,7 +134,7 @@ func (s *Server) partsVisible(ctx context.Context, parts []machinemap.Part) ([]m
 	return parts, nil
 }
 
-// mapping is machines in groups, with what is told of each.
+// mapping has machines in groups, with the fields of each.
 type mapping struct {
 	q      query.Map
 	most   int
@@ -157,7 +157,7 @@ type group struct {
 	all    []mapped
 }
 
-// mapped is a machine, and the numbers of what is told of it.
+// mapped is a machine, and the numbers of its fields.
 type mapped struct {
 	id                   string
 	state, reason, value int32
@@ -228,7 +228,7 @@ func (m *mapping) add(p machinemap.Part) {
 	}
 }
 
-// number gives a text the number that it has, or the next.
+// number returns a text's number, or the next one for a new text.
 func number(all map[string]int32, text string) int32 {
 	n, known := all[text]
 	if !known {
@@ -258,7 +258,7 @@ func (m *mapping) answer() *baremetalv1.MapMachinesResponse {
 	return out
 }
 
-// inOrder sorts the values, and gives the new place of each number.
+// inOrder sorts the values, and returns the new place of each number.
 func (m *mapping) inOrder() []int32 {
 	for text := range m.values {
 		m.out.Values = append(m.out.Values, text)

@@ -95,7 +95,7 @@ func TestMapMachines(t *testing.T) {
 	}
 }
 
-// The map says of every machine that there can be what lists say of it, now and of a moment.
+// The map agrees with lists on every possible machine, now and at a moment.
 func TestMapsAndListsAgreeOnEveryMachine(t *testing.T) {
 	r := publictest.NewRig(t)
 	count := storetest.EveryMachine(t, r.Store)

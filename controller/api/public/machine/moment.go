@@ -31,8 +31,8 @@ func (s *Server) momentOf(asOf *timestamppb.Timestamp) (time.Time, error) {
 	return at, err
 }
 
-// kept refuses a moment that cannot be answered. It is asked after the states were read: retention says first what it
-// is about to remove.
+// kept refuses a moment that cannot be answered. It is asked after the states were read: retention first records what
+// it is about to remove.
 func (s *Server) kept(ctx context.Context, at time.Time) error {
 	since, err := s.stores.Past.StatesSince(ctx)
 	if err != nil || !at.Before(since) {

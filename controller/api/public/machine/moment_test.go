@@ -130,7 +130,7 @@ type past struct {
 	n      int
 }
 
-// step lets one thing happen to one machine. What is refused is no fault: it depends on what was before.
+// step lets one thing happen to one machine. A refusal is no fault: it depends on the state before.
 func (p *past) step() {
 	p.n++
 	ctx, id := p.T.Context(), fmt.Sprintf("m-%03d", p.rnd.IntN(8))
@@ -401,8 +401,8 @@ func TestRetentionOfMoments(t *testing.T) {
 	publictest.Wants(t, err, failure.KindPrecondition, "MOMENT_NOT_KEPT", "as_of")
 }
 
-// Any minute of a busy day is there quickly. INGOT_MOMENT_MACHINES and INGOT_MOMENT_CHANGES set the size of the fleet and
-// of its past; the changes are written by statements on many machines, which is how an engine under load writes them.
+// Any minute of a busy day is there quickly. INGOT_MOMENT_MACHINES and INGOT_MOMENT_CHANGES set the size of the fleet
+// and of its past. The changes are written by statements on many machines, as an engine under load writes them.
 func TestAMomentOfABusyDay(t *testing.T) {
 	r := publictest.NewRig(t)
 	machines := storetest.Setting(t, "INGOT_MOMENT_MACHINES", 500)

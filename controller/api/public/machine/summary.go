@@ -94,7 +94,7 @@ func (s *summary) get(ctx context.Context) (*baremetalv1.FleetSummary, error) {
 const (
 	// mostCauses bounds the shared causes of an answer.
 	mostCauses = 100
-	// notObservedFilter lists the machines that need somebody only because nothing observes them.
+	// notObservedFilter lists the machines that need an operator only because nothing observes them.
 	notObservedFilter = "attention_reason=" + fleet.AttentionNotObserved
 )
 

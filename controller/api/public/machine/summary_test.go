@@ -10,8 +10,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
-// However many ask, the database is asked once in a while; who asks too early for a failed read does not spoil it for
-// the others.
+// The database is asked once in a while, however many callers there are. A caller whose read failed does not affect the
+// others.
 func TestSummariesAreReadOnceInAWhile(t *testing.T) {
 	c := clock.NewFake(time.Unix(1000, 0))
 	reads, broken := 0, errors.New("the database is away")

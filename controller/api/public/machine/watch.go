@@ -57,8 +57,8 @@ type watcher struct {
 	after   reader
 	filter  machinefilter.Filter
 	out     *service.Sender[*baremetalv1.MachineEvent]
-	// has says of machines whether the client has them as ones that match. Without a word of a machine it has it not,
-	// unless the watch was resumed: then it may.
+	// has records which machines the client has as matching ones. A machine without an entry is unknown to it, unless the
+	// watch was resumed: then it may have it.
 	has     map[string]bool
 	resumed bool
 	// last is when something was sent.
@@ -171,7 +171,7 @@ func (w *watcher) follow(ctx context.Context, at string) error {
 	}
 }
 
-// judge says what a change means to the client; KIND_UNSPECIFIED means nothing.
+// judge returns the kind of a change for the client; KIND_UNSPECIFIED for none.
 func (w *watcher) judge(m *baremetalv1.Machine) baremetalv1.MachineEvent_Kind {
 	had, known := w.has[m.GetMachineId()]
 	had = had || !known && w.resumed || w.filter.MatchesAll()

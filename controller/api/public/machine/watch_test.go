@@ -131,7 +131,7 @@ func TestWatchMachines(t *testing.T) {
 		change(r, "m-001", "r3"), remove(r, "m-000"), remove(r, "m-003"), "DELETED m-003",
 		func() { r.Register(&pb.Machine{MachineId: "m-new", Spec: &pb.MachineSpec{Rack: "r1"}}) }, "CHANGED m-new",
 		"BOOKMARK")
-	// What happens while nobody listens comes after the resume; the client may have had any machine.
+	// Changes during the interruption come after the resume; the client may have had any machine.
 	change(r, "m-new", "r9")()
 	change(r, "m-001", "r4")()
 	script(r, q, "LEFT m-new", "LEFT m-001", change(r, "m-001", "r5"), change(r, "m-001", "r1"), "CHANGED m-001")

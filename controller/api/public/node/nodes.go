@@ -116,7 +116,7 @@ func installPlanOnly(planID string) error {
 	return nil
 }
 
-// nodeUpdate reads what is to be set: the fields of the mask, or those that are not empty.
+// nodeUpdate returns the fields to set: the fields of the mask, or those that are not empty.
 func nodeUpdate(r *baremetalv1.UpdateNodeRequest) (nodestore.NodeUpdate, error) {
 	var u nodestore.NodeUpdate
 	paths := r.GetUpdateMask().GetPaths()
@@ -242,7 +242,7 @@ func (s *Server) SetNodeGroup(ctx context.Context, r *baremetalv1.SetNodeGroupRe
 	return s.stores.Nodes.SetNodeGroup(ctx, r, service.Actor(ctx), s.Clock.Now(), opts...)
 }
 
-// healthChecks refuses what is no check of a group.
+// healthChecks refuses unknown checks of a group.
 func healthChecks(named []string) error {
 	if slices.Equal(named, []string{nodestore.NoChecks}) {
 		return nil

@@ -18,7 +18,7 @@ type logRequest struct {
 	noFollow    bool
 }
 
-// maySeeConsole: a serial console shows what nobody has chosen to log.
+// maySeeConsole: a serial console shows output that was not meant for a log.
 func maySeeConsole(ctx context.Context) bool {
 	c, ok := auth.CallerFrom(ctx)
 	return !ok || c.Scope >= auth.ScopeAdmin
@@ -68,7 +68,7 @@ func (s *Server) followLog(ctx context.Context, r logRequest, out *service.Sende
 	}
 }
 
-// drainLog sends what is stored and gives the number of the last chunk.
+// drainLog sends the stored chunks and returns the number of the last one.
 func (s *Server) drainLog(
 	ctx context.Context,
 	r logRequest,

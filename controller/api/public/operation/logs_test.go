@@ -40,7 +40,7 @@ func readLog(ctx context.Context, r *publictest.Rig, q *pb.StreamOperationLogsRe
 	}
 }
 
-// TestLogsReplayAndFollow: what is stored, then what comes, to the end of the operation and a little after it.
+// TestLogsReplayAndFollow: the stored chunks, then new ones, to the end of the operation and a little after it.
 func TestLogsReplayAndFollow(t *testing.T) {
 	r := publictest.NewRig(t, smallPages, func(c *service.Config) { c.LogGrace = 300 * time.Millisecond })
 	r.Register(&pb.Machine{MachineId: "m-1"})

@@ -73,7 +73,7 @@ func watch[M any](ctx context.Context, s *Server, r watchRequest, keys validate.
 func (w *watcher) run(ctx context.Context, r watchRequest) error {
 	if w.filter.MachineID != "" {
 		if _, err := w.stores.Machines.KnownMachine(ctx, w.filter.MachineID); err != nil {
-			return err // rather than waiting for a machine that nobody has
+			return err // rather than waiting for a missing machine
 		}
 	}
 	incarnation, err := w.Config.Incarnation(ctx)
@@ -243,7 +243,7 @@ func (w *watcher) one(ctx context.Context, at cursor) error {
 	}
 	for {
 		changed := w.Mark()
-		// Read first: what is finished now has all its events by the time that they are read.
+		// Read first: an operation that is finished now has all its events by the time that they are read.
 		op, err := w.stores.OperationQueries.GetOperation(ctx, id)
 		if err != nil {
 			return err

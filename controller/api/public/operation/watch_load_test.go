@@ -105,8 +105,8 @@ func stored(r *publictest.Rig, ctx context.Context) (map[eventKey]*pb.Operation,
 	}
 }
 
-// TestWatchMissesNothingAndRepeatsNothing: readers that break off at random and resume by cursor, beside writers and
-// transactions that stay open, get each event exactly once and each operation's in order.
+// TestWatchMissesNothingAndRepeatsNothing: readers break off at random and resume by cursor, beside writers and
+// transactions that stay open. They get each event exactly once and each operation's in order.
 func TestWatchMissesNothingAndRepeatsNothing(t *testing.T) {
 	r := publictest.NewRig(t, smallPages)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -162,8 +162,8 @@ func readAll(r *publictest.Rig, ctx context.Context, done <-chan struct{}, opera
 	return err
 }
 
-// TestWatchBeginsWithWhatIsActive: a watch that starts in the middle gets the state of what is active and then exactly
-// what follows it.
+// TestWatchBeginsWithWhatIsActive: a watch that starts in the middle gets the state of active operations and then
+// exactly the events that follow.
 func TestWatchBeginsWithWhatIsActive(t *testing.T) {
 	r := publictest.NewRig(t, smallPages)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

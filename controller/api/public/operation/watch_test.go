@@ -43,8 +43,8 @@ func read(
 	}
 }
 
-// TestWatchDoesNotTellOldNews: an open transaction holds the feed's head back, so that the event which made an
-// operation what it is comes after its state has been sent. It must not be sent again.
+// TestWatchDoesNotTellOldNews: an open transaction holds the feed's head back. So the event of an operation's present
+// state comes after that state has been sent. It must not be sent again.
 func TestWatchDoesNotTellOldNews(t *testing.T) {
 	r := publictest.NewRig(t, smallPages)
 	ctx := t.Context()

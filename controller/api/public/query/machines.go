@@ -34,7 +34,7 @@ var Machines = validate.Query{
 		"image":           validate.Any,
 		"labels.":         validate.Label,
 		"conditions.":     condition,
-		// Of the reasons why a machine needs somebody, the one that machines share.
+		// Of the reasons why a machine needs an operator, the one that machines share.
 		"attention_reason": validate.Among(map[string]string{fleet.AttentionNotObserved: fleet.AttentionNotObserved}),
 	},
 	Aliases: map[string]string{"state": "effective_state", "label.": "labels.", "condition.": "conditions."},
@@ -51,8 +51,8 @@ func specField(key string) string {
 	return key
 }
 
-// EnumNames returns the names of a protobuf enum without its zero value, with and without their prefix, and the name
-// without prefix that each stands for.
+// EnumNames returns the names of a protobuf enum without its zero value, with and without their prefix. Each maps to
+// its name without prefix.
 func EnumNames(values map[string]int32, prefix string) map[string]string {
 	out := map[string]string{}
 	for name, n := range values {
@@ -218,7 +218,7 @@ func knowing(f machinestore.MachineFilter, t fleet.ConditionType) machinestore.M
 	return f
 }
 
-// notObserved keeps machines that need somebody only because nothing observes them, or leaves those out.
+// notObserved keeps machines that need an operator only because nothing observes them, or leaves those out.
 func notObserved(f machinestore.MachineFilter, value string) []machinestore.MachineFilter {
 	if f.NotObserved != "" && f.NotObserved != value {
 		return nil
@@ -312,7 +312,7 @@ func narrowEffective(f machinestore.MachineFilter, s fleet.EffectiveState) []mac
 	return narrowQuiet(fenced(others, "false"), s)
 }
 
-// narrowQuiet goes on with machines that need nobody at once.
+// narrowQuiet goes on with machines that need no operator at once.
 func narrowQuiet(f machinestore.MachineFilter, s fleet.EffectiveState) []machinestore.MachineFilter {
 	switch s {
 	case fleet.StateBusy:

@@ -72,7 +72,7 @@ func OperationFilter(terms []validate.Term) (operationquery.OperationFilter, err
 	return f, nil
 }
 
-// Matches says of one operation what the store says of all.
+// Matches reports whether one operation matches the filter, as the store's queries do.
 func Matches(f operationquery.OperationFilter, op *baremetalv1.Operation) bool {
 	same := func(want, have string) bool { return want == "" || want == have }
 	created := op.GetCreatedAt().AsTime()

@@ -83,7 +83,8 @@ func TestBudgetsThatAreRefused(t *testing.T) {
 	publictest.Wants(t, err, failure.KindInvalid, "INVALID_PAGE_TOKEN", "page_token")
 }
 
-// TestBudgetSlotsArePaged: oldest first, each once, whatever the size of a page; and what an end gives back is gone.
+// TestBudgetSlotsArePaged: oldest first, each once, whatever the size of a page; and slots that an end releases are
+// gone.
 func TestBudgetSlotsArePaged(t *testing.T) {
 	r := publictest.NewRig(t)
 	const machines = 5

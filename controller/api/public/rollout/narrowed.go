@@ -10,9 +10,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// A caller whose roles are for some machines works on several of these, and on no others. It sees the rollouts
-// of which it may see each machine, and lists those among them that its own identity has created, which is also that of
-// whoever has made its token. What it may not see is refused as what does not exist.
+// A caller whose roles are for some machines works on several of these, and on no others. It sees the rollouts of which
+// it may see each machine, and lists those among them that its own identity has created. A token's identity is its
+// maker's. Rollouts that it may not see are refused as missing.
 
 // mayUseSelection refuses a kept selection in which a machine is not the caller's. Without an id there is none.
 func (s *Server) mayUseSelection(ctx context.Context, id string) error {

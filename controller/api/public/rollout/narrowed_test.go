@@ -92,7 +92,7 @@ func TestANarrowedCallerWorksOnWhatItsSelectionHolds(t *testing.T) {
 	}
 	_, err = r.Rollouts.CreateRollout(db, &pb.CreateRolloutRequest{RequestId: "work", Spec: spec, Digest: p.GetDigest()})
 	outside("the request of another", err)
-	// A token is whoever has made it, and sees no more of the maker's rollouts than its selection holds.
+	// A token has its maker's identity, and sees no more of the maker's rollouts than its selection holds.
 	whole, err := r.Rollouts.PreviewRollout(as(t.Context(), "db"), &pb.PreviewRolloutRequest{Spec: spec})
 	if err != nil {
 		t.Fatal(err)

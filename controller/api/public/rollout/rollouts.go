@@ -70,7 +70,7 @@ func (s *Server) rolloutRequest(
 	return r, err
 }
 
-// rolloutWork is what is done on each machine, without the machine.
+// rolloutWork returns the work on each machine, without the machine.
 func rolloutWork(spec *baremetalv1.RolloutSpec) (operationstore.StartRequest, error) {
 	if w, ok, err := rolloutstore.WorkflowOf(spec); ok {
 		return w.Request(), err

@@ -10,8 +10,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// TestShortListsFilterAndSort: pages of a list that is filtered and sorted hold each row once, whatever comes and goes
-// between them, and a token is good for its filter and order alone.
+// TestShortListsFilterAndSort: pages of a filtered and sorted list hold each row once, whatever comes and goes between
+// them. A token is valid for its filter and order alone.
 func TestShortListsFilterAndSort(t *testing.T) {
 	r := publictest.NewRig(t)
 	set := func(name string, atOnce int32) {

@@ -153,7 +153,7 @@ func (c Columns) Order(text string) (Order, error) {
 // None reports whether there is no order.
 func (o Order) None() bool { return o.by == "" }
 
-// Place is where a row stands: its value, and its identifier, which tells equal ones apart.
+// Place is where a row stands: its value, and its identifier, which distinguishes equal ones.
 type Place struct{ Value, ID string }
 
 // Place is where a row of this identifier stands.
@@ -207,7 +207,7 @@ func atFirstDifference(a, b string) (by int, known bool) {
 	return cmp.Compare(a[i], b[i]), true
 }
 
-// part cuts off the first run of digits, or of what is none.
+// part cuts off the first run of digits, or of other characters.
 func part(s string) (first, rest string) {
 	digits := digit(s[0])
 	i := strings.IndexFunc(s, func(r rune) bool { return (r >= '0' && r <= '9') != digits })

@@ -24,8 +24,8 @@ type WalkStart struct {
 }
 
 // Walk is the list of machines by machine_id: several lists, one after the other, where a filter needs parts that do
-// not overlap. Sealed machines are for answers that nobody reads on this side: see store.MachineFilter.
-// A caller whose roles are for some machines gets those alone.
+// not overlap. Sealed machines are for answers that are not read on this side: see store.MachineFilter. A caller whose
+// roles are for some machines gets those alone.
 func (s *Base) Walk(
 	ctx context.Context, name, text string, terms []filter.Term, start WalkStart, sealed bool,
 ) (List[*baremetalv1.Machine], error) {
@@ -109,7 +109,7 @@ func Walks(ctx context.Context, terms []filter.Term) ([]machinestore.MachineFilt
 	return out, err
 }
 
-// AllInside refuses a call about machines of which some are not the caller's. One that does not exist is nobody's.
+// AllInside refuses a call about machines of which some are not the caller's. One that does not exist is refused too.
 func (s *Base) AllInside(ctx context.Context, machineIDs []string) error {
 	within, err := query.Within(ctx)
 	if err != nil || !within.Narrow() {

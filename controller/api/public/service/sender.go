@@ -9,8 +9,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// Sender hands messages to a stream, one in flight, and gives up on a reader that does not take them. gRPC's Send
-// cannot be given a deadline; it ends when its handler has returned, and with it the goroutine here.
+// Sender hands messages to a stream, one in flight, and cuts off a reader that does not take them. gRPC's Send cannot
+// be given a deadline; it ends when its handler has returned, and with it the goroutine here.
 type Sender[M any] struct {
 	next  chan M
 	done  chan struct{}
@@ -33,7 +33,7 @@ func NewSender[M any](send func(M) error, c clock.Clock, limit time.Duration) *S
 	return s
 }
 
-// Send gives the message to the stream's goroutine. The error may be that of an earlier message.
+// Send hands the message to the stream's goroutine. The error may be that of an earlier message.
 func (s *Sender[M]) Send(ctx context.Context, m M) error {
 	select {
 	case s.next <- m:

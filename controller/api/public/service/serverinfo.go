@@ -10,7 +10,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
-// ServerInfo says which controller answers, and whether the fleet is frozen.
+// ServerInfo returns which controller answers, and whether the fleet is frozen.
 func (s *Base) ServerInfo(ctx context.Context) (*baremetalv1.ServerInfo, error) {
 	schema, err := s.stores.Schema.SchemaVersion(ctx)
 	if err != nil {
@@ -70,7 +70,7 @@ var built = []baremetalv1.Reason{
 	baremetalv1.Reason_WORKFLOWS_NOT_WIRED,
 }
 
-// unbuilt lists the reasons for what is published and not built.
+// unbuilt returns the reasons for published work that is not built.
 func unbuilt() []string {
 	var out []string
 	for name, number := range baremetalv1.Reason_value {

@@ -43,7 +43,7 @@ type Engine interface {
 	Changed() <-chan struct{}
 }
 
-// Info is what GetServerInfo says besides what the database knows.
+// Info is the part of GetServerInfo that is not in the database.
 type Info struct {
 	Version      string
 	ControllerID string
@@ -59,13 +59,13 @@ type Config struct {
 	Scripts Scripts
 	// Tokens are the bearer tokens in force; nil where there is no guard.
 	Tokens APITokens
-	// SignOn says how people sign on; nil where they don't.
+	// SignOn returns the settings of sign-ons; nil where they don't.
 	SignOn func(ctx context.Context) (*baremetalv1.SignOn, error)
 	// Sessions are those of this controller's agents; nil is none.
 	Sessions *session.Registry
 	// Secrets seals BMC credentials and the secrets of webhooks.
 	Secrets *secret.Box
-	// WebhookPolicy says which addresses webhooks may have.
+	// WebhookPolicy is the addresses that webhooks may have.
 	WebhookPolicy webhook.Policy
 	// WebhookSource names this installation in events.
 	WebhookSource string
@@ -88,7 +88,7 @@ type Config struct {
 	SendTimeout time.Duration
 	// PollEvery is how often a stream looks without being told; 0 means 250 ms.
 	PollEvery time.Duration
-	// BookmarkEvery is after how long without a message a watch of machines says where it stands; 0 means 10 s.
+	// BookmarkEvery is after how long without a message a watch of machines sends its cursor; 0 means 10 s.
 	BookmarkEvery time.Duration
 	// LogGrace is how long a log is followed after its operation has ended; 0 means 500 ms.
 	LogGrace time.Duration

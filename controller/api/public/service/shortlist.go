@@ -18,8 +18,8 @@ type narrowed interface {
 	GetOrderBy() string
 }
 
-// short reads a page of a list that is read whole for it. A place in an order is a row's value and its identifier, so
-// that a page begins where the one before ended, whatever has come and gone meanwhile.
+// short reads a page of a list that is read whole for it. A place in an order is a row's value and its identifier. So a
+// page begins where the one before ended, whatever has come and gone meanwhile.
 func short[M proto.Message](ctx context.Context, l List[M], r narrowed, size int32) (out rows[M], err error) {
 	var none M
 	columns := rowsof.Of(none.ProtoReflect().Descriptor(), l.Checks)
@@ -68,7 +68,7 @@ func short[M proto.Message](ctx context.Context, l List[M], r narrowed, size int
 	return out, nil
 }
 
-// rowID is what tells a row from all others of its list.
+// rowID returns the identifier of a row in its list.
 func rowID(p validate.Page) string { return strings.TrimSpace(p.Key + " " + p.ID) }
 
 // whole reads the rows behind a place that match.

@@ -10,8 +10,8 @@ import (
 // minPause bounds how often one stream reads the database, however busy the fleet is.
 const minPause = 20 * time.Millisecond
 
-// Streaming returns the context of one stream, which ends with the client or with the controller, and the function that
-// says which it was once the stream is over.
+// Streaming returns the context of one stream, which ends with the client or with the controller. The function returns
+// the cause once the stream is over.
 func (s *Base) Streaming(ctx context.Context) (context.Context, func(error) error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.Config.Draining, func() { cancel(draining()) })
@@ -34,7 +34,7 @@ type Pacer struct {
 	last     time.Time
 }
 
-// Mark notes that the stream reads now, and gives what tells of changes after that.
+// Mark records that the stream reads now, and returns a channel that signals later changes.
 func (p *Pacer) Mark() <-chan struct{} {
 	p.last = p.Base.Clock.Now()
 	return p.Base.Engine.Changed()

@@ -40,7 +40,7 @@ var MaintenancePlans = map[string]fleet.OperationType{
 	fleet.DefaultPlan(fleet.NodeTransition):   fleet.NodeTransition,
 }
 
-// Begin checks the request, then starts the work, unless it is to be validated only.
+// Begin checks the request, then starts the work, unless it is only validated.
 func (s *Base) Begin(ctx context.Context, w Work) (*baremetalv1.Operation, error) {
 	r, err := w.start(ctx)
 	if err != nil {
@@ -75,8 +75,8 @@ func (w Work) start(ctx context.Context) (operationstore.StartRequest, error) {
 	return r, err
 }
 
-// KeepSeed checks what a new system is to be given and stores it sealed, unless the call only validates. It returns the
-// name for Work.Seed, which tells nothing of the content; "" for a seed that is nil.
+// KeepSeed checks a new system's seed and stores it sealed, unless the call only validates. It returns the name for
+// Work.Seed, which discloses nothing of the content; "" for a seed that is nil.
 func (s *Base) KeepSeed(
 	ctx context.Context, path string, seed *baremetalv1.SystemSeed, validateOnly bool,
 ) (string, error) {

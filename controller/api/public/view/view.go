@@ -85,7 +85,7 @@ func message(who savedview.Caller, v savedview.View) *baremetalv1.View {
 	}
 }
 
-// mask gives the fields that are to be changed.
+// mask returns the fields to change.
 func mask(paths []string) ([]string, error) {
 	if len(paths) == 0 || slices.Equal(paths, []string{"*"}) {
 		return savedview.Fields(), nil
@@ -98,7 +98,7 @@ func mask(paths []string) ([]string, error) {
 	return paths, nil
 }
 
-// checked is what a client sends, in the form that is stored: with its name, and the fields that are to be changed.
+// checked is what a client sends, in the form that is stored: with its name, and the fields to change.
 func checked(in *baremetalv1.View, paths []string) (savedview.View, error) {
 	err := validate.NewID("view.name", in.GetName())
 	if in.GetName() == "" {

@@ -133,7 +133,7 @@ func TestWhatAViewCanHold(t *testing.T) {
 	}
 }
 
-// Who owns a view is who made it: a name says that of a token, and the provider's subject of a person.
+// A view's owner is its maker: by name for a token, and by the provider's subject for a person.
 func TestWhoSeesAndChangesAView(t *testing.T) {
 	r := publictest.NewRig(t)
 	ada, bob := as(t.Context(), "ada", "read"), as(t.Context(), "bob", "operate")
@@ -175,7 +175,7 @@ func TestWhoSeesAndChangesAView(t *testing.T) {
 	sees(person, "of-person", "ours")
 	sees(boss, "ours")
 
-	// Somebody else's personal view is not there, but for its name.
+	// Another user's personal view is not there, but for its name.
 	for _, ctx := range []context.Context{bob, boss} {
 		publictest.Wants(t, set(ctx, &pb.View{Name: "of-ada", Filter: "site=b"}), failure.KindAlreadyExists,
 			"RESOURCE_EXISTS", "view.name")

@@ -1,5 +1,5 @@
-// Package ocitest is a registry for tests: it serves artefacts as the OCI distribution specification 1.1 says under
-// "Pulling", and lies where it is told to.
+// Package ocitest is a registry for tests: it serves artefacts by the OCI distribution specification 1.1, "Pulling",
+// and lies on request.
 package ocitest
 
 import (
@@ -41,12 +41,12 @@ func Start(t testing.TB) *Registry {
 // Host is the registry's name in a URL.
 func (r *Registry) Host() string { return r.Listener.Addr().String() }
 
-// URL of an artefact: what is said comes behind the repository, such as ":12".
+// URL of an artefact: reference comes behind the repository, such as ":12".
 func (r *Registry) URL(reference string) string {
 	return "oci://" + r.Host() + "/" + Repository + reference
 }
 
-// Lie has fn asked before each answer; it says whether it has answered itself.
+// Lie has fn asked before each answer; it reports whether it has answered itself.
 func (r *Registry) Lie(fn func(w http.ResponseWriter, r *http.Request) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

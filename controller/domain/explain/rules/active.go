@@ -13,7 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 )
 
-// overdue is how long after the time at which somebody should look it counts as nobody looking.
+// overdue is how late an evaluation may be before it counts as missing.
 const overdue = 15 * time.Second
 
 // activeRules are for work that is under way.
@@ -22,7 +22,7 @@ var activeRules = []rule{
 	{"cancelling", past | present | record, func(s *scene) bool { return !s.Op.CancelRequested.IsZero() },
 		(*scene).cancelling},
 	// no controller has evaluated it at its time.
-	{"nobody-looks", past | present | record, (*scene).nobodyLooks, (*scene).sayNobodyLooks},
+	{"nobody-looks", past | present | record, (*scene).notEvaluated, (*scene).sayNotEvaluated},
 	// the fleet is frozen, and the step needs a grant.
 	{"frozen", past | present | record, func(s *scene) bool { return s.Freeze.Active() && s.needsGrant() },
 		(*scene).frozen},
@@ -63,7 +63,7 @@ var activeRules = []rule{
 	// the agent that has the command is not connected.
 	{"executor-gone", past | present | record,
 		func(s *scene) bool { return s.open() && s.exec != nil && !s.exec.Live }, (*scene).waitAgent},
-	// somebody at the machine has locked its agent.
+	// a user at the machine has locked its agent.
 	{"executor-locked", past | present | record,
 		func(s *scene) bool { return s.open() && s.exec != nil && s.exec.Locked }, (*scene).locked},
 	// the agent is connected, and has not acknowledged the command.
@@ -125,9 +125,9 @@ func (s *scene) waitBudget(e *explain.Explanation) {
 	}
 }
 
-func (s *scene) nobodyLooks() bool { return !s.Op.WakeAt.IsZero() && s.Now.Sub(s.Op.WakeAt) > overdue }
+func (s *scene) notEvaluated() bool { return !s.Op.WakeAt.IsZero() && s.Now.Sub(s.Op.WakeAt) > overdue }
 
-func (s *scene) sayNobodyLooks(e *explain.Explanation) {
+func (s *scene) sayNotEvaluated(e *explain.Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = explain.OnLimit, "a controller", s.Op.WakeAt
 	e.Cause = explain.Cause{Text: "a controller should have looked at it " + s.Ago(s.Op.WakeAt) + ", and none has"}
 	e.Cause.Text += ": " + s.idleControllers()
@@ -143,7 +143,7 @@ func (s *scene) sayNobodyLooks(e *explain.Explanation) {
 	e.Actions = append(e.Actions, whileFrozen(s)...)
 }
 
-// idleControllers returns what is seen now of controllers that do no work.
+// idleControllers returns the present state of controllers that do no work.
 func (s *scene) idleControllers() string {
 	if s.Controllers == 0 {
 		return "no controller holds its lease in the database"
@@ -237,7 +237,7 @@ func (s *scene) silentInstaller() bool {
 	return s.entering() && s.cmd.State == operation.Done && s.cmd.Outcome == operation.OutcomeSucceeded
 }
 
-// waitEvidence: the executor says that it is done, and the world has not confirmed it.
+// waitEvidence: the executor reports that it is done, and the world has not confirmed it.
 func (s *scene) waitEvidence(e *explain.Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = explain.OnAgent, "another boot of the machine", s.Op.StartedAt
 	e.Cause = explain.Cause{Reason: "EVIDENCE_MISSING",
@@ -339,7 +339,7 @@ func (s *scene) executing(e *explain.Explanation) {
 	e.Cause.Facts = append(e.Cause.Facts, s.CommandFacts(s.cmd)...)
 }
 
-// verb says what the current command's executor does.
+// verb describes what the current command's executor does.
 func (s *scene) verb() string {
 	if s.throughProvider() {
 		return "the provider is doing " + cmp.Or(s.step.Mode, "it")
@@ -390,9 +390,9 @@ func (s *scene) pending(e *explain.Explanation) {
 	e.Cause.Text = "it was asked for " + s.Ago(s.Op.CreatedAt) + ", and a controller is about to go on with it"
 }
 
-// notStarted: somebody looks for what is due, and whoever should begin with it does not.
+// notStarted: due operations are evaluated, and this one is not begun.
 func (s *scene) notStarted(e *explain.Explanation) {
-	s.sayNobodyLooks(e)
+	s.sayNotEvaluated(e)
 	e.Since = s.Op.CreatedAt
 	e.Cause.Text = "it was asked for " + s.Ago(s.Op.CreatedAt) + ", and no controller has begun with it"
 	e.Cause.Text += ": " + s.idleControllers()

@@ -125,7 +125,7 @@ func (s *scene) neverEnrolled() verdict {
 	}
 }
 
-// silence says why an agent is not there, as far as it can be told from outside.
+// silence returns why an agent is not there, as far as that is visible from outside.
 func (s *scene) silence(a *explain.Agent) verdict {
 	who := a.RoleName() + " " + a.AgentID
 	v := verdict{
@@ -183,7 +183,7 @@ func (s *scene) siteSilence(a *explain.Agent) verdict {
 
 func (s *scene) overSSH() bool { return s.step != nil && kind.Of(s.step.Kind).Route == kind.OverSSH }
 
-// siteTrouble says why the site's agent cannot act on the machine; without a reason if it can.
+// siteTrouble returns why the site's agent cannot act on the machine; without a reason if it can.
 func (s *scene) siteTrouble() verdict {
 	all, who := s.SiteAgents(), "the agent of site "+s.SiteName()
 	direct := s.overSSH() || s.clusterStep() // neither a BMC nor a provider is in between

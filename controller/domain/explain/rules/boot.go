@@ -317,7 +317,7 @@ func (s *scene) revisions() string {
 	return text
 }
 
-// parked reports whether a BMC is not asked again before somebody does something.
+// parked reports whether a BMC is not asked again before an operator acts.
 func parked(message string) bool {
 	return strings.Contains(message, "not asked again") || strings.Contains(message, "left alone")
 }

@@ -72,8 +72,8 @@ var classes = map[explain.Input]map[string]string{
 	},
 }
 
-// methods are those of other packages that rules call on facts, by source; and ObservedPower, which returns an
-// observation together with its time, and so a stored event.
+// methods are those of other packages that rules call on facts, by source. ObservedPower is among them: it returns an
+// observation with its time, and so a stored event.
 var methods = map[string]explain.Input{
 	"operation.Command.Settled":           explain.Past,
 	"hwid.Verdict.Other":                  explain.Past,

@@ -1,14 +1,14 @@
-// Package rules says why a machine is as it is: what it does, on whom it waits, since when, what is the cause, what
-// happens next by itself, and what an operator may do.
+// Package rules explains the state of a machine: its work, the party that it waits for, since when, the cause, the next
+// step by itself, and the actions of an operator.
 //
-// # What is authoritative
+// # Sources of truth
 //
 // The facts that the store gathers. Explain is a function of them alone; it stores nothing and changes nothing.
 //
 // # Rules
 //
-// An answer is given by the first rule that fits, out of one ordered table for work that is under way and one for
-// machines at rest. A rule names the cause as exactly as the facts allow, and never more exactly.
+// The first rule that fits makes the answer. There is one ordered table for work that is under way and one for machines
+// at rest. A rule names the cause as exactly as the facts allow, and never more exactly.
 //
 // # Failure handling
 //

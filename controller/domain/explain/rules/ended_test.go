@@ -8,8 +8,8 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 )
 
-// TestCommandThatWasNotGranted: whether the agent had the command is told by what is stored of it, and never by who is
-// connected when somebody asks.
+// TestCommandThatWasNotGranted: whether the agent had the command follows from the stored command, and never from the
+// connections at the time of the question.
 func TestCommandThatWasNotGranted(t *testing.T) {
 	acknowledged := func(l *lab) {
 		l.do(operation.AckedByAgent{CommandID: "cmd-1", AgentID: hostID})
@@ -55,8 +55,8 @@ func TestAnExpiredCommandBlamesNoAgent(t *testing.T) {
 	}
 }
 
-// TestAConnectedAgentKeepsNothingBack: once the machine's own agent is back, nothing is named as what keeps the work from
-// being done, and no BMC is asked for.
+// TestAConnectedAgentKeepsNothingBack: once the machine's own agent is back, nothing is named as what keeps the work
+// from being done, and no BMC is asked for.
 func TestAConnectedAgentKeepsNothingBack(t *testing.T) {
 	l := newLab(t).host().withoutSiteOnly().reboot().look()
 	l.gone(hostID)

@@ -64,8 +64,8 @@ func (s *scene) signs() []sign {
 	return out
 }
 
-// asOfNow returns what keeps the work of a reason from being done at this moment. It explains nothing that has ended:
-// texts name it as what is seen now.
+// asOfNow returns what keeps the work of a reason from being done at this moment. It does not explain ended work: texts
+// name it as the present state.
 func (s *scene) asOfNow(code string) verdict {
 	switch {
 	case s.step == nil:
@@ -85,7 +85,7 @@ func (s *scene) ownAgentCan() bool {
 		slices.Contains(s.host.Capabilities, string(s.step.Kind))
 }
 
-// addNow adds what is seen now to the explanation of something that has ended.
+// addNow adds the present state to the explanation of ended work.
 func (s *scene) addNow(e *explain.Explanation, code string) {
 	v := s.asOfNow(code)
 	if v.Reason == "" {

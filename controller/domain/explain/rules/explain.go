@@ -14,7 +14,7 @@ func (s *scene) offered(a explain.Action) bool {
 // rule explains the machines that it fits.
 type rule struct {
 	name string
-	// reads are the sources of all that the rule decides and says. A text about the past is never read from the present.
+	// reads are the sources of the rule's decision and texts. A text about the past is never read from the present.
 	reads explain.Input
 	when  func(*scene) bool
 	say   func(*scene, *explain.Explanation)
@@ -70,7 +70,7 @@ func Explain(f explain.Facts) explain.Explanation {
 	return explain.Explanation{} // not reached: the last rule of each table always fits
 }
 
-// complete adds what is the same for all rules.
+// complete adds the parts that all rules share.
 func (s *scene) complete(e *explain.Explanation) {
 	if s.active && s.step != nil {
 		e.OperationID, e.Step, e.StepKind, e.StepStarted = s.Op.ID, s.step.Name, string(s.step.Kind), s.step.StartedAt

@@ -12,7 +12,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 )
 
-// Clusters and providers are systems of somebody else's, to which the site's agent speaks for the machine.
+// Clusters and providers are foreign systems; the site's agent calls them for the machine.
 
 // inCluster reports whether the current command asks the machine's cluster.
 func (s *scene) inCluster() bool { return s.cmd != nil && kind.Of(s.cmd.Kind).Action == "cluster" }
@@ -87,7 +87,7 @@ func maasPage(s *scene) explain.Action {
 
 func (s *scene) region() string { return cmp.Or(s.spec.GetProviderRef(), "default") }
 
-// switches reports whether the site's agent switches the machine, or changes its BMC's password, by somebody's word.
+// switches reports whether the site's agent switches the machine, or changes its BMC's password, by a user's order.
 func (s *scene) switches() bool { return s.step != nil && workflow.Standalone(s.step.Mode) }
 
 // throughProvider reports whether the current command is done by the machine's provider.
@@ -110,7 +110,7 @@ func (s *scene) sayProviderTrouble(e *explain.Explanation) {
 // driftReasons are what it means that the provider's word does not go with ours, by its word.
 var driftReasons = map[string]string{"Absent": "MAAS_MACHINE_GONE", "Failed": "MAAS_FAILED"}
 
-// sayProviderDrift: somebody else has done something to the machine through its provider.
+// sayProviderDrift: the machine was changed by others through its provider.
 func (s *scene) sayProviderDrift(e *explain.Explanation) {
 	p, c := s.status.GetProvider(), s.Condition(fleet.ProviderDrift)
 	reason := cmp.Or(driftReasons[p.GetState()], "MAAS_STATUS_CONFLICT")
@@ -127,7 +127,7 @@ func (s *scene) sayProviderDrift(e *explain.Explanation) {
 	e.Next = "nothing is done about it by itself; it counts as mended when both agree again"
 }
 
-// whichCredentials tells the credentials apart that can be missing.
+// whichCredentials distinguishes the credentials that can be missing.
 func whichCredentials(s *scene, v *verdict, message string) {
 	switch {
 	case strings.Contains(message, "MAAS region"):
@@ -141,7 +141,7 @@ func whichCredentials(s *scene, v *verdict, message string) {
 	}
 }
 
-// whyKubeadm tells what is wrong with the join from what is wrong with kubeadm.
+// whyKubeadm distinguishes errors of the join from errors of kubeadm.
 func whyKubeadm(s *scene, v *verdict, message string) {
 	switch {
 	case strings.Contains(message, "not on the machine"):

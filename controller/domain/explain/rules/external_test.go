@@ -13,7 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 )
 
-// maas gives the machine to a MAAS region, which says something of it.
+// maas puts the machine into a MAAS region, with a state there.
 func (l *lab) maas(state, reason, message string) *lab {
 	l.f.Machine.Spec.Provider, l.f.Machine.Spec.ProviderRef, l.f.Machine.Spec.BmcEndpoint = "maas", "berlin-maas", ""
 	l.f.Machine.Status.Provider = &baremetalv1.ProviderStatus{
@@ -42,7 +42,7 @@ func (l *lab) drain() *lab {
 	return l.start(fleet.RunPlan, operation.Step{Kind: kind.Drain, MaxRetries: 2}).look()
 }
 
-// faultsOutside: systems of somebody else's.
+// faultsOutside are faults of foreign systems.
 var faultsOutside = []fault{
 	{"MAAS region silent while it is asked", func(l *lab) {
 		l.maas("Unknown", "MAAS_UNREACHABLE", "look for the machine: MAAS has no time now (HTTP 503)").action(

@@ -278,7 +278,7 @@ func (s *scene) failure(code, message string) verdict {
 	return v
 }
 
-// refusedFor takes the controller's reason out of what an agent that was given no leave repeats.
+// refusedFor returns the controller's reason in the message of an agent whose grant was refused.
 func refusedFor(message string) (code, rest string) {
 	code, rest, ok := strings.Cut(message, ": ")
 	if _, known := baremetalv1.Reason_value[code]; ok && known {
@@ -311,7 +311,7 @@ func (s *scene) party(p explain.Party) string {
 	return ""
 }
 
-// exactly takes the message for the cause: the engine gives it, and knows better.
+// exactly takes the message for the cause: the engine wrote it, and has more facts.
 func exactly(_ *scene, v *verdict, message string) {
 	if message != "" {
 		v.Text = message

@@ -23,7 +23,7 @@ type fault struct {
 	inject func(l *lab)
 	reason string
 	on     explain.Party
-	// says are words of the cause; next of what happens next, empty for nothing; do of an action.
+	// says are words of the cause; next of the next event, empty for none; do of an action.
 	says []string
 	next string
 	do   string
@@ -256,7 +256,7 @@ var faultsOfImages = []fault{
 		"STEP_TIMEOUT", explain.OnOperator, []string{"longer than it may"}, "", "ingot logs"},
 }
 
-// faultsOfAgents: of the machine's own agent, and of what it was told.
+// faultsOfAgents: of the machine's own agent, and of its orders.
 var faultsOfAgents = []fault{
 	{"host agent silent before the command",
 		func(l *lab) { l.host().gone(hostID).withoutSiteOnly().reboot().look().after(time.Minute) },

@@ -40,11 +40,11 @@ var restRules = []rule{
 		func(s *scene) bool { return s.Holds(fleet.NeedsIntervention) }, (*scene).sayIntervention},
 	// its agent has a session, and the health checks of a node on its way in do not pass.
 	{"health-checks", past | present | record, (*scene).unhealthy, (*scene).sayUnhealthy},
-	// the node's state stands for work that nobody does; a controller will move it.
+	// the node's state stands for work without a worker; a controller will move it.
 	{"unowned", past | record, (*scene).unowned, (*scene).sayUnowned},
 	// the fleet is frozen.
 	{"frozen-fleet", past | present | record, func(s *scene) bool { return s.Freeze.Active() }, (*scene).frozenAtRest},
-	// what the provider says does not go with the node's state.
+	// the provider's state does not fit the node's state.
 	{"provider-drift", past | present | record,
 		func(s *scene) bool { return s.Holds(fleet.ProviderDrift) }, (*scene).sayProviderDrift},
 	// the agent of the machine's site is silent, and nothing else observes the machine.
@@ -60,9 +60,9 @@ var restRules = []rule{
 	// the condition Degraded is set.
 	{"drift", past | present | record,
 		holds(fleet.Degraded), saysThat(fleet.Degraded, "the machine is degraded: ", "")},
-	// the condition of its BMC says so.
+	// the condition of its BMC reports it.
 	{"bmc-trouble", past | present | record, (*scene).bmcTrouble, (*scene).sayBMCTrouble},
-	// the BMC says that a part of the hardware is not well.
+	// the BMC reports that a part of the hardware is not well.
 	{"hardware-fault", past | present | record, holds(fleet.HardwareFault),
 		saysThat(fleet.HardwareFault, "", "the BMC is read every ten minutes")},
 	// a software RAID of its system lacks a disk.
@@ -70,7 +70,7 @@ var restRules = []rule{
 		saysThat(fleet.RAIDDegraded, "", "its agent looks every minute")},
 	// the provider could not be asked.
 	{"provider-trouble", past | present | record, (*scene).providerTrouble, (*scene).sayProviderTrouble},
-	// in service, and something is missing; `attention_reason` says what.
+	// in service, and something is missing; `attention_reason` names it.
 	{"unusable", past | present | record,
 		func(s *scene) bool { return s.unusable() && !s.lifeWaits() }, (*scene).sayUnusable},
 	// its last operation was canceled.
@@ -82,7 +82,7 @@ var restRules = []rule{
 	}, (*scene).sayNeverEnrolled},
 	// its turn in a rollout has not come.
 	{"rollout", record, (*scene).waitsInRollout, (*scene).sayRollout},
-	// its node state waits for somebody.
+	// its node state waits for an operator.
 	{"life", past | record, (*scene).lifeWaits, (*scene).sayLife},
 	// the phase is FACTORY_READY.
 	{"new", past | record,
@@ -95,7 +95,7 @@ var restRules = []rule{
 }
 
 // heldByWorkflow reports whether a workflow that has not ended holds the machine. A cleanup that failed leaves the node
-// in quarantine, and the workflow says what failed and how to go on.
+// in quarantine, and the workflow names the failure and the next step.
 func (s *scene) heldByWorkflow() bool { return s.Workflow != nil && workflow.Holds(s.Workflow.State) }
 
 // endedRules are for an operation that has ended, and was asked for by its id.
@@ -234,7 +234,7 @@ func (s *scene) sayFenced(e *explain.Explanation) {
 	e.Actions = append(e.Actions, whileFrozen(s)...)
 }
 
-// whyUnknown says what kept the result from coming.
+// whyUnknown returns why the result did not come.
 func (s *scene) whyUnknown(c *operation.Command, exec *explain.Agent) string {
 	switch {
 	case c.GrantedAt.IsZero() && s.Freeze.WentBack:
@@ -253,7 +253,7 @@ func (s *scene) whyUnknown(c *operation.Command, exec *explain.Agent) string {
 	return "no result has come before its deadline"
 }
 
-// provenBy says what would settle an unknown command besides its result.
+// provenBy names the evidence that would settle an unknown command besides its result.
 func provenBy(c *operation.Command) string {
 	text := ""
 	if kind.Of(c.Kind).ProvenByBoot || c.ExecutorRole == "installer" {
@@ -308,8 +308,8 @@ func (s *scene) sayFailed(e *explain.Explanation) {
 	}
 }
 
-// sinceThen returns what is known by now of a failure: the result of a command whose outcome counted as unknown may
-// have come late. late says so.
+// sinceThen returns the present code and message of a failure: the result of a command whose outcome counted as unknown
+// may have come late. late states that.
 func (s *scene) sinceThen(code, message string) (newCode, newMessage, late string) {
 	if code != "OUTCOME_UNKNOWN" || s.fenced() || s.cmd == nil {
 		return code, message, ""
@@ -324,7 +324,7 @@ func (s *scene) sinceThen(code, message string) (newCode, newMessage, late strin
 	return code, message, ""
 }
 
-// inBrackets adds what an executor said to what it means, if it is short and says more.
+// inBrackets returns an executor's message in brackets, if it is short and adds information.
 func inBrackets(message, text string) string {
 	const short = 160
 	if message == "" || len(message) > short || strings.Contains(message, "\n") || strings.Contains(text, message) {
@@ -333,7 +333,7 @@ func inBrackets(message, text string) string {
 	return " (" + message + ")"
 }
 
-// sayIntervention: somebody must look, and it is not because of the last operation.
+// sayIntervention: an operator must look, and not because of the last operation.
 func (s *scene) sayIntervention(e *explain.Explanation) {
 	s.sayCondition(e, fleet.NeedsIntervention, "")
 	e.WaitsOn, e.WaitsFor = explain.OnOperator, "an operator"

@@ -41,7 +41,7 @@ func TestRulesReadWhatTheyDeclare(t *testing.T) {
 	}
 }
 
-// TestPastIsNotReadFromThePresent: who is connected now tells nothing of what was sent, taken or answered.
+// TestPastIsNotReadFromThePresent: the present connections are no evidence of what was sent, taken or answered.
 func TestPastIsNotReadFromThePresent(t *testing.T) {
 	p := loadProgram(t)
 	n := 0
@@ -61,7 +61,7 @@ func TestPastIsNotReadFromThePresent(t *testing.T) {
 	}
 }
 
-// TestEndingsAreReadFromThePast: the functions that explain what has ended read nothing of the present, themselves or
+// TestEndingsAreReadFromThePast: the functions that explain ended work read nothing of the present, themselves or
 // through what they call.
 func TestEndingsAreReadFromThePast(t *testing.T) {
 	p := loadProgram(t)
@@ -99,7 +99,7 @@ func TestRulesWithoutPastTellNone(t *testing.T) {
 	}
 }
 
-// TestEndedWorkIsExplainedTheSame: another present changes nothing of the cause of what has ended.
+// TestEndedWorkIsExplainedTheSame: another present does not change the cause of ended work.
 func TestEndedWorkIsExplainedTheSame(t *testing.T) {
 	n := 0
 	for _, c := range faults() {

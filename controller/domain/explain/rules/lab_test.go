@@ -30,7 +30,7 @@ const (
 )
 
 // lab is a machine, its site and one operation. What happens to the operation is decided by the rules of the engine, so
-// that what is explained is what really is stored.
+// that the explained records are as they are really stored.
 type lab struct {
 	*testing.T
 	now     time.Time
@@ -281,7 +281,7 @@ func (l *lab) look() *lab {
 	return l
 }
 
-// applies says that the site's agent serves by the newest document.
+// applies makes the site's agent serve by the newest document.
 func (l *lab) applies() *lab {
 	l.f.Site.Applied, l.f.Site.AppliedAt = l.f.Site.Revision, l.now
 	return l.look()
@@ -312,7 +312,7 @@ func (l *lab) beat() {
 	}
 }
 
-// grants gives the latest command's executor leave, and says whether it was given.
+// grants asks for the grant of the latest command, and reports whether it was granted.
 func (l *lab) grants() bool {
 	l.Helper()
 	c := l.latest()
@@ -349,7 +349,7 @@ func (l *lab) fails(reason, message string) *lab {
 	return l.says(operation.OutcomeFailed, reason, message, false)
 }
 
-// refused lets an agent that was given no leave say so, the way that agents do.
+// refused lets an agent report a refused grant, in the form that agents do.
 func (l *lab) refused(reason, message string) *lab {
 	return l.says(operation.OutcomeRefused, "GRANT_REFUSED", reason+": "+message, false)
 }
@@ -366,7 +366,7 @@ func (l *lab) poweredOn() *lab {
 	return l
 }
 
-// installing is a reimage whose installer was given leave to write.
+// installing is a reimage whose installer was granted the write.
 func (l *lab) installing() *lab {
 	l.poweredOn()
 	a := l.agent(instID, "installer", "repave", "erase", "reboot", "agentless")
@@ -392,7 +392,7 @@ func (l *lab) explain() explain.Explanation {
 	return rules.Explain(l.f)
 }
 
-// offer says what the calls would take, as far as the rules that need no database decide.
+// offer sets the starts that the calls would accept, as far as the rules that need no database decide.
 func (l *lab) offer() {
 	if l.f.Machine == nil {
 		return
@@ -427,7 +427,7 @@ func (l *lab) offer() {
 	}
 }
 
-// everything that an explanation says, for searching in.
+// everything returns all texts of an explanation, for a search.
 func everything(e explain.Explanation) string {
 	return strings.Join(append([]string{e.Summary, e.Cause.Text, e.WaitsFor}, e.Cause.Facts...), "\n")
 }
@@ -449,7 +449,7 @@ func (l *lab) quarantine(reason, message string) *lab {
 	return l.condition(fleet.NeedsIntervention, true, reason, message)
 }
 
-// ssh is an operation whose script the site's agent was given leave to run.
+// ssh is an operation whose script the site's agent was granted.
 func (l *lab) ssh() *lab {
 	l.f.Machine.Spec.SshEndpoint = "10.20.0.50:22"
 	l.start(fleet.RunPlan, operation.Step{Kind: "ssh", MaxRetries: 1})
@@ -473,7 +473,7 @@ func (l *lab) stage() *lab {
 	return l
 }
 
-// lone is an operation in which the controller waits for somebody else, while the node is in a state of work.
+// lone is an operation in which the controller waits for another party, while the node is in a state of work.
 func (l *lab) lone(mode string, state baremetalv1.NodeState) *lab {
 	l.host().start(fleet.NodeTransition, operation.Step{Kind: kind.WorkflowStage, Mode: mode, Timeout: time.Hour}).look()
 	l.f.Machine.Status.NodeState = state

@@ -37,7 +37,7 @@ func (s *scene) next() (string, time.Time) {
 	return s.nextUngranted()
 }
 
-// refusedNext: whoever asks for leave gets none.
+// refusedNext: a request for a grant is refused.
 func (s *scene) refusedNext(e *explain.Explanation) {
 	_, at := s.next()
 	e.Next, e.NextAt = "when its executor asks for leave it gets none, and the operation ends FAILED with "+

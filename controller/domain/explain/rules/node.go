@@ -60,7 +60,7 @@ func (s *scene) unhealthy() bool {
 	return s.host != nil && s.host.Live && len(node.Failing(s.Checks)) > 0
 }
 
-// sayUnhealthy names each check that does not pass, with what is expected and what is found.
+// sayUnhealthy names each check that does not pass, with the expected and the found value.
 func (s *scene) sayUnhealthy(e *explain.Explanation) {
 	e.WaitsOn, e.WaitsFor = explain.OnOperator, "somebody who corrects the registration, or the machine"
 	e.Since = explain.When(s.status.GetNodeStateChangedAt())
@@ -101,7 +101,7 @@ func (s *scene) cureOfCheck(c node.HealthCheck) []explain.Action {
 // spent reports whether the node's installations have failed as often as they may.
 func (s *scene) spent() bool { return s.status.GetNodeState() == node.InstallFailed }
 
-// unowned reports whether the node's state stands for work that nobody does.
+// unowned reports whether the node's state stands for work without a worker.
 func (s *scene) unowned() bool { return node.InProgress(s.status.GetNodeState()) }
 
 // ownerGrace is how long a controller leaves such a node alone.
@@ -144,7 +144,7 @@ func (s *scene) sayReplaced(e *explain.Explanation) {
 	e.Next, e.NextAt = "if it is not back by then, gives up: FAILED with AGENT_UNAVAILABLE", s.limit()
 }
 
-// exhaustedBy gives what made the last install attempt fail: the reason, and what was said of it.
+// exhaustedBy returns why the last install attempt failed: the reason, and its message.
 func (s *scene) exhaustedBy() (code, message string) {
 	if s.Op != nil && s.Op.Error != nil && s.Op.Error.Code == "INSTALL_ATTEMPTS_EXHAUSTED" {
 		code = s.Op.Error.Details["cause"]

@@ -20,8 +20,8 @@ var faultsOfControllers = []fault{
 	}, "", explain.OnLimit, []string{"workers fail"}, "as soon as one works", "ingot server info"},
 }
 
-// TestNotStarted: an operation that nobody begins with is not about to begin, even where its next look is put off again
-// and again.
+// TestNotStarted: an operation that no controller begins with is not about to begin, even where its next look is put
+// off again and again.
 func TestNotStarted(t *testing.T) {
 	for _, c := range []struct {
 		after       time.Duration

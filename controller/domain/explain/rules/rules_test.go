@@ -36,7 +36,8 @@ func TestEveryFailureHasItsWords(t *testing.T) {
 	}
 }
 
-// endsOperations are the reasons that docs/reference/errors.md has for operations, but for the one that says nothing more.
+// endsOperations are the reasons that docs/reference/errors.md has for operations, but for the one without more
+// information.
 func endsOperations(t *testing.T) (out []string) {
 	t.Helper()
 	manual, err := os.ReadFile("../../../../docs/reference/errors.md")
@@ -84,7 +85,7 @@ func TestActionsAreLegal(t *testing.T) {
 	}
 }
 
-// TestAnythingIsExplained: facts in any combination give an answer, and no rule falls over what is missing.
+// TestAnythingIsExplained: facts in any combination have an answer, and no rule panics on missing ones.
 func TestAnythingIsExplained(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	all := faults()
@@ -229,7 +230,7 @@ func TestLastEvidence(t *testing.T) {
 	}
 }
 
-// TestActionsAreCommandLines: what is offered as a command of ingot is one, flags included.
+// TestActionsAreCommandLines: each offered command of ingot is valid, flags included.
 func TestActionsAreCommandLines(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range faults() {

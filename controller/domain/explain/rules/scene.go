@@ -74,7 +74,7 @@ func (s *scene) limit() time.Time {
 	return from.Add(s.step.Timeout)
 }
 
-// cancelledBy says who cancelled the operation that is explained.
+// cancelledBy returns who cancelled the explained operation.
 func (s *scene) cancelledBy() string {
 	w, ok := s.Override("CANCEL", func(w explain.Override) bool { return w.OperationID == s.Op.ID })
 	if !ok {

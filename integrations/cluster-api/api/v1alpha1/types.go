@@ -12,7 +12,7 @@ const Finalizer = "ingotmachine.infrastructure.cluster.x-k8s.io"
 // before anything happens to the machine, and moves with the object to another management cluster.
 const ClaimAnnotation = "ingotmachine.infrastructure.cluster.x-k8s.io/claim"
 
-// Initialization says whether the infrastructure was provisioned; it stays true.
+// Initialization reports whether the infrastructure was provisioned; it stays true.
 type Initialization struct {
 	Provisioned *bool `json:"provisioned,omitempty"`
 }
@@ -26,7 +26,7 @@ type IngotMachine struct {
 	Status IngotMachineStatus `json:"status,omitempty,omitzero"`
 }
 
-// IngotMachineSpec says which machine is taken, what is installed, and what becomes of it.
+// IngotMachineSpec selects a machine, its installation, and its end.
 type IngotMachineSpec struct {
 	// ProviderID is ingot://MACHINE, set once the machine is provisioned. The Node must have the same.
 	ProviderID string `json:"providerID,omitempty"`
@@ -96,7 +96,7 @@ type IngotCluster struct {
 	Status IngotClusterStatus `json:"status,omitempty,omitzero"`
 }
 
-// IngotClusterSpec says where the cluster is.
+// IngotClusterSpec is the place of the cluster.
 type IngotClusterSpec struct {
 	// ControlPlaneEndpoint is the address of the API server, such as that of a load balancer or a virtual address. Ingot
 	// makes none. It may stand in the Cluster instead.

@@ -14,7 +14,7 @@ import (
 // TestABodyIsReadAfterItsToken: a request without a known token is answered while its body has not been sent.
 func TestABodyIsReadAfterItsToken(t *testing.T) {
 	var asked string
-	r := newRigWith(t, gateway.Config{Knock: func(_ context.Context, method string, authorization []string) error {
+	r := newRigWith(t, gateway.Config{PreAuthorize: func(_ context.Context, method string, authorization []string) error {
 		asked = method
 		if len(authorization) == 1 && authorization[0] == "Bearer known" {
 			return nil
