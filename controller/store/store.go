@@ -176,7 +176,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	})
 	s.identities = identitystore.New(db, s.machines)
 	s.nodestates = nodestate.New(db, s.machines)
-	s.operations = operationstore.New(db, s.machines, s.incarnations, s.budgets, s.catalog)
+	s.operations = operationstore.New(db, s.machines, s.incarnations, s.budgets, s.catalog, callerOf)
 	s.sites = sitestore.New(db, s.catalog)
 	s.workflows = workflowstore.New(db, s.operations, s.budgets)
 	s.nodes = nodestore.New(db, s.machines, s.catalog, s.operations, s.workflows, s.budgets)

@@ -263,21 +263,6 @@ func (o *Order) repaveAction(
 	return a, o.describeSeed(ctx, q, a)
 }
 
-// Needs are the capabilities that a repave needs of its installer, by its step and by the machine's spec.
-func Needs(s operation.Step, spec *baremetalv1.MachineSpec) []string {
-	if s.Kind != kind.Repave {
-		return nil
-	}
-	needs := s.Needs
-	if spec.GetInstallMirror() != "" && !slices.Contains(needs, operation.CapMirror) {
-		needs = append(needs, operation.CapMirror)
-	}
-	if len(spec.GetDataDisks()) > 0 {
-		needs = append(needs, operation.CapDataDisks)
-	}
-	return needs
-}
-
 // describeSeed says which images can be given the operation's seed. Of one that cannot be opened here nothing is said:
 // the installer finds it out when it has it.
 func (o *Order) describeSeed(ctx context.Context, q *dbsqlc.Queries, a *fleetv1.RepaveAction) error {
