@@ -44,7 +44,7 @@ func (c *Controller) followAuthority(ctx context.Context) error {
 
 // loadAuthority takes over the generations of the database, and gives it those that it has lost.
 func (c *Controller) loadAuthority(ctx context.Context) error {
-	all, err := c.store.Authorities(ctx)
+	all, err := c.store.Authorities.Authorities(ctx)
 	if err != nil {
 		return err
 	}
@@ -55,10 +55,10 @@ func (c *Controller) loadAuthority(ctx context.Context) error {
 	if len(lost) > 0 {
 		c.log.Warn("the database does not know all generations of the CA; recording them again", "newest",
 			lost[len(lost)-1].Number)
-		if err := c.store.RestoreAuthorities(ctx, lost, "controller "+c.id, c.clock.Now()); err != nil {
+		if err := c.store.Authorities.RestoreAuthorities(ctx, lost, "controller "+c.id, c.clock.Now()); err != nil {
 			return err
 		}
-		if all, err = c.store.Authorities(ctx); err != nil {
+		if all, err = c.store.Authorities.Authorities(ctx); err != nil {
 			return err
 		}
 	}

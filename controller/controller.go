@@ -198,11 +198,11 @@ func (c *Controller) openImages(context.Context) (err error) {
 	}
 	r := c.cfg.Images.Registries
 	c.images = image.New(image.Config{
-		Blobs: c.blobs, Store: c.store, Clock: c.clock, Logger: c.log, MaxBytes: c.cfg.Images.MaxBytes,
+		Blobs: c.blobs, Store: c.store.Catalog, Clock: c.clock, Logger: c.log, MaxBytes: c.cfg.Images.MaxBytes,
 		Addresses:  webhook.Policy{Allow: c.cfg.Images.Networks()},
 		Registries: oci.Client{AuthFile: r.AuthFile, Hosts: r.Hosts, PlainHTTP: r.PlainHTTP},
 	})
-	c.scripts = script.New(script.Config{Blobs: c.blobs, Store: c.store, Clock: c.clock, Logger: c.log})
+	c.scripts = script.New(script.Config{Blobs: c.blobs, Store: c.store.Catalog, Clock: c.clock, Logger: c.log})
 	return nil
 }
 
@@ -335,27 +335,27 @@ func (c *Controller) runEngine(ctx context.Context) error {
 	c.ready.set("")
 	c.log.Info("controller ready", "controller_id", c.id)
 	g, _ := task.New(ctx)
-	g.Go("tokens", func(ctx context.Context) error { return c.tokens.Follow(ctx, c.store, c.clock) })
+	g.Go("tokens", func(ctx context.Context) error { return c.tokens.Follow(ctx, tokenSource(c.store), c.clock) })
 	g.Go("engine", c.engine.Run)
 	g.Go("authority", c.followAuthority)
 	return g.Wait()
 }
 
 func (c *Controller) prepareDatabase(ctx context.Context) error {
-	if err := c.store.CheckSessions(ctx); err != nil { // before a statement that a lost session would fail
+	if err := c.store.DB.CheckSessions(ctx); err != nil { // before a statement that a lost session would fail
 		return err
 	}
 	if err := c.followTime(ctx); err != nil {
 		return err
 	}
 	if c.cfg.Database.Migrate {
-		if err := c.store.MigrateUp(ctx); err != nil {
+		if err := c.store.Schema.MigrateUp(ctx); err != nil {
 			return err
 		}
-	} else if err := c.store.CheckProgram(ctx); err != nil {
+	} else if err := c.store.Schema.CheckProgram(ctx); err != nil {
 		return err
 	}
-	if err := c.store.SeedPlans(ctx, c.clock.Now()); err != nil {
+	if err := c.store.Catalog.SeedPlans(ctx, c.clock.Now()); err != nil {
 		return err
 	}
 	if err := c.loadAuthority(ctx); err != nil {

@@ -45,7 +45,7 @@ func (c *Controller) spread() time.Duration {
 func (c *Controller) sayDraining() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if err := c.store.DrainController(ctx, c.id, c.clock.Now()); err != nil {
+	if err := c.store.Sessions.DrainController(ctx, c.id, c.clock.Now()); err != nil {
 		c.log.Warn("others do not see that this controller drains", "controller_id", c.id, "error", err.Error())
 	}
 }

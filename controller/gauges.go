@@ -44,7 +44,7 @@ func (c *Controller) countFleet(ctx context.Context) error {
 }
 
 func (c *Controller) countMachines(ctx context.Context) error {
-	counts, err := c.store.CountMachines(ctx)
+	counts, err := c.store.Machines.CountMachines(ctx)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (c *Controller) countMachines(ctx context.Context) error {
 }
 
 func (c *Controller) countSites(ctx context.Context) error {
-	sites, err := c.store.ListSites(ctx, "", math.MaxInt32)
+	sites, err := c.store.Sites.ListSites(ctx, "", math.MaxInt32)
 	if err == nil {
 		c.metrics.SetCapacity(capacityOf(sites))
 	}
@@ -67,12 +67,12 @@ func (c *Controller) countSites(ctx context.Context) error {
 }
 
 func (c *Controller) countOperations(ctx context.Context) error {
-	unwakeable, err := c.store.CountUnwakeable(ctx, c.clock.Now())
+	unwakeable, err := c.store.OperationQueries.CountUnwakeable(ctx, c.clock.Now())
 	if err != nil {
 		return err
 	}
 	c.metrics.OperationsUnwakeable.Set(float64(unwakeable))
-	_, safe, err := c.store.HeadCursor(ctx)
+	_, safe, err := c.store.MachineFeed.HeadCursor(ctx)
 	if err == nil {
 		c.metrics.CursorLag.Set(c.clock.Now().Sub(safe).Seconds())
 	}
@@ -80,7 +80,7 @@ func (c *Controller) countOperations(ctx context.Context) error {
 }
 
 func (c *Controller) countRollouts(ctx context.Context) error {
-	states, err := c.store.CountRollouts(ctx)
+	states, err := c.store.Rollouts.CountRollouts(ctx)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (c *Controller) countRollouts(ctx context.Context) error {
 }
 
 func (c *Controller) countWebhooks(ctx context.Context) error {
-	waiting, oldest, err := c.store.WebhookBacklog(ctx)
+	waiting, oldest, err := c.store.Webhooks.WebhookBacklog(ctx)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (c *Controller) countWebhooks(ctx context.Context) error {
 }
 
 func (c *Controller) countFreeze(ctx context.Context) error {
-	since, _, err := c.store.Frozen(ctx)
+	since, _, err := c.store.Incarnations.Frozen(ctx)
 	frozen := 0.0
 	if !since.IsZero() {
 		frozen = 1
@@ -112,7 +112,7 @@ func (c *Controller) countFreeze(ctx context.Context) error {
 }
 
 func (c *Controller) countBudgets(ctx context.Context) error {
-	used, waiting, err := c.store.BudgetUsage(ctx, c.clock.Now())
+	used, waiting, err := c.store.Budgets.BudgetUsage(ctx, c.clock.Now())
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,8 @@ func TestGaugesAreRefreshedEvery30Seconds(t *testing.T) {
 		log: testkit.Logger(t), ca: authority, certs: certs, blobs: blobs, version: "test", id: "c-test"}
 	register := func(id string) {
 		t.Helper()
-		if _, err := st.Register(t.Context(), &baremetalv1.Machine{MachineId: id}, "tester", time.Now()); err != nil {
+		if _, err := st.Machines.Register(t.Context(), &baremetalv1.Machine{MachineId: id}, "tester",
+			time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -51,7 +51,7 @@ func (c *Controller) runHTTP(ctx context.Context) error {
 		Logger:   c.log, Requested: c.bounded.http.Requested,
 		Checks: []healthhttp.Check{
 			{Name: "startup", Run: func(context.Context) error { return c.ready.err() }},
-			{Name: "database", Run: c.store.Ping},
+			{Name: "database", Run: c.store.DB.Ping},
 			{Name: "writes", Run: func(context.Context) error {
 				if !c.engine.Written() {
 					return errors.New("the database has stored nothing for four seconds")

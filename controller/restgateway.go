@@ -35,7 +35,7 @@ func (c *Controller) runREST(ctx context.Context) error {
 	pages, err := console.New(console.Config{
 		Provider: provider, SignedOn: c.tokens.Saw, RefusedSignOn: c.tokens.RefusedSignOn,
 		Identify: c.tokens.Identify, Sealer: c.secrets, Clock: c.clock, Logger: c.log, Ready: c.gate,
-		SignOuts: c.store, PublicURL: c.cfg.SignOn.ConsoleURL, Names: c.cfg.TLS.Names,
+		SignOuts: c.store.Access, PublicURL: c.cfg.SignOn.ConsoleURL, Names: c.cfg.TLS.Names,
 		Requested: c.bounded.rest.Requested, Known: c.bounded.rest.Known, Refused: c.bounded.rest.Refused,
 	})
 	if err != nil {

@@ -26,6 +26,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/api/public/service"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/limit/ratelimit"
+	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/obs"
 	"github.com/ingot-metal/ingot/internal/pki"
@@ -75,11 +76,15 @@ func (c *Controller) openServers(context.Context) error {
 		return err
 	}
 	installers := &agent.Installers{
-		Engine: c.engine, Store: c.store, Sessions: c.sessions, CA: c.ca, Secrets: c.secrets, Clock: c.clock, Logger: c.log,
+		Engine: c.engine, Identities: c.store.Identities, Operations: c.store.Operations,
+		Sessions: c.sessions, CA: c.ca, Secrets: c.secrets, Clock: c.clock, Logger: c.log,
 		CertLifetime: c.cfg.Agents.CertLifetime.Duration, Roots: roots,
 	}
 	fleetv1.RegisterAgentServiceServer(c.servers[1], agent.New(agent.Config{
-		Engine: c.engine, Store: c.store, Sessions: c.sessions, CA: c.ca, Installers: installers, Blobs: c.blobs,
+		Engine: c.engine, Store: agent.Stores{
+			Agents: c.store.Agents, Sessions: c.store.Sessions, Operations: c.store.Operations,
+			Credentials: c.store.Credentials, Sites: c.store.Sites, Identities: c.store.Identities,
+		}, Sessions: c.sessions, CA: c.ca, Installers: installers, Blobs: c.blobs,
 		Secrets: c.secrets, Clock: c.clock, Logger: c.log, ControllerID: c.id,
 		CertLifetime: c.cfg.Agents.CertLifetime.Duration, Admission: c.cfg.Agents.Admission.Limits(), Spread: c.spread,
 		Cut: c.bounded.fleet.CloseConn, Paced: c.metrics.SessionsPaced.Inc,
@@ -87,15 +92,20 @@ func (c *Controller) openServers(context.Context) error {
 		EnrolmentAddresses: c.cfg.EnrolmentAddresses(),
 	}))
 	enrollv1.RegisterEnrollmentServiceServer(c.servers[2], enroll.New(enroll.Config{
-		Store: c.store, CA: c.ca, Installers: installers, Clock: c.clock, CertLifetime: c.cfg.Agents.CertLifetime.Duration,
-		Grace: c.cfg.Agents.ReenrollGrace.Duration, FleetAddresses: c.cfg.FleetAddresses(),
+		Store:          c.store.Agents,
+		CA:             c.ca,
+		Installers:     installers,
+		Clock:          c.clock,
+		CertLifetime:   c.cfg.Agents.CertLifetime.Duration,
+		Grace:          c.cfg.Agents.ReenrollGrace.Duration,
+		FleetAddresses: c.cfg.FleetAddresses(),
 	}))
 	return nil
 }
 
 // behindDoor bounds what clients may ask, by gRPC and by REST together, holds them to their machines, and traces it.
 func (c *Controller) behindDoor() []grpc.ServerOption {
-	held, out := access.Interceptor{Machines: c.store}, newAnswers()
+	held, out := accessOf(c.store), newAnswers()
 	unary := []grpc.UnaryServerInterceptor{c.door.Unary(), held.Unary(), out.unary}
 	if c.traces != nil {
 		unary = append([]grpc.UnaryServerInterceptor{c.traces.Unary(c.clock, codeOf)}, unary...)
@@ -103,6 +113,18 @@ func (c *Controller) behindDoor() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(unary...), grpc.ChainStreamInterceptor(c.door.Stream(), held.Stream(), out.stream),
 	}
+}
+
+// accessOf returns the interceptor that holds clients to the machines of their roles.
+func accessOf(s *store.Store) access.Interceptor {
+	return access.Interceptor{
+		Machines: s.Machines, Operations: s.OperationQueries, Workflows: s.Workflows, Nodes: s.Nodes,
+	}
+}
+
+// tokenSource returns where bearer tokens, people and refused calls are stored.
+func tokenSource(s *store.Store) auth.Source {
+	return auth.Source{PeopleSource: s.Access, TokenSource: s.Credentials, RefusalSource: s.History}
 }
 
 // codeOf is the code that a client gets for a handler's error.
@@ -118,21 +140,21 @@ func (c *Controller) registerFrontpage(s *grpc.Server) {
 	if c.signOn != nil {
 		signOn = c.signOn.SignOn
 	}
-	public.Register(s, service.New(service.Config{
+	public.Register(s, service.Config{
 		SignOn: signOn,
-		Engine: c.engine, Store: c.store, Images: c.images, Scripts: c.scripts, Secrets: c.secrets, Clock: c.clock,
+		Engine: c.engine, Images: c.images, Scripts: c.scripts, Secrets: c.secrets, Clock: c.clock,
 		Draining: c.draining, Sessions: c.sessions,
 		WebhookPolicy: c.webhookPolicy(), WebhookSource: c.cfg.Webhooks.Source,
 		Tokens:      c.tokens,
 		Info:        service.Info{Version: c.version, ControllerID: c.id, RESTAddress: c.cfg.Listen.REST},
-		Incarnation: c.store.Incarnation, DocumentSigner: c.ca.DocumentSigner, CA: c.ca,
+		Incarnation: c.store.Incarnations.Incarnation, DocumentSigner: c.ca.DocumentSigner, CA: c.ca,
 		CAGrace: c.cfg.Agents.ReenrollGrace.Duration,
 		Bundle: func(tokenID, secret string, issued time.Time) (string, error) {
 			return pki.Bundle{
 				TokenID: tokenID, Secret: secret, CAHash: c.ca.RootHash(), Addresses: c.cfg.EnrolmentAddresses(), IssuedAt: issued,
 			}.Encode()
 		},
-	}))
+	}, c.store)
 	healthv1.RegisterHealthServer(s, health.NewServer())
 	if c.cfg.Reflection {
 		reflection.Register(s)
@@ -238,7 +260,7 @@ func (c *Controller) checkCaller(ctx context.Context, agentID string, cert *x509
 // checkAgent refuses a certificate that is not recorded for this agent, revoked, or replaced by a newer one in use, and
 // one of a generation of the CA that has been withdrawn.
 func (c *Controller) checkAgent(ctx context.Context, agentID string, cert *x509.Certificate) error {
-	known, err := c.store.GetCert(ctx, pki.Fingerprint(cert.Raw))
+	known, err := c.store.Agents.GetCert(ctx, pki.Fingerprint(cert.Raw))
 	switch {
 	case err != nil:
 		return err

@@ -34,7 +34,7 @@ func (c *Controller) openSignOn(context.Context) error {
 	c.signOn = signon.New(signon.Config{
 		Issuer: s.Issuer, ClientID: s.ClientID, ClientSecret: secret, CLIClientID: s.CLIClientID, Audiences: s.Audiences,
 		Scopes: s.Scopes, GroupsClaim: s.GroupsClaim, NameClaim: s.NameClaim, TokenLife: s.TokenLife.Duration,
-		Client: &http.Client{Transport: transport, Timeout: signOnTime}, CAPEM: pem, Store: c.store, Clock: c.clock,
+		Client: &http.Client{Transport: transport, Timeout: signOnTime}, CAPEM: pem, Store: c.store.Access, Clock: c.clock,
 		Logger: c.log,
 	})
 	c.tokens.SignOn(c.signOn, s.LastSignOn.Duration)

@@ -29,11 +29,11 @@ func (c *Controller) keepTime(ctx context.Context) error {
 
 func (c *Controller) followTime(ctx context.Context) error {
 	if c.steered == nil {
-		return c.store.Ping(ctx)
+		return c.store.DB.Ping(ctx)
 	}
 	limited, cancel := context.WithTimeout(ctx, timeEvery)
 	defer cancel()
-	behind, set, err := c.steered.Follow(func() (time.Time, error) { return c.store.Time(limited) })
+	behind, set, err := c.steered.Follow(func() (time.Time, error) { return c.store.Sessions.Time(limited) })
 	if err == nil && set {
 		c.log.Warn("the clock was set to the database's", "behind", behind.Round(time.Millisecond).String())
 	}

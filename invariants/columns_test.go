@@ -180,8 +180,8 @@ func TestNoMigratedColumnLooksPersonal(t *testing.T) {
 	if err != nil {
 		t.Fatalf("open store: %v", err)
 	}
-	defer s.Pool().Close()
-	if err := s.MigrateUp(t.Context()); err != nil {
+	defer s.DB.Pool().Close()
+	if err := s.Schema.MigrateUp(t.Context()); err != nil {
 		t.Fatalf("migrate: %v", err)
 	}
 	columns := columnsOfDatabase(t, url)

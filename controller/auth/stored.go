@@ -54,14 +54,24 @@ type FileChange struct {
 	At                      time.Time
 }
 
-// Source is where the tokens of the database come from, and where the audit log is.
-type Source interface {
+// Source is where the database keeps people, tokens and refused calls.
+type Source struct {
 	PeopleSource
+	TokenSource
+	RefusalSource
+}
+
+// TokenSource is where the tokens of the database come from.
+type TokenSource interface {
 	// APITokens gives the tokens in force and the number of their last change. It gives none where that is known.
 	APITokens(ctx context.Context, known int64, now time.Time) (tokens []StoredToken, version int64, err error)
 	// UsedAPITokens records when tokens were used last, by their ids.
 	UsedAPITokens(ctx context.Context, used map[string]time.Time) error
 	RecordTokenFile(ctx context.Context, c FileChange) error
+}
+
+// RefusalSource is where refused calls are counted, and where the audit log is.
+type RefusalSource interface {
 	// CountRefusals adds refused calls to those of the minute, by the database's clock.
 	CountRefusals(ctx context.Context, b RefusalBatch) error
 	// ChainRefusals writes the refusals of each minute that is over to the audit log, once.

@@ -139,7 +139,7 @@ func followed(t *testing.T) (*Tokens, *memory, string) {
 	m := &memory{refusals: map[refusalKey]int64{}, batches: map[int64]bool{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	group, _ := task.New(ctx)
-	group.Go("follow", func(ctx context.Context) error { return tokens.Follow(ctx, m, clock.Real()) })
+	group.Go("follow", func(ctx context.Context) error { return tokens.Follow(ctx, Source{m, m, m}, clock.Real()) })
 	t.Cleanup(func() {
 		cancel()
 		if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {

@@ -138,7 +138,7 @@ func TestRestoreGivesAllBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if since, _, err := s.Frozen(t.Context()); err != nil || since.IsZero() {
+	if since, _, err := s.Incarnations.Frozen(t.Context()); err != nil || since.IsZero() {
 		t.Errorf("the fleet is not frozen: %v", err)
 	}
 }

@@ -143,11 +143,11 @@ func (o Options) database(ctx context.Context, m *Manifest, scratch *os.File) (s
 		return source{}, err
 	}
 	defer s.Close()
-	settings, err := s.Settings(ctx)
+	settings, err := s.Schema.Settings(ctx)
 	if err != nil {
 		return source{}, err
 	}
-	if m.Schema, err = s.SchemaVersion(ctx); err != nil {
+	if m.Schema, err = s.Schema.SchemaVersion(ctx); err != nil {
 		return source{}, err
 	}
 	if m.Schema == 0 {
@@ -159,7 +159,7 @@ func (o Options) database(ctx context.Context, m *Manifest, scratch *os.File) (s
 		return source{}, err
 	}
 	// A controller of a newer version may have migrated meanwhile.
-	if now, err := s.SchemaVersion(ctx); err != nil || now != m.Schema {
+	if now, err := s.Schema.SchemaVersion(ctx); err != nil || now != m.Schema {
 		return source{}, errors.Join(errors.New("the schema was migrated meanwhile: do it again"), err)
 	}
 	return source{Member{dumpName, w.size, w.hex()}, func() (io.ReadCloser, error) {

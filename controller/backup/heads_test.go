@@ -26,7 +26,7 @@ func opened(t *testing.T, c config.Config) *store.Store {
 
 func flagged(t *testing.T, s *store.Store, machine string, on bool) {
 	t.Helper()
-	if _, err := s.SetFlag(t.Context(), machine, "RMA", on, "tester", "because", storetest.Now()); err != nil {
+	if _, err := s.Operations.SetFlag(t.Context(), machine, "RMA", on, "tester", "because", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -34,7 +34,7 @@ func flagged(t *testing.T, s *store.Store, machine string, on bool) {
 // kept verifies all histories and returns their heads.
 func kept(t *testing.T, s *store.Store) []timeline.Head {
 	t.Helper()
-	owners, _, err := s.HistoryOwners(t.Context(), "", 100)
+	owners, _, err := s.Timelines.HistoryOwners(t.Context(), "", 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func kept(t *testing.T, s *store.Store) []timeline.Head {
 
 func wantFindings(t *testing.T, s *store.Store, what string, heads []timeline.Head, want map[string]timeline.Finding) {
 	t.Helper()
-	present, err := s.Present(t.Context(), heads)
+	present, err := s.Timelines.Present(t.Context(), heads)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestHeadsAreExplainedAfterARestore(t *testing.T) {
 
 	cut := func(machine string) {
 		t.Helper()
-		conn, err := r.Pool().Acquire(t.Context())
+		conn, err := r.DB.Pool().Acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

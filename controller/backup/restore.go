@@ -129,7 +129,7 @@ func (r *restore) lookAtDatabase(ctx context.Context) error {
 		return err
 	}
 	defer s.Close()
-	settings, err := s.Settings(ctx)
+	settings, err := s.Schema.Settings(ctx)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (r *restore) lookAtDatabase(ctx context.Context) error {
 		return fmt.Errorf("the backup is of PostgreSQL %d, and database.url leads to version %d: use %d or newer", r.Server,
 			major, r.Server)
 	}
-	tables, err := s.Relations(ctx)
+	tables, err := s.Schema.Relations(ctx)
 	if err != nil {
 		return err
 	}
@@ -230,13 +230,13 @@ func (r *restore) afterRestore(ctx context.Context) error {
 		return err
 	}
 	defer s.Close()
-	if err := s.MigrateUp(ctx); err != nil {
+	if err := s.Schema.MigrateUp(ctx); err != nil {
 		return err
 	}
-	if err := s.SeedPlans(ctx, r.Now); err != nil {
+	if err := s.Catalog.SeedPlans(ctx, r.Now); err != nil {
 		return err
 	}
-	return s.Restored(ctx, r.Now)
+	return s.Incarnations.Restored(ctx, r.Now)
 }
 
 func (r *restore) placeImage(ctx context.Context, m Member, in io.Reader) (err error) {

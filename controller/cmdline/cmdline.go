@@ -181,7 +181,7 @@ func migrateCommand(f *flags) *cobra.Command {
 				if err := migrate(cmd.Context(), s, what); err != nil || what == "down" {
 					return err
 				}
-				v, err := s.SchemaVersion(cmd.Context())
+				v, err := s.Schema.SchemaVersion(cmd.Context())
 				if err == nil {
 					fmt.Fprintf(cmd.OutOrStdout(), "schema version %d\n", v)
 				}
@@ -194,12 +194,12 @@ func migrateCommand(f *flags) *cobra.Command {
 func migrate(ctx context.Context, s *store.Store, what string) error {
 	switch what {
 	case "up":
-		if err := s.MigrateUp(ctx); err != nil {
+		if err := s.Schema.MigrateUp(ctx); err != nil {
 			return err
 		}
-		return s.SeedPlans(ctx, time.Now())
+		return s.Catalog.SeedPlans(ctx, time.Now())
 	case "down":
-		return s.MigrateDown(ctx)
+		return s.Schema.MigrateDown(ctx)
 	default:
 		return nil
 	}
@@ -300,11 +300,11 @@ starting a controller.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withStore(cmd.Context(), f, func(s *store.Store) error {
-				now, err := s.Time(cmd.Context()) // controllers compare it with times of the database
+				now, err := s.Sessions.Time(cmd.Context()) // controllers compare it with times of the database
 				if err != nil {
 					return err
 				}
-				return s.Restored(cmd.Context(), now)
+				return s.Incarnations.Restored(cmd.Context(), now)
 			})
 		},
 	}

@@ -233,12 +233,12 @@ func checkDatabase(ctx context.Context, c config.Config) []doctor.Finding {
 		return fault(err)
 	}
 	defer s.Close()
-	settings, err := s.Settings(ctx)
+	settings, err := s.Schema.Settings(ctx)
 	if err != nil {
 		return fault(err)
 	}
 	list := judgeDatabase(settings, c.Database.PoolSize, time.Now())
-	have, err := s.SchemaVersion(ctx)
+	have, err := s.Schema.SchemaVersion(ctx)
 	if err != nil {
 		return append(list, fault(err)...)
 	}
@@ -246,7 +246,7 @@ func checkDatabase(ctx context.Context, c config.Config) []doctor.Finding {
 	if err != nil {
 		return append(list, fault(err)...)
 	}
-	return append(list, judgeSchema(have, newest, s.CheckProgram(ctx)))
+	return append(list, judgeSchema(have, newest, s.Schema.CheckProgram(ctx)))
 }
 
 // judgeDatabase says what the settings mean for what the controller promises.

@@ -43,7 +43,7 @@ func (e *Engine) SessionOpened(ctx context.Context, s *session.Session, o *sessi
 	if o.RolledBack {
 		return nil
 	}
-	waiting, err := e.store.Unsettled(ctx, s.AgentID)
+	waiting, err := e.store.Sessions.Unsettled(ctx, s.AgentID)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (e *Engine) quarantine(ctx context.Context, s *session.Session, message str
 		return nil
 	}
 	e.log.Warn("machine quarantined", "machine_id", s.MachineID, "agent_id", s.AgentID, "reason", "CLONE_DETECTED")
-	operationID, err := e.store.Quarantine(ctx, s.MachineID, "CLONE_DETECTED", message, e.clock.Now())
+	operationID, err := e.store.Operations.Quarantine(ctx, s.MachineID, "CLONE_DETECTED", message, e.clock.Now())
 	if err != nil || operationID == "" {
 		return err
 	}
@@ -125,9 +125,9 @@ func (e *Engine) Take(
 
 func (e *Engine) decide(ctx context.Context, asked []operationstore.Asked) []operationstore.Decided {
 	if len(asked) != 1 {
-		return e.store.DecideAll(ctx, asked, e.clock.Now())
+		return e.store.Operations.DecideAll(ctx, asked, e.clock.Now())
 	}
-	a, err := e.store.Decide(ctx, asked[0].OperationID, asked[0].Event, e.clock.Now())
+	a, err := e.store.Operations.Decide(ctx, asked[0].OperationID, asked[0].Event, e.clock.Now())
 	return []operationstore.Decided{{Applied: a, Err: err}}
 }
 
@@ -179,7 +179,7 @@ func (e *Engine) beginGrant(
 	operationID := e.places.of(r.GetCommandId())
 	if operationID == "" {
 		var err error
-		operationID, _, err = e.store.CommandState(ctx, r.GetCommandId())
+		operationID, _, err = e.store.Sessions.CommandState(ctx, r.GetCommandId())
 		if err != nil {
 			return asked, e.grantFailed(s, r, err)
 		}
@@ -284,7 +284,7 @@ func (e *Engine) operationOf(ctx context.Context, commandID string) (operationID
 	if id := e.places.take(commandID); id != "" {
 		return id, true, nil
 	}
-	operationID, state, err := e.store.CommandState(ctx, commandID)
+	operationID, state, err := e.store.Sessions.CommandState(ctx, commandID)
 	return operationID, state != operation.Done, err
 }
 
@@ -335,7 +335,7 @@ func (a *acks) due(now time.Time) map[string]string {
 func (e *Engine) flushAcks(ctx context.Context) error {
 	for commandID, agentID := range e.acks.due(e.clock.Now()) {
 		// An agent acknowledges again what a new session has brought again; mostly the grant or the result was first.
-		operationID, state, err := e.store.CommandState(ctx, commandID)
+		operationID, state, err := e.store.Sessions.CommandState(ctx, commandID)
 		if err != nil {
 			return err
 		}

@@ -41,7 +41,7 @@ func (e *Engine) admissions(ctx context.Context) error {
 // admit is one round, in one transaction. The next sweep has somebody look at those who got a slot. It is not called
 // here: with many operations due it would queue looks faster than they are made.
 func (e *Engine) admit(ctx context.Context) error {
-	_, busy, err := e.store.AdmitDestructive(ctx, e.clock.Now())
+	_, busy, err := e.store.Budgets.AdmitDestructive(ctx, e.clock.Now())
 	if busy {
 		e.signals.room.fire() // what is free now may have become so after the other one looked
 	}

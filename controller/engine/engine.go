@@ -161,10 +161,10 @@ func New(c Config) (*Engine, error) {
 	if e.river, err = newRiver(e); err != nil {
 		return nil, err
 	}
-	c.Store.OnCreated(e.enqueueCreated, e.takeCreated)
-	c.Store.OnApplied(func(a *operationstore.Applied) { e.applied(context.Background(), a, time.Time{}) })
-	c.Store.OnRoom(e.signals.room.fire)
-	c.Store.OnDoubt(e.signals.position.fire)
+	c.Store.Operations.OnCreated(e.enqueueCreated, e.takeCreated)
+	c.Store.Operations.OnApplied(func(a *operationstore.Applied) { e.applied(context.Background(), a, time.Time{}) })
+	c.Store.Budgets.OnRoom(e.signals.room.fire)
+	c.Store.Incarnations.OnDoubt(e.signals.position.fire)
 	return e, nil
 }
 
@@ -191,7 +191,7 @@ func (e *Engine) wake() {
 
 // Start creates an operation, or returns the one that the same request has made before.
 func (e *Engine) Start(ctx context.Context, r operationstore.StartRequest) (*baremetalv1.Operation, error) {
-	op, created, err := e.store.Start(ctx, r, e.clock.Now())
+	op, created, err := e.store.Operations.Start(ctx, r, e.clock.Now())
 	traces.Concerns(ctx, op.GetOperationId())
 	if created {
 		e.log.Info("operation created", "operation_id", op.GetOperationId(), "machine_id", r.MachineID, "type",
@@ -204,7 +204,7 @@ func (e *Engine) Start(ctx context.Context, r operationstore.StartRequest) (*bar
 // Cancel asks an operation to stop, and returns it as it is then.
 func (e *Engine) Cancel(ctx context.Context, operationID, actor string) (*baremetalv1.Operation, error) {
 	began := e.clock.Now()
-	a, err := e.store.Cancel(ctx, operationID, actor, began)
+	a, err := e.store.Operations.Cancel(ctx, operationID, actor, began)
 	if err != nil {
 		return nil, err
 	}
@@ -213,21 +213,21 @@ func (e *Engine) Cancel(ctx context.Context, operationID, actor string) (*bareme
 	if err := a.Refused(); err != nil {
 		return nil, err
 	}
-	return e.store.GetOperation(ctx, operationID)
+	return e.store.OperationQueries.GetOperation(ctx, operationID)
 }
 
 // Settle records an operator's word on an unknown outcome.
 func (e *Engine) Settle(
 	ctx context.Context, machineID, commandID, verdict, actor, comment string,
 ) (*baremetalv1.Machine, error) {
-	m, err := e.store.Settle(ctx, machineID, commandID, verdict, actor, comment, e.clock.Now())
+	m, err := e.store.Operations.Settle(ctx, machineID, commandID, verdict, actor, comment, e.clock.Now())
 	e.publish()
 	return m, err
 }
 
 // RevokeAgent revokes certificates and ends the sessions that use them.
 func (e *Engine) RevokeAgent(ctx context.Context, agentID, fingerprint, actor, why string) error {
-	gone, err := e.store.RevokeAgent(ctx, agentID, fingerprint, actor, why, e.clock.Now())
+	gone, err := e.store.Agents.RevokeAgent(ctx, agentID, fingerprint, actor, why, e.clock.Now())
 	if err != nil {
 		return err
 	}
@@ -239,7 +239,7 @@ func (e *Engine) RevokeAgent(ctx context.Context, agentID, fingerprint, actor, w
 // Handle brings an event to an operation and carries out what is decided.
 func (e *Engine) Handle(ctx context.Context, operationID string, ev operation.Event) (*operationstore.Applied, error) {
 	began := e.clock.Now()
-	a, err := e.store.Decide(ctx, operationID, ev, began)
+	a, err := e.store.Operations.Decide(ctx, operationID, ev, began)
 	if err != nil {
 		return nil, err
 	}

@@ -20,5 +20,5 @@ func (e *Engine) Round(ctx context.Context) error {
 }
 
 func (e *Engine) sweepSessions(ctx context.Context) error {
-	return e.store.EndSessionsOf(ctx, "", e.clock.Now())
+	return e.store.Sessions.EndSessionsOf(ctx, "", e.clock.Now())
 }

@@ -133,7 +133,7 @@ func (e *Engine) deleteEvaluated(ctx context.Context) error {
 	if len(done) == 0 {
 		return nil
 	}
-	err := e.store.DeleteScheduledJobs(ctx, done)
+	err := e.store.Jobs.DeleteScheduledJobs(ctx, done)
 	if err != nil {
 		e.first.mu.Lock()
 		e.first.done = append(e.first.done, done...)

@@ -101,7 +101,7 @@ func (e *Engine) forwardAll(ctx context.Context) error {
 				if err := fpHandOver.HitCtx(ctx); err != nil {
 					return err
 				}
-				return e.store.HandOver(limited, e.cfg.ControllerID, agents, items)
+				return e.store.Sessions.HandOver(limited, e.cfg.ControllerID, agents, items)
 			})
 		}
 	}
@@ -122,7 +122,7 @@ func (e *Engine) forwarded(ctx context.Context, payload string) error {
 	if len(commandIDs) == 0 {
 		return nil
 	}
-	commands, err := e.store.HeldOut(ctx, commandIDs)
+	commands, err := e.store.Sessions.HeldOut(ctx, commandIDs)
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (e *Engine) resendUnanswered(ctx context.Context) error {
 		return err
 	}
 	now := e.clock.Now()
-	unheard, err := e.store.UnansweredCommands(ctx, e.cfg.ControllerID, now.Add(-unheardEvery))
+	unheard, err := e.store.Sessions.UnansweredCommands(ctx, e.cfg.ControllerID, now.Add(-unheardEvery))
 	if err != nil {
 		return err
 	}

@@ -21,13 +21,13 @@ func (e *Engine) slowestHeartbeat() time.Duration {
 // told: who judges silence, on any controller, knows of it by then. It counts for as long as this controller lives,
 // since sessions keep what they were told.
 func (e *Engine) scaleHeartbeat(ctx context.Context) error {
-	n, err := e.store.CountLiveSessions(ctx)
+	n, err := e.store.Sessions.CountLiveSessions(ctx)
 	if err != nil {
 		return err
 	}
 	want := reconnect.Heartbeat(e.cfg.Heartbeat, int(n), int(e.peers.Load())+1)
 	if want > e.cfg.Heartbeat && int64(want) > e.told.Load() {
-		if err := e.store.SetHeartbeat(ctx, e.cfg.ControllerID, want); err != nil {
+		if err := e.store.Sessions.SetHeartbeat(ctx, e.cfg.ControllerID, want); err != nil {
 			return err
 		}
 		e.told.Store(int64(want))

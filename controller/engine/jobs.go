@@ -90,10 +90,10 @@ func newRiver(e *Engine) (*river.Client[pgx.Tx], error) {
 	river.AddWorker(workers, &retentionWorker{e: e})
 	if e.cfg.Webhooks != nil {
 		e.webhooks = delivery.New(*e.cfg.Webhooks, delivery.Parts{
-			Store: e.store, Clock: e.clock, Log: e.log, Changed: e.Changed, Sent: e.cfg.Observer.Sent,
+			Store: e.store.Webhooks, Clock: e.clock, Log: e.log, Changed: e.Changed, Sent: e.cfg.Observer.Sent,
 		}, workers)
 	}
-	c, err := river.NewClient(riverpgxv5.New(e.store.Pool()), &river.Config{
+	c, err := river.NewClient(riverpgxv5.New(e.store.DB.Pool()), &river.Config{
 		ID:     e.cfg.ControllerID,
 		Logger: e.log.With("component", "river"),
 		Queues: map[string]river.QueueConfig{
@@ -144,16 +144,16 @@ func (e *Engine) sweep(ctx context.Context) error {
 	now := e.clock.Now()
 	_, rescueErr := e.rescueJobs(ctx)
 	_, operationErr := e.sweepOperations(ctx)
-	return errors.Join(e.store.EndSessionsOf(ctx, "", now), rescueErr, operationErr, e.sweepRollouts(ctx))
+	return errors.Join(e.store.Sessions.EndSessionsOf(ctx, "", now), rescueErr, operationErr, e.sweepRollouts(ctx))
 }
 
 func (e *Engine) rescueJobs(ctx context.Context) (int64, error) {
-	n, err := e.store.RescueJobs(ctx)
+	n, err := e.store.Jobs.RescueJobs(ctx)
 	if n > 0 {
 		e.cfg.Observer.Rescued(int(n))
 		e.log.Info("jobs of controllers that are gone are available again", "jobs", n)
 	}
-	left, leftErr := e.store.ReleaseScheduledJobs(ctx, operationquery.JobKind, firstRunTime)
+	left, leftErr := e.store.Jobs.ReleaseScheduledJobs(ctx, operationquery.JobKind, firstRunTime)
 	if left > 0 {
 		e.log.Info("jobs of operations that their creators did not evaluate are available", "jobs", left)
 	}
@@ -166,11 +166,11 @@ const tidyJobsEvery = 15 * time.Second
 // tidyJobs removes the jobs of older versions, whose last controller may have gone, and hastens those that wait by a
 // clock that was ahead.
 func (e *Engine) tidyJobs(ctx context.Context) error {
-	old, err := e.store.RemoveOldJobs(ctx)
+	old, err := e.store.Jobs.RemoveOldJobs(ctx)
 	if old > 0 {
 		e.log.Info("jobs of an older version are removed", "jobs", old)
 	}
-	late, lateErr := e.store.HastenJobs(ctx, []string{operationArgs{}.Kind(), rolloutArgs{}.Kind()}, 2*mostRetryDelay)
+	late, lateErr := e.store.Jobs.HastenJobs(ctx, []string{operationArgs{}.Kind(), rolloutArgs{}.Kind()}, 2*mostRetryDelay)
 	if late > 0 {
 		e.log.Info("jobs that would wait by a clock that was ahead are available", "jobs", late)
 	}
@@ -178,7 +178,7 @@ func (e *Engine) tidyJobs(ctx context.Context) error {
 }
 
 func (e *Engine) sweepOperations(ctx context.Context) (int, error) {
-	due, err := e.store.DueOperations(ctx, e.clock.Now(), sweepPage)
+	due, err := e.store.OperationQueries.DueOperations(ctx, e.clock.Now(), sweepPage)
 	if err != nil || len(due) == 0 {
 		return 0, err
 	}
@@ -193,7 +193,7 @@ func (e *Engine) keepJobLease(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, jobLease)
 	defer cancel()
 	asked := e.lease.clock.Now()
-	if err := e.store.RenewJobLease(limited, e.cfg.ControllerID, jobLease); err != nil {
+	if err := e.store.Jobs.RenewJobLease(limited, e.cfg.ControllerID, jobLease); err != nil {
 		return err
 	}
 	e.written.renewedAt(asked)
@@ -255,10 +255,10 @@ func (e *Engine) jobTimes() map[string]time.Duration {
 
 // removeJobs bounds how many finished jobs are kept, and frees those that hang.
 func (e *Engine) removeJobs(ctx context.Context) error {
-	if _, err := e.store.RemoveFinishedJobs(ctx, keepJobs); err != nil {
+	if _, err := e.store.Jobs.RemoveFinishedJobs(ctx, keepJobs); err != nil {
 		return err
 	}
-	hung, err := e.store.RescueHungJobs(ctx, e.jobTimes(), jobTime, hungAfter)
+	hung, err := e.store.Jobs.RescueHungJobs(ctx, e.jobTimes(), jobTime, hungAfter)
 	if hung > 0 {
 		e.cfg.Observer.Rescued(int(hung))
 		e.log.Warn("jobs that ran for longer than their time are available again", "jobs", hung)

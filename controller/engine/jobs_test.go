@@ -33,12 +33,12 @@ func engineOver(t *testing.T, s *store.Store, controllerID string, c clock.Clock
 
 func startOn(t *testing.T, s *store.Store, machineID string, kind fleet.OperationType, now time.Time) string {
 	t.Helper()
-	if _, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: machineID,
+	if _, err := s.Machines.Register(t.Context(), &baremetalv1.Machine{MachineId: machineID,
 		Spec: &baremetalv1.MachineSpec{Provider: "fake"}}, "tester", now); err != nil {
 		t.Fatal(err)
 	}
-	op, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: machineID, RequestID: "r", Type: kind,
-		Actor: "tester"}, now)
+	op, _, err := s.Operations.Start(t.Context(), operationstore.StartRequest{MachineID: machineID, RequestID: "r",
+		Type: kind, Actor: "tester"}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func startOn(t *testing.T, s *store.Store, machineID string, kind fleet.Operatio
 // jobs counts River's jobs of operations, and those of them that have a state.
 func jobs(t *testing.T, s *store.Store, state string) (all, inState int) {
 	t.Helper()
-	err := s.Pool().QueryRow(t.Context(), `SELECT count(*), count(*) FILTER (WHERE state = $1::text::river_job_state)
+	err := s.DB.Pool().QueryRow(t.Context(), `SELECT count(*), count(*) FILTER (WHERE state = $1::text::river_job_state)
 		FROM river_job WHERE kind = 'operation'`, state).Scan(&all, &inState)
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,8 @@ func TestASweepInsertsNoSecondJob(t *testing.T) {
 		}
 	}
 	// A worker that finishes its job without any effect, as one does whose operation is not due by its clock.
-	if _, err := s.Pool().Exec(t.Context(), `UPDATE river_job SET state = 'completed', finalized_at = now()`); err != nil {
+	if _, err := s.DB.Pool().
+		Exec(t.Context(), `UPDATE river_job SET state = 'completed', finalized_at = now()`); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := e.sweepOperations(t.Context()); err != nil || n != machines {
@@ -102,7 +103,7 @@ func TestJobsOfADeadControllerAreTaken(t *testing.T) {
 	}
 	id := startOn(t, s, "m-1", fleet.EnterMaintenance, time.Now())
 	// What a controller that is killed in the middle of a job leaves behind is what River wrote when it took the job.
-	if _, err := s.Pool().Exec(t.Context(), `UPDATE river_job SET state = 'running', attempt = 1, attempted_at = now(),
+	if _, err := s.DB.Pool().Exec(t.Context(), `UPDATE river_job SET state = 'running', attempt = 1, attempted_at = now(),
 		attempted_by = '{ctl-0, ctl-1}'`); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +122,7 @@ func TestJobsOfADeadControllerAreTaken(t *testing.T) {
 		if _, err := alive.rescueJobs(t.Context()); err != nil {
 			t.Error(err)
 		}
-		op, err := s.GetOperation(t.Context(), id)
+		op, err := s.OperationQueries.GetOperation(t.Context(), id)
 		return err == nil && op.GetPhase() == baremetalv1.Operation_SUCCEEDED
 	}, "the operation to move")
 	t.Logf("evaluated %v after the last renewal", time.Since(began).Round(time.Millisecond))
@@ -136,7 +137,7 @@ func TestAFailingEvaluationKeepsItsJob(t *testing.T) {
 	}
 	id := startOn(t, s, "m-1", fleet.EnterMaintenance, time.Now())
 	// The evaluation cannot be stored.
-	if _, err := s.Pool().
+	if _, err := s.DB.Pool().
 		Exec(t.Context(), `ALTER TABLE operations ADD CONSTRAINT none CHECK (phase <> 'SUCCEEDED')`); err != nil {
 		t.Fatal(err)
 	}
@@ -146,14 +147,14 @@ func TestAFailingEvaluationKeepsItsJob(t *testing.T) {
 	defer func() { _ = e.river.StopAndCancel(t.Context()) }() // nothing is under way by then
 	testkit.Eventually(t, 10*time.Second, func() bool {
 		var tries int
-		err := s.Pool().QueryRow(t.Context(), `SELECT coalesce(array_length(errors, 1), 0) FROM river_job`).Scan(&tries)
+		err := s.DB.Pool().QueryRow(t.Context(), `SELECT coalesce(array_length(errors, 1), 0) FROM river_job`).Scan(&tries)
 		return err == nil && tries >= 2
 	}, "two failed tries")
-	if _, err := s.Pool().Exec(t.Context(), `ALTER TABLE operations DROP CONSTRAINT none`); err != nil {
+	if _, err := s.DB.Pool().Exec(t.Context(), `ALTER TABLE operations DROP CONSTRAINT none`); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, 20*time.Second, func() bool {
-		op, err := s.GetOperation(t.Context(), id)
+		op, err := s.OperationQueries.GetOperation(t.Context(), id)
 		return err == nil && operation.IsTerminal(operation.Phase(op.GetPhase().String()))
 	}, "the operation to end")
 	if all, _ := jobs(t, s, "completed"); all != 1 {
@@ -179,7 +180,7 @@ func TestJobsOfAnOlderVersionGo(t *testing.T) {
 		FROM unnest('{available, running, retryable}'::text[]) state`)
 	count := func() (n int) {
 		t.Helper()
-		if err := s.Pool().QueryRow(t.Context(), "SELECT count(*) FROM river_job").Scan(&n); err != nil {
+		if err := s.DB.Pool().QueryRow(t.Context(), "SELECT count(*) FROM river_job").Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n
@@ -226,7 +227,7 @@ func TestARetryDoesNotWaitForAClockThatWasAhead(t *testing.T) {
 	if !waits("0") {
 		t.Error("a retry that is near is hastened")
 	}
-	if _, err := s.Pool().Exec(t.Context(),
+	if _, err := s.DB.Pool().Exec(t.Context(),
 		`UPDATE river_job SET scheduled_at = scheduled_at + interval '10 minutes'`); err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +249,7 @@ func TestTheDatabaseSaysWhenAJobIsAvailable(t *testing.T) {
 			MachineID: fmt.Sprint("m-", n), RequestID: "r"}}
 	}
 	for name, keys := range map[string][]*operationstore.NewJob{"one": {of(1)}, "several": {of(2), of(3)}} {
-		err := pgx.BeginFunc(t.Context(), s.Pool(), func(tx pgx.Tx) error {
+		err := pgx.BeginFunc(t.Context(), s.DB.Pool(), func(tx pgx.Tx) error {
 			if _, err := tx.Exec(t.Context(), "SELECT pg_sleep(0.01)"); err != nil {
 				return err
 			}

@@ -51,7 +51,7 @@ func newSteppedRig(t *testing.T, ahead, putOff time.Duration) *steppedRig {
 	steered := clock.NewSteered(clock.Real())
 	follow := func() {
 		t.Helper()
-		if _, _, err := steered.Follow(func() (time.Time, error) { return s.Time(t.Context()) }); err != nil {
+		if _, _, err := steered.Follow(func() (time.Time, error) { return s.Sessions.Time(t.Context()) }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -100,8 +100,8 @@ func (r *steppedRig) eventually(what string, cond func() bool) {
 func (r *steppedRig) subscribe(url string) {
 	r.t.Helper()
 	id := ids.New(ids.Webhook)
-	_, _, err := r.store.CreateWebhook(r.t.Context(), webhookstore.WebhookSpec{ID: id, URL: url, MaxConcurrency: 2,
-		EventTypes: []string{webhook.MachineRegistered}}, webhookstore.SealedSecret{ID: "s",
+	_, _, err := r.store.Webhooks.CreateWebhook(r.t.Context(), webhookstore.WebhookSpec{ID: id, URL: url,
+		MaxConcurrency: 2, EventTypes: []string{webhook.MachineRegistered}}, webhookstore.SealedSecret{ID: "s",
 		Sealed: r.box.SealWebhook(id, "s", webhook.NewSecret())}, "tester", r.e.clock.Now())
 	if err != nil {
 		r.t.Fatal(err)
@@ -110,7 +110,7 @@ func (r *steppedRig) subscribe(url string) {
 
 func (r *steppedRig) register(machineID string) {
 	r.t.Helper()
-	_, err := r.store.Register(r.t.Context(), &baremetalv1.Machine{MachineId: machineID,
+	_, err := r.store.Machines.Register(r.t.Context(), &baremetalv1.Machine{MachineId: machineID,
 		Spec: &baremetalv1.MachineSpec{Provider: "fake"}}, "tester", r.e.clock.Now())
 	if err != nil {
 		r.t.Fatal(err)

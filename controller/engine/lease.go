@@ -41,7 +41,7 @@ func (l *lease) renewedAt(t time.Time) {
 // RenewLease says in Postgres that this controller is alive. The lease counts from before the statement.
 func (e *Engine) RenewLease(ctx context.Context) error {
 	asked, now := e.lease.clock.Now(), e.clock.Now()
-	if err := e.store.RenewLease(ctx, e.cfg.ControllerID, e.cfg.Version, now.Add(e.cfg.Lease), now); err != nil {
+	if err := e.store.Sessions.RenewLease(ctx, e.cfg.ControllerID, e.cfg.Version, now.Add(e.cfg.Lease), now); err != nil {
 		return err
 	}
 	e.lease.renewedAt(asked)
@@ -63,6 +63,6 @@ const (
 
 // forgetControllers bounds how many controllers are remembered.
 func (e *Engine) forgetControllers(ctx context.Context) error {
-	_, err := e.store.ForgetControllers(ctx, e.clock.Now().Add(-keepControllers))
+	_, err := e.store.Sessions.ForgetControllers(ctx, e.clock.Now().Add(-keepControllers))
 	return err
 }

@@ -56,7 +56,7 @@ func newOutageRig(t *testing.T, agents int) *outageRig {
 	t.Helper()
 	r := &outageRig{t: t}
 	r.store, r.clocks = storetest.NewWithClock(t)
-	_, _, err := r.store.CreateWebhook(t.Context(), webhookstore.WebhookSpec{ID: ids.New(ids.Webhook),
+	_, _, err := r.store.Webhooks.CreateWebhook(t.Context(), webhookstore.WebhookSpec{ID: ids.New(ids.Webhook),
 		URL: "https://receiver"}, webhookstore.SealedSecret{ID: "s", Sealed: []byte("s")}, "tester", r.clocks.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func (r *outageRig) start() *outageController {
 		r.t.Fatal(err)
 	}
 	c.engine = e
-	r.store.OnCreated(nil, nil)
+	r.store.Operations.OnCreated(nil, nil)
 	if err := e.RenewLease(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func (r *outageRig) connect(a *outageAgent, c *outageController) {
 	h := a.Hello("st-1", "boot-1")
 	h.ControllerID = c.id
 	now := r.clocks.Now()
-	o, err := r.store.OpenSession(r.t.Context(), h, now)
+	o, err := r.store.Sessions.OpenSession(r.t.Context(), h, now)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ type fact struct {
 
 func (r *outageRig) facts() []fact {
 	r.t.Helper()
-	rows, err := r.store.Pool().Query(r.t.Context(), `SELECT m.machine_id, m.node_state, c.status, c.last_transition,
+	rows, err := r.store.DB.Pool().Query(r.t.Context(), `SELECT m.machine_id, m.node_state, c.status, c.last_transition,
 			(SELECT count(*) FROM webhook_outbox o WHERE o.machine_id = m.machine_id AND o.kind <> 'updated')
 		FROM machines m JOIN machine_conditions c ON c.machine_id = m.machine_id AND c.type = 'Reachable'
 		ORDER BY m.machine_id`)

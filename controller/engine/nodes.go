@@ -10,7 +10,7 @@ import (
 
 // TransitionNode moves a node by an admin's word.
 func (e *Engine) TransitionNode(ctx context.Context, r nodestore.TransitionRequest) (*baremetalv1.Operation, error) {
-	op, created, err := e.store.TransitionNode(ctx, r, e.clock.Now())
+	op, created, err := e.store.Nodes.TransitionNode(ctx, r, e.clock.Now())
 	traces.Concerns(ctx, op.GetOperationId())
 	e.tellMoved(op, created)
 	return op, err
@@ -18,7 +18,7 @@ func (e *Engine) TransitionNode(ctx context.Context, r nodestore.TransitionReque
 
 // ApproveDiscovered registers a discovered machine and moves it to pending.
 func (e *Engine) ApproveDiscovered(ctx context.Context, r nodestore.ApproveRequest) (*baremetalv1.Operation, error) {
-	op, created, err := e.store.ApproveDiscovered(ctx, r, e.clock.Now())
+	op, created, err := e.store.Nodes.ApproveDiscovered(ctx, r, e.clock.Now())
 	traces.Concerns(ctx, op.GetOperationId())
 	e.tellMoved(op, created)
 	return op, err

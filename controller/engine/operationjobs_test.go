@@ -32,7 +32,7 @@ func livedThrough(t *testing.T, s *store.Store) {
 	}
 	report := func(status string) {
 		t.Helper()
-		if _, err := s.ReportNode(t.Context(), &baremetalv1.ReportNodeRequest{MacAddress: storetest.Reporter,
+		if _, err := s.Nodes.ReportNode(t.Context(), &baremetalv1.ReportNodeRequest{MacAddress: storetest.Reporter,
 			InstallationStatus: status}, "installer", storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +47,7 @@ func livedThrough(t *testing.T, s *store.Store) {
 	storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-2", RequestID: "exit", Type: fleet.ExitMaintenance})
 	// The request ids of different machines may be equal.
 	storetest.Register(t, s, "m-3")
-	if _, _, err := s.StartWorkflow(t.Context(), workflowstore.WorkflowStart{MachineID: "m-3", RequestID: "exit",
+	if _, _, err := s.Workflows.StartWorkflow(t.Context(), workflowstore.WorkflowStart{MachineID: "m-3", RequestID: "exit",
 		Kind: workflow.Onboarding, EnterMaintenance: true, Actor: "tester",
 		Params: map[string]string{workflowstore.ParamPath: workflow.PathAdopt}}, storetest.Now()); err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func livedThrough(t *testing.T, s *store.Store) {
 // jobKeys reads the keys of all operations, with the number of unfinished jobs that each has.
 func jobKeys(t *testing.T, s *store.Store) map[operationstore.JobKey]int {
 	t.Helper()
-	rows, err := s.Pool().Query(t.Context(), `SELECT operation_id, target_id, request_id, type, (SELECT count(*)::int
+	rows, err := s.DB.Pool().Query(t.Context(), `SELECT operation_id, target_id, request_id, type, (SELECT count(*)::int
 		FROM river_job WHERE kind = 'operation' AND state = 'available' AND args->>'operation_id' = operation_id
 			AND args->>'target_id' = target_id AND args->>'request_id' = request_id) FROM operations ORDER BY created_at`)
 	if err != nil {
@@ -95,7 +95,7 @@ func TestEveryOperationHasOneJobOfItsKey(t *testing.T) {
 	var all []operationstore.JobKey
 	again := func(keys ...operationstore.JobKey) {
 		t.Helper()
-		if err := pgx.BeginFunc(t.Context(), s.Pool(), func(tx pgx.Tx) error {
+		if err := pgx.BeginFunc(t.Context(), s.DB.Pool(), func(tx pgx.Tx) error {
 			jobs := make([]*operationstore.NewJob, len(keys))
 			for i, k := range keys {
 				jobs[i] = &operationstore.NewJob{JobKey: k}
@@ -154,13 +154,13 @@ func TestItsCreatorEvaluatesANewOperation(t *testing.T) {
 	testkit.Eventually(t, 30*time.Second, e.first.running.Load, "the workers to start")
 	id := startOn(t, s, "m-1", fleet.EnterMaintenance, time.Now())
 	testkit.Eventually(t, 30*time.Second, func() bool {
-		op, err := s.GetOperation(t.Context(), id)
+		op, err := s.OperationQueries.GetOperation(t.Context(), id)
 		n, _ := jobs(t, s, "scheduled")
 		return err == nil && op.GetPhase() == baremetalv1.Operation_SUCCEEDED && n == 0
 	}, "the operation to end, and its job to go")
 	second := startOn(t, s, "m-2", fleet.EnterMaintenance, time.Now())
 	testkit.Eventually(t, 30*time.Second, func() bool {
-		op, err := s.GetOperation(t.Context(), second)
+		op, err := s.OperationQueries.GetOperation(t.Context(), second)
 		e.first.mu.Lock()
 		evaluated := len(e.first.done)
 		e.first.mu.Unlock()
@@ -200,7 +200,7 @@ func TestTheJobOfAnOperationThatItsCreatorLeft(t *testing.T) {
 		if _, err := alive.rescueJobs(t.Context()); err != nil {
 			t.Error(err)
 		}
-		op, err := s.GetOperation(t.Context(), id)
+		op, err := s.OperationQueries.GetOperation(t.Context(), id)
 		return err == nil && op.GetPhase() == baremetalv1.Operation_SUCCEEDED
 	}, "the operation to move")
 }

@@ -29,7 +29,7 @@ func (e *Engine) listen(ctx context.Context) error {
 	w := work{what: "listen to other controllers"}
 	for ctx.Err() == nil {
 		e.attempt(ctx, &w, func(ctx context.Context) error {
-			return e.store.Listen(ctx, e.cfg.ControllerID, pgtx.Listener{
+			return e.store.DB.Listen(ctx, e.cfg.ControllerID, pgtx.Listener{
 				Up: e.caughtUp, Announced: e.announced, HandedOver: func(payload string) { e.inbox.add("", payload) },
 			})
 		})
@@ -106,12 +106,12 @@ func (e *Engine) tellChanges(ctx context.Context) error {
 func (e *Engine) announce(ctx context.Context, what string) error {
 	limited, cancel := context.WithTimeout(ctx, e.cfg.Lease/3)
 	defer cancel()
-	return e.store.Announce(limited, what+e.cfg.ControllerID)
+	return e.store.Sessions.Announce(limited, what+e.cfg.ControllerID)
 }
 
 // findPeers counts the other controllers, with none of which there is nobody to tell anything, and the fleet.
 func (e *Engine) findPeers(ctx context.Context) error {
-	p, err := e.store.Peers(ctx, e.cfg.ControllerID, e.clock.Now())
+	p, err := e.store.Sessions.Peers(ctx, e.cfg.ControllerID, e.clock.Now())
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (e *Engine) closeMovedSessions(ctx context.Context) error {
 	for _, s := range all {
 		epochs[s.AgentID] = s.Epoch
 	}
-	moved, err := e.store.MovedSessions(ctx, epochs)
+	moved, err := e.store.Sessions.MovedSessions(ctx, epochs)
 	if err != nil {
 		return err
 	}

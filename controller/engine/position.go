@@ -31,14 +31,14 @@ const comparePeriod = time.Second
 const inDoubtRetry = 250
 
 // PositionSure reports whether the database that answers now was compared by all controllers with what they have seen.
-func (e *Engine) PositionSure() bool { return e.store.PositionSure() }
+func (e *Engine) PositionSure() bool { return e.store.Incarnations.PositionSure() }
 
 // comparePosition compares the database with what this controller has seen. Until all controllers have, no grant is
 // given.
 func (e *Engine) comparePosition(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, e.cfg.Lease/3)
 	defer cancel()
-	c, err := e.store.ComparePosition(limited, e.cfg.ControllerID, e.clock.Now())
+	c, err := e.store.Incarnations.ComparePosition(limited, e.cfg.ControllerID, e.clock.Now())
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (e *Engine) startPosition(ctx context.Context) {
 		e.log.Warn("the mark of the last start cannot be read; agents' grants are compared all the same", "error",
 			err.Error())
 	}
-	e.store.RememberMark(m)
+	e.store.Incarnations.RememberMark(m)
 	w := work{what: "compare the database's position"}
 	e.attempt(ctx, &w, e.comparePosition)
 }
@@ -102,7 +102,7 @@ func (e *Engine) StartedGrant(ctx context.Context, agentID string, s *fleetv1.St
 		return nil
 	}
 	issued := time.UnixMilli(g.GetIssuedAtUnixMs())
-	lost, err := e.store.GrantWasLost(ctx, g.GetCommandId(), g.GetSeq(), agentID, issued, e.clock.Now())
+	lost, err := e.store.Incarnations.GrantWasLost(ctx, g.GetCommandId(), g.GetSeq(), agentID, issued, e.clock.Now())
 	if lost {
 		e.log.Error("the database has gone back; the fleet is frozen", "reason", "DATABASE_WENT_BACK", "agent_id", agentID,
 			"command_id", g.GetCommandId())

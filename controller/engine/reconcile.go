@@ -118,7 +118,7 @@ const ownerGrace = time.Minute
 // none; an older one, or a restored database, may have left some.
 func (e *Engine) repairNodes(ctx context.Context) error {
 	now := e.clock.Now()
-	moved, err := e.store.RepairOwnerless(ctx, now.Add(-ownerGrace), now)
+	moved, err := e.store.Nodes.RepairOwnerless(ctx, now.Add(-ownerGrace), now)
 	for _, m := range moved {
 		e.log.Warn("a node stood for work that nobody did", "machine_id", m.MachineID, "from", m.From, "to", m.To,
 			"operation_id", m.OperationID)
@@ -134,7 +134,7 @@ const healthEvery = 2 * time.Second
 
 // admitHealthy makes the nodes active that have come to pass the health checks of their groups.
 func (e *Engine) admitHealthy(ctx context.Context) error {
-	n, err := e.store.AdmitHealthy(ctx, e.clock.Now())
+	n, err := e.store.NodeStates.AdmitHealthy(ctx, e.clock.Now())
 	if n > 0 {
 		e.log.Info("nodes have passed their health checks", "machines", n)
 		e.publish()
@@ -144,7 +144,7 @@ func (e *Engine) admitHealthy(ctx context.Context) error {
 
 // recomputeConditions sets the conditions that follow from a node's state as that state says.
 func (e *Engine) recomputeConditions(ctx context.Context) error {
-	n, err := e.store.RecomputeConditions(ctx, e.clock.Now())
+	n, err := e.store.Nodes.RecomputeConditions(ctx, e.clock.Now())
 	if n > 0 {
 		e.log.Warn("conditions did not follow the node's state", "machines", n)
 		e.publish()

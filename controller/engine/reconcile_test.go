@@ -28,7 +28,7 @@ func TestReconcilersRunOnSignals(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"m-lost", "m-retired", "m-other"} {
-		_, err := s.Register(t.Context(),
+		_, err := s.Machines.Register(t.Context(),
 			&baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{Provider: "fake"}}, "tester", time.Now())
 		if err != nil {
 			t.Fatal(err)
@@ -42,7 +42,7 @@ func TestReconcilersRunOnSignals(t *testing.T) {
 		`UPDATE machines SET node_state = 'installing', node_state_changed_at = now() - interval '1 hour' WHERE machine_id = 'm-lost'`,
 		`UPDATE machines SET node_state = 'retired' WHERE machine_id = 'm-retired'`,
 	} {
-		if _, err := s.Pool().Exec(t.Context(), q); err != nil {
+		if _, err := s.DB.Pool().Exec(t.Context(), q); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -51,11 +51,11 @@ func TestReconcilersRunOnSignals(t *testing.T) {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, 20*time.Second, func() bool {
-		lost, err := s.GetNode(t.Context(), "m-lost")
+		lost, err := s.Nodes.GetNode(t.Context(), "m-lost")
 		if err != nil {
 			t.Fatal(err)
 		}
-		retired, err := s.GetMachine(t.Context(), "m-retired", "")
+		retired, err := s.Machines.GetMachine(t.Context(), "m-retired", "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -72,20 +72,20 @@ func (e *Engine) periodicJobs() []*river.PeriodicJob {
 // tidy removes what has grown old.
 func (e *Engine) tidy(ctx context.Context) error {
 	now := e.clock.Now()
-	if err := e.store.TidySessions(ctx, now); err != nil {
+	if err := e.store.Access.TidySessions(ctx, now); err != nil {
 		return err
 	}
-	if err := e.store.Tidy(ctx, now); err != nil {
+	if err := e.store.Credentials.Tidy(ctx, now); err != nil {
 		return err
 	}
-	if err := e.store.ForgetDepartures(ctx, now); err != nil {
+	if err := e.store.MachineFeed.ForgetDepartures(ctx, now); err != nil {
 		return err
 	}
-	if err := e.store.ForgetUnapprovedWork(ctx, now); err != nil {
+	if err := e.store.Approvals.ForgetUnapprovedWork(ctx, now); err != nil {
 		return err
 	}
 	if e.cfg.Retention.States != 0 {
-		if err := e.store.ForgetStates(ctx, now.Add(-e.cfg.Retention.States)); err != nil {
+		if err := e.store.Past.ForgetStates(ctx, now.Add(-e.cfg.Retention.States)); err != nil {
 			return err
 		}
 	}
@@ -98,12 +98,12 @@ func (e *Engine) tidy(ctx context.Context) error {
 // tidyLogs exports and removes old logs.
 func (e *Engine) tidyLogs(ctx context.Context, now time.Time) error {
 	for after := ""; ; {
-		ids, next, err := e.store.OldLogs(ctx, after, now.Add(-e.cfg.Retention.Logs), logsAtOnce)
+		ids, next, err := e.store.Logs.OldLogs(ctx, after, now.Add(-e.cfg.Retention.Logs), logsAtOnce)
 		if err != nil {
 			return err
 		}
 		for _, id := range ids {
-			err := e.store.RemoveLog(ctx, id, now, func(pieces []*baremetalv1.LogChunk) (string, error) {
+			err := e.store.Logs.RemoveLog(ctx, id, now, func(pieces []*baremetalv1.LogChunk) (string, error) {
 				return exportLog(e.cfg.Retention.ExportDir, id, pieces)
 			})
 			if err != nil {

@@ -24,20 +24,21 @@ import (
 func TestOldLogsBecomeFiles(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
-	if _, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-1"}, "tester", time.Now()); err != nil {
+	if _, err := s.Machines.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-1"}, "tester",
+		time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	op, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r",
+	op, _, err := s.Operations.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r",
 		Type: fleet.EnterMaintenance, Actor: "tester"}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	id := op.GetOperationId()
-	if _, err := s.Decide(t.Context(), id, operation.CancelAsked{Actor: "tester"}, time.Now()); err != nil {
+	if _, err := s.Operations.Decide(t.Context(), id, operation.CancelAsked{Actor: "tester"}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	for _, text := range []string{"hello\n", "\xff\xfe"} {
-		if _, err := s.AppendLog(t.Context(), id, "stdout", "one", []byte(text), time.Now()); err != nil {
+		if _, err := s.Logs.AppendLog(t.Context(), id, "stdout", "one", []byte(text), time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -76,7 +77,7 @@ func TestOldLogsBecomeFiles(t *testing.T) {
 		!strings.Contains(string(text), `"bytes":"//4="`) {
 		t.Errorf("%s, %v", text, err)
 	}
-	logs, err := s.LogsOf(t.Context(), id, 0, 10)
+	logs, err := s.Logs.LogsOf(t.Context(), id, 0, 10)
 	if err != nil || len(logs) != 1 || !strings.Contains(string(logs[0].GetData()), filepath.Join(dir, files[0].Name())) {
 		t.Errorf("%v, %v", logs, err)
 	}

@@ -48,7 +48,7 @@ func (w *rolloutWorker) Work(ctx context.Context, job *river.Job[rolloutArgs]) e
 // sweepRollouts inserts a job for every rollout that is due. Nobody tells of operations that have ended: most belong to
 // none.
 func (e *Engine) sweepRollouts(ctx context.Context) error {
-	due, err := e.store.DueRollouts(ctx, e.clock.Now())
+	due, err := e.store.Rollouts.DueRollouts(ctx, e.clock.Now())
 	if err != nil || len(due) == 0 {
 		return err
 	}
@@ -64,7 +64,7 @@ func (e *Engine) sweepRollouts(ctx context.Context) error {
 
 // CreateRollout begins a rollout, or returns the one that the same request has begun before.
 func (e *Engine) CreateRollout(ctx context.Context, r rolloutstore.RolloutRequest) (*baremetalv1.Rollout, error) {
-	ro, created, err := e.store.CreateRollout(ctx, r, e.clock.Now())
+	ro, created, err := e.store.Rollouts.CreateRollout(ctx, r, e.clock.Now())
 	if created {
 		e.log.Info("rollout created", "rollout_id", ro.GetRolloutId(), "type", string(r.Work.Type), "machines",
 			ro.GetTally().GetMachines(),
@@ -76,7 +76,7 @@ func (e *Engine) CreateRollout(ctx context.Context, r rolloutstore.RolloutReques
 
 // ActOnRollout takes an operator's action. What is left to do after it is done by the next look.
 func (e *Engine) ActOnRollout(ctx context.Context, a rolloutstore.RolloutAct) (*baremetalv1.Rollout, error) {
-	ro, move, err := e.store.ActOnRollout(ctx, a, e.clock.Now())
+	ro, move, err := e.store.Rollouts.ActOnRollout(ctx, a, e.clock.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (e *Engine) ActOnRollout(ctx context.Context, a rolloutstore.RolloutAct) (*
 }
 
 func (e *Engine) advanceRollout(ctx context.Context, id string) error {
-	m, err := e.store.AdvanceRollout(ctx, id, e.clock.Now())
+	m, err := e.store.Rollouts.AdvanceRollout(ctx, id, e.clock.Now())
 	if err != nil || m == nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (e *Engine) advanceRollout(ctx context.Context, id string) error {
 }
 
 func (e *Engine) startInRollout(ctx context.Context, rolloutID, machineID string) error {
-	op, err := e.store.StartRolloutMachine(ctx, rolloutID, machineID, e.clock.Now())
+	op, err := e.store.Rollouts.StartRolloutMachine(ctx, rolloutID, machineID, e.clock.Now())
 	if err != nil || op == nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (e *Engine) startInRollout(ctx context.Context, rolloutID, machineID string
 // cancelInRollout asks an operation to stop. One that has ended meanwhile, or is past stopping, goes its way.
 func (e *Engine) cancelInRollout(ctx context.Context, operationID string) error {
 	began := e.clock.Now()
-	a, err := e.store.Cancel(ctx, operationID, "system", began)
+	a, err := e.store.Operations.Cancel(ctx, operationID, "system", began)
 	if err != nil {
 		return err
 	}

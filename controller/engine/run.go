@@ -50,7 +50,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.cfg.Sessions.CloseAll(session.ErrDraining)
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	if endErr := e.store.EndSessionsOf(last, e.cfg.ControllerID, e.clock.Now()); endErr != nil {
+	if endErr := e.store.Sessions.EndSessionsOf(last, e.cfg.ControllerID, e.clock.Now()); endErr != nil {
 		e.log.Warn("sessions not ended in the database; their lease will run out", "error", endErr.Error())
 	}
 	e.leave(last)
@@ -61,7 +61,7 @@ func (e *Engine) Run(ctx context.Context) error {
 func (e *Engine) requestTimes(ctx context.Context) {
 	w := work{what: "greet other controllers"}
 	e.attempt(ctx, &w, func(ctx context.Context) error {
-		return e.store.DescribeController(ctx, e.cfg.ControllerID, e.cfg.Hostname)
+		return e.store.Sessions.DescribeController(ctx, e.cfg.ControllerID, e.cfg.Hostname)
 	})
 	e.attempt(ctx, &w, e.findPeers)
 	e.attempt(ctx, &w, func(ctx context.Context) error { return e.announce(ctx, announcePeers) })
@@ -69,7 +69,7 @@ func (e *Engine) requestTimes(ctx context.Context) {
 
 // leave ends the lease, so that what this controller held is free at once.
 func (e *Engine) leave(ctx context.Context) {
-	err := e.store.ReleaseLease(ctx, e.cfg.ControllerID, e.clock.Now())
+	err := e.store.Sessions.ReleaseLease(ctx, e.cfg.ControllerID, e.clock.Now())
 	if err == nil && e.peers.Load() > 0 {
 		err = e.announce(ctx, announcePeers)
 	}

@@ -60,7 +60,7 @@ func (e *Engine) heartbeats(ctx context.Context) error {
 		}
 	}
 	if len(at) > 0 {
-		if err := e.store.FlushHeartbeats(ctx, at); err != nil {
+		if err := e.store.Sessions.FlushHeartbeats(ctx, at); err != nil {
 			return err
 		}
 		for _, s := range heard {
@@ -70,7 +70,7 @@ func (e *Engine) heartbeats(ctx context.Context) error {
 	if err := e.extendListening(ctx); err != nil {
 		return err
 	}
-	if err := e.store.UpdateReachable(ctx, silentSince, now); err != nil {
+	if err := e.store.NodeStates.UpdateReachable(ctx, silentSince, now); err != nil {
 		return err
 	}
 	return e.sites(ctx, silentSince, now)
@@ -82,14 +82,14 @@ const keepSilentEvery = 10 * time.Second
 // sites begins and ends the silence of sites.
 func (e *Engine) sites(ctx context.Context, silentSince, now time.Time) error {
 	r := &e.rounds
-	if err := e.store.UpdateSites(ctx, silentSince, now); err != nil {
+	if err := e.store.Sites.UpdateSites(ctx, silentSince, now); err != nil {
 		return err
 	}
 	if now.Sub(r.keptSilent) < keepSilentEvery {
 		return nil
 	}
 	r.keptSilent = now
-	return e.store.KeepSilent(ctx, silentSince, now)
+	return e.store.Sites.KeepSilent(ctx, silentSince, now)
 }
 
 // silenceLimit is how long an agent may be silent before it counts as gone.
@@ -102,12 +102,12 @@ func (e *Engine) extendListening(ctx context.Context) error {
 	if !e.lease.Fresh() || !e.cfg.Serving() {
 		return nil
 	}
-	since, err := e.store.ExtendListening(ctx, e.cfg.ControllerID, listeningGap, e.reconnectTime())
+	since, err := e.store.Incarnations.ExtendListening(ctx, e.cfg.ControllerID, listeningGap, e.reconnectTime())
 	if err != nil || since.Equal(e.rounds.fleetSince) {
 		return err
 	}
 	e.rounds.fleetSince = since
-	agents, err := e.store.CountSessions(ctx)
+	agents, err := e.store.Sessions.CountSessions(ctx)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (e *Engine) extendListening(ctx context.Context) error {
 		e.log.Info("agents can be heard again; the silence of none counts before they have had the time to come back",
 			"since", since.UTC().Format(time.RFC3339), "agents", agents, "time", e.reconnectTime().String())
 	}
-	_, err = e.store.ExtendListening(ctx, e.cfg.ControllerID, listeningGap, e.reconnectTime())
+	_, err = e.store.Incarnations.ExtendListening(ctx, e.cfg.ControllerID, listeningGap, e.reconnectTime())
 	return err
 }
 
@@ -139,7 +139,7 @@ func (e *Engine) revocations(ctx context.Context) error {
 	if len(used) == 0 {
 		return nil
 	}
-	gone, err := e.store.RevokedAmong(ctx, used)
+	gone, err := e.store.Agents.RevokedAmong(ctx, used)
 	if err != nil {
 		if told {
 			e.rounds.revoked.Store(true)
@@ -157,7 +157,7 @@ const claimContestable = 10 * time.Minute
 // endRescues ends the assignments of rescue systems that have done their work.
 func (e *Engine) endRescues(ctx context.Context) error {
 	now := e.clock.Now()
-	gone, err := e.store.EndRescues(ctx, now.Add(-claimContestable), now)
+	gone, err := e.store.Operations.EndRescues(ctx, now.Add(-claimContestable), now)
 	if err != nil {
 		return err
 	}

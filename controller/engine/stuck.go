@@ -20,11 +20,11 @@ const (
 // and notes each step once in the operation's log. It fails nothing.
 func (e *Engine) FindStuck(ctx context.Context) (int, error) {
 	now := e.clock.Now()
-	long, err := e.store.LongSteps(ctx, now.Add(-explain.StuckFloor), stuckPage)
+	long, err := e.store.Explain.LongSteps(ctx, now.Add(-explain.StuckFloor), stuckPage)
 	if err != nil || len(long) == 0 {
 		return 0, err
 	}
-	normals, err := e.store.StepNormals(ctx)
+	normals, err := e.store.Explain.StepNormals(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -49,7 +49,7 @@ func (e *Engine) FindStuck(ctx context.Context) (int, error) {
 func (e *Engine) stuck(
 	ctx context.Context, step explainstore.LongStep, normals explain.Baselines, now time.Time,
 ) (bool, error) {
-	facts, err := e.store.ExplainFacts(ctx, step.MachineID, step.OperationID, now)
+	facts, err := e.store.Explain.ExplainFacts(ctx, step.MachineID, step.OperationID, now)
 	if err != nil {
 		return false, err
 	}
@@ -57,7 +57,7 @@ func (e *Engine) stuck(
 	if !x.Stuck {
 		return false, nil
 	}
-	first, err := e.store.NoteStuck(ctx, step.OperationID, x.Step, "stuck: "+x.Summary, now)
+	first, err := e.store.Explain.NoteStuck(ctx, step.OperationID, x.Step, "stuck: "+x.Summary, now)
 	if first {
 		e.log.Warn("operation is stuck", "operation_id", step.OperationID, "machine_id", step.MachineID, "step", x.Step,
 			"waits_on", string(x.WaitsOn), "reason", x.Cause.Reason, "ran",

@@ -25,15 +25,15 @@ func TestFindStuck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.OnCreated(nil, nil)
-	_, err = s.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-1",
+	s.Operations.OnCreated(nil, nil)
+	_, err = s.Machines.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-1",
 		Spec: &baremetalv1.MachineSpec{Provider: "fake"}}, "tester", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	run := func(sql string) {
 		t.Helper()
-		if _, err := s.Pool().Exec(t.Context(), sql); err != nil {
+		if _, err := s.DB.Pool().Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -43,12 +43,12 @@ func TestFindStuck(t *testing.T) {
 		`INSERT INTO agents (agent_id, role, machine_id, site, capabilities, created_at) VALUES ('a-1', 'host', 'm-1', 'default', '{reboot}', now())`,
 	)
 	run(`UPDATE machines SET agent_id = 'a-1'`)
-	op, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot,
-		Actor: "tester"}, time.Now())
+	op, _, err := s.Operations.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r",
+		Type: fleet.Reboot, Actor: "tester"}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Decide(t.Context(), op.GetOperationId(), operation.Evaluate{}, time.Now()); err != nil {
+	if _, err := s.Operations.Decide(t.Context(), op.GetOperationId(), operation.Evaluate{}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	wants := func(what string, want int) {
@@ -70,12 +70,12 @@ func TestFindStuck(t *testing.T) {
 	)
 	wants("longer than others", 1)
 	wants("again", 1)
-	logs, err := s.LogsOf(t.Context(), op.GetOperationId(), 0, 10)
+	logs, err := s.Logs.LogsOf(t.Context(), op.GetOperationId(), 0, 10)
 	if err != nil || len(logs) != 1 || !strings.HasPrefix(string(logs[0].GetData()),
 		"stuck: REBOOT, step reboot, waits for ") {
 		t.Errorf("the log is %v (%v)", logs, err)
 	}
-	if got, err := s.GetOperation(t.Context(), op.GetOperationId()); err != nil ||
+	if got, err := s.OperationQueries.GetOperation(t.Context(), op.GetOperationId()); err != nil ||
 		got.GetPhase() != baremetalv1.Operation_RUNNING {
 		t.Errorf("the operation is %v (%v)", got, err)
 	}

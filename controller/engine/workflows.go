@@ -10,7 +10,7 @@ import (
 
 // StartWorkflow begins a workflow, or returns the first attempt of the one that the same request has begun before.
 func (e *Engine) StartWorkflow(ctx context.Context, r workflowstore.WorkflowStart) (*baremetalv1.Operation, error) {
-	op, created, err := e.store.StartWorkflow(ctx, r, e.clock.Now())
+	op, created, err := e.store.Workflows.StartWorkflow(ctx, r, e.clock.Now())
 	traces.Concerns(ctx, op.GetOperationId())
 	if created {
 		e.log.Info("workflow started", "operation_id", op.GetOperationId(), "machine_id", r.MachineID, "kind", string(r.Kind),
@@ -23,7 +23,7 @@ func (e *Engine) StartWorkflow(ctx context.Context, r workflowstore.WorkflowStar
 // ActOnWorkflow takes an operator's action, and tells agents what it means for them.
 func (e *Engine) ActOnWorkflow(ctx context.Context, r workflowstore.WorkflowAct) (*baremetalv1.Operation, error) {
 	began := e.clock.Now()
-	a, err := e.store.ActOnWorkflow(ctx, r, began)
+	a, err := e.store.Workflows.ActOnWorkflow(ctx, r, began)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (e *Engine) ActOnWorkflow(ctx context.Context, r workflowstore.WorkflowAct)
 // compareWorkflows reports nodes whose state does not go with the workflow that holds them. It changes nothing: what is
 // wrong is for an operator to say.
 func (e *Engine) compareWorkflows(ctx context.Context) error {
-	found, err := e.store.WorkflowViolations(ctx)
+	found, err := e.store.WorkflowStates.WorkflowViolations(ctx)
 	if err != nil {
 		return err
 	}

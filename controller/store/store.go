@@ -68,76 +68,43 @@ type Config struct {
 	Tracer pgx.QueryTracer
 }
 
-// The aggregates under names of their own, so that one struct can embed them all.
-type (
-	accesses       = accessstore.Store
-	agents         = agentstore.Store
-	approvals      = approvalstore.Store
-	authorities    = authoritystore.Store
-	budgets        = budgetstore.Store
-	catalog        = catalogstore.Store
-	credentials    = credentialstore.Store
-	explains       = explainstore.Store
-	histories      = history.Store
-	identities     = identitystore.Store
-	incarnations   = incarnation.Store
-	jobs           = jobstore.Store
-	logs           = operationlog.Store
-	machines       = machinestore.Store
-	maps           = machinemap.Store
-	migrations     = schema.Store
-	nodes          = nodestore.Store
-	nodestates     = nodestate.Store
-	operations     = operationstore.Store
-	pasts          = paststore.Store
-	queries        = operationquery.Store
-	overviews      = overview.Store
-	rollouts       = rolloutstore.Store
-	sessions       = sessionstore.Store
-	sites          = sitestore.Store
-	timelines      = timelinestore.Store
-	views          = viewstore.Store
-	webhooks       = webhookstore.Store
-	workflows      = workflowstore.Store
-	workflowstates = workflowstate.Store
-)
-
-// Store is the controller's database: all aggregates over one pool. It is safe for concurrent use.
+// Store is the controller's database: all aggregates over one pool. It only opens and closes; whoever needs an aggregate
+// takes that. It is safe for concurrent use.
 type Store struct {
-	*pgtx.DB
-	*accesses
-	*agents
-	*approvals
-	*authorities
-	*budgets
-	*catalog
-	*credentials
-	*explains
-	*histories
-	*identities
-	*incarnations
-	*jobs
-	*logs
-	*machines
-	*maps
-	*migrations
-	*nodes
-	*nodestates
-	*operations
-	*pasts
-	*queries
-	*overviews
-	*rollouts
-	*sessions
-	*sites
-	*timelines
-	*views
-	*webhooks
-	*workflows
-	*workflowstates
-}
+	DB *pgtx.DB
 
-var _ auth.Source = (*Store)(nil)
+	Access           *accessstore.Store
+	Agents           *agentstore.Store
+	Approvals        *approvalstore.Store
+	Authorities      *authoritystore.Store
+	Budgets          *budgetstore.Store
+	Catalog          *catalogstore.Store
+	Credentials      *credentialstore.Store
+	Explain          *explainstore.Store
+	History          *history.Store
+	Identities       *identitystore.Store
+	Incarnations     *incarnation.Store
+	Jobs             *jobstore.Store
+	Logs             *operationlog.Store
+	MachineFeed      *machinestore.Feed
+	Machines         *machinestore.Store
+	Maps             *machinemap.Store
+	NodeStates       *nodestate.Store
+	Nodes            *nodestore.Store
+	OperationQueries *operationquery.Store
+	Operations       *operationstore.Store
+	Overview         *overview.Store
+	Past             *paststore.Store
+	Rollouts         *rolloutstore.Store
+	Schema           *schema.Store
+	Sessions         *sessionstore.Store
+	Sites            *sitestore.Store
+	Timelines        *timelinestore.Store
+	Views            *viewstore.Store
+	Webhooks         *webhookstore.Store
+	WorkflowStates   *workflowstate.Store
+	Workflows        *workflowstore.Store
+}
 
 // New connects. It does not migrate.
 func New(ctx context.Context, c Config) (*Store, error) {
@@ -148,40 +115,44 @@ func New(ctx context.Context, c Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		DB:             db,
-		accesses:       accessstore.New(db),
-		agents:         agentstore.New(db),
-		authorities:    authoritystore.New(db),
-		approvals:      approvalstore.New(db),
-		budgets:        budgetstore.New(db),
-		credentials:    credentialstore.New(db),
-		histories:      history.New(db),
-		incarnations:   incarnation.New(db),
-		jobs:           jobstore.New(db),
-		logs:           operationlog.New(db),
-		machines:       machinestore.New(db, c.FileTokens),
-		maps:           machinemap.New(db),
-		migrations:     schema.New(db),
-		sessions:       sessionstore.New(db),
-		overviews:      overview.New(db),
-		pasts:          paststore.New(db),
-		queries:        operationquery.New(db),
-		timelines:      timelinestore.New(db),
-		views:          viewstore.New(db),
-		workflowstates: workflowstate.New(db),
+		DB:               db,
+		Access:           accessstore.New(db),
+		Agents:           agentstore.New(db),
+		Authorities:      authoritystore.New(db),
+		Approvals:        approvalstore.New(db),
+		Budgets:          budgetstore.New(db),
+		Credentials:      credentialstore.New(db),
+		History:          history.New(db),
+		Incarnations:     incarnation.New(db),
+		Jobs:             jobstore.New(db),
+		Logs:             operationlog.New(db),
+		Machines:         machinestore.New(db, c.FileTokens),
+		Maps:             machinemap.New(db),
+		Schema:           schema.New(db),
+		Sessions:         sessionstore.New(db),
+		Overview:         overview.New(db),
+		Past:             paststore.New(db),
+		OperationQueries: operationquery.New(db),
+		Timelines:        timelinestore.New(db),
+		Views:            viewstore.New(db),
+		WorkflowStates:   workflowstate.New(db),
 	}
-	s.catalog = catalogstore.New(db, catalogstore.Config{
+	s.MachineFeed = machinestore.NewFeed(db, s.Machines)
+	s.Catalog = catalogstore.New(db, catalogstore.Config{
 		StepDefaults: c.StepDefaults, InstallerCmdline: c.InstallerCmdline, DefaultImage: c.DefaultImage,
 		Traceparent: c.Traceparent, OpenSeed: c.OpenSeed, OpenArgument: c.OpenArgument,
 	})
-	s.identities = identitystore.New(db, s.machines)
-	s.nodestates = nodestate.New(db, s.machines)
-	s.operations = operationstore.New(db, s.machines, s.incarnations, s.budgets, s.catalog, callerOf)
-	s.sites = sitestore.New(db, s.catalog)
-	s.workflows = workflowstore.New(db, s.operations, s.budgets)
-	s.nodes = nodestore.New(db, s.machines, s.catalog, s.operations, s.workflows, s.budgets)
-	s.rollouts = rolloutstore.New(db, s.machines, s.budgets, s.operations, s.workflows)
-	s.explains = explainstore.New(db, s.budgets, s.operations, s.workflows, s.nodes)
-	s.webhooks = webhookstore.New(db, s.machines)
+	s.Identities = identitystore.New(db, s.Machines)
+	s.NodeStates = nodestate.New(db, s.Machines)
+	s.Operations = operationstore.New(db, s.Machines, s.Incarnations, s.Budgets, s.Catalog, callerOf)
+	s.Sites = sitestore.New(db, s.Catalog)
+	s.Workflows = workflowstore.New(db, s.Operations, s.Budgets)
+	s.Nodes = nodestore.New(db, s.Machines, s.Catalog, s.Operations, s.Workflows, s.Budgets)
+	s.Rollouts = rolloutstore.New(db, s.Machines, s.Budgets, s.Operations, s.Workflows)
+	s.Explain = explainstore.New(db, s.Budgets, s.Operations, s.Workflows, s.Nodes)
+	s.Webhooks = webhookstore.New(db, s.Machines)
 	return s, nil
 }
+
+// Close closes the pool. What is under way ends first.
+func (s *Store) Close() { s.DB.Close() }

@@ -52,7 +52,7 @@ func with[T any](d *database, get func(context.Context, *store.Store) (T, error)
 	return func(ctx context.Context) (out T, err error) {
 		if d.store == nil && d.err == nil {
 			if d.store, d.err = d.open(ctx); d.err == nil {
-				d.err = d.store.Ping(ctx)
+				d.err = d.store.DB.Ping(ctx)
 			}
 			if d.err != nil {
 				err, d.err = d.err, errAway
@@ -74,16 +74,16 @@ type schemaPart struct {
 }
 
 func schemaState(ctx context.Context, s *store.Store) (out schemaPart, err error) {
-	if out.Version, err = s.SchemaVersion(ctx); err != nil {
+	if out.Version, err = s.Schema.SchemaVersion(ctx); err != nil {
 		return out, err
 	}
 	if out.Knows, err = schema.Newest(); err != nil {
 		return out, err
 	}
-	if out.Settings, err = s.Settings(ctx); err != nil {
+	if out.Settings, err = s.Schema.Settings(ctx); err != nil {
 		return out, err
 	}
-	out.River, err = s.RiverMigrations(ctx)
+	out.River, err = s.Overview.RiverMigrations(ctx)
 	return out, err
 }
 
@@ -95,10 +95,10 @@ type freezePart struct {
 }
 
 func freeze(ctx context.Context, s *store.Store) (out freezePart, err error) {
-	if out.Since, out.NotSeen, err = s.Frozen(ctx); err != nil || out.Since.IsZero() {
+	if out.Since, out.NotSeen, err = s.Incarnations.Frozen(ctx); err != nil || out.Since.IsZero() {
 		return out, err
 	}
-	why, err := s.WhyFrozen(ctx)
+	why, err := s.Incarnations.WhyFrozen(ctx)
 	if err == nil && why.Active() {
 		out.Reason, out.Cause = why.Reason(), why.Cause()
 	}
@@ -113,7 +113,7 @@ type countsPart struct {
 }
 
 func counts(ctx context.Context, s *store.Store) (out countsPart, err error) {
-	machines, err := s.CountMachines(ctx)
+	machines, err := s.Machines.CountMachines(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -121,17 +121,19 @@ func counts(ctx context.Context, s *store.Store) (out countsPart, err error) {
 	for k, n := range machines {
 		out.Machines[k.Effective] += n
 	}
-	if out.Operations, err = s.TallyOperations(ctx); err != nil {
+	if out.Operations, err = s.Overview.TallyOperations(ctx); err != nil {
 		return out, err
 	}
-	if out.Commands, err = s.TallyCommands(ctx); err != nil {
+	if out.Commands, err = s.Overview.TallyCommands(ctx); err != nil {
 		return out, err
 	}
-	out.Tables, err = s.TallyTables(ctx)
+	out.Tables, err = s.Overview.TallyTables(ctx)
 	return out, err
 }
 
-func queues(ctx context.Context, s *store.Store) ([]overview.Tally, error) { return s.TallyJobs(ctx) }
+func queues(ctx context.Context, s *store.Store) ([]overview.Tally, error) {
+	return s.Overview.TallyJobs(ctx)
+}
 
 type controllerPart struct {
 	ID       string    `json:"controller_id"`
@@ -145,11 +147,11 @@ type controllerPart struct {
 }
 
 func controllers(ctx context.Context, s *store.Store) (out []controllerPart, err error) {
-	now, err := s.Time(ctx)
+	now, err := s.Sessions.Time(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.ListControllers(ctx, true, "", maxControllers, now)
+	all, err := s.Sessions.ListControllers(ctx, true, "", maxControllers, now)
 	for _, k := range all {
 		out = append(out, controllerPart{k.GetControllerId(), k.GetHostname(), k.GetVersion(), k.GetState().String(),
 			k.GetSessions(), k.GetLeads(), k.GetStartedAt().AsTime(), k.GetLeaseUntil().AsTime()})
@@ -165,7 +167,7 @@ type generationPart struct {
 
 // authority is empty where the CA was never rotated.
 func authority(ctx context.Context, s *store.Store) (out []generationPart, err error) {
-	all, err := s.Authorities(ctx)
+	all, err := s.Authorities.Authorities(ctx)
 	for _, g := range all {
 		out = append(out, generationPart{g.Number, g.Created, g.Withdrawn})
 	}
@@ -184,7 +186,7 @@ type segmentPart struct {
 }
 
 func sites(ctx context.Context, s *store.Store) (out []sitePart, err error) {
-	all, err := s.ListSites(ctx, "", maxSites)
+	all, err := s.Sites.ListSites(ctx, "", maxSites)
 	for _, site := range all {
 		p := sitePart{Site: site.GetSite()}
 		for _, g := range site.GetSegments() {
@@ -210,7 +212,7 @@ type agentPart struct {
 }
 
 func agents(ctx context.Context, s *store.Store) (out []agentPart, err error) {
-	all, err := s.ListAgents(ctx, agentstore.AgentFilter{Limit: maxAgents})
+	all, err := s.Agents.ListAgents(ctx, agentstore.AgentFilter{Limit: maxAgents})
 	for _, a := range all {
 		p := agentPart{ID: a.GetAgentId(), Role: a.GetRole().String(), Machine: a.GetMachineId(), Site: a.GetSite(),
 			Version: a.GetVersion(), Connected: a.GetConnected(), Simulated: a.GetSimulated(), Locked: a.GetLockedReason() != "",
@@ -260,8 +262,8 @@ type eventPart struct {
 // failed are the last operations that failed, without parameters and free text: what a script or a BMC has printed may
 // hold anything.
 func failed(ctx context.Context, s *store.Store) (out []operationPart, err error) {
-	all, err := s.ListOperations(ctx, operationquery.OperationFilter{Phase: baremetalv1.Operation_FAILED.String(),
-		Limit: maxFailed})
+	all, err := s.OperationQueries.ListOperations(ctx,
+		operationquery.OperationFilter{Phase: baremetalv1.Operation_FAILED.String(), Limit: maxFailed})
 	if err != nil {
 		return nil, err
 	}
@@ -275,7 +277,7 @@ func failed(ctx context.Context, s *store.Store) (out []operationPart, err error
 		if p.Commands, err = commandsOf(ctx, s, o.GetOperationId()); err != nil {
 			return out, err
 		}
-		events, err := s.EventsOf(ctx, o.GetOperationId(), 0, maxEvents)
+		events, err := s.Logs.EventsOf(ctx, o.GetOperationId(), 0, maxEvents)
 		if err != nil {
 			return out, err
 		}
@@ -289,7 +291,8 @@ func failed(ctx context.Context, s *store.Store) (out []operationPart, err error
 }
 
 func commandsOf(ctx context.Context, s *store.Store, operationID string) (out []stepPart, err error) {
-	all, err := s.ListCommands(ctx, operationquery.CommandFilter{OperationID: operationID, Limit: maxEvents})
+	all, err := s.OperationQueries.ListCommands(ctx, operationquery.CommandFilter{OperationID: operationID,
+		Limit: maxEvents})
 	for _, k := range all {
 		p := stepPart{Step: k.GetStep(), Kind: k.GetKind(), Attempt: k.GetAttempt(), State: k.GetState(),
 			Outcome: k.GetOutcome()}

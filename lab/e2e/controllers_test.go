@@ -269,7 +269,7 @@ func TestASessionThatOthersHaveEndedBeginsAnew(t *testing.T) {
 	m.WaitConnected()
 	rig.Maintenance(t, c.Client, m.ID)
 	dials := m.Dials()
-	if err := c.Controller().Store().EndSessionsOf(t.Context(), "", time.Now().Add(time.Hour)); err != nil {
+	if err := c.Controller().Store().Sessions.EndSessionsOf(t.Context(), "", time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, rig.Soon, func() bool { return m.Dials() > dials }, "the session goes on")

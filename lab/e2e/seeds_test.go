@@ -350,7 +350,7 @@ func (r *seedRun) look() {
 	st := r.l.c.Controller().Store()
 	r.l.restarting.Unlock()
 	for range 3 {
-		if _, err := st.Decide(context.Background(), r.op, operation.Evaluate{}, time.Now()); err != nil {
+		if _, err := st.Operations.Decide(context.Background(), r.op, operation.Evaluate{}, time.Now()); err != nil {
 			r.t.Logf("look: %v", err) // a fault that was ordered, or a controller that is going
 		}
 	}

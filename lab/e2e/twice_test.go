@@ -53,8 +53,14 @@ func TestEverythingTwice(t *testing.T) {
 					}
 					// The first look makes the first command; it is the engine's, which sends it too.
 					if o.GetPhase() == baremetalv1.Operation_RUNNING {
-						if _, err := c.Controller().Store().Decide(context.Background(), op.GetOperationId(), operation.Evaluate{},
-							time.Now()); err != nil {
+						if _, err := c.Controller().
+							Store().
+							Operations.Decide(
+							context.Background(),
+							op.GetOperationId(),
+							operation.Evaluate{},
+							time.Now(),
+						); err != nil {
 							t.Fatalf("look: %v", err)
 						}
 					}

@@ -266,7 +266,7 @@ func (c *Cluster) Restored(t testing.TB) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := s.Restored(t.Context(), time.Now()); err != nil {
+	if err := s.Incarnations.Restored(t.Context(), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 }

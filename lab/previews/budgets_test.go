@@ -139,10 +139,11 @@ func (b *budgetWorld) inService(i int) {
 	doc := fmt.Sprintf(`{"system": {"serial": "sn-%s"}, "cpu": {"architecture": "amd64"}, "disks": [{"name": "sda",
 		"serial": "QM1", "size_bytes": 1073741824}], "nics": [{"name": "eth0", "mac": %q}]}`, m.id, m.mac)
 	k := sessionstore.EventKey{AgentID: a.ID, StateID: a.state, Seq: 1}
-	if err := b.Store.InventoryEvent(b.T.Context(), k, m.id, "h", []byte(doc), false, storetest.Now()); err != nil {
+	if err := b.Store.Sessions.InventoryEvent(b.T.Context(), k, m.id, "h", []byte(doc), false,
+		storetest.Now()); err != nil {
 		b.T.Fatal(err)
 	}
-	if _, err := b.Store.AdmitHealthy(b.T.Context(), storetest.Now()); err != nil {
+	if _, err := b.Store.NodeStates.AdmitHealthy(b.T.Context(), storetest.Now()); err != nil {
 		b.T.Fatal(err)
 	}
 	b.Maintenance(m.id)
@@ -256,12 +257,12 @@ func (b *budgetWorld) bulk() {
 		return
 	}
 	i := b.rand.IntN(len(b.rollouts))
-	move, err := b.Store.AdvanceRollout(b.T.Context(), b.rollouts[i], time.Now().Add(time.Hour))
+	move, err := b.Store.Rollouts.AdvanceRollout(b.T.Context(), b.rollouts[i], time.Now().Add(time.Hour))
 	if err != nil {
 		b.T.Fatal(err)
 	}
 	if move == nil || len(move.Starting) == 0 {
-		ro, err := b.Store.GetRollout(b.T.Context(), b.rollouts[i])
+		ro, err := b.Store.Rollouts.GetRollout(b.T.Context(), b.rollouts[i])
 		if err == nil && (ro.GetFinishedAt() != nil || b.chance(10)) {
 			_, _ = b.Rollouts.CancelRollout(b.ctx, &pb.CancelRolloutRequest{RolloutId: b.rollouts[i]}) // or it has ended
 			b.rollouts = slices.Delete(b.rollouts, i, i+1)
@@ -269,7 +270,7 @@ func (b *budgetWorld) bulk() {
 		return
 	}
 	for _, m := range move.Starting {
-		op, err := b.Store.StartRolloutMachine(b.T.Context(), b.rollouts[i], m, storetest.Now())
+		op, err := b.Store.Rollouts.StartRolloutMachine(b.T.Context(), b.rollouts[i], m, storetest.Now())
 		b.noted("of a rollout", op.GetOperationId(), err)
 	}
 }
@@ -326,7 +327,7 @@ func (b *budgetWorld) repairs(id string) {
 
 // work is a round of admissions, and a look at some operations, whose agents do what they are asked or fail.
 func (b *budgetWorld) work() {
-	if _, _, err := b.Store.AdmitDestructive(b.T.Context(), storetest.Now()); err != nil {
+	if _, _, err := b.Store.Budgets.AdmitDestructive(b.T.Context(), storetest.Now()); err != nil {
 		b.T.Fatal(err)
 	}
 	b.check()
@@ -336,7 +337,7 @@ func (b *budgetWorld) work() {
 		}
 		i := b.rand.IntN(len(b.open))
 		id := b.open[i]
-		op, err := b.Store.GetOperation(b.T.Context(), id)
+		op, err := b.Store.OperationQueries.GetOperation(b.T.Context(), id)
 		if err != nil {
 			b.T.Fatal(err)
 		}
@@ -356,7 +357,7 @@ func (b *budgetWorld) work() {
 
 // sentTo returns the command of an operation that the machine's agent has been sent, nil if there is none.
 func (b *budgetWorld) sentTo(a *simAgent, id string) *sent {
-	out, err := b.Store.Unsettled(b.T.Context(), a.ID)
+	out, err := b.Store.Sessions.Unsettled(b.T.Context(), a.ID)
 	if err != nil {
 		b.T.Fatal(err)
 	}
@@ -384,7 +385,7 @@ type stand struct {
 // is in neither.
 func (b *budgetWorld) state() map[string]stand {
 	b.T.Helper()
-	rows, err := b.Store.Pool().Query(b.T.Context(), `SELECT * FROM (
+	rows, err := b.Store.DB.Pool().Query(b.T.Context(), `SELECT * FROM (
 		SELECT m.machine_id, coalesce(m.spec ->> 'rack', '') AS rack, coalesce(m.labels ->> 'rack', '') AS label, m.site,
 			m.node_state NOT IN ('retired', 'removing') AND (m.phase <> 'READY' OR o.phase = 'RUNNING' AND (o.type = 'REBOOT'
 				OR o.plan_id = 'leave')) AS out,
@@ -410,7 +411,7 @@ func (b *budgetWorld) state() map[string]stand {
 
 // explain logs of each machine that is out of service its slots and its newest operations.
 func (b *budgetWorld) explain() {
-	rows, err := b.Store.Pool().
+	rows, err := b.Store.DB.Pool().
 		Query(b.T.Context(), `SELECT m.machine_id || ' ' || m.phase || ' ' || m.node_state || concat_ws(', ', ' at ' || m.site,
 		'rack ' || (m.spec ->> 'rack'), 'label ' || (m.labels ->> 'rack')) || ': ' ||
 		coalesce((SELECT string_agg(concat_ws(' ', h.harm, 'of', h.operation_id, 'at', h.site, h.rack, h.labels, h.taken_at),

@@ -22,12 +22,12 @@ func (w *world) drive(id string, failing int) *pb.Operation {
 	w.T.Helper()
 	answers := 0
 	for range 40 {
-		if _, _, err := w.Store.AdmitDestructive(w.T.Context(), storetest.Now()); err != nil {
+		if _, _, err := w.Store.Budgets.AdmitDestructive(w.T.Context(), storetest.Now()); err != nil {
 			w.T.Fatal(err)
 		}
 		storetest.Decide(w.T, w.Store, id, operation.Evaluate{})
 		w.applied()
-		op, err := w.Store.GetOperation(w.T.Context(), id)
+		op, err := w.Store.OperationQueries.GetOperation(w.T.Context(), id)
 		if err != nil {
 			w.T.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func (w *world) drive(id string, failing int) *pb.Operation {
 // moved reports whether another look changes the operation: a site has taken over what it waited for.
 func (w *world) moved(op *pb.Operation) bool {
 	storetest.Decide(w.T, w.Store, op.GetOperationId(), operation.Evaluate{})
-	now, err := w.Store.GetOperation(w.T.Context(), op.GetOperationId())
+	now, err := w.Store.OperationQueries.GetOperation(w.T.Context(), op.GetOperationId())
 	_, spec := w.waiting(op.GetOperationId())
 	return err == nil && (spec != nil || now.GetPhase() != op.GetPhase() || now.GetWaitReason() != op.GetWaitReason() ||
 		now.GetCurrentStage() != op.GetCurrentStage())
@@ -69,11 +69,11 @@ func (w *world) applied() {
 		if a.site == "" || a.epoch == 0 {
 			continue
 		}
-		d, err := w.Store.SiteDocument(w.T.Context(), a.site)
+		d, err := w.Store.Sites.SiteDocument(w.T.Context(), a.site)
 		if err != nil {
 			w.T.Fatal(err)
 		}
-		if _, err := w.Store.RecordSite(w.T.Context(), sitestore.SiteReport{Site: a.site, AgentID: a.ID,
+		if _, err := w.Store.Sites.RecordSite(w.T.Context(), sitestore.SiteReport{Site: a.site, AgentID: a.ID,
 			Applied: d.GetRevision(), BootAddresses: map[string]string{"seg": "10.20.0.1:8080"}, LeasesSame: true,
 		}, storetest.Now()); err != nil {
 			w.T.Fatal(err)
@@ -88,7 +88,7 @@ func (w *world) waiting(id string) (*simAgent, *sent) {
 		if a.epoch == 0 {
 			continue
 		}
-		out, err := w.Store.Unsettled(w.T.Context(), a.ID)
+		out, err := w.Store.Sessions.Unsettled(w.T.Context(), a.ID)
 		if err != nil {
 			w.T.Fatal(err)
 		}

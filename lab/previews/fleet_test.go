@@ -105,7 +105,7 @@ func (w *world) sites() {
 		}
 	}
 	if w.chance(50) {
-		if _, err := w.Store.SetMAASRegion(w.T.Context(), credentialstore.MAASRegion{Ref: "default",
+		if _, err := w.Store.Credentials.SetMAASRegion(w.T.Context(), credentialstore.MAASRegion{Ref: "default",
 			Endpoint: "http://127.0.0.1:1/MAAS", Sealed: []byte("key")}, "tester", storetest.Now()); err != nil {
 			w.T.Fatal(err)
 		}
@@ -187,10 +187,11 @@ func (w *world) host(m *machine) {
 	)
 	if w.chance(60) {
 		k := sessionstore.EventKey{AgentID: a.ID, StateID: a.state, Seq: 1}
-		if err := w.Store.InventoryEvent(w.T.Context(), k, m.id, "h", []byte(doc), false, storetest.Now()); err != nil {
+		if err := w.Store.Sessions.InventoryEvent(w.T.Context(), k, m.id, "h", []byte(doc), false,
+			storetest.Now()); err != nil {
 			w.T.Fatal(err)
 		}
-		if _, err := w.Store.AdmitHealthy(w.T.Context(), storetest.Now()); err != nil {
+		if _, err := w.Store.NodeStates.AdmitHealthy(w.T.Context(), storetest.Now()); err != nil {
 			w.T.Fatal(err)
 		}
 	}
@@ -206,7 +207,7 @@ func (w *world) history(m *machine) {
 	ctx := w.T.Context()
 	switch w.rand.IntN(12) {
 	case 0:
-		_, _ = w.Store.SetFlag(ctx, m.id, w.oneOf("RMA", "Retired"), true, "admin", "", storetest.Now())
+		_, _ = w.Store.Operations.SetFlag(ctx, m.id, w.oneOf("RMA", "Retired"), true, "admin", "", storetest.Now())
 	case 1:
 		_, _ = w.Machines.RebootMachine(ctx, &pb.RebootMachineRequest{MachineId: m.id, RequestId: "busy"})
 	case 2, 3:

@@ -29,7 +29,7 @@ func TestAPreviewAndTheWorkAgree(t *testing.T) {
 		t.Run(fmt.Sprint("seed=", first+uint64(i)), func(t *testing.T) {
 			w := newWorld(t, first+uint64(i))
 			if w.frozen = w.chance(7); w.frozen {
-				if err := w.Store.Freeze(t.Context(), "admin", "stop", storetest.Now()); err != nil {
+				if err := w.Store.Incarnations.Freeze(t.Context(), "admin", "stop", storetest.Now()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -71,7 +71,8 @@ func (w *world) try(m *machine) string {
 		"SELECT count(*) FROM images WHERE kind <> 'os' AND image_ref = $1", v.writes) > 0 {
 		w.T.Errorf("%s: a file of an installer is taken for an image", about)
 	}
-	if op, err := w.Store.GetOperation(w.T.Context(), operation); err != nil || op.GetFinishedAt() != nil {
+	if op, err := w.Store.OperationQueries.GetOperation(w.T.Context(), operation); err != nil ||
+		op.GetFinishedAt() != nil {
 		return "yes" // the call has begun none: it is about one that has ended before, or needs no work
 	}
 	if w.frozen && operation == active {

@@ -253,7 +253,7 @@ func (w *world) rolloutVerb() verb {
 // the machine was refused.
 func (w *world) turns(rollout, m string) (operation, reason string) {
 	for i := range 8 {
-		step, err := w.Store.AdvanceRollout(w.T.Context(), rollout, time.Now().Add(time.Duration(i)*time.Minute))
+		step, err := w.Store.Rollouts.AdvanceRollout(w.T.Context(), rollout, time.Now().Add(time.Duration(i)*time.Minute))
 		if err != nil {
 			w.T.Fatal(err)
 		}
@@ -261,7 +261,7 @@ func (w *world) turns(rollout, m string) (operation, reason string) {
 			break
 		}
 		for range step.Starting {
-			op, err := w.Store.StartRolloutMachine(w.T.Context(), rollout, m, time.Now())
+			op, err := w.Store.Rollouts.StartRolloutMachine(w.T.Context(), rollout, m, time.Now())
 			if err != nil {
 				w.T.Fatal(err)
 			}

@@ -213,7 +213,7 @@ func busy(t *testing.T) *harness.Cluster {
 	harness.Must(t, c.Admin().SetSite, &baremetalv1.SetSiteRequest{Site: "default", Segments: []*baremetalv1.Segment{{
 		Name: "a", Interface: "lo", Address: "10.20.0.1/24", PoolStart: "10.20.0.100", PoolEnd: "10.20.0.199",
 	}}})
-	if _, err := c.Controller().Store().RecordSite(t.Context(), sitestore.SiteReport{
+	if _, err := c.Controller().Store().Sites.RecordSite(t.Context(), sitestore.SiteReport{
 		Site: "default", LeasesSame: true,
 		Segments: []*fleetv1.SegmentObservation{{Segment: "a", State: "up", PoolSize: 100, PoolUsed: 7}},
 	}, time.Now()); err != nil {

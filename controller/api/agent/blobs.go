@@ -48,7 +48,7 @@ func (s *Server) member(ctx context.Context) (auth.Agent, error) {
 	if err != nil {
 		return auth.Agent{}, err
 	}
-	role, err := s.cfg.Store.RoleOfAgent(ctx, who.ID)
+	role, err := s.cfg.Store.Credentials.RoleOfAgent(ctx, who.ID)
 	if err != nil {
 		return auth.Agent{}, err
 	}
@@ -108,7 +108,7 @@ func (t *transfer) mayGoOn(ctx context.Context) error {
 		return nil
 	}
 	t.checked = now
-	cert, err := t.s.cfg.Store.GetCert(ctx, pki.Fingerprint(t.who.Cert.Raw))
+	cert, err := t.s.cfg.Store.Agents.GetCert(ctx, pki.Fingerprint(t.who.Cert.Raw))
 	if err != nil {
 		return err
 	}

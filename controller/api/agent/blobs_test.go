@@ -58,7 +58,11 @@ func newRig(t testing.TB, change ...func(*Config)) *rig {
 		t.Fatal(err)
 	}
 	cfg := Config{
-		Store: r.store, Blobs: r.blobs, Secrets: r.box, Clock: clock.Real(), Logger: testkit.Logger(t),
+		Store: Stores{
+			Agents: r.store.Agents, Credentials: r.store.Credentials, Identities: r.store.Identities,
+			Operations: r.store.Operations, Sessions: r.store.Sessions, Sites: r.store.Sites,
+		},
+		Blobs: r.blobs, Secrets: r.box, Clock: clock.Real(), Logger: testkit.Logger(t),
 		Draining: context.Background(),
 	}
 	for _, c := range change {
@@ -128,11 +132,11 @@ func (r *rig) enrol(t testing.TB, n agentstore.NewToken) *auth.Agent {
 	t.Helper()
 	now := time.Now()
 	n.TokenID, n.Secret, n.Actor, n.ExpiresAt = "t-"+n.Role+n.Site, "secret", "tester", now.Add(time.Hour)
-	if _, err := r.store.IssueToken(t.Context(), n, now); err != nil {
+	if _, err := r.store.Agents.IssueToken(t.Context(), n, now); err != nil {
 		t.Fatal(err)
 	}
 	cert := &x509.Certificate{Raw: []byte("certificate of " + n.TokenID)}
-	got, err := r.store.Enroll(t.Context(), agentstore.EnrollRequest{TokenID: n.TokenID, Secret: n.Secret,
+	got, err := r.store.Agents.Enroll(t.Context(), agentstore.EnrollRequest{TokenID: n.TokenID, Secret: n.Secret,
 		PublicKeyDigest: []byte(n.TokenID)},
 		func(context.Context, string) (*agentstore.Signed, error) {
 			return &agentstore.Signed{
@@ -227,7 +231,7 @@ func TestWhoFetchesBlobs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	sum := r.put(t, []byte("hello"))
-	if _, err := r.store.Register(t.Context(), &pb.Machine{MachineId: "m-1"}, "tester", time.Now()); err != nil {
+	if _, err := r.store.Machines.Register(t.Context(), &pb.Machine{MachineId: "m-1"}, "tester", time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	for reason, who := range map[string]*auth.Agent{
@@ -267,7 +271,7 @@ func TestALongTransferEndsWithItsRight(t *testing.T) {
 	}
 	// The first chunk that arrives takes the right away; the stream is far from its end, as the windows are small.
 	revoke := writerFunc(func() error {
-		_, err := r.store.RevokeAgent(t.Context(), r.who.ID, "", "tester", "lost", time.Now())
+		_, err := r.store.Agents.RevokeAgent(t.Context(), r.who.ID, "", "tester", "lost", time.Now())
 		return err
 	})
 	big := r.put(t, random(64<<20))
@@ -300,13 +304,13 @@ func TestCredentialsReachTheSiteAgent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	spec := &pb.MachineSpec{Site: "lab", BmcEndpoint: "10.0.0.7", BmcCredentialsRef: "rack"}
-	if _, err := r.store.Register(t.Context(), &pb.Machine{MachineId: "m-1", Spec: spec}, "tester",
+	if _, err := r.store.Machines.Register(t.Context(), &pb.Machine{MachineId: "m-1", Spec: spec}, "tester",
 		time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	set := func(sealed []byte) {
 		t.Helper()
-		if _, err := r.store.SetCredentials(t.Context(),
+		if _, err := r.store.Credentials.SetCredentials(t.Context(),
 			credentialstore.CredentialsChange{Ref: "rack", Sealed: sealed, Allowed: []string{"10.0.0.0/24"}}, "tester",
 			time.Now()); err != nil {
 			t.Fatal(err)

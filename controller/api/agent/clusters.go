@@ -25,7 +25,7 @@ func (s *Server) GetClusterAccess(
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.cfg.Store.ClusterFor(ctx, sess.AgentID, r.GetCommandId(), s.cfg.Clock.Now())
+	c, err := s.cfg.Store.Credentials.ClusterFor(ctx, sess.AgentID, r.GetCommandId(), s.cfg.Clock.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (s *Server) GetJoinMaterial(
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.cfg.Store.ClusterFor(ctx, sess.AgentID, r.GetCommandId(), s.cfg.Clock.Now())
+	c, err := s.cfg.Store.Credentials.ClusterFor(ctx, sess.AgentID, r.GetCommandId(), s.cfg.Clock.Now())
 	if err != nil {
 		return nil, err
 	}

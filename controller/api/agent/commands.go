@@ -23,7 +23,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/limit/reconnect"
 	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/session"
-	"github.com/ingot-metal/ingot/controller/store"
 	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -36,7 +35,7 @@ import (
 // Config is what the service works with.
 type Config struct {
 	Engine       *engine.Engine
-	Store        *store.Store
+	Store        Stores
 	Sessions     *session.Registry
 	CA           *ca.Authority
 	Blobs        blob.Store
@@ -181,7 +180,7 @@ func (s *Server) open(
 		CertificateEnds: who.Cert.NotAfter,
 	}
 	p.Generation, _ = s.cfg.CA.Of(who.Cert) // the handshake has refused what is not in force
-	opened, err := s.cfg.Store.OpenSession(ctx, sessionstore.Hello{
+	opened, err := s.cfg.Store.Sessions.OpenSession(ctx, sessionstore.Hello{
 		AgentID: p.AgentID, Fingerprint: p.Fingerprint, SessionID: p.SessionID, ControllerID: s.cfg.ControllerID,
 		Version: h.GetVersion(), Capabilities: h.GetCapabilities(), Simulated: h.GetSimulated(), BootID: h.GetBootId(),
 		HardwareFingerprint: h.GetHardwareFingerprint(), StateID: h.GetStateId(), ImageDigest: h.GetOsImageDigest(),
@@ -212,7 +211,7 @@ func (s *Server) close(sess *session.Session) {
 	s.cfg.Sessions.Remove(sess)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(sess.Context()), 2*time.Second)
 	defer cancel()
-	if err := s.cfg.Store.EndSession(ctx, sess.AgentID, sess.SessionID, s.cfg.Clock.Now()); err != nil {
+	if err := s.cfg.Store.Sessions.EndSession(ctx, sess.AgentID, sess.SessionID, s.cfg.Clock.Now()); err != nil {
 		s.cfg.Logger.Warn("session end not recorded; missed heartbeats will show it", "agent_id", sess.AgentID, "error",
 			err.Error())
 	}
@@ -410,7 +409,7 @@ func (s *Server) takeOne(sess *session.Session, m *fleetv1.AgentMessage) error {
 		sess.Discovered(m.BmcsDiscovered)
 	case *fleetv1.AgentMessage_Progress:
 		p := m.Progress
-		return s.cfg.Store.RecordProgress(ctx, sess.AgentID, p.GetCommandId(), p.GetPercent(), p.GetMessage(),
+		return s.cfg.Store.Operations.RecordProgress(ctx, sess.AgentID, p.GetCommandId(), p.GetPercent(), p.GetMessage(),
 			s.cfg.Clock.Now())
 	}
 	return nil

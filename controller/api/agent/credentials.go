@@ -18,7 +18,8 @@ func (s *Server) GetBMCCredentials(
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.cfg.Store.CredentialsFor(ctx, who.ID, r.GetMachineId(), r.GetCredentialsRef(), s.cfg.Clock.Now())
+	c, err := s.cfg.Store.Credentials.CredentialsFor(ctx, who.ID, r.GetMachineId(), r.GetCredentialsRef(),
+		s.cfg.Clock.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +54,7 @@ func (s *Server) MakeBMCPassword(
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.cfg.Store.MakePassword(ctx, sess.AgentID, r.GetCommandId(), s.cfg.Clock.Now(),
+	p, err := s.cfg.Store.Credentials.MakePassword(ctx, sess.AgentID, r.GetCommandId(), s.cfg.Clock.Now(),
 		func(machineID string, current credentialstore.SealedCredentials) ([]byte, error) {
 			plain, err := s.bmcCredentials(current)
 			if err != nil {
@@ -85,7 +86,7 @@ func (s *Server) SettleBMCPassword(
 	if err != nil {
 		return nil, err
 	}
-	err = s.cfg.Store.SettlePassword(ctx, sess.AgentID, r.GetCommandId(), r.GetVersion(), r.GetAccepted(),
+	err = s.cfg.Store.Credentials.SettlePassword(ctx, sess.AgentID, r.GetCommandId(), r.GetVersion(), r.GetAccepted(),
 		s.cfg.Clock.Now())
 	if err != nil {
 		return nil, err
@@ -101,7 +102,8 @@ func (s *Server) GetSSHCredentials(
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.cfg.Store.SSHCredentialsFor(ctx, who.ID, r.GetMachineId(), r.GetCredentialsRef(), s.cfg.Clock.Now())
+	c, err := s.cfg.Store.Credentials.SSHCredentialsFor(ctx, who.ID, r.GetMachineId(), r.GetCredentialsRef(),
+		s.cfg.Clock.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +123,7 @@ func (s *Server) GetMAASRegion(
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.cfg.Store.MAASRegionFor(ctx, who.ID, r.GetMachineId(), r.GetRegionRef(), s.cfg.Clock.Now())
+	m, err := s.cfg.Store.Credentials.MAASRegionFor(ctx, who.ID, r.GetMachineId(), r.GetRegionRef(), s.cfg.Clock.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -99,7 +99,7 @@ func (w *lockWriter) heartbeat(s *Server, sess *session.Session, h *fleetv1.Hear
 		return
 	}
 	err := task.Apart(sess.Context(), "note lock", func(ctx context.Context) error {
-		return s.cfg.Store.SetAgentLocked(ctx, sess.AgentID, locked)
+		return s.cfg.Store.Sessions.SetAgentLocked(ctx, sess.AgentID, locked)
 	})
 	if err != nil {
 		s.cfg.Logger.Warn("lock not recorded; the next heartbeat tells it again", "agent_id", sess.AgentID, "error",
@@ -142,46 +142,46 @@ func (s *Server) event(ctx context.Context, sess *session.Session, e *fleetv1.Ev
 			at = e.GetTs().AsTime()
 		}
 		if b.Log.GetCommandId() == "" && sess.Role == "site" {
-			return s.cfg.Store.ConsoleEvent(ctx, k, sess.Site, b.Log.GetOperationId(), b.Log.GetData(), at)
+			return s.cfg.Store.Sessions.ConsoleEvent(ctx, k, sess.Site, b.Log.GetOperationId(), b.Log.GetData(), at)
 		}
-		return s.cfg.Store.LogEvent(ctx, k, b.Log.GetCommandId(), streamName(b.Log.GetStream()), b.Log.GetData(), at)
+		return s.cfg.Store.Sessions.LogEvent(ctx, k, b.Log.GetCommandId(), streamName(b.Log.GetStream()), b.Log.GetData(), at)
 	case *fleetv1.Event_Inventory:
 		machine := sess.MachineID
 		if sess.Role == "site" {
 			machine = b.Inventory.GetMachineId()
-			if site, err := s.cfg.Store.SiteOfMachine(ctx, machine); err != nil {
+			if site, err := s.cfg.Store.Credentials.SiteOfMachine(ctx, machine); err != nil {
 				return err
 			} else if site != sess.Site {
 				s.cfg.Logger.Warn("site agent reports about a machine of another site; dropped", "agent_id", sess.AgentID, "site",
 					sess.Site)
-				return s.cfg.Store.SkipEvent(ctx, k)
+				return s.cfg.Store.Sessions.SkipEvent(ctx, k)
 			}
 		}
 		if len(b.Inventory.GetDocument()) > maxInventory {
 			s.cfg.Logger.Warn("inventory is too large; dropped", "agent_id", sess.AgentID, "machine_id", machine, "bytes",
 				len(b.Inventory.GetDocument()))
-			return s.cfg.Store.SkipEvent(ctx, k)
+			return s.cfg.Store.Sessions.SkipEvent(ctx, k)
 		}
 		document, err := safetext.JSON(b.Inventory.GetDocument())
 		if err != nil {
 			s.cfg.Logger.Warn("inventory is not JSON; dropped", "agent_id", sess.AgentID, "machine_id", machine,
 				"error", err.Error())
-			return s.cfg.Store.SkipEvent(ctx, k)
+			return s.cfg.Store.Sessions.SkipEvent(ctx, k)
 		}
-		return s.cfg.Store.InventoryEvent(ctx, k, machine, b.Inventory.GetHash(), document, sess.Simulated, now)
+		return s.cfg.Store.Sessions.InventoryEvent(ctx, k, machine, b.Inventory.GetHash(), document, sess.Simulated, now)
 	case *fleetv1.Event_Progress:
-		if err := s.cfg.Store.RecordProgress(ctx, sess.AgentID, b.Progress.GetCommandId(), b.Progress.GetPercent(),
+		if err := s.cfg.Store.Operations.RecordProgress(ctx, sess.AgentID, b.Progress.GetCommandId(), b.Progress.GetPercent(),
 			b.Progress.GetMessage(), now); err != nil {
 			return err
 		}
 	case *fleetv1.Event_Report:
 		if b.Report.GetKind() == driftReport && sess.Role == "host" {
 			fields := b.Report.GetFields()
-			return s.cfg.Store.DriftEvent(ctx, k, sess.MachineID, shortened(fields["diff"]),
+			return s.cfg.Store.Sessions.DriftEvent(ctx, k, sess.MachineID, shortened(fields["diff"]),
 				driftDigest.FindString(fields["digest"]), now)
 		}
 		if b.Report.GetKind() == raidReport && sess.Role == "host" {
-			return s.cfg.Store.RAIDEvent(ctx, k, sess.MachineID, faultText(b.Report.GetFields()["fault"]), now)
+			return s.cfg.Store.Sessions.RAIDEvent(ctx, k, sess.MachineID, faultText(b.Report.GetFields()["fault"]), now)
 		}
 		if b.Report.GetKind() == evidence.PhoneHomeReport && sess.Role == "site" {
 			return s.phoneHome(ctx, k, sess, b.Report.GetFields())
@@ -192,14 +192,14 @@ func (s *Server) event(ctx context.Context, sess *session.Session, e *fleetv1.Ev
 		s.cfg.Logger.Warn("agent dropped events over its cap", "agent_id", sess.AgentID, "machine_id", sess.MachineID,
 			"dropped", b.Dropped.GetByPriority())
 	}
-	return s.cfg.Store.SkipEvent(ctx, k)
+	return s.cfg.Store.Sessions.SkipEvent(ctx, k)
 }
 
 // phoneHome keeps what a system without an agent says, and has its operation look at it.
 func (s *Server) phoneHome(
 	ctx context.Context, k sessionstore.EventKey, sess *session.Session, fields map[string]string,
 ) error {
-	operationID, err := s.cfg.Store.PhoneHomeEvent(ctx, k, sess.Site, fields, s.cfg.Clock.Now())
+	operationID, err := s.cfg.Store.Sessions.PhoneHomeEvent(ctx, k, sess.Site, fields, s.cfg.Clock.Now())
 	if err != nil || operationID == "" {
 		return err
 	}
@@ -262,7 +262,7 @@ func (s *Server) RotateAgentCert(
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.cfg.Store.Rotate(ctx, who.ID, digest, Signer(s.cfg.CA, csr, s.cfg.CertLifetime, s.cfg.Clock),
+	out, err := s.cfg.Store.Agents.Rotate(ctx, who.ID, digest, Signer(s.cfg.CA, csr, s.cfg.CertLifetime, s.cfg.Clock),
 		"ROTATE_CERT", s.cfg.Clock.Now())
 	if err != nil {
 		return nil, err

@@ -57,7 +57,7 @@ func (s *Server) SyncSite(ctx context.Context, r *fleetv1.SyncSiteRequest) (*fle
 	if err != nil {
 		return nil, err
 	}
-	recorded, err := s.cfg.Store.RecordSite(ctx, sitestore.SiteReport{
+	recorded, err := s.cfg.Store.Sites.RecordSite(ctx, sitestore.SiteReport{
 		Site: sess.Site, AgentID: sess.AgentID, Applied: r.GetAppliedRevision(), BootAddresses: r.GetBootAddresses(),
 		Leases: r.GetLeases(), LeasesSame: !r.GetLeasesChanged(), Unknown: r.GetUnknown(), BMCs: r.GetBmcs(),
 		Segments:  r.GetSegments(),
@@ -85,7 +85,7 @@ func (s *Server) newerDocument(
 ) (*fleetv1.SyncSiteResponse, error) {
 	until := s.cfg.Clock.Now().Add(min(maxHold, time.Duration(r.GetHoldMs())*time.Millisecond))
 	for {
-		revision, err := s.cfg.Store.SiteRevision(ctx, sess.Site)
+		revision, err := s.cfg.Store.Sites.SiteRevision(ctx, sess.Site)
 		if err != nil {
 			return nil, err
 		}
@@ -109,7 +109,7 @@ func (s *Server) newerDocument(
 }
 
 func (s *Server) document(ctx context.Context, sess *session.Session) (*fleetv1.SyncSiteResponse, error) {
-	d, err := s.cfg.Store.SiteDocument(ctx, sess.Site)
+	d, err := s.cfg.Store.Sites.SiteDocument(ctx, sess.Site)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ func (s *Server) IssueIdentity(
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.cfg.Store.IssueIdentity(ctx, sess.AgentID, r.GetCommandId(), tokenID, secret, now)
+	out, err := s.cfg.Store.Identities.IssueIdentity(ctx, sess.AgentID, r.GetCommandId(), tokenID, secret, now)
 	if err != nil {
 		return nil, err
 	}

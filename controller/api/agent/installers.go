@@ -16,9 +16,9 @@ import (
 	"github.com/ingot-metal/ingot/controller/engine"
 	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/session"
-	"github.com/ingot-metal/ingot/controller/store"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	identitystore "github.com/ingot-metal/ingot/controller/store/identity"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/tpm"
@@ -34,7 +34,8 @@ const (
 // Installers certifies netbooted systems. Both listeners that they come to use it.
 type Installers struct {
 	Engine       *engine.Engine
-	Store        *store.Store
+	Identities   *identitystore.Store
+	Operations   *operationstore.Store
 	Sessions     *session.Registry
 	CA           *ca.Authority
 	Secrets      *secret.Box
@@ -53,7 +54,7 @@ func (i *Installers) Certify(
 	sign := func(ctx context.Context, agentID string, life time.Duration) (*agentstore.Signed, error) {
 		return Signer(i.CA, csr, min(life, i.CertLifetime), i.Clock)(ctx, agentID)
 	}
-	out, err := i.Store.Vouch(ctx, r, sign, i.Clock.Now())
+	out, err := i.Identities.Vouch(ctx, r, sign, i.Clock.Now())
 	switch {
 	case err != nil:
 		return nil, err
@@ -80,7 +81,7 @@ func (i *Installers) contested(ctx context.Context, v *identitystore.Vouched) er
 	i.Logger.Warn("enrolment contested", "machine_id", v.MachineID, "operation_id", v.OperationID)
 	if v.Ended {
 		// The operation's result can't be taken back, and which of the two systems it is about is unknown.
-		if _, err := i.Store.Quarantine(ctx, v.MachineID, "ENROLMENT_CONTESTED", message, i.Clock.Now()); err != nil {
+		if _, err := i.Operations.Quarantine(ctx, v.MachineID, "ENROLMENT_CONTESTED", message, i.Clock.Now()); err != nil {
 			return err
 		}
 	} else if v.OperationID != "" {

@@ -13,7 +13,6 @@ import (
 	enrollv1 "github.com/ingot-metal/ingot/api/enroll/v1"
 	"github.com/ingot-metal/ingot/controller/api/agent"
 	"github.com/ingot-metal/ingot/controller/ca"
-	"github.com/ingot-metal/ingot/controller/store"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -22,7 +21,7 @@ import (
 
 // Config is what the service works with.
 type Config struct {
-	Store        *store.Store
+	Store        *agentstore.Store
 	CA           *ca.Authority
 	Installers   *agent.Installers
 	Clock        clock.Clock

@@ -117,7 +117,7 @@ func fillLists(t *testing.T, r *publictest.Rig) (ended int) {
 		storetest.Exec(t, r.Store, fmt.Sprintf("INSERT INTO bmc_certificates (site, endpoint, sha256, offered_sha256) "+
 			"VALUES ('s-%d', '10.0.0.7', 'cd', '%s')", i, offered))
 	}
-	if err := r.Store.RecordSessions(t.Context(), seen); err != nil {
+	if err := r.Store.Access.RecordSessions(t.Context(), seen); err != nil {
 		t.Fatal(err)
 	}
 	for id, endpoint := range map[string]string{"m-bmc": "10.0.0.7", "m-plain": ""} {

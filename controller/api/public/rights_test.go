@@ -85,7 +85,7 @@ func TestAPageOfTheAuditLogIsBounded(t *testing.T) {
 	const many = 100
 	for range many {
 		change := auth.FileChange{Added: []string{strings.Repeat("x", 80_000)}, At: time.Now()}
-		if err := r.Store.RecordTokenFile(t.Context(), change); err != nil {
+		if err := r.Store.Credentials.RecordTokenFile(t.Context(), change); err != nil {
 			t.Fatal(err)
 		}
 	}

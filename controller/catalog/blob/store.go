@@ -43,7 +43,7 @@ type Info struct {
 	Size   int64
 }
 
-// Entries knows which blobs have entries; *store.Store is one.
+// Entries knows which blobs have entries; the store of the catalogue is one.
 type Entries interface {
 	// DropBlob calls drop unless an entry names the blob.
 	DropBlob(ctx context.Context, sha256 string, drop func() error) error

@@ -23,7 +23,7 @@ import (
 // beforeEntry is passed when the file is whole and durable, and neither named nor in the catalogue.
 var beforeEntry = failpoint.Register("image.before-entry")
 
-// Store is where the entries are; *store.Store is one.
+// Store is where the entries are; the store of the catalogue is one.
 type Store interface {
 	GetImage(ctx context.Context, ref string) (*baremetalv1.Image, error)
 	AddImage(ctx context.Context, im *baremetalv1.Image, place func() error, actor string,

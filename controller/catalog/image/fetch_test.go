@@ -94,7 +94,7 @@ func TestASourceThatStalls(t *testing.T) {
 	if err != nil && !strings.Contains(err.Error(), "stalled after 4096 bytes") {
 		t.Errorf("%v", err)
 	}
-	r.Catalogue = New(Config{Blobs: r.blobs, Store: r.store, Client: r.cfg.Client})
+	r.Catalogue = New(Config{Blobs: r.blobs, Store: r.store.Catalog, Client: r.cfg.Client})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := r.Add(ctx, &pb.Image{ImageRef: "x", Kind: "os", Url: srv.URL}, "tester"); err == nil || ctx.Err() == nil {

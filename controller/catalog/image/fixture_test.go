@@ -129,7 +129,7 @@ func newRig(t *testing.T, change ...func(*Config)) *rig {
 	if r.blobs, err = blob.Open(blob.Config{Path: r.dir}); err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{Blobs: r.blobs, Store: r.store, Logger: testkit.Logger(t)}
+	cfg := Config{Blobs: r.blobs, Store: r.store.Catalog, Logger: testkit.Logger(t)}
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -173,7 +173,7 @@ func (r *rig) wantTidy() {
 	if err != nil || len(half) > 0 {
 		r.t.Errorf("half written: %v, %v", half, err)
 	}
-	images, err := r.store.ListImages(r.t.Context(), catalogstore.ImageFilter{Limit: 1000})
+	images, err := r.store.Catalog.ListImages(r.t.Context(), catalogstore.ImageFilter{Limit: 1000})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -424,7 +424,7 @@ func TestSweepLeavesAnotherDatabasesFiles(t *testing.T) {
 	r := newRig(t)
 	im := r.mustPut("x", disk(1, diskSize))
 	other := newRig(t)
-	stranger := New(Config{Blobs: r.blobs, Store: other.store, Logger: testkit.Logger(t)})
+	stranger := New(Config{Blobs: r.blobs, Store: other.store.Catalog, Logger: testkit.Logger(t)})
 	if err := stranger.Sweep(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -55,7 +55,7 @@ func ingest(dir, url string) error {
 		return err
 	}
 	im := &pb.Image{ImageRef: "crashed", Kind: "os", Arch: "amd64"}
-	_, err = New(Config{Blobs: blobs, Store: s}).Upload(ctx, im, bytes.NewReader(file), "tester")
+	_, err = New(Config{Blobs: blobs, Store: s.Catalog}).Upload(ctx, im, bytes.NewReader(file), "tester")
 	return err
 }
 
@@ -77,7 +77,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 				t.Fatal(err)
 			}
 			cmd := exec.CommandContext(t.Context(), os.Args[0])
-			cmd.Env = append(os.Environ(), childDir+"="+r.dir, childURL+"="+r.store.Pool().Config().ConnString(),
+			cmd.Env = append(os.Environ(), childDir+"="+r.dir, childURL+"="+r.store.DB.Pool().Config().ConnString(),
 				failpoint.EnvVar+"="+point)
 			out, err := cmd.CombinedOutput()
 			var exit *exec.ExitError
@@ -88,7 +88,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 			if r.blobs, err = blob.Open(blob.Config{Path: r.dir}); err != nil {
 				t.Fatal(err)
 			}
-			r.Catalogue = New(Config{Blobs: r.blobs, Store: r.store, Logger: testkit.Logger(t)})
+			r.Catalogue = New(Config{Blobs: r.blobs, Store: r.store.Catalog, Logger: testkit.Logger(t)})
 			if err := r.Sweep(t.Context()); err != nil {
 				t.Fatal(err)
 			}

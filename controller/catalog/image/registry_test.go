@@ -81,7 +81,7 @@ func TestFilesOfARegistryThatAreNotWhatTheManifestSays(t *testing.T) {
 	reg.Lie(nil)
 	_, err := r.add("x", reg.URL(":page"))
 	wantReason(t, err, "IMAGE_UNSUPPORTED")
-	r.Catalogue = New(Config{Blobs: r.blobs, Store: r.store, Client: r.cfg.Client, MaxBytes: diskSize - 1})
+	r.Catalogue = New(Config{Blobs: r.blobs, Store: r.store.Catalog, Client: r.cfg.Client, MaxBytes: diskSize - 1})
 	_, err = r.add("x", reg.URL(":12"))
 	wantReason(t, err, "IMAGE_OVER_LIMIT")
 	r.wantTidy()
@@ -102,7 +102,8 @@ func TestRegistriesAreAskedOnlyWhereTheyMay(t *testing.T) {
 		wantReason(t, err, "IMAGE_URL_REFUSED")
 	}
 	// Without TLS only what has a digest.
-	r.Catalogue = New(Config{Blobs: r.blobs, Store: r.store, Registries: oci.Client{PlainHTTP: []string{"r.example.org"}}})
+	r.Catalogue = New(Config{Blobs: r.blobs, Store: r.store.Catalog,
+		Registries: oci.Client{PlainHTTP: []string{"r.example.org"}}})
 	_, err := r.add("x", "oci://r.example.org/a:1")
 	wantReason(t, err, "IMAGE_URL_REFUSED")
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// Store is where the entries are; *store.Store is one.
+// Store is where the entries are; the store of the catalogue is one.
 type Store interface {
 	AddScript(ctx context.Context, s *baremetalv1.Script, place func() error, actor string,
 		now time.Time) (*baremetalv1.Script, error)

@@ -17,7 +17,6 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/engine/uniquejob"
 	"github.com/ingot-metal/ingot/controller/secret"
-	"github.com/ingot-metal/ingot/controller/store"
 	webhookstore "github.com/ingot-metal/ingot/controller/store/webhook"
 	"github.com/ingot-metal/ingot/controller/webhook"
 	"github.com/ingot-metal/ingot/internal/clock"
@@ -56,7 +55,7 @@ const (
 
 // Parts are what a Publisher works with.
 type Parts struct {
-	Store *store.Store
+	Store *webhookstore.Store
 	Clock clock.Clock
 	Log   *slog.Logger
 	// Changed is closed at the next change that this controller commits, or hears of.
@@ -68,7 +67,7 @@ type Parts struct {
 // Publisher sends the events of one controller.
 type Publisher struct {
 	hooks   Config
-	store   *store.Store
+	store   *webhookstore.Store
 	clock   clock.Clock
 	log     *slog.Logger
 	changed func() <-chan struct{}

@@ -43,7 +43,7 @@ func deliverAll(b *testing.B, hooks int) {
 	r.run()
 	before := storetest.CPUTime(b, r.store)
 	b.ResetTimer()
-	_, err := r.store.Pool().Exec(b.Context(), `INSERT INTO webhook_outbox (machine_id, kind, from_value, to_value)
+	_, err := r.store.DB.Pool().Exec(b.Context(), `INSERT INTO webhook_outbox (machine_id, kind, from_value, to_value)
 		SELECT 'm-1', 'phase_changed', 'READY', 'MAINTENANCE' FROM generate_series(1, $1::int)`, events)
 	if err != nil {
 		b.Fatal(err)
@@ -62,8 +62,9 @@ func deliverAll(b *testing.B, hooks int) {
 func (r *rig) subscribeWide(url string) {
 	r.t.Helper()
 	id := ids.New(ids.Webhook)
-	_, _, err := r.store.CreateWebhook(r.t.Context(), webhookstore.WebhookSpec{ID: id, URL: url, MaxConcurrency: 4},
-		webhookstore.SealedSecret{ID: "s", Sealed: r.box.SealWebhook(id, "s", webhook.NewSecret())}, "tester", time.Now())
+	_, _, err := r.store.Webhooks.CreateWebhook(r.t.Context(), webhookstore.WebhookSpec{ID: id, URL: url,
+		MaxConcurrency: 4}, webhookstore.SealedSecret{ID: "s", Sealed: r.box.SealWebhook(id, "s", webhook.NewSecret())},
+		"tester", time.Now())
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func TestRedelivery(t *testing.T) {
 	g, _ := task.New(t.Context())
 	for range 10 {
 		g.Go("redeliver", func(ctx context.Context) error {
-			d, err := r.store.Redeliver(ctx, dead.GetDeliveryId(), "tester", time.Now())
+			d, err := r.store.Webhooks.Redeliver(ctx, dead.GetDeliveryId(), "tester", time.Now())
 			if err == nil && (d.GetState() != webhook.Pending || d.GetEventId() != dead.GetEventId()) {
 				t.Errorf("redelivered: %v", d)
 			}
@@ -56,7 +56,7 @@ func TestRedelivery(t *testing.T) {
 	if w := r.webhook(id); w.GetDeadDeliveries() != 0 || w.GetFailedEvents() != 0 || w.GetFailingSince() != nil {
 		t.Errorf("the webhook is %v", w)
 	}
-	if _, err := r.store.Redeliver(t.Context(), d.GetDeliveryId(), "tester", time.Now()); err != nil {
+	if _, err := r.store.Webhooks.Redeliver(t.Context(), d.GetDeliveryId(), "tester", time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, patience, func() bool { return len(rec.got()) == 5 }, "what has arrived is not sent again")

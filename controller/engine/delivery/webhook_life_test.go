@@ -17,7 +17,7 @@ import (
 
 func (r *rig) change(id string, c webhookstore.WebhookChange) *pb.Webhook {
 	r.t.Helper()
-	w, err := r.store.UpdateWebhook(r.t.Context(), id, c, "tester", time.Now())
+	w, err := r.store.Webhooks.UpdateWebhook(r.t.Context(), id, c, "tester", time.Now())
 	if err != nil {
 		r.t.Fatalf("update webhook: %v", err)
 	}
@@ -32,7 +32,7 @@ func (r *rig) setActive(id string, active bool) *pb.Webhook {
 // ping sends a ping and waits for its end.
 func (r *rig) ping(id string) *pb.WebhookDelivery {
 	r.t.Helper()
-	d, err := r.store.PingWebhook(r.t.Context(), id, "/test", "tester", time.Now())
+	d, err := r.store.Webhooks.PingWebhook(r.t.Context(), id, "/test", "tester", time.Now())
 	if err != nil {
 		r.t.Fatalf("ping: %v", err)
 	}
@@ -104,8 +104,9 @@ func TestPausedWebhooksRest(t *testing.T) {
 // audited wants these verbs in the audit log of a webhook, in this order.
 func (r *rig) audited(id string, want ...string) {
 	r.t.Helper()
-	rows, err := r.store.Pool().Query(r.t.Context(), "SELECT verb FROM audit_log WHERE target_id = $1 ORDER BY audit_id",
-		id)
+	rows, err := r.store.DB.Pool().
+		Query(r.t.Context(), "SELECT verb FROM audit_log WHERE target_id = $1 ORDER BY audit_id",
+			id)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -171,7 +172,7 @@ func TestGoneAndBack(t *testing.T) {
 	status.Store(http.StatusOK)
 	r.setActive(id, true)
 	for _, d := range dead {
-		if _, err := r.store.Redeliver(t.Context(), d.GetDeliveryId(), "tester", time.Now()); err != nil {
+		if _, err := r.store.Webhooks.Redeliver(t.Context(), d.GetDeliveryId(), "tester", time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -213,7 +214,7 @@ func TestDeletedWebhooksAreLeftAlone(t *testing.T) {
 	r.run()
 	r.register("m-1", nil)
 	testkit.Eventually(t, patience, func() bool { return len(rec.got()) == 1 }, "it is not tried")
-	if _, err := r.store.DeleteWebhook(t.Context(), id, "tester", time.Now()); err != nil {
+	if _, err := r.store.Webhooks.DeleteWebhook(t.Context(), id, "tester", time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	r.register("m-2", nil)
@@ -223,7 +224,7 @@ func TestDeletedWebhooksAreLeftAlone(t *testing.T) {
 	}
 	testkit.Eventually(t, patience, func() bool {
 		var jobs int
-		err := r.store.Pool().QueryRow(t.Context(), "SELECT count(*) FROM river_job WHERE kind = 'webhook_deliver' AND "+
+		err := r.store.DB.Pool().QueryRow(t.Context(), "SELECT count(*) FROM river_job WHERE kind = 'webhook_deliver' AND "+
 			"state NOT IN ('completed', 'discarded', 'cancelled')").Scan(&jobs)
 		return err == nil && jobs == 0
 	}, "jobs of a deleted webhook stay")
@@ -238,14 +239,14 @@ func TestWhatIsKept(t *testing.T) {
 	for _, m := range []string{"m-1", "m-2", "m-3"} {
 		r.register(m, nil)
 	}
-	out, err := r.store.FanOut(t.Context(), "/test", 500, time.Now())
+	out, err := r.store.Webhooks.FanOut(t.Context(), "/test", 500, time.Now())
 	if err != nil || out.Deliveries != 3 {
 		t.Fatalf("%+v %v", out, err)
 	}
 	limits := webhookstore.WebhookLimits{KeepDelivered: time.Hour, KeepDead: 2 * time.Hour, MaxPending: 4}
 	tidy := func(now time.Time, want int) {
 		t.Helper()
-		if full, err := r.store.TidyWebhooks(t.Context(), limits, now); err != nil || len(full) != want {
+		if full, err := r.store.Webhooks.TidyWebhooks(t.Context(), limits, now); err != nil || len(full) != want {
 			t.Errorf("paused %v, %v", full, err)
 		}
 	}
@@ -258,12 +259,12 @@ func TestWhatIsKept(t *testing.T) {
 	}
 	all := r.deliveries(webhookstore.DeliveryFilter{WebhookID: id})
 	for i, state := range []string{webhook.Delivered, webhook.Dead} {
-		d, err := r.store.LoadDelivery(t.Context(), all[i].GetDeliveryId(), time.Now())
+		d, err := r.store.Webhooks.LoadDelivery(t.Context(), all[i].GetDeliveryId(), time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.store.RecordAttempt(t.Context(), d, webhook.Result{Status: 200}, webhook.Verdict{State: state},
-			webhook.Schedule{}.Filled(), time.Now()); err != nil {
+		if _, err := r.store.Webhooks.RecordAttempt(t.Context(), d, webhook.Result{Status: 200},
+			webhook.Verdict{State: state}, webhook.Schedule{}.Filled(), time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}

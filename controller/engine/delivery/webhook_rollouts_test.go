@@ -26,12 +26,12 @@ func (r *rig) rollOut(work fleet.OperationType, machine string, spec *pb.Rollout
 		RequestID: "roll-" + machine, Spec: spec, Machines: []machinestore.MachineFilter{{MachineID: machine}},
 		Work: operationstore.StartRequest{Type: work}, Actor: "alice",
 	}
-	p, err := r.store.PreviewRollout(r.t.Context(), req, time.Now())
+	p, err := r.store.Rollouts.PreviewRollout(r.t.Context(), req, time.Now())
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	req.Digest = p.GetDigest()
-	out, _, err := r.store.CreateRollout(r.t.Context(), req, time.Now())
+	out, _, err := r.store.Rollouts.CreateRollout(r.t.Context(), req, time.Now())
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -51,12 +51,12 @@ func (r *rig) act(ro *pb.Rollout, a rollout.Action) {
 func (r *rig) under(ro *pb.Rollout) (operationID string) {
 	r.t.Helper()
 	testkit.Eventually(r.t, patience, func() bool {
-		all, _, err := r.store.ListRolloutMachines(r.t.Context(),
+		all, _, err := r.store.Rollouts.ListRolloutMachines(r.t.Context(),
 			rolloutstore.RolloutMachineFilter{RolloutID: ro.GetRolloutId(), Wave: -1, Limit: 1})
 		if err != nil || len(all) != 1 || all[0].GetOperationId() == "" {
 			return false
 		}
-		op, err := r.store.GetOperation(r.t.Context(), all[0].GetOperationId())
+		op, err := r.store.OperationQueries.GetOperation(r.t.Context(), all[0].GetOperationId())
 		operationID = op.GetOperationId()
 		return err == nil && op.GetStartedAt() != nil
 	}, "the rollout does not begin")
@@ -66,7 +66,7 @@ func (r *rig) under(ro *pb.Rollout) (operationID string) {
 func (r *rig) until(ro *pb.Rollout, state pb.Rollout_State) {
 	r.t.Helper()
 	testkit.Eventually(r.t, patience, func() bool {
-		now, err := r.store.GetRollout(r.t.Context(), ro.GetRolloutId())
+		now, err := r.store.Rollouts.GetRollout(r.t.Context(), ro.GetRolloutId())
 		return err == nil && now.GetState() == state
 	}, "the rollout is not %s", state)
 }
@@ -88,14 +88,14 @@ func (r *rig) rollouts() {
 	r.until(steered, pb.Rollout_CANCELED)
 	r.over(r.maintain("m-r3"))
 	failing := r.rollOut(fleet.Reboot, "m-r3", &pb.RolloutSpec{})
-	if _, err := r.store.Decide(r.t.Context(), r.under(failing), operation.Evaluate{},
+	if _, err := r.store.Operations.Decide(r.t.Context(), r.under(failing), operation.Evaluate{},
 		time.Now().Add(24*time.Hour)); err != nil {
 		r.t.Fatal(err)
 	}
 	r.until(failing, pb.Rollout_FAILED)
 	r.over(r.maintain("m-r4"))
 	tolerant := r.rollOut(fleet.Reboot, "m-r4", &pb.RolloutSpec{TotalGate: &pb.RolloutGate{Failures: 9}})
-	if _, err := r.store.Decide(r.t.Context(), r.under(tolerant), operation.Evaluate{},
+	if _, err := r.store.Operations.Decide(r.t.Context(), r.under(tolerant), operation.Evaluate{},
 		time.Now().Add(24*time.Hour)); err != nil {
 		r.t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func TestEveryTypeOfEventArrives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.store.Delete(ctx, "m-1", "tester", true, time.Now()); err != nil {
+	if _, err := r.store.Nodes.Delete(ctx, "m-1", "tester", true, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	r.register("m-2", nil)
@@ -40,13 +40,13 @@ func TestEveryTypeOfEventArrives(t *testing.T) {
 		func(id string) error { _, err := r.e.Cancel(ctx, id, "tester"); return err },
 		// Nobody is there to take the command: it fails when its time is up.
 		func(id string) error {
-			_, err := r.store.Decide(ctx, id, operation.Evaluate{}, time.Now().Add(24*time.Hour))
+			_, err := r.store.Operations.Decide(ctx, id, operation.Evaluate{}, time.Now().Add(24*time.Hour))
 			return err
 		},
 	} {
 		id := r.reboot("m-2")
 		testkit.Eventually(t, patience, func() bool {
-			op, err := r.store.GetOperation(ctx, id)
+			op, err := r.store.OperationQueries.GetOperation(ctx, id)
 			return err == nil && op.GetStartedAt() != nil
 		}, "the reboot does not begin")
 		if err := end(id); err != nil {
@@ -74,11 +74,11 @@ func (r *rig) silentSite() {
 	storetest.Lease(r.t, r.store)
 	first := agent.Hello("st-site", "boot-site")
 	storetest.Open(r.t, r.store, first)
-	if err := r.store.EndSession(r.t.Context(), agent.ID, first.SessionID, time.Now()); err != nil {
+	if err := r.store.Sessions.EndSession(r.t.Context(), agent.ID, first.SessionID, time.Now()); err != nil {
 		r.t.Fatal(err)
 	}
 	judge := func(now time.Time) {
-		if err := r.store.UpdateSites(r.t.Context(), now.Add(-time.Hour), now); err != nil {
+		if err := r.store.Sites.UpdateSites(r.t.Context(), now.Add(-time.Hour), now); err != nil {
 			r.t.Fatal(err)
 		}
 	}
@@ -104,7 +104,7 @@ func (r *rig) reboot(id string) string {
 func (r *rig) over(id string) {
 	r.t.Helper()
 	testkit.Eventually(r.t, patience, func() bool {
-		op, err := r.store.GetOperation(r.t.Context(), id)
+		op, err := r.store.OperationQueries.GetOperation(r.t.Context(), id)
 		return err == nil && op.GetFinishedAt() != nil
 	}, "operation %s does not end", id)
 }

@@ -109,7 +109,7 @@ func (r *rig) subscribeFiltered(url, filter string, types ...string) (id, key st
 	r.t.Helper()
 	id = ids.New(ids.Webhook)
 	plain := webhook.NewSecret()
-	_, _, err := r.store.CreateWebhook(r.t.Context(),
+	_, _, err := r.store.Webhooks.CreateWebhook(r.t.Context(),
 		webhookstore.WebhookSpec{ID: id, URL: url, EventTypes: types, Filter: filter, MaxConcurrency: 2},
 		webhookstore.SealedSecret{ID: "s-1", Sealed: r.box.SealWebhook(id, "s-1", plain)}, "tester", time.Now())
 	if err != nil {
@@ -120,7 +120,7 @@ func (r *rig) subscribeFiltered(url, filter string, types ...string) (id, key st
 
 func (r *rig) register(id string, labels map[string]string) {
 	r.t.Helper()
-	if _, err := r.store.Register(r.t.Context(), &pb.Machine{MachineId: id, Labels: labels}, "tester",
+	if _, err := r.store.Machines.Register(r.t.Context(), &pb.Machine{MachineId: id, Labels: labels}, "tester",
 		time.Now()); err != nil {
 		r.t.Fatalf("register: %v", err)
 	}
@@ -139,7 +139,7 @@ func (r *rig) maintain(id string) string {
 
 func (r *rig) webhook(id string) *pb.Webhook {
 	r.t.Helper()
-	w, err := r.store.GetWebhook(r.t.Context(), id, time.Now())
+	w, err := r.store.Webhooks.GetWebhook(r.t.Context(), id, time.Now())
 	if err != nil {
 		r.t.Fatalf("get webhook: %v", err)
 	}
@@ -149,7 +149,7 @@ func (r *rig) webhook(id string) *pb.Webhook {
 func (r *rig) deliveries(f webhookstore.DeliveryFilter) []*pb.WebhookDelivery {
 	r.t.Helper()
 	f.Limit = 10_000
-	all, err := r.store.ListDeliveries(r.t.Context(), f)
+	all, err := r.store.Webhooks.ListDeliveries(r.t.Context(), f)
 	if err != nil {
 		r.t.Fatalf("list deliveries: %v", err)
 	}

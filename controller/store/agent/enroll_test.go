@@ -19,7 +19,7 @@ func TestThousandEnrolmentsWithOneToken(t *testing.T) {
 	n := storetest.Token(t, s, agentstore.NewToken{TokenID: "t-1", MachineID: "m-1"})
 	g := storetest.NewSigner()
 	errs := storetest.Together(t, 1000, func(ctx context.Context, i int) error {
-		_, err := s.Enroll(ctx, storetest.EnrollWith(n, fmt.Sprintf("key %d", i)), g.Sign, storetest.Now())
+		_, err := s.Agents.Enroll(ctx, storetest.EnrollWith(n, fmt.Sprintf("key %d", i)), g.Sign, storetest.Now())
 		return err
 	})
 	won := 0
@@ -45,12 +45,12 @@ func TestLostAnswerIsGivenAgain(t *testing.T) {
 	storetest.Register(t, s, "m-1")
 	n := storetest.Token(t, s, agentstore.NewToken{TokenID: "t-1", MachineID: "m-1"})
 	g := storetest.NewSigner()
-	first, err := s.Enroll(t.Context(), storetest.EnrollWith(n, "key"), g.Sign, storetest.Now())
+	first, err := s.Agents.Enroll(t.Context(), storetest.EnrollWith(n, "key"), g.Sign, storetest.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	errs := storetest.Together(t, 20, func(ctx context.Context, _ int) error {
-		again, err := s.Enroll(ctx, storetest.EnrollWith(n, "key"), g.Sign, storetest.Now())
+		again, err := s.Agents.Enroll(ctx, storetest.EnrollWith(n, "key"), g.Sign, storetest.Now())
 		if err == nil && (string(again.ChainPEM) != string(first.ChainPEM) || again.AgentID != first.AgentID ||
 			!again.Again) {
 			return fmt.Errorf("got %+v, first %+v", again, first)
@@ -65,10 +65,10 @@ func TestLostAnswerIsGivenAgain(t *testing.T) {
 	if g.Count() != 1 {
 		t.Errorf("%d signatures", g.Count())
 	}
-	if _, err := s.RevokeAgent(t.Context(), first.AgentID, "", "tester", "lost", storetest.Now()); err != nil {
+	if _, err := s.Agents.RevokeAgent(t.Context(), first.AgentID, "", "tester", "lost", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.Enroll(t.Context(), storetest.EnrollWith(n, "key"), g.Sign, storetest.Now())
+	_, err = s.Agents.Enroll(t.Context(), storetest.EnrollWith(n, "key"), g.Sign, storetest.Now())
 	storetest.WantReason(t, err, "BOOTSTRAP_TOKEN_INVALID")
 }
 
@@ -81,7 +81,7 @@ func TestCrashWhileEnrolling(t *testing.T) {
 	before := storetest.Everything(t, s, "bootstrap_tokens", "agents", "agent_certs", "machines", "audit_log")
 	scope := failpoint.NewScope()
 	scope.Set("enroll.after-sign", failpoint.Error())
-	if _, err := s.Enroll(failpoint.With(t.Context(), scope), storetest.EnrollWith(n, "key"), g.Sign,
+	if _, err := s.Agents.Enroll(failpoint.With(t.Context(), scope), storetest.EnrollWith(n, "key"), g.Sign,
 		storetest.Now()); !errors.Is(err, failpoint.ErrInjected) {
 		t.Fatalf("got %v", err)
 	}
@@ -91,11 +91,11 @@ func TestCrashWhileEnrolling(t *testing.T) {
 	}
 	scope = failpoint.NewScope()
 	scope.Set("enroll.after-commit", failpoint.Error())
-	if _, err := s.Enroll(failpoint.With(t.Context(), scope), storetest.EnrollWith(n, "key"), g.Sign,
+	if _, err := s.Agents.Enroll(failpoint.With(t.Context(), scope), storetest.EnrollWith(n, "key"), g.Sign,
 		storetest.Now()); !errors.Is(err, failpoint.ErrInjected) {
 		t.Fatalf("got %v", err)
 	}
-	again, err := s.Enroll(t.Context(), storetest.EnrollWith(n, "key"), g.Sign, storetest.Now())
+	again, err := s.Agents.Enroll(t.Context(), storetest.EnrollWith(n, "key"), g.Sign, storetest.Now())
 	if err != nil || !again.Again || g.Count() != 2 {
 		t.Errorf("%+v after %d signatures, %v", again, g.Count(), err)
 	}
@@ -108,20 +108,20 @@ func TestBadTokensLookAlike(t *testing.T) {
 	}
 	used := storetest.Token(t, s, agentstore.NewToken{TokenID: "used", MachineID: "m-used"})
 	g := storetest.NewSigner()
-	if _, err := s.Enroll(t.Context(), storetest.EnrollWith(used, "key"), g.Sign, storetest.Now()); err != nil {
+	if _, err := s.Agents.Enroll(t.Context(), storetest.EnrollWith(used, "key"), g.Sign, storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	expired := storetest.Token(t, s, agentstore.NewToken{TokenID: "expired", MachineID: "m-expired",
 		ExpiresAt: storetest.Now().Add(-time.Second)})
 	revoked := storetest.Token(t, s, agentstore.NewToken{TokenID: "revoked", MachineID: "m-revoked"})
-	if _, err := s.RevokeToken(t.Context(), "revoked", "tester", storetest.Now()); err != nil {
+	if _, err := s.Agents.RevokeToken(t.Context(), "revoked", "tester", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	fresh := storetest.Token(t, s, agentstore.NewToken{TokenID: "fresh", MachineID: "m-fresh"})
 	wrong := storetest.EnrollWith(fresh, "key")
 	wrong.Secret = "guess"
 	gone := storetest.Token(t, s, agentstore.NewToken{TokenID: "gone", MachineID: "m-gone"})
-	if _, err := s.Delete(t.Context(), "m-gone", "tester", false, storetest.Now()); err != nil {
+	if _, err := s.Nodes.Delete(t.Context(), "m-gone", "tester", false, storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	texts := map[string]bool{}
@@ -131,7 +131,7 @@ func TestBadTokensLookAlike(t *testing.T) {
 		"revoked":              storetest.EnrollWith(revoked, "key"),
 		"of a deleted machine": storetest.EnrollWith(gone, "key"),
 	} {
-		_, err := s.Enroll(t.Context(), r, g.Sign, storetest.Now())
+		_, err := s.Agents.Enroll(t.Context(), r, g.Sign, storetest.Now())
 		texts[storetest.WantReason(t, err, "BOOTSTRAP_TOKEN_INVALID").Error()] = true
 		if len(texts) != 1 {
 			t.Fatalf("%s can be told apart: %v", name, texts)
@@ -140,7 +140,7 @@ func TestBadTokensLookAlike(t *testing.T) {
 	if g.Count() != 1 {
 		t.Errorf("%d signatures", g.Count())
 	}
-	if _, err := s.Enroll(t.Context(), storetest.EnrollWith(fresh, "key"), g.Sign, storetest.Now()); err != nil {
+	if _, err := s.Agents.Enroll(t.Context(), storetest.EnrollWith(fresh, "key"), g.Sign, storetest.Now()); err != nil {
 		t.Errorf("a wrong guess used the token up: %v", err)
 	}
 }
@@ -174,13 +174,13 @@ func TestBoundTokens(t *testing.T) {
 		c.spoil(&bad)
 		g := storetest.NewSigner()
 		before := storetest.Everything(t, s, "bootstrap_tokens", "agents", "agent_certs", "machines")
-		_, err := s.Enroll(t.Context(), bad, g.Sign, storetest.Now())
+		_, err := s.Agents.Enroll(t.Context(), bad, g.Sign, storetest.Now())
 		storetest.WantReason(t, err, c.reason)
 		if after := storetest.Everything(t, s, "bootstrap_tokens", "agents", "agent_certs", "machines"); after != before ||
 			g.Count() != 0 {
 			t.Errorf("%d: a mismatch changed something, or signed", i)
 		}
-		if _, err := s.Enroll(t.Context(), r, g.Sign, storetest.Now()); err != nil {
+		if _, err := s.Agents.Enroll(t.Context(), r, g.Sign, storetest.Now()); err != nil {
 			t.Errorf("%d: after a mismatch: %v", i, err)
 		}
 	}
@@ -193,7 +193,7 @@ func TestEnrolmentMovesTheNode(t *testing.T) {
 	a := storetest.Enrol(t, s, agentstore.NewToken{TokenID: "t-1", MachineID: "m-1"})
 	storetest.Lease(t, s)
 	storetest.Open(t, s, a.Hello("st-1", "boot-1"))
-	log, total, err := s.NodeHistory(t.Context(), "m-1", 10, 0)
+	log, total, err := s.Machines.NodeHistory(t.Context(), "m-1", 10, 0)
 	if err != nil || total != 3 {
 		t.Fatalf("%d changes, %v", total, err)
 	}
@@ -222,11 +222,11 @@ func TestRotation(t *testing.T) {
 		return c, err
 	}
 	later := storetest.Now().Add(time.Second)
-	first, err := s.Rotate(t.Context(), a.ID, []byte("next key"), sign, "ROTATE", later)
+	first, err := s.Agents.Rotate(t.Context(), a.ID, []byte("next key"), sign, "ROTATE", later)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := s.Rotate(t.Context(), a.ID, []byte("next key"), sign, "ROTATE", later)
+	again, err := s.Agents.Rotate(t.Context(), a.ID, []byte("next key"), sign, "ROTATE", later)
 	if err != nil || !again.Again || string(again.ChainPEM) != string(first.ChainPEM) || g.Count() != 1 {
 		t.Errorf("%+v after %d signatures, %v", again, g.Count(), err)
 	}
@@ -234,15 +234,16 @@ func TestRotation(t *testing.T) {
 	next := old
 	next.Fingerprint = fp
 	storetest.Open(t, s, next)
-	_, err = s.OpenSession(t.Context(), old, storetest.Now())
+	_, err = s.Sessions.OpenSession(t.Context(), old, storetest.Now())
 	storetest.WantReason(t, err, "CERTIFICATE_REVOKED")
 	storetest.Open(t, s, next)
-	if gone, err := s.RevokeAgent(t.Context(), a.ID, fp, "tester", "", storetest.Now()); err != nil || len(gone) != 1 {
+	if gone, err := s.Agents.RevokeAgent(t.Context(), a.ID, fp, "tester", "", storetest.Now()); err != nil ||
+		len(gone) != 1 {
 		t.Fatalf("revoked %v, %v", gone, err)
 	}
-	_, err = s.OpenSession(t.Context(), next, storetest.Now())
+	_, err = s.Sessions.OpenSession(t.Context(), next, storetest.Now())
 	storetest.WantReason(t, err, "CERTIFICATE_REVOKED")
-	if gone, err := s.RevokedAmong(t.Context(), []string{fp, "fp-other"}); err != nil || len(gone) != 1 {
+	if gone, err := s.Agents.RevokedAmong(t.Context(), []string{fp, "fp-other"}); err != nil || len(gone) != 1 {
 		t.Errorf("revoked among them: %v, %v", gone, err)
 	}
 }
@@ -256,11 +257,11 @@ func TestUnknownCertificatesOpenNothing(t *testing.T) {
 	h := a.Hello("st-1", "boot-1")
 	for _, fp := range []string{"fp-unknown", b.Fingerprint} {
 		h.Fingerprint = fp
-		_, err := s.OpenSession(t.Context(), h, storetest.Now())
+		_, err := s.Sessions.OpenSession(t.Context(), h, storetest.Now())
 		storetest.WantReason(t, err, "CERTIFICATE_UNKNOWN")
 	}
 	h.AgentID = "a-unknown"
-	_, err := s.OpenSession(t.Context(), h, storetest.Now())
+	_, err := s.Sessions.OpenSession(t.Context(), h, storetest.Now())
 	storetest.WantReason(t, err, "CERTIFICATE_UNKNOWN")
 }
 
@@ -269,20 +270,20 @@ func TestDeletedMachinesStayAway(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Register(t, s, "m-1", "02:00:00:00:00:01")
 	a := storetest.Enrol(t, s, agentstore.NewToken{TokenID: "t-1", MachineID: "m-1"})
-	if _, err := s.Delete(t.Context(), "m-1", "tester", false, storetest.Now()); err != nil {
+	if _, err := s.Nodes.Delete(t.Context(), "m-1", "tester", false, storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.OpenSession(t.Context(), a.Hello("st-1", "boot-1"), storetest.Now()); err == nil {
+	if _, err := s.Sessions.OpenSession(t.Context(), a.Hello("st-1", "boot-1"), storetest.Now()); err == nil {
 		t.Error("the agent of a deleted machine opens a session")
 	}
 	if m := storetest.Machine(t, s, "m-1"); m.GetStatus().GetBootId() != "" ||
 		storetest.Condition(m, fleet.Reachable) != nil {
 		t.Errorf("the deleted machine shows %v", m.GetStatus())
 	}
-	_, err := s.IssueToken(t.Context(), agentstore.NewToken{TokenID: "t-2", Role: "host", MachineID: "m-1",
+	_, err := s.Agents.IssueToken(t.Context(), agentstore.NewToken{TokenID: "t-2", Role: "host", MachineID: "m-1",
 		ExpiresAt: storetest.Now().Add(time.Hour)}, storetest.Now())
 	storetest.WantReason(t, err, "MACHINE_DELETED")
-	_, err = s.Rotate(t.Context(), a.ID, []byte("key"), storetest.NewSigner().Sign, "REENROLL", storetest.Now())
+	_, err = s.Agents.Rotate(t.Context(), a.ID, []byte("key"), storetest.NewSigner().Sign, "REENROLL", storetest.Now())
 	storetest.WantReason(t, err, "REENROLL_REFUSED")
 	storetest.Register(t, s, "m-2", "02:00:00:00:00:01") // its hardware is free again
 }

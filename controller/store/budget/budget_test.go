@@ -77,7 +77,7 @@ func TestSlotIsHeldUntilSomebodyLooked(t *testing.T) {
 	first, second := destroy(t, s, "m-1"), destroy(t, s, "m-2")
 	storetest.AdmitDestructive(t, s, 1)
 	c := storetest.Decide(t, s, first.op, operation.Evaluate{}).Command
-	if _, err := s.ReleaseSlot(t.Context(), "m-1", "admin", "", storetest.Now()); err == nil {
+	if _, err := s.Budgets.ReleaseSlot(t.Context(), "m-1", "admin", "", storetest.Now()); err == nil {
 		t.Error("the slot of an operation under way was given back")
 	} else {
 		storetest.WantReason(t, err, "BUDGET_SLOT_IN_USE")
@@ -102,11 +102,11 @@ func TestSlotIsHeldUntilSomebodyLooked(t *testing.T) {
 	}
 	storetest.AdmitDestructive(t, s, 0)
 	_ = second
-	if _, err := s.ReleaseSlot(t.Context(), "m-1", "admin", "", storetest.Now()); err != nil {
+	if _, err := s.Budgets.ReleaseSlot(t.Context(), "m-1", "admin", "", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	storetest.AdmitDestructive(t, s, 1)
-	_, err := s.ReleaseSlot(t.Context(), "m-1", "admin", "", storetest.Now())
+	_, err := s.Budgets.ReleaseSlot(t.Context(), "m-1", "admin", "", storetest.Now())
 	storetest.WantReason(t, err, "BUDGET_SLOT_NOT_FOUND")
 }
 
@@ -135,13 +135,8 @@ func moves(t *testing.T, there func(rack string) *baremetalv1.Machine) {
 		t.Helper()
 		m := there(rack)
 		m.MachineId = id
-		if _, err := s.Update(
-			t.Context(),
-			m,
-			"admin",
-			time.Now(),
-			pgtx.Mask([]string{"labels.rack", "spec.rack"}),
-		); err != nil {
+		if _, err := s.Machines.Update(t.Context(), m, "admin", time.Now(), pgtx.Mask([]string{"labels.rack",
+			"spec.rack"})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -156,7 +151,7 @@ func moves(t *testing.T, there func(rack string) *baremetalv1.Machine) {
 	storetest.AdmitDestructive(t, s, 1)
 	move("m-waiting", "free")
 	storetest.AdmitDestructive(t, s, 0)
-	v, err := budgetstore.BudgetVerdict(t.Context(), s.Q, &s.Counts, waiting.op, time.Now())
+	v, err := budgetstore.BudgetVerdict(t.Context(), s.DB.Q, &s.Budgets.Counts, waiting.op, time.Now())
 	if err != nil || v == nil || v.Value != "a" {
 		t.Errorf("what has left rack a waits for %v, %v", v, err)
 	}
@@ -185,13 +180,8 @@ func TestAPercentageOfARack(t *testing.T) {
 	} {
 		m.MachineId = fmt.Sprint("m-", i)
 		storetest.Register(t, s, m.GetMachineId())
-		if _, err := s.Update(
-			t.Context(),
-			m,
-			"admin",
-			time.Now(),
-			pgtx.Mask([]string{"labels.rack", "spec.rack"}),
-		); err != nil {
+		if _, err := s.Machines.Update(t.Context(), m, "admin", time.Now(), pgtx.Mask([]string{"labels.rack",
+			"spec.rack"})); err != nil {
 			t.Fatal(err)
 		}
 		destroy(t, s, m.GetMachineId())
@@ -227,7 +217,7 @@ func TestAnInterruptionIsCountedUntilTheMachineIsBack(t *testing.T) {
 	if a := storetest.Decide(t, s, first, operation.Evaluate{}); a.Phase != operation.Running {
 		t.Fatalf("the first is %s", a.Phase)
 	}
-	a, err := s.Decide(t.Context(), first, operation.Evaluate{}, storetest.Now().Add(time.Hour))
+	a, err := s.Operations.Decide(t.Context(), first, operation.Evaluate{}, storetest.Now().Add(time.Hour))
 	if err != nil || a.Phase != operation.Failed {
 		t.Fatalf("the first is %s after its deadline: %v", a.Phase, err)
 	}
@@ -235,7 +225,7 @@ func TestAnInterruptionIsCountedUntilTheMachineIsBack(t *testing.T) {
 		t.Fatalf("the machine is %s", m.GetEffectiveState())
 	}
 	storetest.AdmitDestructive(t, s, 0)
-	if _, err := s.ClearIntervention(t.Context(), "m-1", "admin", "", storetest.Now()); err != nil {
+	if _, err := s.Operations.ClearIntervention(t.Context(), "m-1", "admin", "", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	storetest.AdmitDestructive(t, s, 1)
@@ -255,11 +245,11 @@ func TestAdminGivesASlotBack(t *testing.T) {
 	storetest.Decide(t, s, first.op, operation.Resulted{CommandID: c.ID, AgentID: first.ID, StateID: "st-1",
 		Outcome: operation.OutcomeFailed, Reason: "DISK_ERROR"})
 	storetest.AdmitDestructive(t, s, 0)
-	held, err := s.HeldSlots(t.Context(), time.Time{}, "", 10)
+	held, err := s.Budgets.HeldSlots(t.Context(), time.Time{}, "", 10)
 	if err != nil || len(held) != 1 || held[0].GetMachineId() != "m-1" || held[0].GetOperationPhase() != "FAILED" {
 		t.Fatalf("held: %v, %v", held, err)
 	}
-	if _, err := s.ReleaseSlot(t.Context(), "m-1", "admin", "looked at it", storetest.Now()); err != nil {
+	if _, err := s.Budgets.ReleaseSlot(t.Context(), "m-1", "admin", "looked at it", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	storetest.AdmitDestructive(t, s, 1)
@@ -280,7 +270,7 @@ func TestWithoutBudgetsSlotsAreTakenAllTheSame(t *testing.T) {
 	}
 	storetest.SetBudget(t, s, &baremetalv1.Budget{Name: "all", Domain: "fleet", AtOnce: 1})
 	storetest.AdmitDestructive(t, s, 0) // the first is counted
-	if _, err := s.DeleteBudget(t.Context(), "all", "tester", storetest.Now()); err != nil {
+	if _, err := s.Budgets.DeleteBudget(t.Context(), "all", "tester", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if a := storetest.Decide(t, s, second.op, operation.Evaluate{}); a.Phase != operation.Running {
@@ -312,7 +302,7 @@ func TestManyControllersAdmitNoMoreThanTheBudget(t *testing.T) {
 	}
 	for done := 0; done < machines; {
 		for _, err := range storetest.Together(t, 8, func(ctx context.Context, _ int) error {
-			_, _, err := s.AdmitDestructive(ctx, storetest.Now())
+			_, _, err := s.Budgets.AdmitDestructive(ctx, storetest.Now())
 			return err
 		}) {
 			if err != nil {
@@ -355,23 +345,23 @@ func TestWhatLosesDataIsDestructive(t *testing.T) {
 func TestFreezeAndThaw(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Live(t, s, "m-1")
-	if err := s.Freeze(t.Context(), "admin", "stop", storetest.Now()); err != nil {
+	if err := s.Incarnations.Freeze(t.Context(), "admin", "stop", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot,
-		Actor: "x"}, storetest.Now())
+	_, _, err := s.Operations.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r",
+		Type: fleet.Reboot, Actor: "x"}, storetest.Now())
 	storetest.WantReason(t, err, "FLEET_FROZEN")
-	since, _, err := s.Frozen(t.Context())
+	since, _, err := s.Incarnations.Frozen(t.Context())
 	if err != nil || since.IsZero() {
 		t.Fatalf("frozen since %v, %v", since, err)
 	}
-	if err := s.Freeze(t.Context(), "admin", "again", storetest.Now().Add(time.Hour)); err != nil {
+	if err := s.Incarnations.Freeze(t.Context(), "admin", "again", storetest.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	if still, _, err := s.Frozen(t.Context()); err != nil || !still.Equal(since) {
+	if still, _, err := s.Incarnations.Frozen(t.Context()); err != nil || !still.Equal(since) {
 		t.Errorf("frozen since %v then, %v now, %v", since, still, err)
 	}
-	if err := s.Thaw(t.Context(), "admin", "", storetest.Now()); err != nil {
+	if err := s.Incarnations.Thaw(t.Context(), "admin", "", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot})
@@ -383,7 +373,7 @@ func TestTheLastSlotIsGivenAtOnce(t *testing.T) {
 	storetest.SetBudget(t, s, &baremetalv1.Budget{Name: "all", Domain: "fleet", AtOnce: 1})
 	d := destroy(t, s, "m-1")
 	if err := s.DB.InTx(t.Context(), func(_ pgx.Tx, q *dbsqlc.Queries) error {
-		return s.AdmitNow(t.Context(), q, d.op, storetest.Now())
+		return s.Budgets.AdmitNow(t.Context(), q, d.op, storetest.Now())
 	}); err != nil {
 		t.Fatal(err)
 	}

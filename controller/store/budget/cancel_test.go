@@ -28,13 +28,14 @@ func TestACancelThatIsUnderWayLeavesNoSlotBehind(t *testing.T) {
 	}))
 	g, ctx := task.New(t.Context())
 	g.Go("cancel", func(context.Context) error {
-		_, err := s.Decide(failpoint.With(ctx, scope), first.op, operation.CancelAsked{Actor: "tester"}, storetest.Now())
+		_, err := s.Operations.Decide(failpoint.With(ctx, scope), first.op, operation.CancelAsked{Actor: "tester"},
+			storetest.Now())
 		return err
 	})
 	<-reached
 	admitted := make(chan int, 1)
 	g.Go("admit", func(ctx context.Context) error {
-		n, _, err := s.AdmitDestructive(ctx, storetest.Now())
+		n, _, err := s.Budgets.AdmitDestructive(ctx, storetest.Now())
 		admitted <- n
 		return err
 	})

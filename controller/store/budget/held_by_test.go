@@ -29,12 +29,12 @@ func TestAMachineThatSomebodyElseHasIsDrift(t *testing.T) {
 		}
 		report := sitestore.SiteReport{Site: "lab", AgentID: agent, LeasesSame: true,
 			Providers: []*fleetv1.ProviderObservation{o}}
-		if _, err := s.RecordSite(t.Context(), report, storetest.Now()); err != nil {
+		if _, err := s.Sites.RecordSite(t.Context(), report, storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	erase := func() error {
-		_, _, err := s.StartWorkflow(t.Context(), workflowstore.WorkflowStart{
+		_, _, err := s.Workflows.StartWorkflow(t.Context(), workflowstore.WorkflowStart{
 			MachineID: "m-1", RequestID: "r-1", Kind: workflow.Decommission, Mode: workflow.Reimage, Actor: "tester",
 			DryRun: true, Inputs: storetest.Inputs("img"),
 		}, storetest.Now())
@@ -49,7 +49,7 @@ func TestAMachineThatSomebodyElseHasIsDrift(t *testing.T) {
 		"eve") {
 		t.Errorf("the refusal says %q", f.Message)
 	}
-	if _, err := s.UpdateNode(t.Context(), "m-1", nodestore.NodeUpdate{AdoptProviderState: true}, "tester",
+	if _, err := s.Nodes.UpdateNode(t.Context(), "m-1", nodestore.NodeUpdate{AdoptProviderState: true}, "tester",
 		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func nothing() error { return nil }
 
 func addImage(t testing.TB, s *store.Store, ref, kind string) *pb.Image {
 	t.Helper()
-	im, err := s.AddImage(t.Context(), &pb.Image{
+	im, err := s.Catalog.AddImage(t.Context(), &pb.Image{
 		ImageRef: ref, Kind: kind, Arch: "amd64", Format: "raw", Sha256File: "sum of " + ref, Sha256Raw: "sum of " + ref,
 		SizeBytes:     1 << 20,
 		FileSizeBytes: 1 << 20, MinimumDiskBytes: 1 << 21,
@@ -37,7 +37,7 @@ func addImage(t testing.TB, s *store.Store, ref, kind string) *pb.Image {
 
 func revision(t testing.TB, s *store.Store, site string) int64 {
 	t.Helper()
-	got, err := s.GetSite(t.Context(), site)
+	got, err := s.Sites.GetSite(t.Context(), site)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,12 +48,12 @@ func TestAnImageWhoseFileCannotBePlacedIsNone(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	broken := errors.New("no room")
-	_, err := s.AddImage(t.Context(), &pb.Image{ImageRef: "x", Kind: "os", Sha256File: "s"},
+	_, err := s.Catalog.AddImage(t.Context(), &pb.Image{ImageRef: "x", Kind: "os", Sha256File: "s"},
 		func() error { return broken }, "tester", storetest.Now())
 	if !errors.Is(err, broken) {
 		t.Fatalf("%v", err)
 	}
-	_, err = s.GetImage(t.Context(), "x")
+	_, err = s.Catalog.GetImage(t.Context(), "x")
 	storetest.WantReason(t, err, "IMAGE_NOT_FOUND")
 }
 
@@ -70,13 +70,13 @@ func TestAnImageThatIsNeededStays(t *testing.T) {
 		MachineID: "m-1", RequestID: "r", Type: fleet.Reimage, Params: map[string]string{"image_ref": "of-an-operation"},
 		Inputs: kind.Inputs{ImageRef: "of-an-operation"},
 	})
-	if _, err := s.Register(t.Context(),
+	if _, err := s.Machines.Register(t.Context(),
 		&pb.Machine{MachineId: "m-2", Spec: &pb.MachineSpec{DefaultImageRef: "of-a-machine"}}, "tester",
 		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	remove := func(ref string) error {
-		_, err := s.RemoveImage(t.Context(), ref, "tester", storetest.Now())
+		_, err := s.Catalog.RemoveImage(t.Context(), ref, "tester", storetest.Now())
 		return err
 	}
 	if e := storetest.WantReason(t, remove("of-an-operation"),
@@ -90,10 +90,10 @@ func TestAnImageThatIsNeededStays(t *testing.T) {
 	if err := remove("free"); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.Cancel(t.Context(), op.GetOperationId(), "tester", storetest.Now()); err != nil {
+	if _, err := s.Operations.Cancel(t.Context(), op.GetOperationId(), "tester", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Delete(t.Context(), "m-2", "tester", false, storetest.Now()); err != nil {
+	if _, err := s.Nodes.Delete(t.Context(), "m-2", "tester", false, storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	for _, ref := range []string{"of-an-operation", "of-a-machine"} {
@@ -128,7 +128,7 @@ func TestInstallersConcernEverySite(t *testing.T) {
 		t.Fatal(err)
 	}
 	for ref, reason := range map[string]string{"new": "IMAGE_IN_USE", "other": "IMAGE_IN_USE", "old": ""} {
-		_, err := s.RemoveImage(t.Context(), ref, "tester", storetest.Now())
+		_, err := s.Catalog.RemoveImage(t.Context(), ref, "tester", storetest.Now())
 		if reason != "" {
 			storetest.WantReason(t, err, reason)
 		} else if err != nil {
@@ -150,7 +150,7 @@ func TestSegmentsOfASite(t *testing.T) {
 	}
 	set := func(g []*pb.Segment) *pb.Site {
 		t.Helper()
-		site, err := s.SetSite(t.Context(), "lab", g, "", "tester", storetest.Now())
+		site, err := s.Sites.SetSite(t.Context(), "lab", g, "", "tester", storetest.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +173,7 @@ func TestSegmentsOfASite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen, err := s.GetSite(t.Context(), "lab")
+	seen, err := s.Sites.GetSite(t.Context(), "lab")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,11 +182,11 @@ func TestSegmentsOfASite(t *testing.T) {
 		seen.GetAgentId() != "a-1" || seen.GetAppliedRevision() != 2 || seen.GetAppliedAt() == nil {
 		t.Errorf("%v", seen)
 	}
-	all, err := s.ListSites(t.Context(), "", 100)
+	all, err := s.Sites.ListSites(t.Context(), "", 100)
 	if err != nil || len(all) != 2 || all[0].GetSite() != "default" || all[1].GetSite() != "lab" {
 		t.Errorf("%v, %v", all, err)
 	}
-	_, err = s.GetSite(t.Context(), "nowhere")
+	_, err = s.Sites.GetSite(t.Context(), "nowhere")
 	storetest.WantReason(t, err, "SITE_NOT_FOUND")
 	if n := storetest.Count(t, s, `SELECT count(*) FROM audit_log WHERE verb = 'SET_SITE'`); n != 2 {
 		t.Errorf("%d audit rows for two changes", n)
@@ -222,7 +222,7 @@ func TestLeasesAndDiscoveredMachines(t *testing.T) {
 	var got []string
 	f := sitestore.LeaseFilter{Site: "default", Limit: 2}
 	for {
-		page, err := s.ListSiteLeases(t.Context(), f)
+		page, err := s.Sites.ListSiteLeases(t.Context(), f)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,15 +239,15 @@ func TestLeasesAndDiscoveredMachines(t *testing.T) {
 		t.Errorf("leases %v, want %v", got, want)
 	}
 	for _, site := range []string{"", "default"} {
-		found, err := s.ListDiscovered(t.Context(), sitestore.DiscoveredFilter{Site: site, Limit: 100})
+		found, err := s.Sites.ListDiscovered(t.Context(), sitestore.DiscoveredFilter{Site: site, Limit: 100})
 		if err != nil || len(found) != 4 ||
 			slices.ContainsFunc(found, func(m *pb.DiscoveredMachine) bool { return m.GetMacAddress() == "52:54:00:00:00:02" }) {
 			t.Errorf("site %q: %v, %v", site, found, err)
 		}
 	}
-	_, err := s.ListSiteLeases(t.Context(), sitestore.LeaseFilter{Site: "nowhere", Limit: 1})
+	_, err := s.Sites.ListSiteLeases(t.Context(), sitestore.LeaseFilter{Site: "nowhere", Limit: 1})
 	storetest.WantReason(t, err, "SITE_NOT_FOUND")
-	_, err = s.ListDiscovered(t.Context(), sitestore.DiscoveredFilter{Site: "nowhere", Limit: 100})
+	_, err = s.Sites.ListDiscovered(t.Context(), sitestore.DiscoveredFilter{Site: "nowhere", Limit: 100})
 	storetest.WantReason(t, err, "SITE_NOT_FOUND")
 }
 
@@ -255,14 +255,14 @@ func TestCredentials(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	spec := &pb.MachineSpec{Site: "lab", BmcCredentialsRef: "rack"}
-	if _, err := s.Register(t.Context(), &pb.Machine{MachineId: "m-1", Spec: spec}, "tester",
+	if _, err := s.Machines.Register(t.Context(), &pb.Machine{MachineId: "m-1", Spec: spec}, "tester",
 		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	set := func(ref, sealed string) credentialstore.SealedCredentials {
 		t.Helper()
-		c, err := s.SetCredentials(t.Context(), credentialstore.CredentialsChange{Ref: ref, Sealed: []byte(sealed),
-			Allowed: []string{"10.0.0.0/24"}}, "tester", storetest.Now())
+		c, err := s.Credentials.SetCredentials(t.Context(), credentialstore.CredentialsChange{Ref: ref,
+			Sealed: []byte(sealed), Allowed: []string{"10.0.0.0/24"}}, "tester", storetest.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -282,14 +282,14 @@ func TestCredentials(t *testing.T) {
 	if got := revision(t, s, "default"); got != other {
 		t.Errorf("revision of a site that is not concerned: %d, was %d", got, other)
 	}
-	_, err := s.DeleteCredentials(t.Context(), "rack", "tester", storetest.Now())
+	_, err := s.Credentials.DeleteCredentials(t.Context(), "rack", "tester", storetest.Now())
 	storetest.WantReason(t, err, "CREDENTIALS_IN_USE")
-	if _, err := s.DeleteCredentials(t.Context(), "unused", "tester", storetest.Now()); err != nil {
+	if _, err := s.Credentials.DeleteCredentials(t.Context(), "unused", "tester", storetest.Now()); err != nil {
 		t.Error(err)
 	}
-	_, err = s.DeleteCredentials(t.Context(), "unused", "tester", storetest.Now())
+	_, err = s.Credentials.DeleteCredentials(t.Context(), "unused", "tester", storetest.Now())
 	storetest.WantReason(t, err, "CREDENTIALS_NOT_FOUND")
-	all, err := s.ListCredentials(t.Context(), "", 100)
+	all, err := s.Credentials.ListCredentials(t.Context(), "", 100)
 	if err != nil || len(all) != 1 || all[0].Ref != "rack" {
 		t.Errorf("%v, %v", all, err)
 	}
@@ -306,16 +306,17 @@ func TestWhoGetsCredentials(t *testing.T) {
 		"m-6": {Site: "lab", BmcEndpoint: "10.0.1.7", BmcCredentialsRef: "rack"},
 		"m-7": {Site: "lab", BmcEndpoint: "redfish+http://10.0.0.7/redfish/v1/Systems/2", BmcCredentialsRef: "rack"},
 	} {
-		if _, err := s.Register(t.Context(), &pb.Machine{MachineId: id, Spec: spec}, "tester", storetest.Now()); err != nil {
+		if _, err := s.Machines.Register(t.Context(), &pb.Machine{MachineId: id, Spec: spec}, "tester",
+			storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Delete(t.Context(), "m-5", "tester", false, storetest.Now()); err != nil {
+	if _, err := s.Nodes.Delete(t.Context(), "m-5", "tester", false, storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	for _, ref := range []string{"rack", "second"} {
-		if _, err := s.SetCredentials(t.Context(), credentialstore.CredentialsChange{Ref: ref, Sealed: []byte("sealed"),
-			Allowed: []string{"10.0.0.0/24"}}, "tester", storetest.Now()); err != nil {
+		if _, err := s.Credentials.SetCredentials(t.Context(), credentialstore.CredentialsChange{Ref: ref,
+			Sealed: []byte("sealed"), Allowed: []string{"10.0.0.0/24"}}, "tester", storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -333,13 +334,13 @@ func TestWhoGetsCredentials(t *testing.T) {
 		"without TLS":      {site.ID, "m-7", "rack", "BMC_PLAIN_HTTP_NOT_ALLOWED"},
 		"names lost ones":  {site.ID, "m-2", "gone", "CREDENTIALS_NOT_FOUND"},
 	} {
-		_, err := s.CredentialsFor(t.Context(), c.agent, c.machine, c.ref, storetest.Now())
+		_, err := s.Credentials.CredentialsFor(t.Context(), c.agent, c.machine, c.ref, storetest.Now())
 		t.Run(name, func(t *testing.T) { storetest.WantReason(t, err, c.reason) })
 	}
 	if n := storetest.Count(t, s, `SELECT count(*) FROM audit_log WHERE verb = 'GET_BMC_CREDENTIALS'`); n != 0 {
 		t.Errorf("%d audit rows for refused calls", n)
 	}
-	c, err := s.CredentialsFor(t.Context(), site.ID, "m-1", "rack", storetest.Now())
+	c, err := s.Credentials.CredentialsFor(t.Context(), site.ID, "m-1", "rack", storetest.Now())
 	if err != nil || string(c.Sealed) != "sealed" || c.Version != 1 {
 		t.Errorf("%+v, %v", c, err)
 	}
@@ -348,10 +349,10 @@ func TestWhoGetsCredentials(t *testing.T) {
 	if n != 1 {
 		t.Errorf("%d audit rows for one that was given out", n)
 	}
-	if role, err := s.RoleOfAgent(t.Context(), host.ID); err != nil || role != "host" {
+	if role, err := s.Credentials.RoleOfAgent(t.Context(), host.ID); err != nil || role != "host" {
 		t.Errorf("%q, %v", role, err)
 	}
-	if role, err := s.RoleOfAgent(context.Background(), "a-no"); err != nil || role != "" {
+	if role, err := s.Credentials.RoleOfAgent(context.Background(), "a-no"); err != nil || role != "" {
 		t.Errorf("%q, %v", role, err)
 	}
 }
@@ -368,10 +369,10 @@ func TestRemoveAndStartAtOnce(t *testing.T) {
 		var op *pb.Operation
 		errs := storetest.Together(t, 2, func(ctx context.Context, i int) (err error) {
 			if i == 0 {
-				_, err = s.RemoveImage(ctx, ref, "tester", storetest.Now())
+				_, err = s.Catalog.RemoveImage(ctx, ref, "tester", storetest.Now())
 				return err
 			}
-			op, _, err = s.Start(ctx, operationstore.StartRequest{
+			op, _, err = s.Operations.Start(ctx, operationstore.StartRequest{
 				MachineID: "m-1", RequestID: ref, Type: fleet.Reimage, Inputs: kind.Inputs{ImageRef: ref}, Actor: "tester",
 			}, storetest.Now())
 			return err
@@ -384,7 +385,7 @@ func TestRemoveAndStartAtOnce(t *testing.T) {
 			continue
 		}
 		storetest.WantReason(t, errs[0], "IMAGE_IN_USE")
-		if _, err := s.Cancel(t.Context(), op.GetOperationId(), "tester", storetest.Now()); err != nil {
+		if _, err := s.Operations.Cancel(t.Context(), op.GetOperationId(), "tester", storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 
 func addScript(t testing.TB, s *store.Store, ref string, destructive bool) *pb.Script {
 	t.Helper()
-	sc, err := s.AddScript(t.Context(), &pb.Script{
+	sc, err := s.Catalog.AddScript(t.Context(), &pb.Script{
 		ScriptRef: ref, Sha256: "sum of " + ref, SizeBytes: 7, Interpreter: "/bin/sh", Destructive: destructive,
 	}, nothing, "tester", storetest.Now())
 	if err != nil {
@@ -29,7 +29,7 @@ func addScript(t testing.TB, s *store.Store, ref string, destructive bool) *pb.S
 
 func scriptPlan(t testing.TB, s *store.Store, id, ref string, args ...string) {
 	t.Helper()
-	_, err := s.CreatePlan(t.Context(), &pb.Plan{PlanId: id, Steps: []*pb.Step{{
+	_, err := s.Catalog.CreatePlan(t.Context(), &pb.Plan{PlanId: id, Steps: []*pb.Step{{
 		Name: "run", Kind: &pb.Step_Ssh{Ssh: &pb.SshCommand{Command: ref, Args: args}},
 	}}}, "tester", storetest.Now())
 	if err != nil {
@@ -45,14 +45,15 @@ func sshMachine(t testing.TB, s *store.Store, id string, change func(*pb.Machine
 	if change != nil {
 		change(spec)
 	}
-	if _, err := s.Register(t.Context(), &pb.Machine{MachineId: id, Spec: spec}, "tester", storetest.Now()); err != nil {
+	if _, err := s.Machines.Register(t.Context(), &pb.Machine{MachineId: id, Spec: spec}, "tester",
+		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func runScript(t testing.TB, s *store.Store, machineID, planID string) (*pb.Operation, error) {
 	t.Helper()
-	op, _, err := s.Start(t.Context(), operationstore.StartRequest{
+	op, _, err := s.Operations.Start(t.Context(), operationstore.StartRequest{
 		MachineID: machineID, RequestID: "run " + planID, Type: fleet.RunPlan, PlanID: planID, Actor: "tester",
 	}, storetest.Now())
 	return op, err
@@ -65,22 +66,28 @@ func TestAScriptNeverChanges(t *testing.T) {
 	if again := addScript(t, s, "fix", false); !proto.Equal(first, again) {
 		t.Errorf("again: %v, first %v", again, first)
 	}
-	_, err := s.AddScript(t.Context(), &pb.Script{ScriptRef: "fix", Sha256: "other", Interpreter: "/bin/sh"}, nothing,
-		"tester", storetest.Now())
+	_, err := s.Catalog.AddScript(t.Context(), &pb.Script{ScriptRef: "fix", Sha256: "other", Interpreter: "/bin/sh"},
+		nothing, "tester", storetest.Now())
 	storetest.WantReason(t, err, "SCRIPT_EXISTS")
 	broken := errors.New("no room")
-	_, err = s.AddScript(t.Context(), &pb.Script{ScriptRef: "x", Sha256: "x"}, func() error { return broken }, "tester",
-		storetest.Now())
+	_, err = s.Catalog.AddScript(
+		t.Context(),
+		&pb.Script{ScriptRef: "x", Sha256: "x"},
+		func() error { return broken },
+		"tester",
+		storetest.Now(),
+	)
 	if !errors.Is(err, broken) {
 		t.Errorf("%v", err)
 	}
-	_, err = s.GetScript(t.Context(), "x")
+	_, err = s.Catalog.GetScript(t.Context(), "x")
 	storetest.WantReason(t, err, "SCRIPT_NOT_FOUND")
-	if unnamed, err := s.UnnamedBlobs(t.Context(), []string{"sum of fix", "nobody's"}); err != nil || len(unnamed) != 1 ||
+	if unnamed, err := s.Catalog.UnnamedBlobs(t.Context(), []string{"sum of fix", "nobody's"}); err != nil ||
+		len(unnamed) != 1 ||
 		unnamed[0] != "nobody's" {
 		t.Errorf("unnamed %v %v", unnamed, err)
 	}
-	if err := s.DropBlob(t.Context(), "sum of fix", func() error { return errors.New("dropped") }); err != nil {
+	if err := s.Catalog.DropBlob(t.Context(), "sum of fix", func() error { return errors.New("dropped") }); err != nil {
 		t.Errorf("the bytes of a script: %v", err)
 	}
 }
@@ -97,7 +104,8 @@ func TestAScriptNeedsAMachineThatIsKnown(t *testing.T) {
 	addScript(t, s, "fix", false)
 	_, err = runScript(t, s, "m-1", "p")
 	storetest.WantReason(t, err, "CREDENTIALS_NOT_FOUND")
-	if _, err := s.SetSSHCredentials(t.Context(), "rack", []byte("sealed"), "tester", storetest.Now()); err != nil {
+	if _, err := s.Credentials.SetSSHCredentials(t.Context(), "rack", []byte("sealed"), "tester",
+		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	for id, c := range map[string]struct {
@@ -117,14 +125,14 @@ func TestAScriptNeedsAMachineThatIsKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.RemoveScript(t.Context(), "fix", "tester", storetest.Now())
+	_, err = s.Catalog.RemoveScript(t.Context(), "fix", "tester", storetest.Now())
 	if e := storetest.WantReason(t, err, "SCRIPT_IN_USE"); e.Metadata["operation_id"] != op.GetOperationId() {
 		t.Errorf("metadata %v", e.Metadata)
 	}
-	if _, err := s.Cancel(t.Context(), op.GetOperationId(), "tester", storetest.Now()); err != nil {
+	if _, err := s.Operations.Cancel(t.Context(), op.GetOperationId(), "tester", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.RemoveScript(t.Context(), "fix", "tester", storetest.Now()); err != nil {
+	if _, err := s.Catalog.RemoveScript(t.Context(), "fix", "tester", storetest.Now()); err != nil {
 		t.Error(err)
 	}
 }
@@ -138,7 +146,8 @@ func TestADestructiveScriptNeedsMaintenance(t *testing.T) {
 	addScript(t, s, "look", false)
 	scriptPlan(t, s, "wipe", "wipe")
 	scriptPlan(t, s, "look", "look")
-	if _, err := s.SetSSHCredentials(t.Context(), "rack", []byte("sealed"), "tester", storetest.Now()); err != nil {
+	if _, err := s.Credentials.SetSSHCredentials(t.Context(), "rack", []byte("sealed"), "tester",
+		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	sshMachine(t, s, "m-1", nil)
@@ -160,7 +169,8 @@ func TestAScriptGoesToTheSite(t *testing.T) {
 	storetest.Lease(t, s)
 	addScript(t, s, "fix", false)
 	scriptPlan(t, s, "p", "fix", "a b", "$(id)")
-	if _, err := s.SetSSHCredentials(t.Context(), "rack", []byte("sealed"), "tester", storetest.Now()); err != nil {
+	if _, err := s.Credentials.SetSSHCredentials(t.Context(), "rack", []byte("sealed"), "tester",
+		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	sshMachine(t, s, "m-1", nil)
@@ -195,15 +205,15 @@ func TestAScriptGoesToTheSite(t *testing.T) {
 	if !proto.Equal(spec.GetScript(), want) || !spec.GetNeedsGrant() {
 		t.Errorf("told %v", &spec)
 	}
-	sealed, err := s.SSHCredentialsFor(t.Context(), agent.ID, "m-1", "rack", storetest.Now())
+	sealed, err := s.Credentials.SSHCredentialsFor(t.Context(), agent.ID, "m-1", "rack", storetest.Now())
 	if err != nil || string(sealed.Sealed) != "sealed" {
 		t.Errorf("credentials %v %v", sealed.Ref, err)
 	}
-	_, err = s.SSHCredentialsFor(t.Context(), own.ID, "m-1", "rack", storetest.Now())
+	_, err = s.Credentials.SSHCredentialsFor(t.Context(), own.ID, "m-1", "rack", storetest.Now())
 	storetest.WantReason(t, err, "SCOPE_TOO_SMALL")
-	_, err = s.SSHCredentialsFor(t.Context(), agent.ID, "m-1", "other", storetest.Now())
+	_, err = s.Credentials.SSHCredentialsFor(t.Context(), agent.ID, "m-1", "other", storetest.Now())
 	storetest.WantReason(t, err, "CREDENTIALS_NOT_FOUND")
-	_, err = s.DeleteSSHCredentials(t.Context(), "rack", "tester", storetest.Now())
+	_, err = s.Credentials.DeleteSSHCredentials(t.Context(), "rack", "tester", storetest.Now())
 	storetest.WantReason(t, err, "CREDENTIALS_IN_USE")
 }
 
@@ -229,7 +239,7 @@ func TestRMAThereAndBack(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Live(t, s, "m-1")
 	rma := func(request, planID string) error {
-		op, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: request,
+		op, _, err := s.Operations.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: request,
 			Type: fleet.RMAType, PlanID: planID, Actor: "tester"}, storetest.Now())
 		if err != nil {
 			return err
@@ -247,12 +257,12 @@ func TestRMAThereAndBack(t *testing.T) {
 		t.Errorf("after the RMA: %s", m.GetStatus().GetEffectiveState())
 	}
 	for _, op := range []fleet.OperationType{fleet.Reboot, fleet.ExitMaintenance, fleet.EnterMaintenance, fleet.RMAType} {
-		_, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "no " + string(op),
-			Type: op, Actor: "tester"}, storetest.Now())
+		_, _, err := s.Operations.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1",
+			RequestID: "no " + string(op), Type: op, Actor: "tester"}, storetest.Now())
 		storetest.WantReason(t, err, "MACHINE_BLOCKED")
 	}
-	_, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "run", Type: fleet.RunPlan,
-		PlanID: "rma-return", Actor: "tester"}, storetest.Now())
+	_, _, err := s.Operations.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "run",
+		Type: fleet.RunPlan, PlanID: "rma-return", Actor: "tester"}, storetest.Now())
 	storetest.WantReason(t, err, "MACHINE_BLOCKED")
 	if err := rma("back", "rma-return"); err != nil {
 		t.Fatal(err)
@@ -262,7 +272,7 @@ func TestRMAThereAndBack(t *testing.T) {
 		storetest.Condition(m, fleet.RMA).GetStatus() {
 		t.Errorf("after its return: %s", m.GetStatus().GetEffectiveState())
 	}
-	if _, err := s.SetFlag(t.Context(), "m-1", "Retired", true, "tester", "", storetest.Now()); err != nil {
+	if _, err := s.Operations.SetFlag(t.Context(), "m-1", "Retired", true, "tester", "", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	storetest.WantReason(t, rma("retired", "rma-return"), "MACHINE_BLOCKED")

@@ -187,7 +187,7 @@ func (s *Store) ListAPITokens(
 	return out, nil
 }
 
-// APITokens implements auth.Source.
+// APITokens implements auth.TokenSource.
 func (s *Store) APITokens(ctx context.Context, known int64, now time.Time) ([]auth.StoredToken, int64, error) {
 	version, err := s.db.Q.APITokensVersion(ctx)
 	if err != nil {
@@ -212,7 +212,7 @@ func (s *Store) APITokens(ctx context.Context, known int64, now time.Time) ([]au
 	return out, version, nil
 }
 
-// UsedAPITokens implements auth.Source.
+// UsedAPITokens implements auth.TokenSource.
 func (s *Store) UsedAPITokens(ctx context.Context, used map[string]time.Time) error {
 	p := dbsqlc.UsedAPITokensParams{}
 	for _, id := range slices.Sorted(maps.Keys(used)) { // in one order, so that controllers do not deadlock
@@ -222,7 +222,7 @@ func (s *Store) UsedAPITokens(ctx context.Context, used map[string]time.Time) er
 	return pgtx.Wrap(s.db.Q.UsedAPITokens(ctx, p), "record last use of tokens")
 }
 
-// RecordTokenFile implements auth.Source.
+// RecordTokenFile implements auth.TokenSource.
 func (s *Store) RecordTokenFile(ctx context.Context, c auth.FileChange) error {
 	e := history.AuditEntry{Actor: "controller", Verb: "TOKEN_FILE_CHANGED", Target: "token-file",
 		Data: map[string]string{}}

@@ -20,21 +20,22 @@ func TestClustersAreKept(t *testing.T) {
 		t.Errorf("version %d", again.Version)
 	}
 	storetest.SetCluster(t, r.Store, "spare")
-	if all, err := r.Store.ListClusters(t.Context(), "prod", 10); err != nil || len(all) != 1 || all[0].Ref != "spare" {
+	if all, err := r.Store.Credentials.ListClusters(t.Context(), "prod", 10); err != nil || len(all) != 1 ||
+		all[0].Ref != "spare" {
 		t.Errorf("after prod: %v %v", all, err)
 	}
-	_, err := r.Store.DeleteCluster(t.Context(), "prod", "tester", storetest.Now())
+	_, err := r.Store.Credentials.DeleteCluster(t.Context(), "prod", "tester", storetest.Now())
 	storetest.WantReason(t, err, "CLUSTER_IN_USE")
 	storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "d", Type: fleet.RunPlan,
 		PlanID: "drain"})
 	storetest.Exec(t, r.Store, "UPDATE machines SET spec = spec - 'target_cluster_ref' WHERE machine_id = 'm-1'")
-	_, err = r.Store.DeleteCluster(t.Context(), "prod", "tester", storetest.Now())
+	_, err = r.Store.Credentials.DeleteCluster(t.Context(), "prod", "tester", storetest.Now())
 	storetest.WantReason(t, err, "CLUSTER_IN_USE")
-	if gone, err := r.Store.DeleteCluster(t.Context(), "spare", "tester", storetest.Now()); err != nil ||
+	if gone, err := r.Store.Credentials.DeleteCluster(t.Context(), "spare", "tester", storetest.Now()); err != nil ||
 		gone.Ref != "spare" {
 		t.Errorf("%v %v", gone, err)
 	}
-	_, err = r.Store.GetCluster(t.Context(), "spare")
+	_, err = r.Store.Credentials.GetCluster(t.Context(), "spare")
 	storetest.WantReason(t, err, "CLUSTER_NOT_FOUND")
 	if n := storetest.Count(t, r.Store,
 		"SELECT count(*) FROM audit_log WHERE verb IN ('SET_CLUSTER', 'DELETE_CLUSTER')"); n != 4 {
@@ -47,7 +48,7 @@ func TestAStartNeedsTheCluster(t *testing.T) {
 	r := storetest.NewClusterRig(t)
 	storetest.Exec(t, r.Store,
 		`UPDATE machines SET spec = spec || '{"target_cluster_ref": "gone"}' WHERE machine_id = 'm-1'`)
-	_, _, err := r.Store.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "x",
+	_, _, err := r.Store.Operations.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "x",
 		Type: fleet.JoinCluster, Actor: "tester"}, storetest.Now())
 	storetest.WantReason(t, err, "CLUSTER_NOT_FOUND")
 }
@@ -62,12 +63,12 @@ func TestAClusterIsGivenForOneCommand(t *testing.T) {
 	if token.Kind != kind.JoinToken || token.ExecutorID != r.Site.ID {
 		t.Fatalf("the first command is %+v", token)
 	}
-	_, err := r.Store.ClusterFor(t.Context(), r.Site.ID, token.ID, storetest.Now())
+	_, err := r.Store.Credentials.ClusterFor(t.Context(), r.Site.ID, token.ID, storetest.Now())
 	storetest.WantReason(t, err, "GRANT_REFUSED")
 	storetest.Grant(t, r.Store, id, token, "st-2", 1)
-	_, err = r.Store.ClusterFor(t.Context(), r.Host.ID, token.ID, storetest.Now())
+	_, err = r.Store.Credentials.ClusterFor(t.Context(), r.Host.ID, token.ID, storetest.Now())
 	storetest.WantReason(t, err, "COMMAND_NOT_FOUND")
-	a, err := r.Store.ClusterFor(t.Context(), r.Site.ID, token.ID, storetest.Now())
+	a, err := r.Store.Credentials.ClusterFor(t.Context(), r.Site.ID, token.ID, storetest.Now())
 	if err != nil || a.Ref != "prod" || a.Join != token.ID || string(a.Sealed) != "sealed prod" {
 		t.Fatalf("%+v %v", a, err)
 	}
@@ -82,10 +83,11 @@ func TestAClusterIsGivenForOneCommand(t *testing.T) {
 	if join.Kind != kind.Join || join.ExecutorID != r.Host.ID {
 		t.Fatalf("the second command is %+v", join)
 	}
-	_, err = r.Store.ClusterFor(t.Context(), r.Site.ID, token.ID, storetest.Now())
+	_, err = r.Store.Credentials.ClusterFor(t.Context(), r.Site.ID, token.ID, storetest.Now())
 	storetest.WantReason(t, err, "GRANT_REFUSED")
 	storetest.Grant(t, r.Store, id, join, "st-1", 1)
-	if a, err = r.Store.ClusterFor(t.Context(), r.Host.ID, join.ID, storetest.Now()); err != nil || a.Join != token.ID {
+	if a, err = r.Store.Credentials.ClusterFor(t.Context(), r.Host.ID, join.ID, storetest.Now()); err != nil ||
+		a.Join != token.ID {
 		t.Errorf("the join is made of %q (%v), want the token of %s", a.Join, err, token.ID)
 	}
 	if n := storetest.Count(t, r.Store,

@@ -21,7 +21,7 @@ type passwords struct {
 }
 
 func (p *passwords) make(command string) (credentialstore.NewPassword, error) {
-	return p.Store.MakePassword(p.t.Context(), p.Site.ID, command, storetest.Now(),
+	return p.Store.Credentials.MakePassword(p.t.Context(), p.Site.ID, command, storetest.Now(),
 		func(_ string, current credentialstore.SealedCredentials) ([]byte, error) {
 			p.made++
 			return fmt.Appendf(nil, "%d after %s", p.made, current.Sealed), nil
@@ -29,12 +29,12 @@ func (p *passwords) make(command string) (credentialstore.NewPassword, error) {
 }
 
 func (p *passwords) settle(command string, version int64, accepted bool) error {
-	return p.Store.SettlePassword(p.t.Context(), p.Site.ID, command, version, accepted, storetest.Now())
+	return p.Store.Credentials.SettlePassword(p.t.Context(), p.Site.ID, command, version, accepted, storetest.Now())
 }
 
 func (p *passwords) inUse(ref string) credentialstore.SealedCredentials {
 	p.t.Helper()
-	c, err := p.Store.CredentialsFor(p.t.Context(), p.Site.ID, "m-1", ref, storetest.Now())
+	c, err := p.Store.Credentials.CredentialsFor(p.t.Context(), p.Site.ID, "m-1", ref, storetest.Now())
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestAPasswordThatIsRefusedIsForgotten(t *testing.T) {
 	if err != nil || b.Tried || b.Version == a.Version || string(b.Sealed) != "2 after sealed" {
 		t.Errorf("%+v, %v", b, err)
 	}
-	all, err := p.Store.ListCredentials(t.Context(), "", 10)
+	all, err := p.Store.Credentials.ListCredentials(t.Context(), "", 10)
 	if err != nil || all[0].Own != 0 || !slices.Equal(all[0].Open, []string{"m-1"}) {
 		t.Errorf("%+v, %v", all, err)
 	}
@@ -159,12 +159,12 @@ func TestWhoseCommandAPasswordIsFor(t *testing.T) {
 		`UPDATE machines SET spec = spec || '{"bmc_endpoint": "10.0.0.8"}' WHERE machine_id = 'm-1'`)
 	_, err = p.make(command)
 	storetest.WantReason(t, err, "EXECUTION_FAILED")
-	if _, err := p.Store.Register(t.Context(), &pb.Machine{MachineId: "m-2", Spec: &pb.MachineSpec{Site: "lab",
+	if _, err := p.Store.Machines.Register(t.Context(), &pb.Machine{MachineId: "m-2", Spec: &pb.MachineSpec{Site: "lab",
 		BmcEndpoint: "redfish://10.0.0.8/redfish/v1/Systems/2", BmcCredentialsRef: "rack"}}, "tester",
 		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = p.Store.Start(t.Context(), operationstore.StartRequest{MachineID: "m-2", RequestID: "shared",
+	_, _, err = p.Store.Operations.Start(t.Context(), operationstore.StartRequest{MachineID: "m-2", RequestID: "shared",
 		Type: fleet.RunPlan, PlanID: "bmc-rotate-password", Actor: "tester"}, storetest.Now())
 	storetest.WantReason(t, err, "BMC_SHARED")
 }

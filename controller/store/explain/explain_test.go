@@ -24,7 +24,7 @@ import (
 
 func facts(t testing.TB, s *store.Store, machineID, operationID string, at time.Time) explain.Facts {
 	t.Helper()
-	f, err := s.ExplainFacts(t.Context(), machineID, operationID, at)
+	f, err := s.Explain.ExplainFacts(t.Context(), machineID, operationID, at)
 	if err != nil {
 		t.Fatalf("gather facts: %v", err)
 	}
@@ -100,12 +100,15 @@ func TestFactsChooseTheOperation(t *testing.T) {
 	if e := rules.Explain(facts(t, s, "m-1", exit, storetest.Now())); e.Rule != "succeeded" || e.OperationID != exit {
 		t.Errorf("the operation by name: %+v", e)
 	}
-	_, err := s.ExplainFacts(t.Context(), "m-1", "op-no", storetest.Now())
+	_, err := s.Explain.ExplainFacts(t.Context(), "m-1", "op-no", storetest.Now())
 	storetest.WantReason(t, err, "OPERATION_NOT_FOUND")
-	_, err = s.ExplainFacts(t.Context(), "m-no", "", storetest.Now())
+	_, err = s.Explain.ExplainFacts(t.Context(), "m-no", "", storetest.Now())
 	storetest.WantReason(t, err, "MACHINE_NOT_FOUND")
 	storetest.Register(t, s, "m-2")
-	if _, err = s.ExplainFacts(t.Context(), "m-2", op, storetest.Now()); !failure.HasReason(err, "OPERATION_NOT_FOUND") {
+	if _, err = s.Explain.ExplainFacts(t.Context(), "m-2", op, storetest.Now()); !failure.HasReason(
+		err,
+		"OPERATION_NOT_FOUND",
+	) {
 		t.Errorf("another machine's operation: %v", err)
 	}
 	if f := facts(t, s, "m-2", "", storetest.Now()); f.Op != nil || rules.Explain(f).Rule == "" {
@@ -119,7 +122,7 @@ func TestFactsOfAFence(t *testing.T) {
 	a, op, c := storetest.Rebooting(t, s, "m-1")
 	storetest.Decide(t, s, op, storetest.Ask(a, c, 1, 1))
 	later := storetest.Now().Add(time.Hour)
-	if _, err := s.Decide(t.Context(), op, operation.Evaluate{}, later); err != nil {
+	if _, err := s.Operations.Decide(t.Context(), op, operation.Evaluate{}, later); err != nil {
 		t.Fatal(err)
 	}
 	f := facts(t, s, "m-1", "", later)
@@ -152,7 +155,7 @@ func TestStepNormals(t *testing.T) {
 		SELECT 'op-' || i, 0, 'reboot', 'reboot', '', 1, 0, CASE WHEN i = 20 THEN 'FAILED' ELSE 'SUCCEEDED' END, now(), now() + i * interval '1 second'
 		FROM generate_series(1, 20) i`,
 	)
-	n, err := s.StepNormals(t.Context())
+	n, err := s.Explain.StepNormals(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,20 +181,21 @@ func TestStepNormals(t *testing.T) {
 func TestStuckIsNotedOnce(t *testing.T) {
 	s := storetest.New(t)
 	_, op, _ := storetest.Rebooting(t, s, "m-1")
-	if got, err := s.LongSteps(t.Context(), storetest.Now().Add(-time.Hour), 10); err != nil || len(got) != 0 {
+	if got, err := s.Explain.LongSteps(t.Context(), storetest.Now().Add(-time.Hour), 10); err != nil || len(got) != 0 {
 		t.Errorf("young operations are long: %v (%v)", got, err)
 	}
-	got, err := s.LongSteps(t.Context(), storetest.Now().Add(time.Hour), 10)
+	got, err := s.Explain.LongSteps(t.Context(), storetest.Now().Add(time.Hour), 10)
 	if err != nil || len(got) != 1 || got[0].OperationID != op || got[0].MachineID != "m-1" ||
 		got[0].Kind != kind.Reboot || got[0].StartedAt.IsZero() {
 		t.Fatalf("long steps: %v (%v)", got, err)
 	}
 	for i, want := range []bool{true, false} {
-		if first, err := s.NoteStuck(t.Context(), op, "reboot", "stuck", storetest.Now()); err != nil || first != want {
+		if first, err := s.Explain.NoteStuck(t.Context(), op, "reboot", "stuck", storetest.Now()); err != nil ||
+			first != want {
 			t.Errorf("note %d: %v (%v)", i, first, err)
 		}
 	}
-	logs, err := s.LogsOf(t.Context(), op, 0, 10)
+	logs, err := s.Logs.LogsOf(t.Context(), op, 0, 10)
 	if err != nil || len(logs) != 1 || string(logs[0].GetData()) != "stuck\n" ||
 		logs[0].GetStream() != operationlog.ControllerStream {
 		t.Errorf("the log is %v (%v)", logs, err)

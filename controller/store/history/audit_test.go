@@ -21,12 +21,12 @@ func TestAnActorIsAnIssuerAndASubject(t *testing.T) {
 		person("https://b.test")} {
 		ctx := auth.WithCaller(t.Context(), c)
 		b := &baremetalv1.Budget{Name: "b", Domain: "fleet", AtOnce: 1}
-		if _, err := s.SetBudget(ctx, b, c.Name, storetest.Now()); err != nil {
+		if _, err := s.Budgets.SetBudget(ctx, b, c.Name, storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for actor, want := range map[string]int{"admin": 3, person("https://a.test").Identity(): 1, "token admin": 0} {
-		rows, err := s.ListAudit(t.Context(), history.AuditFilter{TargetID: "b", Actor: actor, Limit: 10})
+		rows, err := s.History.ListAudit(t.Context(), history.AuditFilter{TargetID: "b", Actor: actor, Limit: 10})
 		if err != nil || len(rows) != want {
 			t.Errorf("%s: %d rows (%v), want %d", actor, len(rows), err, want)
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 )
 
-// CountRefusals implements auth.Source. The counts are outside the chain until their minute is over.
+// CountRefusals implements auth.RefusalSource. The counts are outside the chain until their minute is over.
 func (s *Store) CountRefusals(ctx context.Context, b auth.RefusalBatch) error {
 	p := dbsqlc.CountRefusalsParams{WriterID: b.Writer, Batch: b.Number}
 	for _, r := range b.Refusals {
@@ -27,7 +27,7 @@ func (s *Store) CountRefusals(ctx context.Context, b auth.RefusalBatch) error {
 	return pgtx.Wrap(s.db.Q.CountRefusals(ctx, p), "count refusals")
 }
 
-// ChainRefusals implements auth.Source. A minute that is over is taken and written by one transaction, so that of
+// ChainRefusals implements auth.RefusalSource. A minute that is over is taken and written by one transaction, so that of
 // several controllers one writes it, and none writes it twice.
 func (s *Store) ChainRefusals(ctx context.Context) error {
 	due, err := s.db.Q.RefusalsAreDue(ctx)

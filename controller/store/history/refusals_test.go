@@ -14,7 +14,7 @@ import (
 func counted(t *testing.T, s *store.Store, batch int64, all ...auth.Refusal) {
 	t.Helper()
 	b := auth.RefusalBatch{Writer: "rw-" + t.Name(), Number: batch, Refusals: all}
-	if err := s.CountRefusals(t.Context(), b); err != nil {
+	if err := s.History.CountRefusals(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -34,7 +34,7 @@ func TestRefusalsAreChainedOnceTheirMinuteIsOver(t *testing.T) {
 	counted(t, s, 1, reboot)
 	counted(t, s, 2, reboot, auth.Refusal{Actor: "reader", Address: "192.0.2.1", Method: "/erase", Count: 1})
 	counted(t, s, 2, reboot) // sent again, since the answer to its COMMIT was lost
-	if err := s.ChainRefusals(t.Context()); err != nil {
+	if err := s.History.ChainRefusals(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := storetest.Count(t, s, ofRows); n != 0 {
@@ -42,7 +42,7 @@ func TestRefusalsAreChainedOnceTheirMinuteIsOver(t *testing.T) {
 	}
 	endMinutes(t, s)
 	for range 2 {
-		if err := s.ChainRefusals(t.Context()); err != nil {
+		if err := s.History.ChainRefusals(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -65,13 +65,13 @@ func TestControllersChainEachMinuteOnce(t *testing.T) {
 			var err error
 			switch {
 			case i < controllers:
-				err = s.CountRefusals(ctx, auth.RefusalBatch{Writer: fmt.Sprint("rw-", i), Number: n + 1,
+				err = s.History.CountRefusals(ctx, auth.RefusalBatch{Writer: fmt.Sprint("rw-", i), Number: n + 1,
 					Refusals: []auth.Refusal{{Actor: "a", Method: "/x", Count: 1}, {Actor: "b", Method: "/x", Count: 1}}})
 			case i < 2*controllers:
-				err = s.ChainRefusals(ctx)
+				err = s.History.ChainRefusals(ctx)
 			default:
 				// The lock that ending a minute takes keeps this from waiting in a circle with those who count.
-				_, err = s.Pool().Exec(ctx, fmt.Sprintf(`SELECT pg_advisory_xact_lock(716422831);
+				_, err = s.DB.Pool().Exec(ctx, fmt.Sprintf(`SELECT pg_advisory_xact_lock(716422831);
 					UPDATE refusal_counts SET minute = minute - interval '1 hour' * %d
 					WHERE minute > now() - interval '30 minutes'`, n+1))
 			}
@@ -90,7 +90,7 @@ func TestControllersChainEachMinuteOnce(t *testing.T) {
 		s,
 		"UPDATE refusal_counts SET minute = minute - interval '100 days' WHERE minute > now() - interval '30 minutes'",
 	)
-	if err := s.ChainRefusals(t.Context()); err != nil {
+	if err := s.History.ChainRefusals(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := storetest.Count(t, s, "SELECT sum((event_data->>'count')::bigint) FROM audit_log WHERE verb = 'REFUSED'"); n !=

@@ -20,7 +20,7 @@ func hello(v *identitystore.Vouched, boot string) sessionstore.Hello {
 }
 
 func bootID(r *storetest.MetalRig) string {
-	return storetest.Machine(r, r.Store, "m-1").GetStatus().GetBootId()
+	return storetest.Machine(r.T, r.Store, "m-1").GetStatus().GetBootId()
 }
 
 // TestInstallerEndsWithItsOperation: neither a new certificate nor a session nor an event is left of an installer whose
@@ -31,7 +31,7 @@ func TestInstallerEndsWithItsOperation(t *testing.T) {
 	op, token := r.Reimaging("1")
 	v := r.Claim(token, "k", nil, false, storetest.Now())
 	inst := r.Installer(v, "boot-ram")
-	_, err := r.Store.Rotate(t.Context(), v.AgentID, []byte("next"), storetest.NewSigner().Sign, "ROTATE_CERT",
+	_, err := r.Store.Agents.Rotate(t.Context(), v.AgentID, []byte("next"), storetest.NewSigner().Sign, "ROTATE_CERT",
 		storetest.Now())
 	storetest.WantReason(t, err, "REENROLL_REFUSED")
 	if bootID(r) != "boot-ram" {
@@ -41,20 +41,20 @@ func TestInstallerEndsWithItsOperation(t *testing.T) {
 	end := operation.Quarantine{Reason: "ENROLMENT_CONTESTED", Message: "for the test"}
 	crash := failpoint.NewScope()
 	crash.Set("store.before-commit", failpoint.Error().At(1))
-	if _, err := r.Store.Decide(failpoint.With(t.Context(), crash), op, end, storetest.Now()); err == nil {
+	if _, err := r.Store.Operations.Decide(failpoint.With(t.Context(), crash), op, end, storetest.Now()); err == nil {
 		t.Fatal("no crash")
 	}
-	if _, err := r.Store.OpenSession(t.Context(), hello(v, "boot-ram"), storetest.Now()); err != nil {
+	if _, err := r.Store.Sessions.OpenSession(t.Context(), hello(v, "boot-ram"), storetest.Now()); err != nil {
 		t.Fatalf("the operation goes on, and its installer is refused: %v", err)
 	}
 	if a := r.Decide(op, end); !operation.IsTerminal(a.Phase) || len(a.Revoked) != 1 {
 		t.Fatalf("the operation is %s, revoked are %v", a.Phase, a.Revoked)
 	}
-	_, err = r.Store.OpenSession(t.Context(), hello(v, "boot-late"), storetest.Now())
+	_, err = r.Store.Sessions.OpenSession(t.Context(), hello(v, "boot-late"), storetest.Now())
 	storetest.WantReason(t, err, "CERTIFICATE_REVOKED")
 	key := sessionstore.EventKey{AgentID: inst.ID, StateID: "st-boot-ram", Seq: 7, InstallerOf: "m-1"}
-	if err := r.Store.InventoryEvent(t.Context(), key, "m-1", "h", []byte(`{"system": {"serial": "evil"}}`), false,
-		storetest.Now()); err != nil {
+	if err := r.Store.Sessions.InventoryEvent(t.Context(), key, "m-1", "h", []byte(`{"system": {"serial": "evil"}}`),
+		false, storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if n := storetest.Count(t, r.Store, "SELECT count(*) FROM inventories WHERE agent_id = $1", inst.ID); n != 0 {
@@ -110,7 +110,7 @@ func TestRescueOfTheFirstClaimer(t *testing.T) {
 			chip = nil
 		}
 		v := r.Claim(token, "k", chip, c.proven, storetest.Now())
-		if _, err := r.Store.OpenSession(t.Context(), hello(v, "boot-ram"), storetest.Now()); err != nil {
+		if _, err := r.Store.Sessions.OpenSession(t.Context(), hello(v, "boot-ram"), storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 		mode := func() string { return storetest.Machine(t, r.Store, "m-1").GetStatus().GetBootAssignment() }
@@ -118,15 +118,15 @@ func TestRescueOfTheFirstClaimer(t *testing.T) {
 			t.Fatalf("%s: the first claimer has ended the assignment by its hello: it is %s", name, mode())
 		}
 		k := sessionstore.EventKey{AgentID: v.AgentID, StateID: "st-boot-ram", Seq: 1, InstallerOf: "m-1"}
-		if err := r.Store.SkipEvent(t.Context(), k); err != nil {
+		if err := r.Store.Sessions.SkipEvent(t.Context(), k); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := r.Store.GetOperation(t.Context(), op); err != nil ||
+		if got, err := r.Store.OperationQueries.GetOperation(t.Context(), op); err != nil ||
 			got.GetPhase() != baremetalv1.Operation_SUCCEEDED {
 			t.Fatalf("%s: the operation is %v (%v)", name, got, err)
 		}
 		now := storetest.Now().Add(c.wait)
-		revoked, err := r.Store.EndRescues(t.Context(), now.Add(-10*time.Minute), now)
+		revoked, err := r.Store.Operations.EndRescues(t.Context(), now.Add(-10*time.Minute), now)
 		if err != nil || (len(revoked) == 1) != c.ends || (mode() == "disk") != c.ends {
 			t.Errorf("%s: revoked %v, the assignment is %s (%v)", name, revoked, mode(), err)
 		}

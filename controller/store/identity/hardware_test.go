@@ -18,7 +18,7 @@ func TestACardThatHasMoved(t *testing.T) {
 		('m-1', now(), 'a', 'h', '{"system": {"uuid": "4c4c4544-0031-3510-8052-b7c04f4e4b32", "serial": "SN-1"}}')`)
 	_, token := r.Reimaging("1")
 	claim := func(key string, f hwid.Facts) *identitystore.Vouched {
-		v, err := r.Store.Vouch(t.Context(), identitystore.VouchRequest{SiteAgentID: r.Site.ID, MachineID: "m-1",
+		v, err := r.Store.Identities.Vouch(t.Context(), identitystore.VouchRequest{SiteAgentID: r.Site.ID, MachineID: "m-1",
 			BootToken: token, MAC: storetest.MetalMAC, PublicKeyDigest: []byte(key), Hardware: f.Fingerprint(),
 		}, storetest.NewSigner().SignFor, storetest.Now())
 		if err != nil {

@@ -25,14 +25,14 @@ func TestTPMIsRecordedByItsProof(t *testing.T) {
 	if v := r.Claim(token, "k", key("ours"), false, storetest.Now()); !v.Challenge || v.AgentID != "" {
 		t.Fatalf("a shown key got %+v", v)
 	}
-	if m, err := r.Store.GetMachine(t.Context(), "m-1", ""); err != nil || m.GetStatus().GetTpm() != nil {
+	if m, err := r.Store.Machines.GetMachine(t.Context(), "m-1", ""); err != nil || m.GetStatus().GetTpm() != nil {
 		t.Fatalf("a key was recorded that nobody has proven: %v, %v", m.GetStatus().GetTpm(), err)
 	}
 	v := r.Claim(token, "k", key("ours"), true, storetest.Now())
 	if v.AgentID == "" {
 		t.Fatalf("a proven key got %+v", v)
 	}
-	m, err := r.Store.GetMachine(t.Context(), "m-1", "")
+	m, err := r.Store.Machines.GetMachine(t.Context(), "m-1", "")
 	if err != nil || m.GetStatus().GetIdentityLevel() != "tpm" || m.GetStatus().GetTpm().GetTrust() != "first-use" {
 		t.Fatalf("the machine shows %v (%v)", m.GetStatus(), err)
 	}
@@ -51,7 +51,7 @@ func TestTPMIsRecordedByItsProof(t *testing.T) {
 	if v := r.Claim(token, "k3", key("ours"), true, storetest.Now()); v.AgentID == "" {
 		t.Errorf("the machine itself got %+v", v)
 	}
-	if _, err := r.Store.ForgetTPM(t.Context(), "m-1", "ann", "board", storetest.Now()); err != nil {
+	if _, err := r.Store.Identities.ForgetTPM(t.Context(), "m-1", "ann", "board", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if n := r.Verbs("FORGET_TPM"); n != 1 {
@@ -94,7 +94,7 @@ func TestOneKeyIsOneMachine(t *testing.T) {
 	t.Parallel()
 	r := storetest.NewMetalRig(t)
 	storetest.Exec(t, r.Store, `INSERT INTO sites (site) VALUES ('elsewhere')`)
-	if _, err := r.Store.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-2",
+	if _, err := r.Store.Machines.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-2",
 		Spec: &baremetalv1.MachineSpec{Site: "elsewhere"}}, "tester", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -116,10 +116,10 @@ func TestRequiredLevel(t *testing.T) {
 	t.Parallel()
 	for name, require := range map[string]func(r *storetest.MetalRig) error{
 		"site": func(r *storetest.MetalRig) error {
-			return r.Store.RequireIdentity(t.Context(), "lab", "", identity.LevelTPM, "ann", "", storetest.Now())
+			return r.Store.Identities.RequireIdentity(t.Context(), "lab", "", identity.LevelTPM, "ann", "", storetest.Now())
 		},
 		"group": func(r *storetest.MetalRig) error {
-			return r.Store.RequireIdentity(t.Context(), "", "g", identity.LevelTPM, "ann", "", storetest.Now())
+			return r.Store.Identities.RequireIdentity(t.Context(), "", "g", identity.LevelTPM, "ann", "", storetest.Now())
 		},
 	} {
 		r := storetest.NewMetalRig(t)
@@ -135,7 +135,7 @@ func TestRequiredLevel(t *testing.T) {
 			}
 		}
 		r.Cancel(op)
-		_, _, err := r.Store.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "2",
+		_, _, err := r.Store.Operations.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "2",
 			Type: fleet.Reimage, Inputs: storetest.Inputs("tiny")}, storetest.Now())
 		if f := failure.From(err); f.Reason != "IDENTITY_LEVEL_TOO_LOW" || !strings.Contains(f.Message, "ingot netboot") {
 			t.Errorf("%s: a reimage: %v", name, err)
@@ -162,7 +162,7 @@ func TestIdentityIsEvidence(t *testing.T) {
 				evidence.PowerOnSeenAt: "2026-01-01T00:00:01Z"})
 		inst := r.Installer(r.Claim(token, "k", c.chip, true, storetest.Now()), "boot-ram")
 		r.Done(op, inst, "st-boot-ram", "boot-ram", map[string]string{evidence.ImageDigest: "sha256:dd"})
-		got, err := r.Store.GetOperation(t.Context(), op)
+		got, err := r.Store.OperationQueries.GetOperation(t.Context(), op)
 		if err != nil {
 			t.Fatal(err)
 		}

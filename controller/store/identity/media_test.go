@@ -15,15 +15,8 @@ import (
 func TestMediaIsProven(t *testing.T) {
 	t.Parallel()
 	r := storetest.NewMetalRig(t)
-	if err := r.Store.RequireIdentity(
-		t.Context(),
-		"lab",
-		"",
-		identity.LevelMedia,
-		"ann",
-		"",
-		storetest.Now(),
-	); err != nil {
+	if err := r.Store.Identities.RequireIdentity(t.Context(), "lab", "", identity.LevelMedia, "ann", "",
+		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.TryReimage("by the network"); !failure.HasReason(err, "IDENTITY_LEVEL_TOO_LOW") {
@@ -33,7 +26,7 @@ func TestMediaIsProven(t *testing.T) {
 	_, token := r.Reimaging("1")
 	vouch := func(key string, media bool) *identitystore.Vouched {
 		t.Helper()
-		v, err := r.Store.Vouch(t.Context(), identitystore.VouchRequest{
+		v, err := r.Store.Identities.Vouch(t.Context(), identitystore.VouchRequest{
 			SiteAgentID: r.Site.ID, MachineID: "m-1", BootToken: token, MAC: storetest.MetalMAC, PublicKeyDigest: []byte(key),
 			Media: media,
 		}, storetest.NewSigner().SignFor, storetest.Now())
@@ -58,7 +51,7 @@ func TestMediaIsProven(t *testing.T) {
 	if got := storetest.Machine(t, r.Store, "m-1").GetStatus().GetIdentityLevel(); got != "media" {
 		t.Errorf("the machine's level is %q", got)
 	}
-	d, err := r.Store.SiteDocument(t.Context(), "lab")
+	d, err := r.Store.Sites.SiteDocument(t.Context(), "lab")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -90,30 +90,31 @@ func (e *identity) call() (refused bool) {
 	var err error
 	switch {
 	case !known:
-		if _, err = e.s.Register(ctx, want, "eve", now); err == nil {
+		if _, err = e.s.Machines.Register(ctx, want, "eve", now); err == nil {
 			e.machine[mac] = want.GetMachineId()
 			if _, had := e.fields[mac]; !had {
 				e.fields[mac] = machinestore.FieldsOf(want)
 			}
 		}
 	case e.draw.IntN(6) == 0:
-		_, err = e.s.Update(ctx, &baremetalv1.Machine{MachineId: id}, "eve", now, pgtx.Mask([]string{"spec.mac_addresses"}))
+		_, err = e.s.Machines.Update(ctx, &baremetalv1.Machine{MachineId: id}, "eve", now,
+			pgtx.Mask([]string{"spec.mac_addresses"}))
 		if err == nil { // the hardware has no record, until another one takes its address
 			delete(e.machine, mac)
 		}
 	case e.draw.IntN(5) == 0:
-		if _, err = e.s.Delete(e.t.Context(), id, "eve", false, now); err == nil {
+		if _, err = e.s.Nodes.Delete(e.t.Context(), id, "eve", false, now); err == nil {
 			delete(e.machine, mac)
 		}
 	case e.draw.IntN(4) == 0:
-		_, err = e.s.UpdateNode(ctx, id, node.NodeUpdate{Group: &want.Spec.Group}, "eve", now)
+		_, err = e.s.Nodes.UpdateNode(ctx, id, node.NodeUpdate{Group: &want.Spec.Group}, "eve", now)
 	case e.draw.IntN(2) == 0:
 		want.MachineId = id
-		_, err = e.s.Register(ctx, want, "eve", now)
+		_, err = e.s.Machines.Register(ctx, want, "eve", now)
 	default:
 		want.MachineId = id
 		mask := e.among("*", "labels", "labels.rack", "spec.rack", "spec.site", "spec.group", "spec")
-		_, err = e.s.Update(ctx, want, "eve", now, pgtx.Mask([]string{mask}))
+		_, err = e.s.Machines.Update(ctx, want, "eve", now, pgtx.Mask([]string{mask}))
 	}
 	if err != nil && failure.From(err).Kind != failure.KindDenied {
 		e.t.Fatal(err)
@@ -129,7 +130,7 @@ func TestNoCallsChangeOwnRights(t *testing.T) {
 		{Kind: membership.IdentityLevel, Key: "group", Value: "proven"},
 	}
 	storetest.SetBudget(t, s, &baremetalv1.Budget{Name: "racks", Domain: "label:rack", AtOnce: 1})
-	if err := s.RequireIdentity(t.Context(), "", "proven", "tpm", "", "admin", storetest.Now()); err != nil {
+	if err := s.Identities.RequireIdentity(t.Context(), "", "proven", "tpm", "", "admin", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	changed, refused := 0, 0
@@ -143,7 +144,7 @@ func TestNoCallsChangeOwnRights(t *testing.T) {
 			machine: map[string]string{}, fields: map[string]membership.Fields{}}
 		for i := range 4 {
 			mac := fmt.Sprintf("52:54:00:00:00:%02d", i)
-			m, err := s.Register(t.Context(), e.drawn(mac), "admin", storetest.Now())
+			m, err := s.Machines.Register(t.Context(), e.drawn(mac), "admin", storetest.Now())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -177,7 +178,7 @@ func TestNoCallsChangeOwnRights(t *testing.T) {
 			}
 		}
 		for _, id := range e.machine { // the next identity starts with hardware of its own
-			if _, err := s.Delete(t.Context(), id, "admin", false, storetest.Now()); err != nil {
+			if _, err := s.Nodes.Delete(t.Context(), id, "admin", false, storetest.Now()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -219,11 +220,11 @@ func waiters(t *testing.T, s *store.Store) int {
 func TestAWriteWaitsForAnUncommittedUse(t *testing.T) {
 	s := storetest.New(t)
 	m := &baremetalv1.Machine{MachineId: "m-1", Labels: map[string]string{"rack": "old"}}
-	if _, err := s.Register(t.Context(), m, "admin", storetest.Now()); err != nil {
+	if _, err := s.Machines.Register(t.Context(), m, "admin", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	err := s.InTx(t.Context(), func(_ pgx.Tx, q *dbsqlc.Queries) error {
+	err := s.DB.InTx(t.Context(), func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		_, err := q.SetBudget(
 			t.Context(),
 			dbsqlc.SetBudgetParams{Name: "b", Harm: "DESTROYS", Domain: "label:rack", AtOnce: 1,
@@ -233,7 +234,7 @@ func TestAWriteWaitsForAnUncommittedUse(t *testing.T) {
 			return err
 		}
 		task.Background("a relabel", func() {
-			_, err := s.Update(auth.WithCaller(t.Context(), auth.Caller{Name: "op", Scope: auth.ScopeOperate}),
+			_, err := s.Machines.Update(auth.WithCaller(t.Context(), auth.Caller{Name: "op", Scope: auth.ScopeOperate}),
 				&baremetalv1.Machine{MachineId: "m-1", Labels: map[string]string{"rack": "new"}}, "op", storetest.Now())
 			done <- err
 		})
@@ -253,17 +254,17 @@ func TestANewUseWaitsForWrites(t *testing.T) {
 	number := 0
 	for name, use := range map[string]func(ctx context.Context) error{
 		"role": func(ctx context.Context) error {
-			_, err := s.CreateRoleBinding(ctx, auth.RoleBinding{ID: "rb-1", Role: auth.Admin, Group: "g",
+			_, err := s.Access.CreateRoleBinding(ctx, auth.RoleBinding{ID: "rb-1", Role: auth.Admin, Group: "g",
 				Selection: "labels.role=new"}, "admin", storetest.Now())
 			return err
 		},
 		"token": func(ctx context.Context) error {
-			_, err := s.CreateAPIToken(ctx, credential.NewAPIToken{ID: "at-1", Name: "n", Actor: "admin",
+			_, err := s.Credentials.CreateAPIToken(ctx, credential.NewAPIToken{ID: "at-1", Name: "n", Actor: "admin",
 				Scope: auth.ScopeAdmin, ExpiresAt: storetest.Now().Add(time.Hour), Selection: "labels.token=new"}, storetest.Now())
 			return err
 		},
 		"budget": func(ctx context.Context) error {
-			_, err := s.SetBudget(ctx, &baremetalv1.Budget{Name: "b", Domain: "label:budget", AtOnce: 1}, "admin",
+			_, err := s.Budgets.SetBudget(ctx, &baremetalv1.Budget{Name: "b", Domain: "label:budget", AtOnce: 1}, "admin",
 				storetest.Now())
 			return err
 		},
@@ -272,12 +273,12 @@ func TestANewUseWaitsForWrites(t *testing.T) {
 			number++
 			id := fmt.Sprint("m-", number)
 			m := &baremetalv1.Machine{MachineId: id, Labels: map[string]string{name: "old"}}
-			if _, err := s.Register(t.Context(), m, "admin", storetest.Now()); err != nil {
+			if _, err := s.Machines.Register(t.Context(), m, "admin", storetest.Now()); err != nil {
 				t.Fatal(err)
 			}
 			// The use is written while a writer of fields is between its decision and its commit: it waits.
 			done := make(chan error, 1)
-			err := s.InTx(t.Context(), func(_ pgx.Tx, q *dbsqlc.Queries) error {
+			err := s.DB.InTx(t.Context(), func(_ pgx.Tx, q *dbsqlc.Queries) error {
 				if err := q.ShareFieldUses(t.Context()); err != nil {
 					return err
 				}
@@ -296,8 +297,8 @@ func TestANewUseWaitsForWrites(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = s.Update(operator, &baremetalv1.Machine{MachineId: id, Labels: map[string]string{name: "new"}}, "op",
-				storetest.Now())
+			_, err = s.Machines.Update(operator, &baremetalv1.Machine{MachineId: id, Labels: map[string]string{name: "new"}},
+				"op", storetest.Now())
 			storetest.WantReason(t, err, "FIELD_IN_USE")
 		})
 	}

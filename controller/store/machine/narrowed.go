@@ -17,14 +17,14 @@ import (
 // deleted ones too, is on a page once more as a tombstone: its id and when it left, and nothing else. Cursors are good
 // for the same selections alone.
 type Narrowed struct {
-	db    *pgtx.DB
-	store *Store
-	in    machinefilter.Selections
+	db   *pgtx.DB
+	feed *Feed
+	in   machinefilter.Selections
 }
 
 // Narrowed returns the changes within selections, which are narrow.
-func (s *Store) Narrowed(in machinefilter.Selections) *Narrowed {
-	return &Narrowed{db: s.db, store: s, in: in}
+func (f *Feed) Narrowed(in machinefilter.Selections) *Narrowed {
+	return &Narrowed{db: f.db, feed: f, in: in}
 }
 
 // changedWithin is a place in the order of changes: a machine that is inside and has changed, or one that has left.
@@ -65,7 +65,7 @@ func (n *Narrowed) Follow(
 	return all, page.Next, page.More, nil
 }
 
-// HeadCursor is Store.HeadCursor for the selections.
+// HeadCursor is Feed.HeadCursor for the selections.
 func (n *Narrowed) HeadCursor(ctx context.Context) (next string, safeSince time.Time, err error) {
 	here, bounds, err := n.here(ctx)
 	if err != nil {
@@ -91,10 +91,10 @@ func (n *Narrowed) CheckCursor(ctx context.Context, text string) error {
 	return err
 }
 
-// here is Store.here for the selections. The safe time is bounded by departures, too. They are read last: one that
+// here is Feed.here for the selections. The safe time is bounded by departures, too. They are read last: one that
 // commits later was open when the bounds were read.
 func (n *Narrowed) here(ctx context.Context) (cursor, dbsqlc.ReconcileBoundsRow, error) {
-	here, bounds, err := n.store.here(ctx)
+	here, bounds, err := n.feed.here(ctx)
 	if err != nil {
 		return here, bounds, err
 	}
@@ -180,7 +180,7 @@ func (n *Narrowed) present(ctx context.Context, found []changedWithin) ([]*barem
 				dbsqlc.ChangedMachinesRow{MachineID: f.MachineID, ChangeXid: f.ChangeXid, Place: f.Place})
 		}
 	}
-	machines, err := n.store.presentFound(ctx, inside, false)
+	machines, err := n.feed.machines.presentFound(ctx, inside, false)
 	if err != nil {
 		return nil, err
 	}
@@ -226,8 +226,8 @@ func (n *Narrowed) kept(ctx context.Context, at cursor, since time.Time) error {
 const departuresKept = 7 * 24 * time.Hour
 
 // ForgetDepartures removes departures that are older than any cursor may be.
-func (s *Store) ForgetDepartures(ctx context.Context, now time.Time) error {
-	return pgtx.Wrap(s.db.Q.ForgetDepartures(ctx, now.Add(-departuresKept)), "remove old departures")
+func (f *Feed) ForgetDepartures(ctx context.Context, now time.Time) error {
+	return pgtx.Wrap(f.db.Q.ForgetDepartures(ctx, now.Add(-departuresKept)), "remove old departures")
 }
 
 // InSelections returns those of the machines that are inside.

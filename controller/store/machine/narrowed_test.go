@@ -59,7 +59,7 @@ type movers struct {
 
 // change runs fn in a transaction, and notes what it has made of the machines.
 func (w *movers) change(ctx context.Context, ids []string, fn func(tx pgx.Tx) error) error {
-	tx, err := w.s.Pool().Begin(ctx)
+	tx, err := w.s.DB.Pool().Begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ var errTakeBack = fmt.Errorf("take the savepoint back")
 // replace deletes a machine, and registers another one.
 func (w *movers) replace(ctx context.Context, writer, i int) error {
 	id := fmt.Sprintf("n-%d-%d", writer, i)
-	_, err := w.s.Register(ctx, &baremetalv1.Machine{MachineId: id, Labels: map[string]string{"team": "web"},
+	_, err := w.s.Machines.Register(ctx, &baremetalv1.Machine{MachineId: id, Labels: map[string]string{"team": "web"},
 		Spec: &baremetalv1.MachineSpec{Provider: "fake", Site: "a", Group: "g1", Rack: "r1"}}, "x", time.Now())
 	if err != nil {
 		return err
@@ -170,13 +170,13 @@ func (w *movers) replace(ctx context.Context, writer, i int) error {
 		return err
 	}
 	before := time.Now()
-	gone, err := w.s.Delete(ctx, id, "x", true, before)
+	gone, err := w.s.Nodes.Delete(ctx, id, "x", true, before)
 	if err != nil {
 		return err
 	}
 	m := moved{version: gone.GetVersion(), deleted: true}
 	const query = "SELECT change_xid::text::bigint FROM machines WHERE machine_id = $1"
-	if err := w.s.Pool().QueryRow(ctx, query, id).Scan(&m.xid); err != nil {
+	if err := w.s.DB.Pool().QueryRow(ctx, query, id).Scan(&m.xid); err != nil {
 		return err
 	}
 	w.note(map[string]moved{id: m}, before)
@@ -318,7 +318,7 @@ func (r *narrowReader) copyOf() map[string]int64 {
 func narrowByCursor(t testing.TB, s *store.Store, size int32, inside func(moved) bool, texts ...string) *narrowReader {
 	t.Helper()
 	in := selectionsOf(t, texts...)
-	n := s.Narrowed(in)
+	n := s.MachineFeed.Narrowed(in)
 	cursor, _, err := n.HeadCursor(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -339,7 +339,7 @@ func narrowBySafeTime(
 	t testing.TB, s *store.Store, size int32, inside func(moved) bool, texts ...string,
 ) *narrowReader {
 	t.Helper()
-	n := s.Narrowed(selectionsOf(t, texts...))
+	n := s.MachineFeed.Narrowed(selectionsOf(t, texts...))
 	_, since, err := n.HeadCursor(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -387,8 +387,9 @@ func TestReconcileWithinSelections(t *testing.T) {
 		narrowBySafeTime(t, s, 7, webOrG2, "labels.team=web", "group=g2,rack=r*"),
 	}
 	for _, id := range w.ids {
-		if _, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: id, Labels: map[string]string{"team": "web"},
-			Spec: &baremetalv1.MachineSpec{Provider: "fake", Site: "a", Group: "g1", Rack: "r1"}}, "x", time.Now()); err != nil {
+		if _, err := s.Machines.Register(t.Context(), &baremetalv1.Machine{MachineId: id,
+			Labels: map[string]string{"team": "web"}, Spec: &baremetalv1.MachineSpec{Provider: "fake", Site: "a", Group: "g1",
+				Rack: "r1"}}, "x", time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		if err := w.change(t.Context(), []string{id}, func(pgx.Tx) error { return nil }); err != nil {
@@ -458,10 +459,10 @@ func judgeNarrow(t *testing.T, s *store.Store, r *narrowReader, moves map[string
 // behind it.
 func TestCursorsWithinSelections(t *testing.T) {
 	s := storetest.New(t)
-	here, there := s.Narrowed(selectionsOf(t, "site=a")), s.Narrowed(selectionsOf(t, "site=b"))
+	here, there := s.MachineFeed.Narrowed(selectionsOf(t, "site=a")), s.MachineFeed.Narrowed(selectionsOf(t, "site=b"))
 	register := func(id, site string) {
 		t.Helper()
-		_, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: id,
+		_, err := s.Machines.Register(t.Context(), &baremetalv1.Machine{MachineId: id,
 			Spec: &baremetalv1.MachineSpec{Provider: "fake", Site: site}}, "x", storetest.Now())
 		if err != nil {
 			t.Fatal(err)
@@ -471,7 +472,7 @@ func TestCursorsWithinSelections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wide, _, err := s.HeadCursor(t.Context())
+	wide, _, err := s.MachineFeed.HeadCursor(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -480,7 +481,7 @@ func TestCursorsWithinSelections(t *testing.T) {
 		cursor string
 	}{
 		"another selection":                {there.Reconcile, head},
-		"the whole fleet, by a narrow one": {s.Reconcile, head},
+		"the whole fleet, by a narrow one": {s.MachineFeed.Reconcile, head},
 		"a selection, by a wide one":       {here.Reconcile, wide},
 	} {
 		_, err := c.read(t.Context(), c.cursor, time.Time{}, 7)
@@ -500,17 +501,17 @@ func TestCursorsWithinSelections(t *testing.T) {
 		return len(c.Machines) == 1 && c.Machines[0].GetMachineId() == "m-here"
 	}, "the machine does not come")
 	// The client has read all; a machine leaves, and retention comes before the client.
-	if _, err := s.Update(t.Context(), &baremetalv1.Machine{MachineId: "m-here",
+	if _, err := s.Machines.Update(t.Context(), &baremetalv1.Machine{MachineId: "m-here",
 		Spec: &baremetalv1.MachineSpec{Site: "b"}}, "x", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.ForgetDepartures(t.Context(), time.Now()); err != nil {
+	if err := s.MachineFeed.ForgetDepartures(t.Context(), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if err := here.CheckCursor(t.Context(), cursor); err != nil {
 		t.Errorf("before a departure is old: %v", err)
 	}
-	if err := s.ForgetDepartures(t.Context(), time.Now().Add(8*24*time.Hour)); err != nil {
+	if err := s.MachineFeed.ForgetDepartures(t.Context(), time.Now().Add(8*24*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	_, err = here.Reconcile(t.Context(), cursor, time.Time{}, 7)
@@ -518,7 +519,7 @@ func TestCursorsWithinSelections(t *testing.T) {
 	storetest.WantReason(t, here.CheckCursor(t.Context(), cursor), "CURSOR_EXPIRED")
 	_, err = here.Reconcile(t.Context(), "", time.Now(), 7)
 	storetest.WantReason(t, err, "CURSOR_EXPIRED")
-	if _, err := s.Reconcile(t.Context(), wide, time.Time{}, 7); err != nil {
+	if _, err := s.MachineFeed.Reconcile(t.Context(), wide, time.Time{}, 7); err != nil {
 		t.Errorf("a reader of the whole fleet: %v", err)
 	}
 	testkit.Eventually(t, time.Minute, func() bool { // an open transaction of another test may be older than the departure

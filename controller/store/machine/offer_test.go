@@ -31,7 +31,7 @@ func TestOnlyAnAdminOffersAMachine(t *testing.T) {
 		}
 	}
 	write := func(ctx context.Context, m *pb.Machine) error {
-		_, err := s.Register(ctx, m, "someone", storetest.Now())
+		_, err := s.Machines.Register(ctx, m, "someone", storetest.Now())
 		return err
 	}
 	operator, admin := as(auth.ScopeOperate), as(auth.ScopeAdmin)

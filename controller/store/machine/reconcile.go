@@ -64,35 +64,44 @@ type Changes struct {
 	More bool
 }
 
+// Feed is the order in which machines change, for clients that follow them by cursor.
+type Feed struct {
+	db       *pgtx.DB
+	machines *Store
+}
+
+// NewFeed returns the changes of the machines of a store.
+func NewFeed(db *pgtx.DB, machines *Store) *Feed { return &Feed{db: db, machines: machines} }
+
 // Reconcile reads what has changed after a cursor, or since a time when the cursor is empty. It never misses a change
 // and may repeat one: changes are ordered by their transactions, and none at or above the oldest open transaction is on
 // a page, so whatever commits later sorts after the cursor.
-func (s *Store) Reconcile(ctx context.Context, from string, since time.Time, limit int32) (*Changes, error) {
-	return s.reconcile(ctx, from, since, limit, false)
+func (f *Feed) Reconcile(ctx context.Context, from string, since time.Time, limit int32) (*Changes, error) {
+	return f.reconcile(ctx, from, since, limit, false)
 }
 
 // ReconcileSealed is Reconcile with machines of which only the id can be read before they have gone over the wire.
-func (s *Store) ReconcileSealed(ctx context.Context, from string, since time.Time, limit int32) (*Changes, error) {
-	return s.reconcile(ctx, from, since, limit, true)
+func (f *Feed) ReconcileSealed(ctx context.Context, from string, since time.Time, limit int32) (*Changes, error) {
+	return f.reconcile(ctx, from, since, limit, true)
 }
 
-func (s *Store) reconcile(
+func (f *Feed) reconcile(
 	ctx context.Context, from string, since time.Time, limit int32, sealed bool,
 ) (*Changes, error) {
-	out, found, _, err := s.page(ctx, from, since, limit)
+	out, found, _, err := f.page(ctx, from, since, limit)
 	if err != nil {
 		return nil, err
 	}
 	// A machine that has changed again meanwhile is presented as it is now, and comes once more after this page.
-	out.Machines, err = s.presentFound(ctx, found, sealed)
+	out.Machines, err = f.machines.presentFound(ctx, found, sealed)
 	return out, err
 }
 
 // page finds the machines of a page, and says where to go on. Its cursors begin like here.
-func (s *Store) page(
+func (f *Feed) page(
 	ctx context.Context, from string, since time.Time, limit int32,
 ) (out *Changes, found []dbsqlc.ChangedMachinesRow, here cursor, err error) {
-	here, bounds, err := s.here(ctx)
+	here, bounds, err := f.here(ctx)
 	if err != nil {
 		return nil, nil, here, err
 	}
@@ -105,7 +114,7 @@ func (s *Store) page(
 			return nil, nil, here, expired()
 		}
 	}
-	if found, err = s.changes(ctx, at, since, limit); err != nil {
+	if found, err = f.changes(ctx, at, since, limit); err != nil {
 		return nil, nil, here, fmt.Errorf("read changes: %w", err)
 	}
 	out = &Changes{SafeSince: bounds.SafeTime, More: len(found) == int(limit)}
@@ -113,7 +122,7 @@ func (s *Store) page(
 		// Those that are left may be older than those of this page.
 		out.SafeSince = since
 	}
-	out.Next = s.nextCursor(here, at, from == "", bounds.Xmin, found)
+	out.Next = f.nextCursor(here, at, from == "", bounds.Xmin, found)
 	return out, found, here, nil
 }
 
@@ -130,12 +139,12 @@ func expired() error {
 }
 
 // CheckCursor refuses a cursor from which Reconcile would not go on.
-func (s *Store) CheckCursor(ctx context.Context, text string) error {
+func (f *Feed) CheckCursor(ctx context.Context, text string) error {
 	at, err := parseCursor(text)
 	if err != nil {
 		return err
 	}
-	here, _, err := s.here(ctx)
+	here, _, err := f.here(ctx)
 	if err == nil && !at.of(here) {
 		err = expired()
 	}
@@ -151,22 +160,22 @@ type Change struct {
 }
 
 // Follow is Reconcile after a cursor with a cursor for each machine. more says that there is more to read right now.
-func (s *Store) Follow(
+func (f *Feed) Follow(
 	ctx context.Context,
 	from string,
 	limit int32,
 ) (all []Change, next string, more bool, err error) {
-	page, found, at, err := s.page(ctx, from, time.Time{}, limit)
+	page, found, at, err := f.page(ctx, from, time.Time{}, limit)
 	if err != nil {
 		return nil, "", false, err
 	}
-	machines, err := s.presentFound(ctx, found, false)
+	machines, err := f.machines.presentFound(ctx, found, false)
 	if err != nil {
 		return nil, "", false, err
 	}
 	places := make(map[string]uint64, len(found))
-	for _, f := range found {
-		places[f.MachineID] = f.ChangeXid
+	for _, row := range found {
+		places[row.MachineID] = row.ChangeXid
 	}
 	for _, m := range machines {
 		at.Machine = m.GetMachineId()
@@ -181,15 +190,15 @@ func (s *Store) Follow(
 const fewChanges = 5000
 
 // changes finds the machines of a page, and by which transaction each of them was changed.
-func (s *Store) changes(
+func (f *Feed) changes(
 	ctx context.Context, at cursor, since time.Time, limit int32,
 ) ([]dbsqlc.ChangedMachinesRow, error) {
 	inOrder := dbsqlc.ChangedMachinesParams{AfterXid: at.Xid, AfterID: at.Machine, Since: pgtx.TimePtr(since),
 		PageSize: limit}
 	if since.IsZero() {
-		return s.db.Q.ChangedMachines(ctx, inOrder)
+		return f.db.Q.ChangedMachines(ctx, inOrder)
 	}
-	q := s.db.CustomPlan()
+	q := f.db.CustomPlan()
 	few, err := q.FewChangedMachines(ctx, dbsqlc.FewChangedMachinesParams{Since: since, MaxRows: fewChanges + 1,
 		PageSize: limit})
 	if err != nil {
@@ -207,7 +216,7 @@ func (s *Store) changes(
 
 // nextCursor is the place after the last of the page. With none it stays where it was; a first read by time that
 // found nothing stands just below the oldest transaction that was open before it looked.
-func (s *Store) nextCursor(here, at cursor, byTime bool, xmin string, found []dbsqlc.ChangedMachinesRow) string {
+func (f *Feed) nextCursor(here, at cursor, byTime bool, xmin string, found []dbsqlc.ChangedMachinesRow) string {
 	next := here
 	switch {
 	case len(found) > 0:
@@ -222,10 +231,10 @@ func (s *Store) nextCursor(here, at cursor, byTime bool, xmin string, found []db
 }
 
 // here names this cluster and reads the bounds of what a reader may rely on. It must run before the page is read.
-func (s *Store) here(ctx context.Context) (cursor, dbsqlc.ReconcileBoundsRow, error) {
+func (f *Feed) here(ctx context.Context) (cursor, dbsqlc.ReconcileBoundsRow, error) {
 	var id dbsqlc.ClusterIdentityRow
 	var bounds dbsqlc.ReconcileBoundsRow
-	err := s.db.Q.Together(ctx,
+	err := f.db.Q.Together(ctx,
 		func(q *dbsqlc.Queries) (err error) {
 			id, err = q.ClusterIdentity(ctx)
 			return pgtx.Wrap(err, "read cluster identity")
@@ -242,8 +251,8 @@ func (s *Store) here(ctx context.Context) (cursor, dbsqlc.ReconcileBoundsRow, er
 }
 
 // HeadCursor is where a reader stands who begins a full walk now: whatever changes during the walk comes after it.
-func (s *Store) HeadCursor(ctx context.Context) (next string, safeSince time.Time, err error) {
-	here, bounds, err := s.here(ctx)
+func (f *Feed) HeadCursor(ctx context.Context) (next string, safeSince time.Time, err error) {
+	here, bounds, err := f.here(ctx)
 	if err != nil {
 		return "", time.Time{}, err
 	}

@@ -155,7 +155,7 @@ func byCursor(s *store.Store, name, from string, size int32) *reader {
 	cursor := from
 	return &reader{name: name, seen: map[string][]sighting{},
 		next: func(ctx context.Context, _ *reader) (map[string]int64, uint64, bool, error) {
-			c, err := s.Reconcile(ctx, cursor, time.Time{}, size)
+			c, err := s.MachineFeed.Reconcile(ctx, cursor, time.Time{}, size)
 			if err != nil {
 				return nil, 0, false, err
 			}
@@ -175,7 +175,7 @@ func bySafeTime(s *store.Store, size int32) *reader {
 			if cursor != "" {
 				from = time.Time{}
 			}
-			c, err := s.Reconcile(ctx, cursor, from, size)
+			c, err := s.MachineFeed.Reconcile(ctx, cursor, from, size)
 			if err != nil {
 				return nil, 0, false, err
 			}
@@ -193,14 +193,14 @@ func byWalk(s *store.Store, size int32) *reader {
 	return &reader{name: "by a walk", seen: map[string][]sighting{},
 		next: func(ctx context.Context, r *reader) (map[string]int64, uint64, bool, error) {
 			if after == nil {
-				head, _, err := s.HeadCursor(ctx)
+				head, _, err := s.MachineFeed.HeadCursor(ctx)
 				if err != nil {
 					return nil, 0, false, err
 				}
 				after = byCursor(s, "", head, size)
 			}
 			if lastID != "end" {
-				machines, err := s.WalkMachines(ctx, machinestore.MachineFilter{AfterID: lastID, Limit: size})
+				machines, err := s.Machines.WalkMachines(ctx, machinestore.MachineFilter{AfterID: lastID, Limit: size})
 				if lastID = "end"; len(machines) == int(size) {
 					lastID = machines[size-1].GetMachineId()
 				}
@@ -215,7 +215,7 @@ func byPlainTime(s *store.Store, size int32) *reader {
 	last := time.Unix(0, 0)
 	return &reader{name: "by plain updated_at", seen: map[string][]sighting{},
 		next: func(ctx context.Context, _ *reader) (map[string]int64, uint64, bool, error) {
-			rows, err := s.Pool().Query(ctx,
+			rows, err := s.DB.Pool().Query(ctx,
 				"SELECT machine_id, version, updated_at FROM machines WHERE updated_at > $1 ORDER BY updated_at LIMIT $2", last,
 				size)
 			if err != nil {
@@ -232,7 +232,7 @@ func byPlainTime(s *store.Store, size int32) *reader {
 // tableVersions is the truth. Tombstones are left out on demand.
 func tableVersions(t testing.TB, s *store.Store, tombstones bool) map[string]int64 {
 	t.Helper()
-	rows, err := s.Pool().Query(t.Context(), "SELECT machine_id, version FROM machines WHERE $1 OR deleted_at IS NULL",
+	rows, err := s.DB.Pool().Query(t.Context(), "SELECT machine_id, version FROM machines WHERE $1 OR deleted_at IS NULL",
 		tombstones)
 	if err != nil {
 		t.Fatal(err)

@@ -32,7 +32,7 @@ type writers struct {
 
 // change runs fn in a transaction of its own and commits it. fn returns the machines that it has changed.
 func (w *writers) change(ctx context.Context, fn func(tx pgx.Tx) ([]string, error)) error {
-	tx, err := w.s.Pool().Begin(ctx)
+	tx, err := w.s.DB.Pool().Begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -177,20 +177,20 @@ func (w *writers) byAPI(writer int) func(context.Context, int) error {
 		switch i % 10 {
 		case 0:
 			id = fmt.Sprintf("m-api-%d-%d", writer, i)
-			_, err = w.s.Register(ctx, &baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{Provider: "fake"}},
-				"x", before)
+			_, err = w.s.Machines.Register(ctx, &baremetalv1.Machine{MachineId: id,
+				Spec: &baremetalv1.MachineSpec{Provider: "fake"}}, "x", before)
 		case 9:
-			_, err = w.s.Delete(ctx, id, "x", true, before)
+			_, err = w.s.Nodes.Delete(ctx, id, "x", true, before)
 		default:
-			_, err = w.s.Update(ctx, &baremetalv1.Machine{MachineId: id, Labels: map[string]string{"n": fmt.Sprint(i)}}, "x",
-				before)
+			_, err = w.s.Machines.Update(ctx, &baremetalv1.Machine{MachineId: id, Labels: map[string]string{"n": fmt.Sprint(i)}},
+				"x", before)
 		}
 		if err != nil {
 			return err
 		}
 		c := committed{before: before, after: time.Now()}
 		q := "SELECT version, change_xid::text::bigint FROM machines WHERE machine_id = $1"
-		if err := w.s.Pool().QueryRow(ctx, q, id).Scan(&c.version, &c.xid); err != nil {
+		if err := w.s.DB.Pool().QueryRow(ctx, q, id).Scan(&c.version, &c.xid); err != nil {
 			return err
 		}
 		w.ledger.add(id, c)
@@ -341,7 +341,7 @@ func report(t *testing.T, readers []*reader, l *ledger) {
 func TestSafeTimeBesideOtherDatabases(t *testing.T) {
 	other, s := storetest.New(t), storetest.New(t)
 	storetest.Register(t, s, "m-1")
-	tx, err := other.Pool().Begin(t.Context())
+	tx, err := other.DB.Pool().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -366,18 +366,18 @@ func TestSafeTimeBesideOtherDatabases(t *testing.T) {
 func TestForeignCursors(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Register(t, s, "m-1")
-	head, _, err := s.HeadCursor(t.Context())
+	head, _, err := s.MachineFeed.HeadCursor(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, bad := range []string{"x", "e30", head[:len(head)-4], strings.Repeat("A", 300)} {
-		_, err := s.Reconcile(t.Context(), bad, time.Time{}, 7)
+		_, err := s.MachineFeed.Reconcile(t.Context(), bad, time.Time{}, 7)
 		storetest.WantReason(t, err, "INVALID_CURSOR")
 	}
-	if err := s.Restored(t.Context(), storetest.Now()); err != nil {
+	if err := s.Incarnations.Restored(t.Context(), storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.Reconcile(t.Context(), head, time.Time{}, 7)
+	_, err = s.MachineFeed.Reconcile(t.Context(), head, time.Time{}, 7)
 	storetest.WantReason(t, err, "CURSOR_EXPIRED")
 	testDrain(t, byCursor(s, "after the restore", "", 7), tableVersions(t, s, true), false)
 }
@@ -398,7 +398,7 @@ func TestVersionsMoveWithRealChangesOnly(t *testing.T) {
 		again = next
 	}
 	stale := &baremetalv1.Machine{MachineId: "m-1", Version: first.GetVersion(), Labels: map[string]string{"a": "b"}}
-	_, err := s.Update(t.Context(), stale, "x", storetest.Now())
+	_, err := s.Machines.Update(t.Context(), stale, "x", storetest.Now())
 	storetest.WantReason(t, err, "VERSION_CONFLICT")
 }
 
@@ -409,7 +409,7 @@ func TestLargePage(t *testing.T) {
 	begin := storetest.Now()
 	const machines = 600
 	for _, err := range storetest.Together(t, machines, func(ctx context.Context, i int) error {
-		_, err := s.Register(ctx, &baremetalv1.Machine{
+		_, err := s.Machines.Register(ctx, &baremetalv1.Machine{
 			MachineId: fmt.Sprintf("m-%03d", i), Labels: map[string]string{"number": fmt.Sprint(i)},
 			Spec: &baremetalv1.MachineSpec{Provider: "fake"},
 		}, "tester", storetest.Now())
@@ -422,7 +422,7 @@ func TestLargePage(t *testing.T) {
 	for _, id := range []string{"m-000", "m-255", "m-256", "m-511", "m-512", "m-599"} {
 		storetest.Live(t, s, id)
 	}
-	rows, err := s.Pool().Query(t.Context(), "SELECT machine_id FROM machines ORDER BY change_xid, machine_id")
+	rows, err := s.DB.Pool().Query(t.Context(), "SELECT machine_id FROM machines ORDER BY change_xid, machine_id")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -435,7 +435,7 @@ func TestLargePage(t *testing.T) {
 		// A page ends before the oldest transaction that is open, which may be another test's: databases of one server count
 		// together.
 		testkit.Eventually(t, time.Minute, func() bool {
-			page, err = s.Reconcile(t.Context(), "", since, 1000)
+			page, err = s.MachineFeed.Reconcile(t.Context(), "", since, 1000)
 			return err != nil || len(page.Machines) == machines
 		}, "not all machines come")
 		if err != nil {
@@ -452,7 +452,8 @@ func TestLargePage(t *testing.T) {
 			t.Fatalf("since %v: %d machines, more %t, not in the order of their changes:\n%q\n%q", since, len(ids), page.More,
 				ids, order)
 		}
-		if page, err = s.Reconcile(t.Context(), "", since, 300); err != nil || len(page.Machines) != 300 || !page.More ||
+		if page, err = s.MachineFeed.Reconcile(t.Context(), "", since, 300); err != nil || len(page.Machines) != 300 ||
+			!page.More ||
 			page.Machines[299].GetMachineId() != order[299] {
 			t.Fatalf("since %v: the first 300 are %d, more %t: %v", since, len(page.Machines), page.More, err)
 		}
@@ -463,7 +464,7 @@ func TestLargePage(t *testing.T) {
 // another has now.
 func TestMachinesThatHaveMovedAreFound(t *testing.T) {
 	s := storetest.New(t)
-	q := dbsqlc.New(s.Pool())
+	q := dbsqlc.New(s.DB.Pool())
 	for _, id := range []string{"m-1", "m-2", "m-3", "m-4"} {
 		storetest.Register(t, s, id)
 	}
@@ -477,7 +478,7 @@ func TestMachinesThatHaveMovedAreFound(t *testing.T) {
 	if err != nil || len(found) != 4 {
 		t.Fatalf("%d machines: %v", len(found), err)
 	}
-	if _, err := s.Pool().Exec(t.Context(),
+	if _, err := s.DB.Pool().Exec(t.Context(),
 		"UPDATE machines SET config_generation = 7 WHERE machine_id = 'm-2'"); err != nil {
 		t.Fatal(err)
 	}

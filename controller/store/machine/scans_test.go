@@ -28,7 +28,7 @@ func TestNothingReadsAWholeFleet(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	ctx := t.Context()
-	conn, err := pgx.Connect(ctx, s.Pool().Config().ConnString())
+	conn, err := pgx.Connect(ctx, s.DB.Pool().Config().ConnString())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,20 +38,20 @@ func TestNothingReadsAWholeFleet(t *testing.T) {
 	for what, run := range map[string]func(i int) error{
 		"an operation": func(i int) error { return storetest.RebootOnce(ctx, s, a, i) },
 		"rounds": func(int) error {
-			if _, _, err := s.AdmitDestructive(ctx, storetest.Now()); err != nil {
+			if _, _, err := s.Budgets.AdmitDestructive(ctx, storetest.Now()); err != nil {
 				return err
 			}
-			if _, err := s.DueOperations(ctx, storetest.Now(), 1000); err != nil {
+			if _, err := s.OperationQueries.DueOperations(ctx, storetest.Now(), 1000); err != nil {
 				return err
 			}
-			return s.EndSessionsOf(ctx, "", storetest.Now())
+			return s.Sessions.EndSessionsOf(ctx, "", storetest.Now())
 		},
 		"a machine": func(i int) error {
-			_, err := s.GetMachine(ctx, fmt.Sprintf("fill-%06d", i), "")
+			_, err := s.Machines.GetMachine(ctx, fmt.Sprintf("fill-%06d", i), "")
 			return err
 		},
 		"a walk": func(i int) error {
-			_, err := s.WalkMachines(ctx, machinestore.MachineFilter{AfterID: fmt.Sprintf("fill-%06d", i), Limit: 100,
+			_, err := s.Machines.WalkMachines(ctx, machinestore.MachineFilter{AfterID: fmt.Sprintf("fill-%06d", i), Limit: 100,
 				Sealed: true})
 			return err
 		},
@@ -61,12 +61,12 @@ func TestNothingReadsAWholeFleet(t *testing.T) {
 		"a list by phase":     func(int) error { return rare(ctx, s, machinestore.MachineFilter{Phase: "MAINTENANCE"}) },
 		"a list by condition": func(int) error { return rare(ctx, s, machinestore.MachineFilter{With: []string{"RMA"}}) },
 		"changes since": func(int) error {
-			_, err := s.ReconcileSealed(ctx, "", time.Now().Add(time.Minute), 1000)
+			_, err := s.MachineFeed.ReconcileSealed(ctx, "", time.Now().Add(time.Minute), 1000)
 			return err
 		},
 		"a page of many changes": func(int) error {
 			// More have changed than are found by that time.
-			page, err := s.ReconcileSealed(ctx, "", time.Now().Add(-time.Hour), 1000)
+			page, err := s.MachineFeed.ReconcileSealed(ctx, "", time.Now().Add(-time.Hour), 1000)
 			if err == nil && (len(page.Machines) != 1000 || !page.More || page.Machines[999].GetMachineId() != "fill-001000") {
 				err = fmt.Errorf("%d machines, more %t, the last is %v", len(page.Machines), page.More,
 					page.Machines[len(page.Machines)-1])
@@ -74,9 +74,9 @@ func TestNothingReadsAWholeFleet(t *testing.T) {
 			return err
 		},
 		"changes of a cursor": func(int) error {
-			head, _, err := s.HeadCursor(ctx)
+			head, _, err := s.MachineFeed.HeadCursor(ctx)
 			if err == nil {
-				_, err = s.ReconcileSealed(ctx, head, time.Time{}, 1000)
+				_, err = s.MachineFeed.ReconcileSealed(ctx, head, time.Time{}, 1000)
 			}
 			return err
 		},
@@ -93,11 +93,11 @@ func TestNothingReadsAWholeFleet(t *testing.T) {
 	}
 	readsLittle(t, s, conn, "seq_tup_read + idx_tup_fetch", "a registration, and a change of it", func(i int) error {
 		m := &baremetalv1.Machine{MachineId: fmt.Sprintf("new-%d", i), Spec: &baremetalv1.MachineSpec{Site: "s"}}
-		if _, err := s.Register(ctx, m, "tester", storetest.Now()); err != nil {
+		if _, err := s.Machines.Register(ctx, m, "tester", storetest.Now()); err != nil {
 			return err
 		}
 		m.Spec.Rack = "r1"
-		_, err := s.Register(ctx, m, "tester", storetest.Now())
+		_, err := s.Machines.Register(ctx, m, "tester", storetest.Now())
 		return err
 	})
 }
@@ -121,7 +121,7 @@ func readsLittle(t *testing.T, s *store.Store, conn *pgx.Conn, counted, what str
 
 func rare(ctx context.Context, s *store.Store, f machinestore.MachineFilter) error {
 	f.Limit = 100
-	_, err := s.WalkMachines(ctx, f)
+	_, err := s.Machines.WalkMachines(ctx, f)
 	return err
 }
 
@@ -130,7 +130,7 @@ func rare(ctx context.Context, s *store.Store, f machinestore.MachineFilter) err
 func scanned(t *testing.T, s *store.Store, conn *pgx.Conn, counted string) map[string]int64 {
 	t.Helper()
 	ctx := t.Context()
-	for _, c := range s.Pool().AcquireAllIdle(ctx) {
+	for _, c := range s.DB.Pool().AcquireAllIdle(ctx) {
 		_, err := c.Exec(ctx, "SELECT pg_stat_force_next_flush()")
 		c.Release()
 		if err != nil {

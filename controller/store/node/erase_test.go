@@ -22,12 +22,12 @@ func TestDeprovisioningErasesAndRetires(t *testing.T) {
 	storetest.Open(t, s, h)
 	storetest.Maintenance(t, s, "m-1")
 	ask1 := nodestore.TransitionRequest{MachineID: "m-1", RequestID: "erase", To: node.Deprovisioning, Actor: "tester"}
-	op, created, err := s.TransitionNode(t.Context(), ask1, storetest.Now())
+	op, created, err := s.Nodes.TransitionNode(t.Context(), ask1, storetest.Now())
 	if err != nil || !created || op.GetType() != baremetalv1.Operation_RUN_PLAN || op.GetPlanId() != "erase" ||
 		storetest.State(t, s, "m-1") != "deprovisioning" {
 		t.Fatalf("%v %t %v, %s", op, created, err, storetest.State(t, s, "m-1"))
 	}
-	if again, created, err := s.TransitionNode(t.Context(), ask1, storetest.Now()); err != nil || created ||
+	if again, created, err := s.Nodes.TransitionNode(t.Context(), ask1, storetest.Now()); err != nil || created ||
 		again.GetOperationId() != op.GetOperationId() {
 		t.Errorf("repeated: %v %t %v", again, created, err)
 	}

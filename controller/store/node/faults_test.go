@@ -60,7 +60,7 @@ func TestAFailedStatementOfALifeByReportsChangesNothing(t *testing.T) {
 func TestAFailedStatementOfAnInterventionChangesNothing(t *testing.T) {
 	for name, act := range map[string]func(*store.Store) error{
 		"flag": func(s *store.Store) error {
-			_, err := s.SetFlag(t.Context(), "m-1", string(fleet.RMA), true, "broken", "tester", storetest.Now())
+			_, err := s.Operations.SetFlag(t.Context(), "m-1", string(fleet.RMA), true, "broken", "tester", storetest.Now())
 			return err
 		},
 		"quarantine": func(s *store.Store) error {
@@ -80,7 +80,7 @@ func TestAFailedStatementOfAnInterventionChangesNothing(t *testing.T) {
 			if err := storetest.Each(t, s, func() error { return act(s) }); err != nil {
 				t.Fatal(err)
 			}
-			got, err := s.GetOperation(t.Context(), op.GetOperationId())
+			got, err := s.OperationQueries.GetOperation(t.Context(), op.GetOperationId())
 			if err != nil || got.GetPhase() != baremetalv1.Operation_CANCELED {
 				t.Errorf("the work is %s, %v", got.GetPhase(), err)
 			}

@@ -48,7 +48,7 @@ func TestWhatHoldsASystemIsNotSimplyRemoved(t *testing.T) {
 			installer(t, s)
 			serviced(t, s, "m-1")
 			for _, to := range before {
-				op, _, err := s.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: "m-1", RequestID: "first",
+				op, _, err := s.Nodes.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: "m-1", RequestID: "first",
 					To: to, ImageRef: imageFor(to), Comment: "because", Actor: "tester"}, storetest.Now())
 				if err != nil {
 					t.Fatal(err)
@@ -59,7 +59,7 @@ func TestWhatHoldsASystemIsNotSimplyRemoved(t *testing.T) {
 			}
 			storetest.WantReason(t, storetest.Transition(s, "m-1", "out", node.Retired, true), "DECOMMISSION_REQUIRED")
 			if storetest.Machine(t, s, "m-1").GetStatus().GetActiveOperationId() == "" {
-				_, err := s.Delete(t.Context(), "m-1", "tester", false, storetest.Now())
+				_, err := s.Nodes.Delete(t.Context(), "m-1", "tester", false, storetest.Now())
 				storetest.WantReason(t, err, "DECOMMISSION_REQUIRED")
 			}
 		})
@@ -76,12 +76,12 @@ func TestAPurgeIsJudgedAsADecommission(t *testing.T) {
 	a, op, c := storetest.Rebooting(t, s, "m-5")
 	storetest.Decide(t, s, op, storetest.Ask(a, c, 1, 1))
 	retire := func(id string) error {
-		_, _, err := s.TransitionNode(ctx, nodestore.TransitionRequest{MachineID: id, RequestID: "out-" + id,
+		_, _, err := s.Nodes.TransitionNode(ctx, nodestore.TransitionRequest{MachineID: id, RequestID: "out-" + id,
 			To: node.Retired, Purge: true, Actor: "ann"}, storetest.Now())
 		return err
 	}
 	remove := func(id string) error {
-		_, err := s.Delete(ctx, id, "ann", true, storetest.Now())
+		_, err := s.Nodes.Delete(ctx, id, "ann", true, storetest.Now())
 		return err
 	}
 	storetest.SetBudget(t, s, &baremetalv1.Budget{Name: "all", Domain: "fleet", PerDay: 2})
@@ -107,14 +107,14 @@ func TestAPurgeIsJudgedAsADecommission(t *testing.T) {
 		t.Errorf("%d slots are held, and m-5 is %s", n, storetest.State(t, s, "m-5"))
 	}
 	storetest.SetBudget(t, s, &baremetalv1.Budget{Name: "all", Domain: "fleet", AtOnce: 100})
-	if _, err := s.SetApprovalPolicy(t.Context(), &baremetalv1.ApprovalPolicy{Name: "two",
+	if _, err := s.Approvals.SetApprovalPolicy(t.Context(), &baremetalv1.ApprovalPolicy{Name: "two",
 		Harm: baremetalv1.ApprovalPolicy_DESTROYS}, machinefilter.Selections{}, "ben", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	for _, purge := range []func(string) error{retire, remove} {
 		storetest.WantReason(t, purge("m-4"), "APPROVAL_REQUIRED")
 	}
-	_, _, err := s.TransitionNode(ctx, nodestore.TransitionRequest{MachineID: "m-4", RequestID: "drain",
+	_, _, err := s.Nodes.TransitionNode(ctx, nodestore.TransitionRequest{MachineID: "m-4", RequestID: "drain",
 		To: node.Draining, Actor: "ann"}, storetest.Now())
 	storetest.WantReason(t, err, "APPROVAL_REQUIRED")
 }

@@ -68,13 +68,13 @@ func TestAFailedCleanupQuarantines(t *testing.T) {
 				r.Run()
 				storetest.Age(t, r.Store, r.Workflow().GetOperationId(), 0)
 			}
-			n, err := r.Store.GetNode(t.Context(), "m-1")
+			n, err := r.Store.Nodes.GetNode(t.Context(), "m-1")
 			if err != nil || n.GetState() != node.Quarantined || n.GetQuarantineReason() != "EXECUTION_FAILED" ||
 				n.GetQuarantinedFrom() != node.Draining {
 				t.Fatalf("%v (%v), workflow %v", n, err, r.Workflow())
 			}
 			// It came from work: an admin's clear does not put it in service.
-			_, err = r.Store.ClearIntervention(t.Context(), "m-1", "tester", "", storetest.Now())
+			_, err = r.Store.Operations.ClearIntervention(t.Context(), "m-1", "tester", "", storetest.Now())
 			storetest.WantReason(t, err, "NODE_GUARD_FAILED")
 			r.FailWith = nil
 			r.MustAct(workflow.Resume, "go-on")
@@ -107,21 +107,21 @@ func TestAnAdminQuarantinesAndReleases(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Live(t, s, "m-1")
 	r := nodestore.TransitionRequest{MachineID: "m-1", RequestID: "q", To: node.Quarantined, Actor: "tester"}
-	_, _, err := s.TransitionNode(t.Context(), r, storetest.Now())
+	_, _, err := s.Nodes.TransitionNode(t.Context(), r, storetest.Now())
 	storetest.WantReason(t, err, "NODE_GUARD_FAILED")
 	r.Comment = "it smells"
-	if _, _, err := s.TransitionNode(t.Context(), r, storetest.Now()); err != nil {
+	if _, _, err := s.Nodes.TransitionNode(t.Context(), r, storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if storetest.Condition(storetest.Machine(t, s, "m-1"), fleet.NeedsIntervention) == nil {
 		t.Error("a quarantined machine needs nobody")
 	}
-	if _, err := s.ClearIntervention(t.Context(), "m-1", "tester", "", storetest.Now()); err != nil ||
+	if _, err := s.Operations.ClearIntervention(t.Context(), "m-1", "tester", "", storetest.Now()); err != nil ||
 		storetest.State(t, s, "m-1") != "active" {
 		t.Errorf("%v, the node is %s", err, storetest.State(t, s, "m-1"))
 	}
 	storetest.Register(t, s, "m-new")
-	if _, _, err := s.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: "m-new", RequestID: "q",
+	if _, _, err := s.Nodes.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: "m-new", RequestID: "q",
 		To: node.Quarantined, Actor: "tester", Comment: "whose is it?"}, storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestQuarantineCancelsWhatIsUnderWay(t *testing.T) {
 	r := nodestore.TransitionRequest{MachineID: "m-1", RequestID: "q", To: node.Quarantined, Actor: "tester",
 		Comment: "it smells"}
 	for range 2 { // a repeat has the same answer
-		got, created, err := s.TransitionNode(t.Context(), r, storetest.Now())
+		got, created, err := s.Nodes.TransitionNode(t.Context(), r, storetest.Now())
 		if err != nil || created || got.GetOperationId() != op || storetest.State(t, s, "m-1") != "quarantined" {
 			t.Fatalf("%v %t %v, the node is %s", got, created, err, storetest.State(t, s, "m-1"))
 		}
@@ -151,7 +151,7 @@ func TestQuarantineCancelsWhatIsUnderWay(t *testing.T) {
 	if got := storetest.Machine(t, s, "m-1").GetStatus().GetActiveOperationId(); got != "" {
 		t.Errorf("operation %s is active", got)
 	}
-	if _, err := s.ClearIntervention(t.Context(), "m-1", "tester", "", storetest.Now()); err != nil ||
+	if _, err := s.Operations.ClearIntervention(t.Context(), "m-1", "tester", "", storetest.Now()); err != nil ||
 		storetest.State(t, s, "m-1") != "active" {
 		t.Errorf("%v, the node is %s", err, storetest.State(t, s, "m-1"))
 	}
@@ -161,7 +161,8 @@ func TestQuarantineCancelsWhatIsUnderWay(t *testing.T) {
 func TestAQuarantinedNodeDrains(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Live(t, s, "m-1")
-	if _, err := s.Quarantine(t.Context(), "m-1", "MACHINE_QUARANTINED", "it smells", storetest.Now()); err != nil {
+	if _, err := s.Operations.Quarantine(t.Context(), "m-1", "MACHINE_QUARANTINED", "it smells",
+		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	op := moveNode(t, s, "m-1", "drain", node.Draining)
@@ -180,18 +181,18 @@ func TestWhatIsInServiceIsNotSimplyRemoved(t *testing.T) {
 	storetest.Live(t, s, "m-1")
 	storetest.Live(t, s, "m-2")
 	storetest.WantReason(t, storetest.Transition(s, "m-1", "retire", node.Retired, false), "DECOMMISSION_REQUIRED")
-	_, err := s.Delete(t.Context(), "m-1", "tester", false, storetest.Now())
+	_, err := s.Nodes.Delete(t.Context(), "m-1", "tester", false, storetest.Now())
 	storetest.WantReason(t, err, "DECOMMISSION_REQUIRED")
 	if storetest.State(t, s, "m-1") != "active" {
 		t.Errorf("the node is %s", storetest.State(t, s, "m-1"))
 	}
 	purge := nodestore.TransitionRequest{MachineID: "m-1", RequestID: "purge", To: node.Retired, Purge: true,
 		Actor: "tester"}
-	if _, _, err := s.TransitionNode(t.Context(), purge, storetest.Now()); err != nil ||
+	if _, _, err := s.Nodes.TransitionNode(t.Context(), purge, storetest.Now()); err != nil ||
 		storetest.State(t, s, "m-1") != "retired" {
 		t.Errorf("%v, the node is %s", err, storetest.State(t, s, "m-1"))
 	}
-	if _, err := s.Delete(t.Context(), "m-2", "tester", true, storetest.Now()); err != nil {
+	if _, err := s.Nodes.Delete(t.Context(), "m-2", "tester", true, storetest.Now()); err != nil {
 		t.Error(err)
 	}
 	if n := storetest.Count(
@@ -209,17 +210,17 @@ func TestARetiredMachineTakesNoOperation(t *testing.T) {
 	storetest.Live(t, s, "m-1")
 	purge := nodestore.TransitionRequest{MachineID: "m-1", RequestID: "purge", To: node.Retired, Purge: true,
 		Actor: "tester"}
-	if _, _, err := s.TransitionNode(t.Context(), purge, storetest.Now()); err != nil {
+	if _, _, err := s.Nodes.TransitionNode(t.Context(), purge, storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.SetFlag(t.Context(), "m-1", string(fleet.RetiredFlag), false, "tester", "",
+	if _, err := s.Operations.SetFlag(t.Context(), "m-1", string(fleet.RetiredFlag), false, "tester", "",
 		storetest.Now()); err != nil {
 		t.Logf("the flag is not cleared: %v", err)
 	}
 	for _, kind := range []fleet.OperationType{fleet.Reboot, fleet.Reimage, fleet.EnterMaintenance, fleet.ExitMaintenance,
 		fleet.Netboot} {
-		_, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "x-" + string(kind),
-			Type: kind, Inputs: storetest.Inputs("img"), Actor: "tester"}, storetest.Now())
+		_, _, err := s.Operations.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1",
+			RequestID: "x-" + string(kind), Type: kind, Inputs: storetest.Inputs("img"), Actor: "tester"}, storetest.Now())
 		storetest.WantReason(t, err, "MACHINE_BLOCKED")
 	}
 	if err := storetest.Transition(s, "m-1", "back", node.Offline, false); err != nil {
@@ -232,11 +233,11 @@ func TestARetiredMachineIsDecommissionedLater(t *testing.T) {
 	r := storetest.NewLifeRig(t)
 	purge := nodestore.TransitionRequest{MachineID: "m-1", RequestID: "purge", To: node.Retired, Purge: true,
 		Actor: "tester"}
-	if _, _, err := r.Store.TransitionNode(t.Context(), purge, storetest.Now()); err != nil {
+	if _, _, err := r.Store.Nodes.TransitionNode(t.Context(), purge, storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := r.Store.StartWorkflow(t.Context(), workflowstore.WorkflowStart{MachineID: "m-1", RequestID: "soft",
-		Kind: workflow.Decommission, Mode: workflow.SoftReset, Actor: "tester"}, storetest.Now())
+	_, _, err := r.Store.Workflows.StartWorkflow(t.Context(), workflowstore.WorkflowStart{MachineID: "m-1",
+		RequestID: "soft", Kind: workflow.Decommission, Mode: workflow.SoftReset, Actor: "tester"}, storetest.Now())
 	storetest.WantReason(t, err, "NODE_TRANSITION_ILLEGAL")
 	r.Start(workflow.Decommission, workflow.FullDecommission)
 	if w := r.Run(); w.GetState() != baremetalv1.Workflow_COMPLETED || r.Node() != "DELETED" {
@@ -283,13 +284,13 @@ func TestAnotherPlanIsAnother(t *testing.T) {
 	// Nobody has assigned a plan: that the node's default has another name than the plan that failed says nothing.
 	storetest.WantReason(t, storetest.Transition(s, "m-1", "same", node.Pending, true), "NODE_GUARD_FAILED")
 	again := "write-renamed"
-	if _, err := s.UpdateNode(t.Context(), "m-1", nodestore.NodeUpdate{PlanID: &again}, "tester",
+	if _, err := s.Nodes.UpdateNode(t.Context(), "m-1", nodestore.NodeUpdate{PlanID: &again}, "tester",
 		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	storetest.WantReason(t, storetest.Transition(s, "m-1", "renamed", node.Pending, true), "NODE_GUARD_FAILED")
 	other := "write-again"
-	if _, err := s.UpdateNode(t.Context(), "m-1", nodestore.NodeUpdate{PlanID: &other}, "tester",
+	if _, err := s.Nodes.UpdateNode(t.Context(), "m-1", nodestore.NodeUpdate{PlanID: &other}, "tester",
 		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -307,7 +308,7 @@ func TestNodesWaitForTheirHealthChecks(t *testing.T) {
 	s := storetest.New(t)
 	in := func(id, group, serial string) storetest.Enrolled {
 		t.Helper()
-		_, err := s.Register(t.Context(), &baremetalv1.Machine{
+		_, err := s.Machines.Register(t.Context(), &baremetalv1.Machine{
 			MachineId: id, Spec: &baremetalv1.MachineSpec{Provider: "fake", Group: group, Serial: serial,
 				MacAddresses: []string{"52:54:00:00:00:0" + id[len(id)-1:]}},
 		}, "tester", storetest.Now())
@@ -321,7 +322,7 @@ func TestNodesWaitForTheirHealthChecks(t *testing.T) {
 	}
 	failing := func(id string) string {
 		t.Helper()
-		n, err := s.GetNode(t.Context(), id)
+		n, err := s.Nodes.GetNode(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -351,7 +352,7 @@ func TestNodesWaitForTheirHealthChecks(t *testing.T) {
 		t.Errorf("with another serial number it is %s: %s", storetest.State(t, s, "m-2"), failing("m-2"))
 	}
 	for group, checks := range map[string][]string{"quick": {nodestore.NoChecks}, "seen": {node.CheckReachable}} {
-		if _, err := s.SetNodeGroup(t.Context(), &baremetalv1.SetNodeGroupRequest{Group: group, HealthChecks: checks},
+		if _, err := s.Nodes.SetNodeGroup(t.Context(), &baremetalv1.SetNodeGroupRequest{Group: group, HealthChecks: checks},
 			"tester", storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
@@ -370,7 +371,7 @@ func TestDriftOfTheProviderBlocksDestructiveWork(t *testing.T) {
 	n := 0
 	reimage := func() error {
 		n++
-		_, _, err := s.StartWorkflow(t.Context(), workflowstore.WorkflowStart{
+		_, _, err := s.Workflows.StartWorkflow(t.Context(), workflowstore.WorkflowStart{
 			MachineID: "m-1", RequestID: fmt.Sprint("r-", n), Kind: workflow.Decommission, Mode: workflow.Reimage,
 			Actor: "tester", DryRun: true, Inputs: storetest.Inputs("img"),
 		}, storetest.Now())
@@ -387,11 +388,12 @@ func TestDriftOfTheProviderBlocksDestructiveWork(t *testing.T) {
 		if f := storetest.WantReason(t, reimage(), "PROVIDER_DRIFT"); !strings.Contains(f.Message, "--adopt-provider-state") {
 			t.Errorf("the refusal names no next step: %s", f.Message)
 		}
-		_, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: fmt.Sprint("image-", n),
-			Type: fleet.Reimage, Inputs: storetest.Inputs("img"), Actor: "tester"}, storetest.Now())
+		_, _, err := s.Operations.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1",
+			RequestID: fmt.Sprint("image-", n), Type: fleet.Reimage, Inputs: storetest.Inputs("img"), Actor: "tester"},
+			storetest.Now())
 		storetest.WantReason(t, err, "PROVIDER_DRIFT")
 	}
-	if _, err := s.UpdateNode(t.Context(), "m-1", nodestore.NodeUpdate{AdoptProviderState: true}, "tester",
+	if _, err := s.Nodes.UpdateNode(t.Context(), "m-1", nodestore.NodeUpdate{AdoptProviderState: true}, "tester",
 		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -403,7 +405,7 @@ func TestDriftOfTheProviderBlocksDestructiveWork(t *testing.T) {
 		t.Errorf("a minor drift is shown and blocks nothing by default: %v", err)
 	}
 	for threshold, reason := range map[string]string{"any": "PROVIDER_DRIFT", "none": ""} {
-		if _, err := s.SetSite(t.Context(), "lab", nil, threshold, "tester", storetest.Now()); err != nil {
+		if _, err := s.Sites.SetSite(t.Context(), "lab", nil, threshold, "tester", storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 		if err := reimage(); reason != "" {
@@ -437,11 +439,11 @@ func TestReportsDoNotBlankEarlierFacts(t *testing.T) {
 		MacAddress: "52:54:00:00:00:01", IpAddress: "10.0.0.9", Hostname: "h-1", Vendor: "acme", Model: "x1",
 		SerialNumber: "sn-1", SystemUuid: "u-1",
 	}
-	if _, err := s.ReportNode(t.Context(), first, "installer", storetest.Now()); err != nil {
+	if _, err := s.Nodes.ReportNode(t.Context(), first, "installer", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	n, err := s.ReportNode(t.Context(), &baremetalv1.ReportNodeRequest{MacAddress: "52:54:00:00:00:01", Hostname: "h-2"},
-		"installer", storetest.Now())
+	n, err := s.Nodes.ReportNode(t.Context(), &baremetalv1.ReportNodeRequest{MacAddress: "52:54:00:00:00:01",
+		Hostname: "h-2"}, "installer", storetest.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -466,12 +468,12 @@ func TestWhatAProviderSaidBeforeTheEndOfWorkIsNoDrift(t *testing.T) {
 		}
 		report := sitestore.SiteReport{Site: "lab", AgentID: agent, LeasesSame: true,
 			Providers: []*fleetv1.ProviderObservation{o}}
-		if _, err := s.RecordSite(t.Context(), report, storetest.Now()); err != nil {
+		if _, err := s.Sites.RecordSite(t.Context(), report, storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	begin := func(request string) (*baremetalv1.Operation, error) {
-		op, _, err := s.StartWorkflow(t.Context(), workflowstore.WorkflowStart{
+		op, _, err := s.Workflows.StartWorkflow(t.Context(), workflowstore.WorkflowStart{
 			MachineID: "m-1", RequestID: request, Kind: workflow.Decommission, Mode: workflow.StorageCleanup, Actor: "tester",
 			Inputs: storetest.Inputs("img"),
 		}, storetest.Now())
@@ -484,7 +486,7 @@ func TestWhatAProviderSaidBeforeTheEndOfWorkIsNoDrift(t *testing.T) {
 	}
 	tells(maasstatus.Ready, storetest.Now())
 	asked := storetest.Now()
-	if _, err := s.Cancel(t.Context(), op.GetOperationId(), "tester", storetest.Now()); err != nil {
+	if _, err := s.Operations.Cancel(t.Context(), op.GetOperationId(), "tester", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	tells(maasstatus.Ready, asked)
@@ -494,7 +496,7 @@ func TestWhatAProviderSaidBeforeTheEndOfWorkIsNoDrift(t *testing.T) {
 	if op, err = begin("two"); err != nil {
 		t.Fatalf("what was seen during the work refuses the next: %v", err)
 	}
-	if _, err := s.Cancel(t.Context(), op.GetOperationId(), "tester", storetest.Now()); err != nil {
+	if _, err := s.Operations.Cancel(t.Context(), op.GetOperationId(), "tester", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	tells(maasstatus.Ready, storetest.Now())

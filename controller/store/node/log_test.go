@@ -50,7 +50,7 @@ func watchStates(t testing.TB, s *store.Store) {
 func oneLineEach(t testing.TB, s *store.Store) int {
 	t.Helper()
 	read := func(table string) map[string][]string {
-		rows, err := s.Pool().Query(t.Context(), "SELECT machine_id, from_state || '>' || to_state FROM "+table+
+		rows, err := s.DB.Pool().Query(t.Context(), "SELECT machine_id, from_state || '>' || to_state FROM "+table+
 			" ORDER BY id")
 		if err != nil {
 			t.Fatal(err)
@@ -112,7 +112,7 @@ func TestMovesAreLogged(t *testing.T) {
 	if err := storetest.Transition(s, "m-1", "a", node.Pending, false); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: "m-1", RequestID: "b",
+	if _, _, err := s.Nodes.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: "m-1", RequestID: "b",
 		To: node.Retired, DryRun: true}, storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func (l *nodeLife) transition(ctx context.Context) error {
 	if to == node.Reprovision {
 		image = "img"
 	}
-	_, _, err := l.s.TransitionNode(ctx, nodestore.TransitionRequest{
+	_, _, err := l.s.Nodes.TransitionNode(ctx, nodestore.TransitionRequest{
 		MachineID: l.agent.Machine, RequestID: l.request(), To: to, ImageRef: image, Force: l.chance(70), Actor: "ann",
 		DryRun: l.chance(5),
 	}, l.at())
@@ -210,20 +210,20 @@ func (l *nodeLife) start(ctx context.Context) error {
 	}
 	r := kinds[l.rnd.IntN(len(kinds))]
 	r.MachineID, r.RequestID, r.Actor = l.agent.Machine, l.request(), "ann"
-	_, _, err := l.s.Start(ctx, r, l.at())
+	_, _, err := l.s.Operations.Start(ctx, r, l.at())
 	return err
 }
 
 func (l *nodeLife) report(ctx context.Context) error {
 	all := node.Statuses()
-	_, err := l.s.ReportNode(ctx, &baremetalv1.ReportNodeRequest{MacAddress: l.mac,
+	_, err := l.s.Nodes.ReportNode(ctx, &baremetalv1.ReportNodeRequest{MacAddress: l.mac,
 		InstallationStatus: all[l.rnd.IntN(len(all))], InstallationError: "no"}, "installer", l.at())
 	return err
 }
 
 // work brings an event to what is under way.
 func (l *nodeLife) work(ctx context.Context) error {
-	m, err := l.s.KnownMachine(ctx, l.agent.Machine)
+	m, err := l.s.Machines.KnownMachine(ctx, l.agent.Machine)
 	if err != nil {
 		return err
 	}
@@ -235,15 +235,17 @@ func (l *nodeLife) work(ctx context.Context) error {
 	if err != nil || e == nil {
 		return err
 	}
-	_, err = l.s.Decide(ctx, op, e, l.at())
+	_, err = l.s.Operations.Decide(ctx, op, e, l.at())
 	return err
 }
 
 func (l *nodeLife) event(ctx context.Context, op string) (operation.Event, error) {
 	var id, st string
 	var digest []byte
-	err := l.s.Pool().QueryRow(ctx, "SELECT command_id, executor_state_id, digest FROM commands WHERE operation_id = $1 "+
-		"ORDER BY step_idx DESC, attempt DESC LIMIT 1", op).Scan(&id, &st, &digest)
+	err := l.s.DB.Pool().
+		QueryRow(ctx, "SELECT command_id, executor_state_id, digest FROM commands WHERE operation_id = $1 "+
+			"ORDER BY step_idx DESC, attempt DESC LIMIT 1", op).
+		Scan(&id, &st, &digest)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return nil, err
 	}
@@ -284,36 +286,36 @@ func (l *nodeLife) beat(ctx context.Context) error {
 	if l.chance(50) {
 		silent = -time.Hour
 	}
-	return l.s.UpdateReachable(ctx, storetest.Now().Add(silent), l.at())
+	return l.s.NodeStates.UpdateReachable(ctx, storetest.Now().Add(silent), l.at())
 }
 
 // admin mends what would keep the node from living on.
 func (l *nodeLife) admin(ctx context.Context) error {
 	id := l.agent.Machine
-	m, err := l.s.KnownMachine(ctx, id)
+	m, err := l.s.Machines.KnownMachine(ctx, id)
 	if err != nil {
 		return err
 	}
 	if c := m.GetStatus().GetUnresolvedCommandId(); c != "" {
-		if _, err := l.s.Settle(ctx, id, c, "did-not-happen", "ann", "", l.at()); err != nil {
+		if _, err := l.s.Operations.Settle(ctx, id, c, "did-not-happen", "ann", "", l.at()); err != nil {
 			return err
 		}
 	}
 	switch l.rnd.IntN(5) {
 	case 0:
-		_, err = l.s.SetFlag(ctx, id, "RMA", l.chance(30), "ann", "", l.at())
+		_, err = l.s.Operations.SetFlag(ctx, id, "RMA", l.chance(30), "ann", "", l.at())
 	case 1:
-		_, err = l.s.SetFlag(ctx, id, "Retired", false, "ann", "", l.at())
+		_, err = l.s.Operations.SetFlag(ctx, id, "Retired", false, "ann", "", l.at())
 	case 2:
-		_, err = l.s.Quarantine(ctx, id, "CLONE_DETECTED", "two of it", l.at())
+		_, err = l.s.Operations.Quarantine(ctx, id, "CLONE_DETECTED", "two of it", l.at())
 	default:
-		_, err = l.s.ClearIntervention(ctx, id, "ann", "", l.at())
+		_, err = l.s.Operations.ClearIntervention(ctx, id, "ann", "", l.at())
 	}
 	if err != nil {
 		return err
 	}
 	plan := []string{"write", "write-again"}[l.rnd.IntN(2)]
-	_, err = l.s.UpdateNode(ctx, id, nodestore.NodeUpdate{PlanID: &plan}, "ann", l.at())
+	_, err = l.s.Nodes.UpdateNode(ctx, id, nodestore.NodeUpdate{PlanID: &plan}, "ann", l.at())
 	return err
 }
 
@@ -331,7 +333,7 @@ func TestNodesAfterARandomLife(t *testing.T) {
 		id, mac := fmt.Sprintf("m-%d", i), fmt.Sprintf("52:54:00:00:01:%02d", i)
 		lives[i] = &nodeLife{s: s, agent: able(t, s, id), mac: mac, rnd: rand.New(rand.NewPCG(uint64(seed), uint64(i))),
 			boot: 1}
-		if _, err := s.Update(t.Context(),
+		if _, err := s.Machines.Update(t.Context(),
 			&baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{Provider: "fake", MacAddresses: []string{mac}}},
 			"ann", storetest.Now()); err != nil {
 			t.Fatal(err)

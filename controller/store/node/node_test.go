@@ -25,7 +25,7 @@ import (
 func installer(t testing.TB, s *store.Store) {
 	t.Helper()
 	for id, seconds := range map[string]int32{"write": 0, "write-again": 3600, "write-renamed": 0} {
-		_, err := s.CreatePlan(t.Context(), &baremetalv1.Plan{PlanId: id, Steps: []*baremetalv1.Step{
+		_, err := s.Catalog.CreatePlan(t.Context(), &baremetalv1.Plan{PlanId: id, Steps: []*baremetalv1.Step{
 			{Name: "write", MaxRetries: -1, TimeoutSeconds: seconds,
 				Kind: &baremetalv1.Step_Repave{Repave: &baremetalv1.RepaveImage{Image: "img"}}},
 		}}, "tester", storetest.Now())
@@ -144,13 +144,13 @@ func TestGroupsPromote(t *testing.T) {
 		promote bool
 		want    string
 	}{{"careful", false, "installed"}, {"quick", true, "active"}} {
-		if _, err := s.SetNodeGroup(t.Context(), &baremetalv1.SetNodeGroupRequest{Group: c.group, AutoPromote: c.promote},
-			"tester", storetest.Now()); err != nil {
+		if _, err := s.Nodes.SetNodeGroup(t.Context(), &baremetalv1.SetNodeGroupRequest{Group: c.group,
+			AutoPromote: c.promote}, "tester", storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 		id := "m-" + c.group
 		a := serviced(t, s, id)
-		if _, err := s.UpdateNode(t.Context(), id, nodestore.NodeUpdate{Group: &c.group}, "tester",
+		if _, err := s.Nodes.UpdateNode(t.Context(), id, nodestore.NodeUpdate{Group: &c.group}, "tester",
 			storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +166,7 @@ func TestGroupsPromote(t *testing.T) {
 	if c := storetest.Decide(t, s, op, operation.Evaluate{}).Command; c == nil || c.State != operation.Sent {
 		t.Errorf("an installed node is not reimaged: %+v", c)
 	}
-	groups, err := s.ListNodeGroups(t.Context(), "", 10)
+	groups, err := s.Nodes.ListNodeGroups(t.Context(), "", 10)
 	if err != nil || len(groups) != 2 || groups[0].GetNodes() != 1 || groups[0].GetAutoPromote() ||
 		!groups[1].GetAutoPromote() {
 		t.Errorf("groups %v, %v", groups, err)
@@ -175,8 +175,8 @@ func TestGroupsPromote(t *testing.T) {
 
 // purge retires a node without a decommission.
 func purge(ctx context.Context, s *store.Store, id, request string) error {
-	_, _, err := s.TransitionNode(ctx, nodestore.TransitionRequest{MachineID: id, RequestID: request, To: node.Retired,
-		Purge: true, Actor: "tester"}, storetest.Now())
+	_, _, err := s.Nodes.TransitionNode(ctx, nodestore.TransitionRequest{MachineID: id, RequestID: request,
+		To: node.Retired, Purge: true, Actor: "tester"}, storetest.Now())
 	return err
 }
 
@@ -194,7 +194,7 @@ func TestThreeFailedInstalls(t *testing.T) {
 		if i == 3 {
 			want, code = "install_failed", "INSTALL_ATTEMPTS_EXHAUSTED"
 		}
-		op, err := s.GetOperation(t.Context(), id)
+		op, err := s.OperationQueries.GetOperation(t.Context(), id)
 		if err != nil || op.GetError().GetCode() != code {
 			t.Fatalf("operation %d: %v %v", i, op.GetError(), err)
 		}
@@ -205,13 +205,13 @@ func TestThreeFailedInstalls(t *testing.T) {
 		}
 	}
 	plan := "write"
-	if _, err := s.UpdateNode(t.Context(), "m-1", nodestore.NodeUpdate{PlanID: &plan}, "tester",
+	if _, err := s.Nodes.UpdateNode(t.Context(), "m-1", nodestore.NodeUpdate{PlanID: &plan}, "tester",
 		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	storetest.WantReason(t, storetest.Transition(s, "m-1", "t1", node.Pending, true), "NODE_GUARD_FAILED")
 	plan = "write-again"
-	if _, err := s.UpdateNode(t.Context(), "m-1", nodestore.NodeUpdate{PlanID: &plan}, "tester",
+	if _, err := s.Nodes.UpdateNode(t.Context(), "m-1", nodestore.NodeUpdate{PlanID: &plan}, "tester",
 		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestNodeMovesAreOfOneDecision(t *testing.T) {
 			scope := failpoint.NewScope()
 			scope.Set(point, failpoint.Panic())
 			died := storetest.Dies(func() error {
-				_, err := s.Decide(failpoint.With(t.Context(), scope), op, e, storetest.Now())
+				_, err := s.Operations.Decide(failpoint.With(t.Context(), scope), op, e, storetest.Now())
 				return err
 			})
 			if !errors.Is(died, failpoint.ErrInjected) {
@@ -278,7 +278,7 @@ func TestOneTransitionForManyRequests(t *testing.T) {
 	storetest.Register(t, s, "m-1")
 	ops := make([]string, 10)
 	for i, err := range storetest.Together(t, 10, func(ctx context.Context, i int) error {
-		op, _, err := s.TransitionNode(ctx, nodestore.TransitionRequest{MachineID: "m-1", RequestID: "same", To: node.Pending,
+		op, _, err := s.Nodes.TransitionNode(ctx, nodestore.TransitionRequest{MachineID: "m-1", RequestID: "same", To: node.Pending,
 			Actor: "tester"}, storetest.Now())
 		ops[i] = op.GetOperationId()
 		return err
@@ -303,7 +303,7 @@ func TestHeartbeatsMoveTheNode(t *testing.T) {
 	storetest.Open(t, s, h)
 	beat := func(silentSince time.Time) string {
 		t.Helper()
-		if err := s.UpdateReachable(t.Context(), silentSince, storetest.Now()); err != nil {
+		if err := s.NodeStates.UpdateReachable(t.Context(), silentSince, storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 		return storetest.State(t, s, "m-1")
@@ -313,7 +313,8 @@ func TestHeartbeatsMoveTheNode(t *testing.T) {
 		beat(at.Add(time.Minute)) != "offline" {
 		t.Fatal("wrong without heartbeats")
 	}
-	if err := s.FlushHeartbeats(t.Context(), map[string]time.Time{h.SessionID: at.Add(2 * time.Minute)}); err != nil {
+	if err := s.Sessions.FlushHeartbeats(t.Context(),
+		map[string]time.Time{h.SessionID: at.Add(2 * time.Minute)}); err != nil {
 		t.Fatal(err)
 	}
 	if got := beat(at.Add(time.Minute)); got != "active" {
@@ -338,7 +339,7 @@ func TestTransitionsStartTheirWork(t *testing.T) {
 	serviced(t, s, "m-1")
 	mark := func(request string) *baremetalv1.Operation {
 		t.Helper()
-		op, _, err := s.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: "m-1", RequestID: request,
+		op, _, err := s.Nodes.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: "m-1", RequestID: request,
 			To: node.Reprovision, ImageRef: "img", Actor: "tester"}, storetest.Now())
 		if err != nil {
 			t.Fatal(err)
@@ -364,7 +365,7 @@ func TestDryRunStoresNothing(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Register(t, s, "m-1")
 	before := storetest.Everything(t, s, append([]string{"node_state_log"}, storetest.Decided...)...)
-	op, created, err := s.TransitionNode(t.Context(),
+	op, created, err := s.Nodes.TransitionNode(t.Context(),
 		nodestore.TransitionRequest{MachineID: "m-1", RequestID: "r", To: node.Pending, DryRun: true}, storetest.Now())
 	if err != nil || created || op.GetOperationId() != "" || op.GetParams()["node_state"] != "pending" {
 		t.Errorf("%v %t %v", op, created, err)
@@ -378,7 +379,7 @@ func TestDryRunStoresNothing(t *testing.T) {
 func TestDeletedIsFinal(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Register(t, s, "m-1", "52:54:00:00:00:01")
-	if _, err := s.Delete(t.Context(), "m-1", "tester", false, storetest.Now()); err != nil {
+	if _, err := s.Nodes.Delete(t.Context(), "m-1", "tester", false, storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	wantHistory(t, s, "m-1", "discovered>deleted admin")
@@ -387,7 +388,7 @@ func TestDeletedIsFinal(t *testing.T) {
 			storetest.WantReason(t, storetest.Transition(s, "m-1", "back-to-"+node.Name(to), to, true), "NODE_IDENTITY_DELETED")
 		}
 	}
-	_, err := s.UpdateNode(t.Context(), "m-1", nodestore.NodeUpdate{}, "tester", storetest.Now())
+	_, err := s.Nodes.UpdateNode(t.Context(), "m-1", nodestore.NodeUpdate{}, "tester", storetest.Now())
 	storetest.WantReason(t, err, "NODE_IDENTITY_DELETED")
 	storetest.Register(t, s, "m-2", "52:54:00:00:00:01")
 }
@@ -408,7 +409,7 @@ func TestRetiredFollowsTheState(t *testing.T) {
 	if storetest.Condition(storetest.Machine(t, s, "m-1"), fleet.RetiredFlag) != nil {
 		t.Error("still blocked")
 	}
-	rows, total, err := s.NodeHistory(t.Context(), "m-1", 1, 1)
+	rows, total, err := s.Machines.NodeHistory(t.Context(), "m-1", 1, 1)
 	if err != nil || total != 2 || len(rows) != 1 || rows[0].GetComment() != "because" || rows[0].GetUserId() != "tester" {
 		t.Errorf("%v %d %v", rows, total, err)
 	}

@@ -23,7 +23,7 @@ import (
 // owned fails unless every node in a state of work has an owner.
 func owned(t testing.TB, s *store.Store) {
 	t.Helper()
-	found, err := s.OwnerlessNodes(t.Context(), storetest.Now().Add(48*time.Hour))
+	found, err := s.Nodes.OwnerlessNodes(t.Context(), storetest.Now().Add(48*time.Hour))
 	if err != nil || len(found) > 0 {
 		t.Fatalf("without an owner: %+v, %v", found, err)
 	}
@@ -44,8 +44,8 @@ func able(t testing.TB, s *store.Store, id string) storetest.Enrolled {
 
 func moveNode(t testing.TB, s *store.Store, id, request string, to node.State) *baremetalv1.Operation {
 	t.Helper()
-	op, _, err := s.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: id, RequestID: request, To: to,
-		ImageRef: imageFor(to), Actor: "tester"}, storetest.Now())
+	op, _, err := s.Nodes.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: id, RequestID: request,
+		To: to, ImageRef: imageFor(to), Actor: "tester"}, storetest.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,8 @@ var ends = map[string]func(t *testing.T, s *store.Store, a storetest.Enrolled, o
 	},
 	"nobody takes it": func(t *testing.T, s *store.Store, _ storetest.Enrolled, op string) {
 		storetest.Decide(t, s, op, operation.Evaluate{})
-		if _, err := s.Decide(t.Context(), op, operation.Evaluate{}, storetest.Now().Add(30*24*time.Hour)); err != nil {
+		if _, err := s.Operations.Decide(t.Context(), op, operation.Evaluate{},
+			storetest.Now().Add(30*24*time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 	},
@@ -132,7 +133,7 @@ func TestTheEndOfWorkMovesTheNode(t *testing.T) {
 			a := able(t, s, id)
 			if from == node.Reprovision {
 				plan := "write"
-				if _, err := s.UpdateNode(t.Context(), id, nodestore.NodeUpdate{PlanID: &plan}, "tester",
+				if _, err := s.Nodes.UpdateNode(t.Context(), id, nodestore.NodeUpdate{PlanID: &plan}, "tester",
 					storetest.Now()); err != nil {
 					t.Fatal(err)
 				}
@@ -228,23 +229,23 @@ func TestMovingToEnrollingOnboards(t *testing.T) {
 	foretold := ask
 	foretold.DryRun = true
 	for _, r := range []nodestore.TransitionRequest{foretold, ask} {
-		_, _, err := s.TransitionNode(t.Context(), r, storetest.Now())
+		_, _, err := s.Nodes.TransitionNode(t.Context(), r, storetest.Now())
 		storetest.WantReason(t, err, "WRONG_PHASE")
 	}
 	storetest.Maintenance(t, s, "m-1")
-	if op, created, err := s.TransitionNode(t.Context(), foretold, storetest.Now()); err != nil || created ||
+	if op, created, err := s.Nodes.TransitionNode(t.Context(), foretold, storetest.Now()); err != nil || created ||
 		op.GetOperationId() != "" {
 		t.Fatalf("dry run: %v %v %v", op, created, err)
 	}
-	op, created, err := s.TransitionNode(t.Context(), ask, storetest.Now())
+	op, created, err := s.Nodes.TransitionNode(t.Context(), ask, storetest.Now())
 	if err != nil || !created || op.GetType() != baremetalv1.Operation_ONBOARD {
 		t.Fatalf("%v %v %v", op, created, err)
 	}
-	again, created, err := s.TransitionNode(t.Context(), ask, storetest.Now())
+	again, created, err := s.Nodes.TransitionNode(t.Context(), ask, storetest.Now())
 	if err != nil || created || again.GetOperationId() != op.GetOperationId() {
 		t.Errorf("a repeat gives %v %v %v", again, created, err)
 	}
-	flows, err := s.ListWorkflows(t.Context(), workflowstore.WorkflowFilter{MachineID: "m-1", Limit: 10})
+	flows, err := s.Workflows.ListWorkflows(t.Context(), workflowstore.WorkflowFilter{MachineID: "m-1", Limit: 10})
 	if err != nil || len(flows) != 1 || slices.Contains(flows[0].GetStages(), "install_node") {
 		t.Fatalf("%v %v", flows, err)
 	}
@@ -281,7 +282,7 @@ func TestDrainingNeedsNoCluster(t *testing.T) {
 
 func moveAgain(t testing.TB, s *store.Store, id, request string, to node.State) string {
 	t.Helper()
-	op, created, err := s.TransitionNode(t.Context(),
+	op, created, err := s.Nodes.TransitionNode(t.Context(),
 		nodestore.TransitionRequest{MachineID: id, RequestID: request, To: to, Actor: "tester"}, storetest.Now())
 	if err != nil || created {
 		t.Fatalf("repeated: created %t, %v", created, err)
@@ -310,11 +311,12 @@ func TestRepairOfOwnerlessNodes(t *testing.T) {
 	installer(t, s)
 	a := serviced(t, s, "m-busy")
 	write(t, s, a, "r", 1)
-	if early, err := s.RepairOwnerless(t.Context(), storetest.Now().Add(-2*time.Hour), storetest.Now()); err != nil ||
+	if early, err := s.Nodes.RepairOwnerless(t.Context(), storetest.Now().Add(-2*time.Hour),
+		storetest.Now()); err != nil ||
 		len(early) > 0 {
 		t.Errorf("too early: %v %v", early, err)
 	}
-	moved, err := s.RepairOwnerless(t.Context(), storetest.Now().Add(-time.Minute), storetest.Now())
+	moved, err := s.Nodes.RepairOwnerless(t.Context(), storetest.Now().Add(-time.Minute), storetest.Now())
 	if err != nil || len(moved) != 7 {
 		t.Fatalf("%d moved, %v", len(moved), err)
 	}
@@ -328,7 +330,7 @@ func TestRepairOfOwnerlessNodes(t *testing.T) {
 			t.Errorf("history %v", h)
 		}
 	}
-	if again, err := s.RepairOwnerless(t.Context(), storetest.Now().Add(time.Hour), storetest.Now()); err != nil ||
+	if again, err := s.Nodes.RepairOwnerless(t.Context(), storetest.Now().Add(time.Hour), storetest.Now()); err != nil ||
 		len(again) > 0 {
 		t.Errorf("again: %v %v", again, err)
 	}
@@ -357,11 +359,11 @@ func TestConditionsAreRecomputed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, on := range []bool{true, false} {
-		if _, err := s.SetFlag(t.Context(), "m-4", "Retired", on, "tester", "", storetest.Now()); err != nil {
+		if _, err := s.Operations.SetFlag(t.Context(), "m-4", "Retired", on, "tester", "", storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n, err := s.RecomputeConditions(t.Context(), storetest.Now()); err != nil || n != 3 {
+	if n, err := s.Nodes.RecomputeConditions(t.Context(), storetest.Now()); err != nil || n != 3 {
 		t.Errorf("%d machines, %v", n, err)
 	}
 	has := func(id string, c fleet.ConditionType) bool {
@@ -371,7 +373,7 @@ func TestConditionsAreRecomputed(t *testing.T) {
 		has("m-4", fleet.RetiredFlag) {
 		t.Error("the conditions do not follow")
 	}
-	if n, err := s.RecomputeConditions(t.Context(), storetest.Now()); err != nil || n != 0 {
+	if n, err := s.Nodes.RecomputeConditions(t.Context(), storetest.Now()); err != nil || n != 0 {
 		t.Errorf("again: %d machines, %v", n, err)
 	}
 }
@@ -386,12 +388,13 @@ func TestThreeAttemptsOfOneReimage(t *testing.T) {
 	at := storetest.Now()
 	for i := 1; i <= 3; i++ {
 		at = at.Add(time.Minute)
-		d, err := s.Decide(t.Context(), id, operation.Evaluate{}, at)
+		d, err := s.Operations.Decide(t.Context(), id, operation.Evaluate{}, at)
 		if err != nil || d.Command == nil {
 			t.Fatalf("attempt %d: %+v %v", i, d, err)
 		}
 		c := d.Command
-		if g, err := s.Decide(t.Context(), id, storetest.Ask(a, c, uint64(i), 1), at); err != nil || !g.Decision.Grant {
+		if g, err := s.Operations.Decide(t.Context(), id, storetest.Ask(a, c, uint64(i), 1), at); err != nil ||
+			!g.Decision.Grant {
 			t.Fatalf("attempt %d: %v %v", i, g, err)
 		}
 		if got := storetest.State(t, s, "m-1"); got != "installing" {
@@ -399,7 +402,7 @@ func TestThreeAttemptsOfOneReimage(t *testing.T) {
 		}
 		r := notWritten(a, c)
 		r.Retryable = true
-		if _, err := s.Decide(t.Context(), id, r, at); err != nil {
+		if _, err := s.Operations.Decide(t.Context(), id, r, at); err != nil {
 			t.Fatal(err)
 		}
 		if n := storetest.Machine(t, s, "m-1").GetStatus().GetInstallAttempts(); int(n) != i {
@@ -407,12 +410,12 @@ func TestThreeAttemptsOfOneReimage(t *testing.T) {
 		}
 		owned(t, s)
 	}
-	op, err := s.GetOperation(t.Context(), id)
+	op, err := s.OperationQueries.GetOperation(t.Context(), id)
 	if err != nil || op.GetError().GetCode() != "INSTALL_ATTEMPTS_EXHAUSTED" ||
 		op.GetError().GetDetails()["cause"] != "DISK_WRITE_ERROR" || storetest.State(t, s, "m-1") != "install_failed" {
 		t.Errorf("%v %v, %s", op.GetError(), err, storetest.State(t, s, "m-1"))
 	}
-	rows, _, err := s.NodeHistory(t.Context(), "m-1", 1, 0)
+	rows, _, err := s.Machines.NodeHistory(t.Context(), "m-1", 1, 0)
 	if err != nil || rows[0].GetMetadata()["error"] != "DISK_WRITE_ERROR: bad disk" ||
 		rows[0].GetMetadata()["attempt"] != "3" {
 		t.Errorf("%v %v", rows, err)
@@ -440,12 +443,12 @@ func TestReportedInstallationHasAnOwner(t *testing.T) {
 		return storetest.Machine(t, s, "m-1").GetStatus().GetActiveOperationId()
 	}
 	op := pending("a")
-	got, err := s.GetOperation(t.Context(), op)
+	got, err := s.OperationQueries.GetOperation(t.Context(), op)
 	if err != nil || got.GetType() != baremetalv1.Operation_NODE_TRANSITION || got.GetPlanId() != "reported-install" ||
 		got.GetWaitReason() != "WAITING_FOR_INSTALLER" {
 		t.Fatalf("%v %v", got, err)
 	}
-	_, _, err = s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "other",
+	_, _, err = s.Operations.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "other",
 		Type: fleet.EnterMaintenance}, storetest.Now())
 	storetest.WantReason(t, err, "MACHINE_BUSY")
 	storetest.Decide(t, s, op, operation.CancelAsked{Actor: "ann"})
@@ -453,7 +456,7 @@ func TestReportedInstallationHasAnOwner(t *testing.T) {
 		t.Errorf("cancelled, and the node is %s", storetest.State(t, s, "m-1"))
 	}
 	op = pending("b")
-	if _, err := s.Decide(t.Context(), op, operation.Evaluate{}, storetest.Now().Add(7*time.Hour)); err != nil {
+	if _, err := s.Operations.Decide(t.Context(), op, operation.Evaluate{}, storetest.Now().Add(7*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	storetest.Whole(t, s, "m-1", op, operation.Failed)
@@ -464,7 +467,7 @@ func TestReportedInstallationHasAnOwner(t *testing.T) {
 	if h := storetest.NodeMoves(t, s, "m-1"); !slices.Contains(h, "pending>installing node_report") {
 		t.Errorf("history %v", h)
 	}
-	if _, err := s.SetFlag(t.Context(), "m-1", "RMA", true, "tester", "", storetest.Now()); err != nil {
+	if _, err := s.Operations.SetFlag(t.Context(), "m-1", "RMA", true, "tester", "", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	_, err = reported(t, s, node.Started, 0, "")

@@ -18,7 +18,7 @@ import (
 
 func reported(t testing.TB, s *store.Store, status string, percent int32, why string) (*baremetalv1.Node, error) {
 	t.Helper()
-	return s.ReportNode(t.Context(), &baremetalv1.ReportNodeRequest{
+	return s.Nodes.ReportNode(t.Context(), &baremetalv1.ReportNodeRequest{
 		MacAddress: storetest.Reporter, Hostname: "h", InstallationStatus: status, InstallationProgress: percent,
 		InstallationError: why,
 	}, "installer", storetest.Now())
@@ -91,7 +91,7 @@ func TestReportsOfThreeFailures(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rows, _, err := s.NodeHistory(t.Context(), "m-1", 1, 0)
+	rows, _, err := s.Machines.NodeHistory(t.Context(), "m-1", 1, 0)
 	if err != nil || rows[0].GetToState() != node.InstallFailed || rows[0].GetMetadata()["error"] != "disk not found" ||
 		rows[0].GetMetadata()["attempt"] != "3" {
 		t.Errorf("%v %v", rows, err)
@@ -105,7 +105,7 @@ func TestReportsDoNotDecideForAnOperation(t *testing.T) {
 	s := storetest.New(t)
 	installer(t, s)
 	a := serviced(t, s, "m-1")
-	if _, err := s.Update(t.Context(), &baremetalv1.Machine{MachineId: "m-1",
+	if _, err := s.Machines.Update(t.Context(), &baremetalv1.Machine{MachineId: "m-1",
 		Spec: &baremetalv1.MachineSpec{Provider: "fake", MacAddresses: []string{storetest.Reporter}}}, "tester",
 		storetest.Now()); err != nil {
 		t.Fatal(err)
@@ -158,7 +158,7 @@ func TestApproveOnce(t *testing.T) {
 	discovery(t, s, storetest.Reporter)
 	machines := make([]string, 10)
 	for i, err := range storetest.Together(t, 10, func(ctx context.Context, i int) error {
-		op, _, err := s.ApproveDiscovered(ctx, approval(storetest.Reporter, "same", ""), storetest.Now())
+		op, _, err := s.Nodes.ApproveDiscovered(ctx, approval(storetest.Reporter, "same", ""), storetest.Now())
 		machines[i] = op.GetMachineId()
 		return err
 	}) {
@@ -166,35 +166,36 @@ func TestApproveOnce(t *testing.T) {
 			t.Errorf("call %d: %q, %v", i, machines[i], err)
 		}
 	}
-	n, err := s.GetNode(t.Context(), machines[0])
+	n, err := s.Nodes.GetNode(t.Context(), machines[0])
 	if err != nil || n.GetState() != node.Pending || n.GetPlanId() != "repave" || n.GetGroup() != "g" ||
 		n.GetMachine().GetSpec().GetRack() != "r1" ||
 		strings.Join(n.GetMachine().GetSpec().GetMacAddresses(), "") != storetest.Reporter {
 		t.Errorf("%v %v", n, err)
 	}
 	wantHistory(t, s, machines[0], "discovered>pending admin")
-	if left, err := s.ListDiscovered(t.Context(), sitestore.DiscoveredFilter{Site: "default", Limit: 100}); err != nil ||
+	if left, err := s.Sites.ListDiscovered(t.Context(), sitestore.DiscoveredFilter{Site: "default",
+		Limit: 100}); err != nil ||
 		len(left) != 0 {
 		t.Errorf("still discovered: %v %v", left, err)
 	}
 	if n := storetest.Count(t, s, "SELECT count(*) FROM machines"); n != 1 {
 		t.Errorf("%d machines", n)
 	}
-	_, _, err = s.ApproveDiscovered(t.Context(), approval(storetest.Reporter, "other", ""), storetest.Now())
+	_, _, err = s.Nodes.ApproveDiscovered(t.Context(), approval(storetest.Reporter, "other", ""), storetest.Now())
 	storetest.WantReason(t, err, "MAC_ADDRESS_IN_USE")
 }
 
 func TestApproveRefuses(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Register(t, s, "m-1")
-	_, _, err := s.ApproveDiscovered(t.Context(), approval(storetest.Reporter, "r", ""), storetest.Now())
+	_, _, err := s.Nodes.ApproveDiscovered(t.Context(), approval(storetest.Reporter, "r", ""), storetest.Now())
 	storetest.WantReason(t, err, "DISCOVERY_NOT_FOUND")
 	discovery(t, s, storetest.Reporter)
-	_, _, err = s.ApproveDiscovered(t.Context(), approval(storetest.Reporter, "r", "m-1"), storetest.Now())
+	_, _, err = s.Nodes.ApproveDiscovered(t.Context(), approval(storetest.Reporter, "r", "m-1"), storetest.Now())
 	storetest.WantReason(t, err, "NODE_GUARD_FAILED")
 	r := approval(storetest.Reporter, "r", "m-2")
 	r.PlanID = "no-such-plan"
-	_, _, err = s.ApproveDiscovered(t.Context(), r, storetest.Now())
+	_, _, err = s.Nodes.ApproveDiscovered(t.Context(), r, storetest.Now())
 	storetest.WantReason(t, err, "PLAN_NOT_FOUND")
 	if n := storetest.Count(t, s, "SELECT count(*) FROM machines"); n != 1 {
 		t.Errorf("a refused approval left %d machines", n)

@@ -21,11 +21,11 @@ import (
 // block flags a machine, or retires it.
 var block = map[string]func(t testing.TB, s *store.Store, id string) error{
 	"RMA": func(t testing.TB, s *store.Store, id string) error {
-		_, err := s.SetFlag(t.Context(), id, "RMA", true, "ann", "DIMM 3", storetest.Now())
+		_, err := s.Operations.SetFlag(t.Context(), id, "RMA", true, "ann", "DIMM 3", storetest.Now())
 		return err
 	},
 	"Retired": func(t testing.TB, s *store.Store, id string) error {
-		_, err := s.SetFlag(t.Context(), id, "Retired", true, "ann", "", storetest.Now())
+		_, err := s.Operations.SetFlag(t.Context(), id, "Retired", true, "ann", "", storetest.Now())
 		return err
 	},
 	"retired node": func(t testing.TB, s *store.Store, id string) error {
@@ -42,7 +42,7 @@ func blocked(t testing.TB, s *store.Store, id string) bool {
 // told collects what the store asks to be told to agents.
 func told(s *store.Store) *[]*operationstore.Applied {
 	var all []*operationstore.Applied
-	s.OnApplied(func(a *operationstore.Applied) { all = append(all, a) })
+	s.Operations.OnApplied(func(a *operationstore.Applied) { all = append(all, a) })
 	return &all
 }
 
@@ -77,7 +77,7 @@ func TestBlockingEndsWhatWasNotGranted(t *testing.T) {
 					t.Errorf("%s: a command that was sent before is granted afterwards", how)
 				}
 			}
-			_, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "another",
+			_, _, err := s.Operations.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "another",
 				Type: fleet.Reboot}, storetest.Now())
 			storetest.WantReason(t, err, "MACHINE_BLOCKED")
 			if how == "retired node" && storetest.State(t, s, "m-1") != "retired" {
@@ -113,13 +113,14 @@ func TestBlockingStopsWhatWasGranted(t *testing.T) {
 			}
 			r := wrote(a, c)
 			if r.Outcome = outcome; outcome == "" {
-				if _, err := s.Decide(t.Context(), op, operation.Evaluate{}, storetest.Now().Add(time.Hour)); err != nil {
+				if _, err := s.Operations.Decide(t.Context(), op, operation.Evaluate{},
+					storetest.Now().Add(time.Hour)); err != nil {
 					t.Fatal(err)
 				}
 			} else {
 				storetest.Decide(t, s, op, r)
 			}
-			got, err := s.GetOperation(t.Context(), op)
+			got, err := s.OperationQueries.GetOperation(t.Context(), op)
 			if err != nil || got.GetPhase().String() != string(phase) {
 				t.Errorf("%s, %q: %s, want %s (%v)", how, outcome, got.GetPhase(), phase, err)
 			}
@@ -140,7 +141,7 @@ func TestRetiringIsOneRequest(t *testing.T) {
 	op, c := write(t, s, a, "r", 1)
 	retire := func(request string) *baremetalv1.Operation {
 		t.Helper()
-		got, _, err := s.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: "m-1", RequestID: request,
+		got, _, err := s.Nodes.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: "m-1", RequestID: request,
 			To: node.Retired, Actor: "ann", Comment: "worn out"}, storetest.Now())
 		if err != nil {
 			t.Fatal(err)
@@ -157,7 +158,7 @@ func TestRetiringIsOneRequest(t *testing.T) {
 	if got.GetType() != baremetalv1.Operation_NODE_TRANSITION || got.GetPhase() != baremetalv1.Operation_SUCCEEDED {
 		t.Errorf("afterwards: %v", got)
 	}
-	rows, _, err := s.NodeHistory(t.Context(), "m-1", 1, 0)
+	rows, _, err := s.Machines.NodeHistory(t.Context(), "m-1", 1, 0)
 	if err != nil || rows[0].GetToState() != node.Retired || rows[0].GetUserId() != "ann" ||
 		rows[0].GetComment() != "worn out" || rows[0].GetTriggeredBy() != "admin" {
 		t.Errorf("%v %v", rows, err)
@@ -176,7 +177,7 @@ func TestRetiringABusyMachineDry(t *testing.T) {
 	write(t, s, a, "r", 1)
 	tables := append([]string{"node_state_log"}, storetest.Decided...)
 	before := storetest.Everything(t, s, tables...)
-	op, created, err := s.TransitionNode(t.Context(),
+	op, created, err := s.Nodes.TransitionNode(t.Context(),
 		nodestore.TransitionRequest{MachineID: "m-1", RequestID: "out", To: node.Retired, DryRun: true}, storetest.Now())
 	if err != nil || created || op.GetOperationId() != "" || len(*tell) != 0 ||
 		storetest.Everything(t, s, tables...) != before {
@@ -198,7 +199,7 @@ func TestRetiringSurvivesACrash(t *testing.T) {
 		scope := failpoint.NewScope()
 		scope.Set(point, failpoint.Panic())
 		died := storetest.Dies(func() error {
-			_, err := s.Decide(failpoint.With(t.Context(), scope), op, end, storetest.Now())
+			_, err := s.Operations.Decide(failpoint.With(t.Context(), scope), op, end, storetest.Now())
 			return err
 		})
 		if !errors.Is(died, failpoint.ErrInjected) {
@@ -236,7 +237,7 @@ func TestRetirementAgainstAGrant(t *testing.T) {
 				return purge(ctx, s, id, "out")
 			}
 			var err error
-			g, err = s.Decide(ctx, op, storetest.Ask(a, c, 1, 1), storetest.Now())
+			g, err = s.Operations.Decide(ctx, op, storetest.Ask(a, c, 1, 1), storetest.Now())
 			return err
 		}) {
 			if err != nil {

@@ -29,16 +29,16 @@ func TestEachNewOperationHasItsJob(t *testing.T) {
 	for i, err := range storetest.Together(t, machines, func(ctx context.Context, i int) error {
 		a := agents[i]
 		r := operationstore.StartRequest{MachineID: a.Machine, RequestID: "r", Type: types[i%len(types)]}
-		op, created, err := s.Start(ctx, r, storetest.Now())
+		op, created, err := s.Operations.Start(ctx, r, storetest.Now())
 		if err != nil || !created {
 			return fmt.Errorf("created %t, %w", created, err)
 		}
 		ids[i] = op.GetOperationId()
-		if again, created, err := s.Start(ctx, r, storetest.Now()); err != nil || created ||
+		if again, created, err := s.Operations.Start(ctx, r, storetest.Now()); err != nil || created ||
 			again.GetOperationId() != ids[i] {
 			return fmt.Errorf("a repeat: %v, created %t, %w", again, created, err)
 		}
-		first, err := s.Decide(ctx, ids[i], operation.Due{}, storetest.Now())
+		first, err := s.Operations.Decide(ctx, ids[i], operation.Due{}, storetest.Now())
 		if err != nil || r.Type == fleet.EnterMaintenance {
 			return err
 		}
@@ -49,7 +49,7 @@ func TestEachNewOperationHasItsJob(t *testing.T) {
 			operation.Resulted{CommandID: c.ID, AgentID: a.ID, Outcome: operation.OutcomeSucceeded, SessionBootID: "boot-2",
 				Evidence: map[string]string{"boot_next": "network"}},
 		} {
-			if _, err := s.Decide(ctx, ids[i], e, storetest.Now()); err != nil {
+			if _, err := s.Operations.Decide(ctx, ids[i], e, storetest.Now()); err != nil {
 				return err
 			}
 		}
@@ -80,10 +80,10 @@ func TestNoOperationWithoutItsJob(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Live(t, s, "m-1")
 	full := errors.New("no more room")
-	s.OnCreated(func(context.Context, pgx.Tx, []*operationstore.NewJob) error { return full }, nil)
+	s.Operations.OnCreated(func(context.Context, pgx.Tx, []*operationstore.NewJob) error { return full }, nil)
 	before := storetest.Everything(t, s, storetest.Decided...)
 	r := operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot}
-	if _, _, err := s.Start(t.Context(), r, storetest.Now()); !errors.Is(err, full) ||
+	if _, _, err := s.Operations.Start(t.Context(), r, storetest.Now()); !errors.Is(err, full) ||
 		storetest.Everything(t, s, storetest.Decided...) != before {
 		t.Errorf("%v, or something is left", err)
 	}
@@ -96,11 +96,11 @@ func TestWhatIsNotDueWaits(t *testing.T) {
 	id := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r",
 		Type: fleet.Reboot}).GetOperationId()
 	before := storetest.Everything(t, s, storetest.Decided...)
-	if _, err := s.Decide(t.Context(), id, operation.Due{}, storetest.Now().Add(-time.Minute)); err != nil ||
+	if _, err := s.Operations.Decide(t.Context(), id, operation.Due{}, storetest.Now().Add(-time.Minute)); err != nil ||
 		storetest.Everything(t, s, storetest.Decided...) != before {
 		t.Errorf("a minute early: %v, or something has changed", err)
 	}
-	a, err := s.Decide(t.Context(), id, operation.Due{}, storetest.Now().Add(-100*time.Millisecond))
+	a, err := s.Operations.Decide(t.Context(), id, operation.Due{}, storetest.Now().Add(-100*time.Millisecond))
 	if err != nil || a.Phase != operation.Running {
 		t.Errorf("by a slow clock: %+v, %v", a, err)
 	}

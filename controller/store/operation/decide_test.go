@@ -61,7 +61,7 @@ func decideAndDie(t *testing.T, s *store.Store, machineID, step, point string, a
 	scope := failpoint.NewScope()
 	scope.Set(point, action)
 	died := storetest.Dies(func() error {
-		_, err := s.Decide(failpoint.With(t.Context(), scope), id, e, at)
+		_, err := s.Operations.Decide(failpoint.With(t.Context(), scope), id, e, at)
 		return err
 	})
 	if !errors.Is(died, failpoint.ErrInjected) {
@@ -73,7 +73,7 @@ func decideAndDie(t *testing.T, s *store.Store, machineID, step, point string, a
 		t.Fatalf("changed %t", after != before)
 	}
 	if !committed {
-		decide2, err := s.Decide(t.Context(), id, e, at)
+		decide2, err := s.Operations.Decide(t.Context(), id, e, at)
 		if err != nil {
 			t.Fatalf("once more: %v", err)
 		}
@@ -102,17 +102,17 @@ func TestConcurrentDecisions(t *testing.T) {
 		case 4:
 			e = operation.Resulted{CommandID: c.ID, AgentID: a.ID, Outcome: operation.OutcomeFailed, Retryable: true}
 		default:
-			_, err := s.AppendLog(ctx, id, "stdout", "reboot", []byte("x"), storetest.Now())
+			_, err := s.Logs.AppendLog(ctx, id, "stdout", "reboot", []byte("x"), storetest.Now())
 			return err
 		}
-		_, err := s.Decide(ctx, id, e, storetest.Now())
+		_, err := s.Operations.Decide(ctx, id, e, storetest.Now())
 		return err
 	}) {
 		if err != nil {
 			t.Fatalf("event %d: %v", i, err)
 		}
 	}
-	events, err := s.EventsOf(t.Context(), id, 0, 1000)
+	events, err := s.Logs.EventsOf(t.Context(), id, 0, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestConcurrentDecisions(t *testing.T) {
 			t.Fatalf("event %d has number %d", i, e.Seq)
 		}
 	}
-	logs, err := s.LogsOf(t.Context(), id, 0, 100)
+	logs, err := s.Logs.LogsOf(t.Context(), id, 0, 100)
 	if err != nil || len(logs) != 10 || logs[9].GetSeq() != 10 {
 		t.Errorf("%d pieces of log, %v", len(logs), err)
 	}
@@ -140,14 +140,14 @@ func TestFeedMissesNothing(t *testing.T) {
 	for i := range machines {
 		storetest.Register(t, s, fmt.Sprintf("m-%d", i))
 	}
-	head, err := s.FeedHead(t.Context())
+	head, err := s.Logs.FeedHead(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string]int64{}
 	read := func(ctx context.Context) error {
 		for {
-			events, err := s.Feed(ctx, head, 5)
+			events, err := s.Logs.Feed(ctx, head, 5)
 			if err != nil || len(events) == 0 {
 				return err
 			}
@@ -169,10 +169,10 @@ func TestFeedMissesNothing(t *testing.T) {
 			}
 			return nil
 		}
-		op, _, err := s.Start(ctx, operationstore.StartRequest{MachineID: fmt.Sprintf("m-%d", i), RequestID: "r",
+		op, _, err := s.Operations.Start(ctx, operationstore.StartRequest{MachineID: fmt.Sprintf("m-%d", i), RequestID: "r",
 			Type: fleet.EnterMaintenance}, storetest.Now())
 		if err == nil {
-			_, err = s.Decide(ctx, op.GetOperationId(), operation.Evaluate{}, storetest.Now())
+			_, err = s.Operations.Decide(ctx, op.GetOperationId(), operation.Evaluate{}, storetest.Now())
 		}
 		return err
 	}) {
@@ -201,11 +201,11 @@ func TestAuditAndItsScrub(t *testing.T) {
 	for _, id := range []string{"m-1", "m-2"} {
 		op := storetest.Start(t, s, operationstore.StartRequest{MachineID: id, RequestID: "r", Type: fleet.Reboot,
 			Comment: "asked by Ada"})
-		if _, err := s.Cancel(t.Context(), op.GetOperationId(), "tester", storetest.Now()); err != nil {
+		if _, err := s.Operations.Cancel(t.Context(), op.GetOperationId(), "tester", storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	rows, err := s.ListAudit(t.Context(), history.AuditFilter{TargetID: "m-1", Limit: 100})
+	rows, err := s.History.ListAudit(t.Context(), history.AuditFilter{TargetID: "m-1", Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,13 +220,13 @@ func TestAuditAndItsScrub(t *testing.T) {
 	if storetest.Count(t, s, ada, "m-1") != 1 || storetest.Count(t, s, ada, "m-2") != 1 {
 		t.Fatal("the comment is not in the audit log")
 	}
-	if n, err := s.ScrubAudit(t.Context(), "m-1", "tester", storetest.Now()); err != nil || n == 0 {
+	if n, err := s.History.ScrubAudit(t.Context(), "m-1", "tester", storetest.Now()); err != nil || n == 0 {
 		t.Errorf("%d rows, %v", n, err)
 	}
 	if storetest.Count(t, s, ada, "m-1") != 0 || storetest.Count(t, s, ada, "m-2") != 1 {
 		t.Error("scrubbed the wrong rows")
 	}
-	after, err := s.ListAudit(t.Context(), history.AuditFilter{TargetID: "m-1", Limit: 100})
+	after, err := s.History.ListAudit(t.Context(), history.AuditFilter{TargetID: "m-1", Limit: 100})
 	if err != nil || len(after) != len(rows)+1 || after[0].GetVerb() != "SCRUB_AUDIT" {
 		t.Errorf("%d rows before, %d after, %v", len(rows), len(after), err)
 	}
@@ -253,14 +253,14 @@ func TestTheFeedKeepsTheOrderOfAnOperation(t *testing.T) {
 	var before []operationlog.Event
 	var err error
 	storetest.Eventually(t, func() bool {
-		before, err = s.Feed(t.Context(), operationlog.FeedPos{}, 100)
+		before, err = s.Logs.Feed(t.Context(), operationlog.FeedPos{}, 100)
 		return err != nil || len(before) == all
 	}, "not all events come")
 	if err != nil || len(before) == 0 {
 		t.Fatalf("%d events at first: %v", len(before), err)
 	}
 	head := before[len(before)-1].Pos
-	tx, err := s.Pool().Begin(t.Context())
+	tx, err := s.DB.Pool().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,10 +271,11 @@ func TestTheFeedKeepsTheOrderOfAnOperation(t *testing.T) {
 	}
 	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "reboot",
 		Type: fleet.Reboot}).GetOperationId()
-	if page, err := s.Feed(t.Context(), head, 100); err != nil || len(page) != 0 {
+	if page, err := s.Logs.Feed(t.Context(), head, 100); err != nil || len(page) != 0 {
 		t.Fatalf("%d events are shown while an earlier transaction is open: %v", len(page), err)
 	}
-	if _, err := s.DecideInTx(t.Context(), tx, op, operation.CancelAsked{Actor: "tester"}, storetest.Now()); err != nil {
+	if _, err := s.Operations.DecideInTx(t.Context(), tx, op, operation.CancelAsked{Actor: "tester"},
+		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
@@ -282,7 +283,7 @@ func TestTheFeedKeepsTheOrderOfAnOperation(t *testing.T) {
 	}
 	var page []operationlog.Event
 	testkit.Eventually(t, time.Minute, func() bool {
-		page, err = s.Feed(t.Context(), head, 100)
+		page, err = s.Logs.Feed(t.Context(), head, 100)
 		return err != nil || len(page) != 0
 	}, "no events")
 	if err != nil {

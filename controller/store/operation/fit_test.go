@@ -69,7 +69,7 @@ func TestAReimageThatCannotSucceedIsRefused(t *testing.T) {
 			}
 			in := storetest.Inputs("tiny")
 			in.InstallerPath = c.path
-			op, _, err := r.Store.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r",
+			op, _, err := r.Store.Operations.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r",
 				Type: fleet.Reimage, Inputs: in, Actor: "tester"}, storetest.Now())
 			if c.want == "" {
 				if err != nil {
@@ -102,8 +102,8 @@ func TestAnInstallationThatCannotSucceedAnyMoreStaysInItsSystem(t *testing.T) {
 	op := storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage,
 		Inputs: storetest.Inputs("tiny")})
 	doc := `{"cpu":{"architecture":"amd64"},"disks":[{"name":"sda","serial":"QM2","size_bytes":1073741824}]}`
-	if err := r.Store.InventoryEvent(t.Context(), sessionstore.EventKey{AgentID: a.ID, StateID: "st-host", Seq: 2}, "m-1",
-		"h2", []byte(doc), false, storetest.Now()); err != nil {
+	if err := r.Store.Sessions.InventoryEvent(t.Context(), sessionstore.EventKey{AgentID: a.ID, StateID: "st-host",
+		Seq: 2}, "m-1", "h2", []byte(doc), false, storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	got := r.Decide(op.GetOperationId(), operation.Evaluate{})
@@ -114,7 +114,7 @@ func TestAnInstallationThatCannotSucceedAnyMoreStaysInItsSystem(t *testing.T) {
 		storetest.State(t, r.Store, "m-1") != before {
 		t.Errorf("%d commands, and the node went from %s to %s", n, before, storetest.State(t, r.Store, "m-1"))
 	}
-	m, err := r.Store.GetMachine(t.Context(), "m-1", "")
+	m, err := r.Store.Machines.GetMachine(t.Context(), "m-1", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestARefusedPreflightLeavesTheNodeAsItWas(t *testing.T) {
 			r.Applied()
 			r.Grant(op, inst, "st-boot-ram", "boot-ram")
 			r.OldSystem(old, "boot-host-2")
-			got, err := r.Store.GetOperation(t.Context(), op)
+			got, err := r.Store.OperationQueries.GetOperation(t.Context(), op)
 			if err != nil || got.GetError().GetCode() != "DISK_RULE_NO_UNIQUE_MATCH" ||
 				!strings.Contains(got.GetError().GetMessage(), "runs again") {
 				t.Fatalf("the operation is %v (%v)", got, err)
@@ -204,7 +204,7 @@ func TestAnImageIsAnImage(t *testing.T) {
 			for _, sql := range c.sql {
 				storetest.Exec(t, s, sql)
 			}
-			op, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r",
+			op, _, err := s.Operations.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r",
 				Type: fleet.Reimage, Inputs: storetest.Inputs(c.image), Actor: "tester"}, storetest.Now())
 			if c.want != "" {
 				storetest.WantReason(t, err, c.want)
@@ -226,8 +226,9 @@ func TestAStageThatWouldBeRefusedIsRefusedAtTheStart(t *testing.T) {
 	storetest.Exec(t, r.Store, `DELETE FROM images WHERE kind <> 'os'`)
 	before := storetest.State(t, r.Store, "m-1")
 	for _, dry := range []bool{true, false} {
-		_, _, err := r.Store.StartWorkflow(t.Context(), workflowstore.WorkflowStart{MachineID: "m-1", RequestID: "r",
-			Kind: workflow.Decommission, Mode: workflow.FullDecommission, DryRun: dry, Actor: "tester"}, storetest.Now())
+		_, _, err := r.Store.Workflows.StartWorkflow(t.Context(), workflowstore.WorkflowStart{MachineID: "m-1",
+			RequestID: "r", Kind: workflow.Decommission, Mode: workflow.FullDecommission, DryRun: dry, Actor: "tester"},
+			storetest.Now())
 		storetest.WantReason(t, err, "INSTALLER_MISSING")
 	}
 	if n := storetest.Count(t, r.Store, "SELECT count(*) FROM workflows"); n != 0 ||

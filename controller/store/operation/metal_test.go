@@ -107,10 +107,9 @@ func TestPowerOffLiftsAFence(t *testing.T) {
 	}
 	saw := func(state string, at time.Time) {
 		t.Helper()
-		_, err := r.Store.RecordSite(t.Context(), sitestore.SiteReport{Site: "lab", AgentID: r.Site.ID, LeasesSame: true,
-			BMCs: []*fleetv1.BMCObservation{{
-				MachineId: "m-1", Reachable: true, PowerState: state, SeenAt: timestamppb.New(at),
-			}}}, storetest.Now())
+		_, err := r.Store.Sites.RecordSite(t.Context(), sitestore.SiteReport{Site: "lab", AgentID: r.Site.ID,
+			LeasesSame: true, BMCs: []*fleetv1.BMCObservation{{MachineId: "m-1", Reachable: true, PowerState: state,
+				SeenAt: timestamppb.New(at)}}}, storetest.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +126,7 @@ func TestPowerOffLiftsAFence(t *testing.T) {
 		t.Errorf("the machine is %v", m.GetStatus())
 	}
 	testkit.Eventually(t, 20*time.Second, func() bool {
-		changes, err := r.Store.Reconcile(t.Context(), "", storetest.Now().Add(-time.Hour), 10)
+		changes, err := r.Store.MachineFeed.Reconcile(t.Context(), "", storetest.Now().Add(-time.Hour), 10)
 		return err == nil && len(changes.Machines) == 1 && proto.Equal(changes.Machines[0], m)
 	}, "the reconciler does not see the machine as it is: %v", m)
 }
@@ -140,14 +139,9 @@ func TestSomebodyElseAtThePowerButton(t *testing.T) {
 		Inputs: storetest.Inputs("tiny")}).GetOperationId()
 	sees := func(state string, at time.Time) (changes int) {
 		t.Helper()
-		recorded, err := r.Store.RecordSite(
-			t.Context(),
-			sitestore.SiteReport{Site: "lab", AgentID: r.Site.ID, LeasesSame: true,
-				BMCs: []*fleetv1.BMCObservation{{
-					MachineId: "m-1", Reachable: true, PowerState: state, SeenAt: timestamppb.New(at),
-				}}},
-			storetest.Now(),
-		)
+		recorded, err := r.Store.Sites.RecordSite(t.Context(), sitestore.SiteReport{Site: "lab", AgentID: r.Site.ID,
+			LeasesSame: true, BMCs: []*fleetv1.BMCObservation{{MachineId: "m-1", Reachable: true, PowerState: state,
+				SeenAt: timestamppb.New(at)}}}, storetest.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +152,7 @@ func TestSomebodyElseAtThePowerButton(t *testing.T) {
 	}
 	said := func() string {
 		t.Helper()
-		o, err := r.Store.GetOperation(t.Context(), op)
+		o, err := r.Store.OperationQueries.GetOperation(t.Context(), op)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,12 +198,13 @@ func TestConsoleOfAnotherSiteIsNotKept(t *testing.T) {
 	for seq, site := range []string{"elsewhere", "lab"} {
 		k := sessionstore.EventKey{AgentID: r.Site.ID, StateID: "st-site", Seq: uint64(seq) + 1}
 		for range 2 { // a repeat of a number that was seen does nothing
-			if err := r.Store.ConsoleEvent(t.Context(), k, site, op, []byte("from "+site), storetest.Now()); err != nil {
+			if err := r.Store.Sessions.ConsoleEvent(t.Context(), k, site, op, []byte("from "+site),
+				storetest.Now()); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	logs, err := r.Store.LogsOf(t.Context(), op, 0, 10)
+	logs, err := r.Store.Logs.LogsOf(t.Context(), op, 0, 10)
 	if err != nil || len(logs) != 1 || string(logs[0].GetData()) != "from lab" ||
 		logs[0].GetStream() != sessionstore.ConsoleStream {
 		t.Errorf("the log is %v (%v)", logs, err)
@@ -222,7 +217,7 @@ func TestDriftShows(t *testing.T) {
 	a := storetest.Live(t, s, "m-1")
 	for seq, diff := range []string{"-  mtu 1500\n+  mtu 9000\n", ""} {
 		k := sessionstore.EventKey{AgentID: a.ID, StateID: "st-1", Seq: uint64(seq) + 1}
-		if err := s.DriftEvent(t.Context(), k, "m-1", diff, "sha256:77", storetest.Now()); err != nil {
+		if err := s.Sessions.DriftEvent(t.Context(), k, "m-1", diff, "sha256:77", storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 		if shown := storetest.Condition(storetest.Machine(t, s, "m-1"), fleet.Degraded) != nil; shown != (diff != "") {
@@ -242,7 +237,7 @@ func TestARAIDThatLacksADiskShows(t *testing.T) {
 	const lost = "md127 (raid1) lacks 1 of 2 disks"
 	for seq, fault := range []string{"", lost, lost + " and is being rebuilt", ""} {
 		k := sessionstore.EventKey{AgentID: a.ID, StateID: "st-1", Seq: uint64(seq) + 1}
-		if err := s.RAIDEvent(t.Context(), k, "m-1", fault, storetest.Now()); err != nil {
+		if err := s.Sessions.RAIDEvent(t.Context(), k, "m-1", fault, storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 		c := storetest.Condition(storetest.Machine(t, s, "m-1"), fleet.RAIDDegraded)
@@ -259,11 +254,11 @@ func TestAnotherAgentFindsForItself(t *testing.T) {
 		t.Helper()
 		storetest.Open(t, r.Store, a.Hello("st-"+a.ID, "boot-"+a.ID))
 		k := sessionstore.EventKey{AgentID: a.ID, StateID: "st-" + a.ID, Seq: 1}
-		err := r.Store.DriftEvent(t.Context(), k, "m-1", "-  mtu 1500\n+  mtu 9000\n", "sha256:77", storetest.Now())
+		err := r.Store.Sessions.DriftEvent(t.Context(), k, "m-1", "-  mtu 1500\n+  mtu 9000\n", "sha256:77", storetest.Now())
 		k.Seq++
 		if err = errors.Join(
 			err,
-			r.Store.RAIDEvent(t.Context(), k, "m-1", "md0 is not running", storetest.Now()),
+			r.Store.Sessions.RAIDEvent(t.Context(), k, "m-1", "md0 is not running", storetest.Now()),
 		); err != nil {
 			t.Fatal(err)
 		}
@@ -287,29 +282,30 @@ func TestAnotherAgentFindsForItself(t *testing.T) {
 
 // writeAgentless brings a reimage without an agent to where its system is to phone home, and returns its secret.
 func writeAgentless(r *storetest.MetalRig, request string) (op, secret string) {
-	r.Helper()
+	r.T.Helper()
 	in := storetest.Inputs("tiny")
 	in.Agentless = true
-	op = storetest.Start(r, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: request, Type: fleet.Reimage,
-		Params: map[string]string{"image_ref": "tiny", "agentless": "true"}, Inputs: in}).GetOperationId()
+	op = storetest.Start(r.T, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: request, Type: fleet.Reimage,
+		Params: map[string]string{"image_ref": "tiny", "agentless": "true"}, Inputs: in}).
+		GetOperationId()
 	r.Decide(op, operation.Evaluate{})
 	token := r.Applied().GetAssignments()[0].GetToken()
 	r.Done(op, r.Site, "st-site", "boot-site", map[string]string{"power": "on"})
 	v, err := r.Vouch(token, "key of "+request, storetest.Now())
 	if err != nil {
-		r.Fatal(err)
+		r.T.Fatal(err)
 	}
 	r.Extra = []string{"agentless"}
 	boot := "boot-" + request
 	inst := r.Installer(v, boot)
 	if write := r.Grant(op, inst, "st-"+boot, boot).GetRepave(); !write.GetAgentless() {
-		r.Fatalf("the write is %v", write)
+		r.T.Fatalf("the write is %v", write)
 	}
 	command := r.Command(op).GetCommandId()
 	for _, secret = range []string{"of an attempt whose answer was lost", "secret of " + request} {
-		id, err := r.Store.IssueIdentity(r.Context(), inst.ID, command, "t-"+secret, secret, storetest.Now())
+		id, err := r.Store.Identities.IssueIdentity(r.T.Context(), inst.ID, command, "t-"+secret, secret, storetest.Now())
 		if err != nil || !id.Agentless {
-			r.Fatalf("identity %+v (%v)", id, err)
+			r.T.Fatalf("identity %+v (%v)", id, err)
 		}
 	}
 	r.Decide(op, operation.Resulted{CommandID: command, AgentID: inst.ID, StateID: "st-" + boot,
@@ -319,7 +315,7 @@ func writeAgentless(r *storetest.MetalRig, request string) (op, secret string) {
 	if p := doc.GetPhoneHomes(); len(p) != 1 || !bytes.Equal(p[0].GetSecretSha256(), sum[:]) ||
 		p[0].GetOperationId() != op ||
 		p[0].GetMachineId() != "m-1" {
-		r.Fatalf("the site waits for %v", p)
+		r.T.Fatalf("the site waits for %v", p)
 	}
 	r.Grant(op, inst, "st-"+boot, boot)
 	return op, secret
@@ -345,7 +341,7 @@ func TestTheInstallerIsToldWhatTheSeedIsFor(t *testing.T) {
 			}
 			return plain, nil
 		}})
-		if err := r.Store.PutSystemSeed(t.Context(), "seed-1", []byte("sealed"), storetest.Now()); err != nil {
+		if err := r.Store.Credentials.PutSystemSeed(t.Context(), "seed-1", []byte("sealed"), storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 		op := storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage,
@@ -388,7 +384,7 @@ func TestAgentlessReimageThroughTheStore(t *testing.T) {
 			event := func(site string, fields map[string]string) string {
 				seq++
 				k := sessionstore.EventKey{AgentID: r.Site.ID, StateID: "st-site", Seq: seq}
-				id, err := r.Store.PhoneHomeEvent(t.Context(), k, site, fields, storetest.Now())
+				id, err := r.Store.Sessions.PhoneHomeEvent(t.Context(), k, site, fields, storetest.Now())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -451,8 +447,8 @@ func TestWhatNeedsAnAgentIsRefusedWithoutOne(t *testing.T) {
 		in := storetest.Inputs("tiny")
 		in.Agentless = agentless
 		in.Config = &baremetalv1.NetReconfig{Hostname: "x"}
-		_, _, err := r.Store.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: request, Type: kind,
-			PlanID: plan, Inputs: in}, storetest.Now())
+		_, _, err := r.Store.Operations.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: request,
+			Type: kind, PlanID: plan, Inputs: in}, storetest.Now())
 		return err
 	}
 	storetest.Exec(t, r.Store, `UPDATE machines SET spec = spec || '{"target_cluster_ref": "c"}'`)
@@ -464,7 +460,7 @@ func TestWhatNeedsAnAgentIsRefusedWithoutOne(t *testing.T) {
 	}
 	op, secret := writeAgentless(r, "a")
 	k := sessionstore.EventKey{AgentID: r.Site.ID, StateID: "st-site", Seq: 1}
-	if _, err := r.Store.PhoneHomeEvent(t.Context(), k, "lab", report(op, secret), storetest.Now()); err != nil {
+	if _, err := r.Store.Sessions.PhoneHomeEvent(t.Context(), k, "lab", report(op, secret), storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	r.Decide(op, operation.Evaluate{})

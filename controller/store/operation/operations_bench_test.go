@@ -69,21 +69,21 @@ func benchmarkOperation(b *testing.B, machines int) {
 // netbootOnce does what an engine does for one operation that leaves the agent its session. The number counts up for
 // the agent.
 func netbootOnce(ctx context.Context, s *store.Store, a storetest.Enrolled, n int) error {
-	op, _, err := s.Start(ctx, operationstore.StartRequest{MachineID: a.Machine, RequestID: fmt.Sprint("n-", n),
+	op, _, err := s.Operations.Start(ctx, operationstore.StartRequest{MachineID: a.Machine, RequestID: fmt.Sprint("n-", n),
 		Type: fleet.Netboot, Actor: "tester"}, storetest.Now())
 	if err != nil {
 		return err
 	}
 	id := op.GetOperationId()
-	first, err := s.Decide(ctx, id, operation.Evaluate{}, storetest.Now())
+	first, err := s.Operations.Decide(ctx, id, operation.Evaluate{}, storetest.Now())
 	if err != nil {
 		return err
 	}
 	c := first.Command
-	if _, err := s.Decide(ctx, id, storetest.Ask(a, c, uint64(n), 1), storetest.Now()); err != nil {
+	if _, err := s.Operations.Decide(ctx, id, storetest.Ask(a, c, uint64(n), 1), storetest.Now()); err != nil {
 		return err
 	}
-	d, err := s.Decide(ctx, id, operation.Resulted{
+	d, err := s.Operations.Decide(ctx, id, operation.Resulted{
 		CommandID: c.ID, AgentID: a.ID, Outcome: operation.OutcomeSucceeded,
 		Evidence: map[string]string{evidence.BootNext: "PXE"},
 	}, storetest.Now())

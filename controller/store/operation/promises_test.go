@@ -23,17 +23,17 @@ func TestTransitionLogHasItsColumns(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Register(t, s, "m-1", storetest.Reporter)
 	at := storetest.Now().Add(time.Hour)
-	_, _, err := s.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: "m-1", RequestID: "r",
+	_, _, err := s.Nodes.TransitionNode(t.Context(), nodestore.TransitionRequest{MachineID: "m-1", RequestID: "r",
 		To: node.Pending, Actor: "tester"}, at)
 	if err != nil {
 		t.Fatal(err)
 	}
 	later := at.Add(time.Minute)
 	report := &baremetalv1.ReportNodeRequest{MacAddress: storetest.Reporter, InstallationStatus: node.Started}
-	if _, err := s.ReportNode(t.Context(), report, "installer", later); err != nil {
+	if _, err := s.Nodes.ReportNode(t.Context(), report, "installer", later); err != nil {
 		t.Fatal(err)
 	}
-	rows, total, err := s.NodeHistory(t.Context(), "m-1", 10, 0)
+	rows, total, err := s.Machines.NodeHistory(t.Context(), "m-1", 10, 0)
 	if err != nil || total != 2 || len(rows) != 2 {
 		t.Fatalf("%d rows of %d, %v", len(rows), total, err)
 	}
@@ -71,7 +71,7 @@ func TestReportsKeepEveryField(t *testing.T) {
 	}
 	at := storetest.Now()
 	for _, host := range []string{"before", "web-1"} {
-		_, err := s.ReportNode(t.Context(), &baremetalv1.ReportNodeRequest{
+		_, err := s.Nodes.ReportNode(t.Context(), &baremetalv1.ReportNodeRequest{
 			MacAddress: storetest.Reporter, IpAddress: "10.0.0.7", Hostname: host, Vendor: "ACME", Model: "X1",
 			SerialNumber: "SN1",
 			SystemUuid:   "4c4c4544-0000-1000-8000-000000000001",
@@ -80,7 +80,7 @@ func TestReportsKeepEveryField(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	n, err := s.GetNode(t.Context(), "m-1")
+	n, err := s.Nodes.GetNode(t.Context(), "m-1")
 	want := &baremetalv1.NodeReport{
 		MacAddress: storetest.Reporter, IpAddress: "10.0.0.7", Hostname: "web-1", Vendor: "ACME", Model: "X1",
 		SerialNumber: "SN1",
@@ -96,10 +96,9 @@ func TestBMCReachableFollowsTheProbes(t *testing.T) {
 	r := storetest.NewMetalRig(t)
 	saw := func(reachable bool, reason string) {
 		t.Helper()
-		_, err := r.Store.RecordSite(t.Context(), sitestore.SiteReport{Site: "lab", AgentID: r.Site.ID, LeasesSame: true,
-			BMCs: []*fleetv1.BMCObservation{{
-				MachineId: "m-1", Reachable: reachable, PowerState: "on", Reason: reason, SeenAt: timestamppb.New(storetest.Now()),
-			}}}, storetest.Now())
+		_, err := r.Store.Sites.RecordSite(t.Context(), sitestore.SiteReport{Site: "lab", AgentID: r.Site.ID,
+			LeasesSame: true, BMCs: []*fleetv1.BMCObservation{{MachineId: "m-1", Reachable: reachable, PowerState: "on",
+				Reason: reason, SeenAt: timestamppb.New(storetest.Now())}}}, storetest.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +135,8 @@ func TestAnEmptyInventoryChangesNothing(t *testing.T) {
 	says := func(seq uint64, document string) {
 		t.Helper()
 		k := sessionstore.EventKey{AgentID: a.ID, StateID: "st-1", Seq: seq}
-		if err := s.InventoryEvent(t.Context(), k, "m-1", "h", []byte(document), false, storetest.Now()); err != nil {
+		if err := s.Sessions.InventoryEvent(t.Context(), k, "m-1", "h", []byte(document), false,
+			storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -147,7 +147,7 @@ func TestAnEmptyInventoryChangesNothing(t *testing.T) {
 	h := a.Hello("st-1", "boot-1") // it names no command that it holds
 	h.LastGrantSeq, h.LastEventSeq = 1, 3
 	storetest.Open(t, s, h)
-	got, err := s.GetInventory(t.Context(), "m-1", 1)
+	got, err := s.Machines.GetInventory(t.Context(), "m-1", 1)
 	if err != nil || string(got.GetDocument()) == "" || got.GetHash() != "h" {
 		t.Errorf("the inventory is %v, %v", got, err)
 	}

@@ -58,7 +58,7 @@ func TestRoundTripsOfAReboot(t *testing.T) {
 func TestTogether(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Register(t, s, "m-1")
-	q := dbsqlc.New(s.Pool())
+	q := dbsqlc.New(s.DB.Pool())
 	var before, after dbsqlc.Machine
 	err := q.Together(t.Context(),
 		func(q *dbsqlc.Queries) (err error) { before, err = q.GetMachine(t.Context(), "m-1"); return err },

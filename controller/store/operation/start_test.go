@@ -22,8 +22,8 @@ func TestThousandStartsWithOneRequest(t *testing.T) {
 	ids := make([]string, n)
 	created := make([]bool, n)
 	errs := storetest.Together(t, n, func(ctx context.Context, i int) error {
-		op, isNew, err := s.Start(ctx, operationstore.StartRequest{MachineID: "m-1", RequestID: "r-1", Type: fleet.Reboot,
-			Actor: "x"}, storetest.Now())
+		op, isNew, err := s.Operations.Start(ctx, operationstore.StartRequest{MachineID: "m-1", RequestID: "r-1",
+			Type: fleet.Reboot, Actor: "x"}, storetest.Now())
 		ids[i], created[i] = op.GetOperationId(), isNew
 		return err
 	})
@@ -47,8 +47,8 @@ func TestThousandStartsWithOneRequest(t *testing.T) {
 func TestRepeatAfterTheEnd(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Live(t, s, "m-1")
-	again, created, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "enter",
-		Type: fleet.EnterMaintenance}, storetest.Now())
+	again, created, err := s.Operations.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1",
+		RequestID: "enter", Type: fleet.EnterMaintenance}, storetest.Now())
 	if err != nil || created || again.GetPhase().String() != "SUCCEEDED" {
 		t.Errorf("%v, created %t, %v", again, created, err)
 	}
@@ -70,7 +70,7 @@ func TestRequestIDReused(t *testing.T) {
 	} {
 		r := first
 		change(&r)
-		_, _, err := s.Start(t.Context(), r, storetest.Now())
+		_, _, err := s.Operations.Start(t.Context(), r, storetest.Now())
 		f := storetest.WantReason(t, err, "REQUEST_ID_REUSED")
 		if len(f.Fields) != 1 || f.Fields[0].Path != field || f.Metadata["operation_id"] != op.GetOperationId() {
 			t.Errorf("%s differs; the error names %v of %v", field, f.Fields, f.Metadata)
@@ -83,7 +83,7 @@ func TestRequestIDReused(t *testing.T) {
 	storetest.Start(t, s, named)
 	dropped := named
 	dropped.Params, dropped.Inputs = nil, kind.Inputs{}
-	if _, _, err := s.Start(t.Context(), dropped, storetest.Now()); err == nil {
+	if _, _, err := s.Operations.Start(t.Context(), dropped, storetest.Now()); err == nil {
 		t.Error("a request without the first one's parameter counts as its repeat")
 	}
 	// The same request id on another machine is another request.
@@ -100,8 +100,8 @@ func TestOneActiveOperationPerMachine(t *testing.T) {
 	storetest.Live(t, s, "m-1")
 	const n = 50
 	errs := storetest.Together(t, n, func(ctx context.Context, i int) error {
-		_, _, err := s.Start(ctx, operationstore.StartRequest{MachineID: "m-1", RequestID: strings.Repeat("r", i+1),
-			Type: fleet.Reboot}, storetest.Now())
+		_, _, err := s.Operations.Start(ctx, operationstore.StartRequest{MachineID: "m-1", RequestID: strings.Repeat("r",
+			i+1), Type: fleet.Reboot}, storetest.Now())
 		return err
 	})
 	won := 0
@@ -165,7 +165,7 @@ func TestStartNamesWhatIsMissing(t *testing.T) {
 		"CLUSTER_NOT_CONFIGURED": {MachineID: "m-1", Type: fleet.RunPlan, PlanID: "drain"},
 	} {
 		r.RequestID = "r-" + reason
-		_, _, err := s.Start(t.Context(), r, storetest.Now())
+		_, _, err := s.Operations.Start(t.Context(), r, storetest.Now())
 		storetest.WantReason(t, err, reason)
 	}
 	if n := storetest.Count(t, s, "SELECT count(*) FROM operations WHERE request_id LIKE 'r-%'"); n != 0 {

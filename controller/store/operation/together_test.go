@@ -28,7 +28,7 @@ func TestGrantsOfOneMemoryThatComeTogether(t *testing.T) {
 	var asked []operationstore.Asked
 	for i := range machines {
 		id := fmt.Sprintf("m-%d", i)
-		if _, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: id,
+		if _, err := s.Machines.Register(t.Context(), &baremetalv1.Machine{MachineId: id,
 			Spec: &baremetalv1.MachineSpec{Provider: "fake", Site: "default"}}, "tester", storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +41,7 @@ func TestGrantsOfOneMemoryThatComeTogether(t *testing.T) {
 		asked = append(asked, operationstore.Asked{OperationID: op.GetOperationId(), Event: storetest.Ask(site, c,
 			uint64(10+i), 1)})
 	}
-	tx, err := s.Pool().Begin(t.Context())
+	tx, err := s.DB.Pool().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestGrantsOfOneMemoryThatComeTogether(t *testing.T) {
 		<-time.After(200 * time.Millisecond)
 		_ = tx.Rollback(context.Background()) // nothing was written
 	})
-	for i, d := range s.DecideAll(t.Context(), asked, storetest.Now()) {
+	for i, d := range s.Operations.DecideAll(t.Context(), asked, storetest.Now()) {
 		if d.Err != nil || !d.Applied.Decision.Grant {
 			t.Errorf("grant %d: %v, %+v", i, d.Err, d.Applied)
 		}
@@ -66,7 +66,7 @@ func TestGrantsOfOneMemoryThatComeTogether(t *testing.T) {
 	); n != 9+machines {
 		t.Errorf("the last number is %d", n)
 	}
-	again := s.DecideAll(t.Context(), asked[:2], storetest.Now())
+	again := s.Operations.DecideAll(t.Context(), asked[:2], storetest.Now())
 	for i, d := range again {
 		if d.Err != nil || d.Applied.Decision.Grant {
 			t.Errorf("used number %d: %v, %+v", i, d.Err, d.Applied)
@@ -79,7 +79,7 @@ func TestGrantsOfOneMemoryThatComeTogether(t *testing.T) {
 func TestADecisionHasTheTimeOfItsLock(t *testing.T) {
 	s := storetest.New(t)
 	_, id, _ := storetest.Rebooting(t, s, "m-1")
-	tx, err := s.Pool().Begin(t.Context())
+	tx, err := s.DB.Pool().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,8 @@ func TestADecisionHasTheTimeOfItsLock(t *testing.T) {
 		_ = tx.Rollback(context.Background()) // nothing was written
 	})
 	asked := storetest.Now()
-	a, err := s.Decide(t.Context(), id, operation.Quarantine{Reason: "OUTCOME_UNKNOWN", Message: "of the test"}, asked)
+	a, err := s.Operations.Decide(t.Context(), id, operation.Quarantine{Reason: "OUTCOME_UNKNOWN", Message: "of the test"},
+		asked)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +127,7 @@ func TestAFailedStatementOfACancelChangesNothing(t *testing.T) {
 	s := storetest.NewFaulty(t)
 	_, op, _ := storetest.Rebooting(t, s, "m-1")
 	if err := storetest.Each(t, s, func() error {
-		_, err := s.Cancel(t.Context(), op, "tester", storetest.Now())
+		_, err := s.Operations.Cancel(t.Context(), op, "tester", storetest.Now())
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -146,7 +147,7 @@ func TestAFailedStatementOfASettlementChangesNothing(t *testing.T) {
 		t.Fatal("no fence")
 	}
 	if err := storetest.Each(t, s, func() error {
-		_, err := s.Settle(t.Context(), "m-1", c.ID, "happened", "tester", "seen", storetest.Now())
+		_, err := s.Operations.Settle(t.Context(), "m-1", c.ID, "happened", "tester", "seen", storetest.Now())
 		return err
 	}); err != nil {
 		t.Fatal(err)

@@ -35,7 +35,7 @@ func TestTheLogOfAnOperationIsBounded(t *testing.T) {
 	piece := []byte(strings.Repeat("x", 1<<20))
 	taken := 0
 	for range 100 {
-		seq, err := s.AppendLog(t.Context(), id, "stdout", "reboot", piece, storetest.Now())
+		seq, err := s.Logs.AppendLog(t.Context(), id, "stdout", "reboot", piece, storetest.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +43,7 @@ func TestTheLogOfAnOperationIsBounded(t *testing.T) {
 			taken++
 		}
 	}
-	logs, err := s.LogsOf(t.Context(), id, 0, 1000)
+	logs, err := s.Logs.LogsOf(t.Context(), id, 0, 1000)
 	if err != nil || len(logs) != taken {
 		t.Fatalf("%d pieces of %d, %v", len(logs), taken, err)
 	}
@@ -63,20 +63,21 @@ func TestOldLogsAreRemovedOnceTheyAreKept(t *testing.T) {
 	for _, m := range []string{"m-1", "m-2", "m-3"} {
 		id := ended(t, s, m)
 		all = append(all, id)
-		if _, err := s.AppendLog(t.Context(), id, "stdout", "one", []byte("hello\n"), storetest.Now()); err != nil {
+		if _, err := s.Logs.AppendLog(t.Context(), id, "stdout", "one", []byte("hello\n"), storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	storetest.Register(t, s, "m-4")
 	running := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-4", RequestID: "r",
 		Type: fleet.EnterMaintenance}).GetOperationId()
-	if ids, next, err := s.OldLogs(t.Context(), "", storetest.Now().Add(-time.Hour), 2); err != nil || len(ids) != 0 ||
+	if ids, next, err := s.Logs.OldLogs(t.Context(), "", storetest.Now().Add(-time.Hour), 2); err != nil ||
+		len(ids) != 0 ||
 		next != "" {
 		t.Errorf("younger than an hour: %v, %q, %v", ids, next, err)
 	}
 	var got []string
 	for after := ""; ; {
-		ids, next, err := s.OldLogs(t.Context(), after, storetest.Now().Add(time.Hour), 2)
+		ids, next, err := s.Logs.OldLogs(t.Context(), after, storetest.Now().Add(time.Hour), 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,22 +90,22 @@ func TestOldLogsAreRemovedOnceTheyAreKept(t *testing.T) {
 		t.Errorf("old are %v of %v, without %s", got, all, running)
 	}
 	full := errors.New("the disk is full")
-	err := s.RemoveLog(t.Context(), all[0], storetest.Now(),
+	err := s.Logs.RemoveLog(t.Context(), all[0], storetest.Now(),
 		func([]*baremetalv1.LogChunk) (string, error) { return "", full })
 	if !errors.Is(err, full) {
 		t.Errorf("removed without being kept: %v", err)
 	}
-	if logs, err := s.LogsOf(t.Context(), all[0], 0, 10); err != nil || len(logs) != 1 ||
+	if logs, err := s.Logs.LogsOf(t.Context(), all[0], 0, 10); err != nil || len(logs) != 1 ||
 		string(logs[0].GetData()) != "hello\n" {
 		t.Errorf("after a full disk: %v, %v", logs, err)
 	}
 	for range 2 { // the second time there is nothing to keep
 		var kept []*baremetalv1.LogChunk
-		err = s.RemoveLog(t.Context(), all[0], storetest.Now(), func(pieces []*baremetalv1.LogChunk) (string, error) {
+		err = s.Logs.RemoveLog(t.Context(), all[0], storetest.Now(), func(pieces []*baremetalv1.LogChunk) (string, error) {
 			kept = pieces
 			return "/somewhere/else", nil
 		})
-		logs, readErr := s.LogsOf(t.Context(), all[0], 0, 10)
+		logs, readErr := s.Logs.LogsOf(t.Context(), all[0], 0, 10)
 		if err != nil || readErr != nil || len(logs) != 1 ||
 			!strings.Contains(string(logs[0].GetData()),
 				"1 pieces were removed by their age; they are kept in /somewhere/else") {

@@ -16,7 +16,7 @@ import (
 // A column of machines that clients see must be in its states: this test is to be told of each that they don't see.
 func TestStatesHaveWhatClientsSee(t *testing.T) {
 	s := storetest.New(t)
-	rows, err := s.Pool().
+	rows, err := s.DB.Pool().
 		Query(t.Context(), `SELECT column_name FROM information_schema.columns m WHERE table_name = 'machines'
 		AND NOT EXISTS (SELECT 1 FROM information_schema.columns s
 			WHERE s.table_name = 'machine_states' AND s.column_name = m.column_name)`)
@@ -48,19 +48,19 @@ func TestMachinesOfBeforeHaveAState(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := pgx.BeginFunc(t.Context(), s.Pool(), func(tx pgx.Tx) error {
+		if err := pgx.BeginFunc(t.Context(), s.DB.Pool(), func(tx pgx.Tx) error {
 			_, err := tx.Exec(t.Context(), string(sql))
 			return err
 		}); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 	}
-	s.Pool().Reset()
-	since, err := s.StatesSince(t.Context())
+	s.DB.Pool().Reset()
+	since, err := s.Past.StatesSince(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := s.MachinesAt(t.Context(), since, "", 10)
+	got, err := s.Past.MachinesAt(t.Context(), since, "", 10)
 	if err != nil || len(got) != 2 || got[1].GetVersion() != m.GetVersion() ||
 		len(got[0].GetStatus().GetConditions()) == 0 {
 		t.Errorf("%v, %v", got, err)
@@ -68,18 +68,14 @@ func TestMachinesOfBeforeHaveAState(t *testing.T) {
 	if n := storetest.Count(t, s, "SELECT count(*) FROM machine_states"); n != 2 {
 		t.Errorf("%d states", n)
 	}
-	if got, err := s.MachinesAt(t.Context(), since.Add(-time.Hour), "", 10); err != nil || len(got) != 0 {
+	if got, err := s.Past.MachinesAt(t.Context(), since.Add(-time.Hour), "", 10); err != nil || len(got) != 0 {
 		t.Errorf("before: %v, %v", got, err)
 	}
-	if _, err := s.Update(
-		t.Context(),
-		&baremetalv1.Machine{MachineId: "m-2", Labels: map[string]string{"a": "b"}},
-		"tester",
-		storetest.Now(),
-	); err != nil {
+	if _, err := s.Machines.Update(t.Context(), &baremetalv1.Machine{MachineId: "m-2",
+		Labels: map[string]string{"a": "b"}}, "tester", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	now, err := s.MachineAt(t.Context(), "m-2", storetest.Now().Add(time.Hour))
+	now, err := s.Past.MachineAt(t.Context(), "m-2", storetest.Now().Add(time.Hour))
 	if err != nil || now.GetLabels()["a"] != "b" {
 		t.Errorf("after a change: %v, %v", now, err)
 	}

@@ -49,8 +49,8 @@ func (l *life) live() {
 			Reason: "BMC_UNREACHABLE", Message: "of the test",
 		}})
 	}
-	for _, d := range append(s.DecideAll(t.Context(), results[1:], storetest.Now()),
-		s.DecideAll(t.Context(), results[:1], storetest.Now())...) {
+	for _, d := range append(s.Operations.DecideAll(t.Context(), results[1:], storetest.Now()),
+		s.Operations.DecideAll(t.Context(), results[:1], storetest.Now())...) {
 		if d.Err != nil || d.Applied.Phase != operation.Failed || d.Applied.Decision.Op.Error.Code != "BMC_UNREACHABLE" {
 			t.Errorf("a result: %v, %+v", d.Err, d.Applied)
 		}
@@ -64,7 +64,7 @@ func (l *life) site() storetest.Enrolled {
 	site := storetest.Enrol(t, s, agentstore.NewToken{TokenID: "site-" + l.name, Role: "site", Site: l.name})
 	storetest.Open(t, s, site.Hello("st-1", "boot-1"))
 	for i := range lifeMachines {
-		if _, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: l.machine(i),
+		if _, err := s.Machines.Register(t.Context(), &baremetalv1.Machine{MachineId: l.machine(i),
 			Spec: &baremetalv1.MachineSpec{Provider: "fake", Site: l.name}}, "tester", storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +93,7 @@ func (l *life) asks(site storetest.Enrolled) (asks []operationstore.Asked) {
 
 func (l *life) granted(asks []operationstore.Asked) {
 	l.t.Helper()
-	for i, d := range l.s.DecideAll(l.t.Context(), asks, storetest.Now()) {
+	for i, d := range l.s.Operations.DecideAll(l.t.Context(), asks, storetest.Now()) {
 		if d.Err != nil || !d.Applied.Decision.Grant {
 			l.t.Errorf("grant %d: %v, %+v", i, d.Err, d.Applied)
 		}
@@ -111,7 +111,7 @@ func (l *life) hosts() {
 		storetest.Open(t, s, agents[i].Hello("st-1", "boot-1"))
 	}
 	for i, err := range storetest.Together(t, lifeMachines, func(ctx context.Context, i int) error {
-		o, err := s.OpenSession(ctx, agents[i].Hello("st-1", "boot-1"), storetest.Now())
+		o, err := s.Sessions.OpenSession(ctx, agents[i].Hello("st-1", "boot-1"), storetest.Now())
 		if err == nil && (o.Epoch != 2 || o.RolledBack || o.Cloned) {
 			err = fmt.Errorf("opened as %+v", o)
 		}
@@ -200,7 +200,7 @@ func TestACommitThatNeverArrives(t *testing.T) {
 	storetest.Register(t, s, "m-1")
 	start := operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.EnterMaintenance, Actor: "tester"}
 	network.LoseCommits(1, relay.LostRequest)
-	if _, _, err := s.Start(t.Context(), start, storetest.Now()); pgtx.OutcomeUnknown(err) ||
+	if _, _, err := s.Operations.Start(t.Context(), start, storetest.Now()); pgtx.OutcomeUnknown(err) ||
 		failure.ReasonOf(err) != "DATABASE_UNAVAILABLE" {
 		t.Errorf("a start: %v", err)
 	}
@@ -211,7 +211,7 @@ func TestACommitThatNeverArrives(t *testing.T) {
 	for range pgtx.MaxTries {
 		start.RequestID += "r"
 		start.MachineID = storetest.Register(t, s, "m-"+start.RequestID).GetMachineId()
-		if _, created, err := s.Start(t.Context(), start, storetest.Now()); !created || err != nil {
+		if _, created, err := s.Operations.Start(t.Context(), start, storetest.Now()); !created || err != nil {
 			t.Errorf("a start whose COMMIT is lost once: created %v, %v", created, err)
 		}
 	}
@@ -237,22 +237,22 @@ func TestAnOutcomeThatStaysUnknown(t *testing.T) {
 
 	network.LoseCommit(1, relay.LostServer)
 	start := operationstore.StartRequest{MachineID: l.machine(0), RequestID: "lost", Type: fleet.Reboot, Actor: "tester"}
-	_, _, err = s.Start(t.Context(), start, storetest.Now())
+	_, _, err = s.Operations.Start(t.Context(), start, storetest.Now())
 	if f := storetest.WantReason(t, err, pgtx.ReasonOutcomeUnknown); !pgtx.OutcomeUnknown(err) || !f.Retryable {
 		t.Errorf("a start: %v", err)
 	}
 	network.Unblock()
-	op, created, err := s.Start(t.Context(), start, storetest.Now())
+	op, created, err := s.Operations.Start(t.Context(), start, storetest.Now())
 	if err != nil || created {
 		t.Fatalf("started again: created %v, %v", created, err)
 	}
-	if _, err := s.Cancel(t.Context(), op.GetOperationId(), "tester", storetest.Now()); err != nil {
+	if _, err := s.Operations.Cancel(t.Context(), op.GetOperationId(), "tester", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 
 	asks := l.asks(site)
 	network.LoseCommit(1, relay.LostServer)
-	for i, d := range s.DecideAll(t.Context(), asks, storetest.Now()) {
+	for i, d := range s.Operations.DecideAll(t.Context(), asks, storetest.Now()) {
 		if !pgtx.OutcomeUnknown(d.Err) || d.Applied != nil {
 			t.Errorf("grant %d: %v, %+v", i, d.Err, d.Applied)
 		}

@@ -45,7 +45,7 @@ func (c *transactions) count() int {
 // held locks the machines in a transaction of somebody else's.
 func held(t *testing.T, s *store.Store, machines ...string) (release func()) {
 	t.Helper()
-	tx, err := s.Pool().Begin(t.Context())
+	tx, err := s.DB.Pool().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func startAll(t *testing.T, s *store.Store, request string, machines ...string) 
 	var all []started
 	for _, m := range machines {
 		wg.Go(func() {
-			_, made, err := s.Start(t.Context(), rebootOf(m, request), storetest.Now())
+			_, made, err := s.Operations.Start(t.Context(), rebootOf(m, request), storetest.Now())
 			mu.Lock()
 			defer mu.Unlock()
 			all = append(all, started{m, made, err})
@@ -95,7 +95,7 @@ func TestChangesThatComeTogetherAreStoredTogether(t *testing.T) {
 	for i := range 12 {
 		storetest.Live(t, s, fmt.Sprintf("m-%d", i))
 	}
-	if _, made, err := s.Start(t.Context(), rebootOf("m-3", "before"), storetest.Now()); err != nil || !made {
+	if _, made, err := s.Operations.Start(t.Context(), rebootOf("m-3", "before"), storetest.Now()); err != nil || !made {
 		t.Fatal(made, err)
 	}
 	release := held(t, s, "m-0", "m-1", "m-2")
@@ -163,7 +163,7 @@ func TestAGroupTellsItsMembersApart(t *testing.T) {
 	agents, commands := make([]storetest.Enrolled, members), make([]*operation.Command, members)
 	for i := range agents {
 		agents[i] = storetest.Live(t, s, fmt.Sprintf("m-%d", i))
-		op, _, err := s.Start(t.Context(), rebootOf(agents[i].Machine, "r"), storetest.Now())
+		op, _, err := s.Operations.Start(t.Context(), rebootOf(agents[i].Machine, "r"), storetest.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +175,7 @@ func TestAGroupTellsItsMembersApart(t *testing.T) {
 	var wg sync.WaitGroup
 	for i, a := range agents {
 		wg.Go(func() {
-			d, err := s.Decide(t.Context(), operationOf(t, s, a.Machine), storetest.Ask(a, commands[i], 3, 1),
+			d, err := s.Operations.Decide(t.Context(), operationOf(t, s, a.Machine), storetest.Ask(a, commands[i], 3, 1),
 				storetest.Now())
 			if err != nil {
 				t.Error(err)
@@ -211,7 +211,7 @@ func TestAGroupTellsItsMembersApart(t *testing.T) {
 func operationOf(t *testing.T, s *store.Store, machine string) string {
 	t.Helper()
 	id := ""
-	if err := s.Pool().QueryRow(t.Context(), "SELECT current_operation_id FROM machines WHERE machine_id = $1",
+	if err := s.DB.Pool().QueryRow(t.Context(), "SELECT current_operation_id FROM machines WHERE machine_id = $1",
 		machine).Scan(&id); err != nil {
 		t.Error(err)
 	}

@@ -71,7 +71,7 @@ func TestACancelEndsWhatHasNotBegun(t *testing.T) {
 		t.Fatalf("to be canceled: %v, want %s alone", m.Cancel, op.GetOperationId())
 	}
 	r.wants("m-0:1:RUNNING m-1:1:RUNNING m-2:1:CANCELED:ROLLOUT_STOPPED m-3:1:CANCELED:ROLLOUT_STOPPED")
-	_, _, err := s.ActOnRollout(t.Context(), rolloutstore.RolloutAct{RolloutID: r.id, Action: rollout.Cancel,
+	_, _, err := s.Rollouts.ActOnRollout(t.Context(), rolloutstore.RolloutAct{RolloutID: r.id, Action: rollout.Cancel,
 		CancelOperations: true, Actor: "bob"}, storetest.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestASecondPersonApprovesADigest(t *testing.T) {
 	_, err := r.act(rollout.Resume)
 	storetest.WantReason(t, err, "ROLLOUT_NOT_APPROVED")
 	approve := func(actor, digest string) error {
-		_, _, err := s.ActOnRollout(t.Context(), rolloutstore.RolloutAct{RolloutID: r.id, Action: rollout.Approve,
+		_, _, err := s.Rollouts.ActOnRollout(t.Context(), rolloutstore.RolloutAct{RolloutID: r.id, Action: rollout.Approve,
 			Actor: actor, Digest: digest}, storetest.Now())
 		return err
 	}
@@ -125,37 +125,37 @@ func TestARolloutIsWhatWasPreviewed(t *testing.T) {
 		t.Fatalf("the same preview has digests %s and %s", seen, again)
 	}
 	// Each of these changes what would be done.
-	if _, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-9", Spec: &baremetalv1.MachineSpec{}},
+	if _, err := s.Machines.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-9", Spec: &baremetalv1.MachineSpec{}},
 		"tester", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	r.Digest = seen
-	_, _, err := s.CreateRollout(t.Context(), r, storetest.Now())
+	_, _, err := s.Rollouts.CreateRollout(t.Context(), r, storetest.Now())
 	storetest.WantReason(t, err, "ROLLOUT_CHANGED")
 	r.Digest = preview(t, s, r).GetDigest()
-	if _, err := s.SetFlag(t.Context(), "m-9", "Retired", true, "admin", "", storetest.Now()); err != nil {
+	if _, err := s.Operations.SetFlag(t.Context(), "m-9", "Retired", true, "admin", "", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = s.CreateRollout(t.Context(), r, storetest.Now())
+	_, _, err = s.Rollouts.CreateRollout(t.Context(), r, storetest.Now())
 	storetest.WantReason(t, err, "ROLLOUT_CHANGED")
 	r.Digest = preview(t, s, r).GetDigest()
-	first, created, err := s.CreateRollout(t.Context(), r, storetest.Now())
+	first, created, err := s.Rollouts.CreateRollout(t.Context(), r, storetest.Now())
 	if err != nil || !created {
 		t.Fatal(err)
 	}
 	// A repeat gives the same one, whatever has changed since.
 	storetest.Maintenance(t, s, "m-0")
-	same, created, err := s.CreateRollout(t.Context(), r, storetest.Now())
+	same, created, err := s.Rollouts.CreateRollout(t.Context(), r, storetest.Now())
 	if err != nil || created || same.GetRolloutId() != first.GetRolloutId() {
 		t.Errorf("%v, %t, %v", same, created, err)
 	}
 	r.Spec = &baremetalv1.RolloutSpec{MaxInFlight: 7}
-	_, _, err = s.CreateRollout(t.Context(), r, storetest.Now())
+	_, _, err = s.Rollouts.CreateRollout(t.Context(), r, storetest.Now())
 	storetest.WantReason(t, err, "REQUEST_ID_REUSED")
 	r = rolloutRequest(&baremetalv1.RolloutSpec{})
 	r.RequestID, r.Machines = "r-2", []machinestore.MachineFilter{{MachineID: "m-9"}}
 	r.Digest = preview(t, s, r).GetDigest()
-	_, _, err = s.CreateRollout(t.Context(), r, storetest.Now())
+	_, _, err = s.Rollouts.CreateRollout(t.Context(), r, storetest.Now())
 	storetest.WantReason(t, err, "ROLLOUT_EMPTY")
 }
 

@@ -48,7 +48,8 @@ func (r *rolling) settle() {
 		if !fleet.Housekeeping(fleet.OperationType(op.GetType().String())) {
 			continue
 		}
-		if _, err := r.s.Decide(r.t.Context(), op.GetOperationId(), operation.Evaluate{}, storetest.Now()); err != nil {
+		if _, err := r.s.Operations.Decide(r.t.Context(), op.GetOperationId(), operation.Evaluate{},
+			storetest.Now()); err != nil {
 			r.t.Fatal(err)
 		}
 	}
@@ -56,7 +57,8 @@ func (r *rolling) settle() {
 
 func (r *rolling) operations(phase string) []*baremetalv1.Operation {
 	r.t.Helper()
-	all, err := r.s.ListOperations(r.t.Context(), operationquery.OperationFilter{Phase: phase, Limit: 1000})
+	all, err := r.s.OperationQueries.ListOperations(r.t.Context(), operationquery.OperationFilter{Phase: phase,
+		Limit: 1000})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -77,7 +79,7 @@ func (r *rolling) done(machineID string) string {
 
 func phaseOf(t testing.TB, s *store.Store, id string) string {
 	t.Helper()
-	m, err := s.GetMachine(t.Context(), id, "")
+	m, err := s.Machines.GetMachine(t.Context(), id, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +168,7 @@ func TestAProvisioningThatFails(t *testing.T) {
 	r.step()
 	r.step()
 	r.settle()
-	if _, err := s.SetFlag(t.Context(), "m-1", "RMA", true, "admin", "", storetest.Now()); err != nil {
+	if _, err := s.Operations.SetFlag(t.Context(), "m-1", "RMA", true, "admin", "", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	r.step()
@@ -188,12 +190,12 @@ func TestARolloutThatAnOlderControllerEnds(t *testing.T) {
 	r.step()
 	r.step()
 	r.settle()
-	if _, err := s.SetFlag(t.Context(), "m-1", "RMA", true, "admin", "", storetest.Now()); err != nil {
+	if _, err := s.Operations.SetFlag(t.Context(), "m-1", "RMA", true, "admin", "", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	r.step()
 	r.wants("m-0:1:RUNNING m-1:1:FAILED:MACHINE_BLOCKED")
-	if _, err := s.Pool().Exec(t.Context(), `UPDATE rollouts SET state = 'SUCCEEDED', finished_at = $2, wake_at = NULL,
+	if _, err := s.DB.Pool().Exec(t.Context(), `UPDATE rollouts SET state = 'SUCCEEDED', finished_at = $2, wake_at = NULL,
 		updated_at = $2, version = version + 1 WHERE rollout_id = $1`, r.id, storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +213,7 @@ func TestAMachineIsNotTakenOutOfServiceForNothing(t *testing.T) {
 	}
 	before := phaseOf(t, s, "m-0")
 	r := provision(t, s, &baremetalv1.RolloutSpec{})
-	if _, err := s.RemoveImage(t.Context(), "ubuntu-2204", "tester", storetest.Now()); err != nil {
+	if _, err := s.Catalog.RemoveImage(t.Context(), "ubuntu-2204", "tester", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	r.step()
@@ -227,7 +229,7 @@ func TestAMachineIsNotTakenOutOfServiceForNothing(t *testing.T) {
 func TestAPreviewOfAProvisioning(t *testing.T) {
 	s := storetest.New(t)
 	simulated(t, s, 3)
-	if _, err := s.SetFlag(t.Context(), "m-1", "RMA", true, "admin", "", storetest.Now()); err != nil {
+	if _, err := s.Operations.SetFlag(t.Context(), "m-1", "RMA", true, "admin", "", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	p := preview(t, s, provisioning(&baremetalv1.RolloutSpec{}))
@@ -251,35 +253,35 @@ func TestASelectionIsFrozen(t *testing.T) {
 	now := storetest.Now()
 	all := rolloutstore.SelectionRequest{RequestID: "sel", Filter: "machine_id=*", Walks: rolloutRequest(
 		&baremetalv1.RolloutSpec{}).Machines, TTL: time.Hour, Actor: "alice"}
-	sel, err := s.CreateSelection(t.Context(), all, now)
+	sel, err := s.Rollouts.CreateSelection(t.Context(), all, now)
 	if err != nil || sel.GetCount() != 3 {
 		t.Fatalf("%v, %v", sel, err)
 	}
-	if _, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-late"}, "tester", now); err != nil {
+	if _, err := s.Machines.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-late"}, "tester", now); err != nil {
 		t.Fatal(err)
 	}
-	again, err := s.CreateSelection(t.Context(), all, now)
+	again, err := s.Rollouts.CreateSelection(t.Context(), all, now)
 	if err != nil || again.GetSelectionId() != sel.GetSelectionId() || again.GetDigest() != sel.GetDigest() {
 		t.Errorf("a repeat gives %v, %v", again, err)
 	}
-	got, err := s.GetSelection(t.Context(), sel.GetSelectionId(), now)
+	got, err := s.Rollouts.GetSelection(t.Context(), sel.GetSelectionId(), now)
 	if err != nil || strings.Join(got.GetMachineIds(), " ") != "m-0 m-1 m-2" {
 		t.Errorf("%v, %v", got, err)
 	}
-	named, err := s.CreateSelection(t.Context(), rolloutstore.SelectionRequest{RequestID: "named", TTL: time.Hour,
+	named, err := s.Rollouts.CreateSelection(t.Context(), rolloutstore.SelectionRequest{RequestID: "named", TTL: time.Hour,
 		MachineIDs: []string{"m-2", "m-0", "m-1", "m-0"}}, now)
 	if err != nil || named.GetDigest() != sel.GetDigest() {
 		t.Errorf("the same machines by name: %v, %v", named, err)
 	}
-	_, err = s.CreateSelection(t.Context(), rolloutstore.SelectionRequest{RequestID: "named", TTL: time.Hour,
+	_, err = s.Rollouts.CreateSelection(t.Context(), rolloutstore.SelectionRequest{RequestID: "named", TTL: time.Hour,
 		MachineIDs: []string{"m-2"}}, now)
 	storetest.WantReason(t, err, "REQUEST_ID_REUSED")
-	_, err = s.CreateSelection(t.Context(), rolloutstore.SelectionRequest{RequestID: "other", TTL: time.Hour,
+	_, err = s.Rollouts.CreateSelection(t.Context(), rolloutstore.SelectionRequest{RequestID: "other", TTL: time.Hour,
 		MachineIDs: []string{"m-2", "m-8"}}, now)
 	storetest.WantReason(t, err, "MACHINE_NOT_FOUND")
 	r := begin(t, s, provisioning(&baremetalv1.RolloutSpec{SelectionId: sel.GetSelectionId()}))
 	r.wants("m-0:1:PENDING m-1:1:PENDING m-2:1:PENDING")
-	_, err = s.GetSelection(t.Context(), sel.GetSelectionId(), now.Add(2*time.Hour))
+	_, err = s.Rollouts.GetSelection(t.Context(), sel.GetSelectionId(), now.Add(2*time.Hour))
 	storetest.WantReason(t, err, "SELECTION_NOT_FOUND")
 }
 

@@ -32,7 +32,7 @@ type rolling struct {
 func racked(t testing.TB, s *store.Store, n, racks int) {
 	t.Helper()
 	for i := range n {
-		_, err := s.Register(t.Context(), &baremetalv1.Machine{
+		_, err := s.Machines.Register(t.Context(), &baremetalv1.Machine{
 			MachineId: fmt.Sprintf("m-%d", i), Labels: map[string]string{"rack": fmt.Sprintf("r%d", i%racks)},
 			Spec: &baremetalv1.MachineSpec{},
 		}, "tester", storetest.Now())
@@ -54,7 +54,7 @@ func rolloutRequest(spec *baremetalv1.RolloutSpec) rolloutstore.RolloutRequest {
 
 func preview(t testing.TB, s *store.Store, r rolloutstore.RolloutRequest) *baremetalv1.RolloutPreview {
 	t.Helper()
-	p, err := s.PreviewRollout(t.Context(), r, storetest.Now())
+	p, err := s.Rollouts.PreviewRollout(t.Context(), r, storetest.Now())
 	if err != nil {
 		t.Fatalf("preview: %v", err)
 	}
@@ -69,7 +69,7 @@ func roll(t testing.TB, s *store.Store, spec *baremetalv1.RolloutSpec) *rolling 
 func begin(t testing.TB, s *store.Store, r rolloutstore.RolloutRequest) *rolling {
 	t.Helper()
 	r.Digest = preview(t, s, r).GetDigest()
-	ro, created, err := s.CreateRollout(t.Context(), r, storetest.Now())
+	ro, created, err := s.Rollouts.CreateRollout(t.Context(), r, storetest.Now())
 	if err != nil || !created {
 		t.Fatalf("create: %t, %v", created, err)
 	}
@@ -82,7 +82,7 @@ func (r *rolling) later() time.Time {
 
 func (r *rolling) advance() *rolloutstore.RolloutMove {
 	r.t.Helper()
-	m, err := r.s.AdvanceRollout(r.t.Context(), r.id, r.later())
+	m, err := r.s.Rollouts.AdvanceRollout(r.t.Context(), r.id, r.later())
 	if err != nil {
 		r.t.Fatalf("advance: %v", err)
 	}
@@ -91,7 +91,7 @@ func (r *rolling) advance() *rolloutstore.RolloutMove {
 
 func (r *rolling) start(machineID string) *baremetalv1.Operation {
 	r.t.Helper()
-	op, err := r.s.StartRolloutMachine(r.t.Context(), r.id, machineID, storetest.Now())
+	op, err := r.s.Rollouts.StartRolloutMachine(r.t.Context(), r.id, machineID, storetest.Now())
 	if err != nil {
 		r.t.Fatalf("start %s: %v", machineID, err)
 	}
@@ -129,7 +129,7 @@ func (r *rolling) until(want rollout.State, end bool) *baremetalv1.Rollout {
 
 func (r *rolling) get() *baremetalv1.Rollout {
 	r.t.Helper()
-	ro, err := r.s.GetRollout(r.t.Context(), r.id)
+	ro, err := r.s.Rollouts.GetRollout(r.t.Context(), r.id)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -156,8 +156,8 @@ func (r *rolling) endAll(phase string) {
 }
 
 func (r *rolling) act(a rollout.Action) (*baremetalv1.Rollout, error) {
-	ro, _, err := r.s.ActOnRollout(r.t.Context(), rolloutstore.RolloutAct{RolloutID: r.id, Action: a, Actor: "bob",
-		Digest: r.r.Digest}, storetest.Now())
+	ro, _, err := r.s.Rollouts.ActOnRollout(r.t.Context(), rolloutstore.RolloutAct{RolloutID: r.id, Action: a,
+		Actor: "bob", Digest: r.r.Digest}, storetest.Now())
 	return ro, err
 }
 
@@ -173,7 +173,7 @@ func (r *rolling) must(a rollout.Action) *baremetalv1.Rollout {
 // rows are the machines in their order, as "m-0:1:PENDING".
 func (r *rolling) rows() string {
 	r.t.Helper()
-	all, _, err := r.s.ListRolloutMachines(r.t.Context(),
+	all, _, err := r.s.Rollouts.ListRolloutMachines(r.t.Context(),
 		rolloutstore.RolloutMachineFilter{RolloutID: r.id, Wave: -1, Limit: 1000})
 	if err != nil {
 		r.t.Fatal(err)
@@ -206,11 +206,11 @@ func TestARolloutGoesWaveAfterWave(t *testing.T) {
 	r.wants("m-0:1:RUNNING m-1:2:PENDING m-2:2:PENDING m-3:2:PENDING m-4:2:PENDING")
 	r.endAll("SUCCEEDED")
 	at := r.later()
-	m, err := s.AdvanceRollout(t.Context(), r.id, at)
+	m, err := s.Rollouts.AdvanceRollout(t.Context(), r.id, at)
 	if err != nil || m == nil || r.get().GetWaitReason() != "SOAKING" || r.get().GetSoakUntil() == nil {
 		t.Fatalf("%+v, %v: %v", m, err, r.get())
 	}
-	if m, err = s.AdvanceRollout(t.Context(), r.id, at.Add(30*time.Second)); err != nil || m != nil {
+	if m, err = s.Rollouts.AdvanceRollout(t.Context(), r.id, at.Add(30*time.Second)); err != nil || m != nil {
 		t.Fatalf("it was looked at while it rests: %+v, %v", m, err)
 	}
 	r.step()
@@ -240,7 +240,7 @@ func TestManyControllersRunOneRollout(t *testing.T) {
 	for range 4 {
 		g.Go("controller", func(ctx context.Context) error {
 			for {
-				m, err := s.AdvanceRollout(ctx, r.id, r.later())
+				m, err := s.Rollouts.AdvanceRollout(ctx, r.id, r.later())
 				if err != nil {
 					return err
 				}
@@ -248,7 +248,7 @@ func TestManyControllersRunOneRollout(t *testing.T) {
 					return nil
 				}
 				for _, id := range startingOf(m) {
-					op, err := s.StartRolloutMachine(ctx, r.id, id, storetest.Now())
+					op, err := s.Rollouts.StartRolloutMachine(ctx, r.id, id, storetest.Now())
 					if err != nil {
 						return err
 					}
@@ -256,7 +256,7 @@ func TestManyControllersRunOneRollout(t *testing.T) {
 						return fmt.Errorf("%d operations at once", n)
 					}
 					if op != nil {
-						if _, err := s.Decide(ctx, op.GetOperationId(), operation.Evaluate{}, storetest.Now()); err != nil {
+						if _, err := s.Operations.Decide(ctx, op.GetOperationId(), operation.Evaluate{}, storetest.Now()); err != nil {
 							return err
 						}
 					}
@@ -286,7 +286,7 @@ func TestUnfitMachinesAreSkippedAndNoFailures(t *testing.T) {
 	s := storetest.New(t)
 	racked(t, s, 4, 1)
 	flag := func(id string) {
-		if _, err := s.SetFlag(t.Context(), id, "Retired", true, "admin", "", storetest.Now()); err != nil {
+		if _, err := s.Operations.SetFlag(t.Context(), id, "Retired", true, "admin", "", storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -345,14 +345,14 @@ func TestAFrozenFleetKeepsEveryTurn(t *testing.T) {
 	req := rolloutRequest(&baremetalv1.RolloutSpec{})
 	req.Work.Type = fleet.Reboot
 	req.Digest = preview(t, s, req).GetDigest()
-	ro, _, err := s.CreateRollout(t.Context(), req, storetest.Now())
+	ro, _, err := s.Rollouts.CreateRollout(t.Context(), req, storetest.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &rolling{t, s, ro.GetRolloutId(), req, &atomic.Int64{}}
 	r.step()
 	claimed := r.advance().Starting
-	if err := s.Freeze(t.Context(), "admin", "", storetest.Now()); err != nil {
+	if err := s.Incarnations.Freeze(t.Context(), "admin", "", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range claimed {
@@ -365,9 +365,9 @@ func TestAFrozenFleetKeepsEveryTurn(t *testing.T) {
 	if got := r.get(); got.GetWaitReason() != "FLEET_FROZEN" {
 		t.Errorf("%v", got)
 	}
-	_, err = s.PreviewRollout(t.Context(), req, storetest.Now())
+	_, err = s.Rollouts.PreviewRollout(t.Context(), req, storetest.Now())
 	storetest.WantReason(t, err, "FLEET_FROZEN")
-	if err := s.Thaw(t.Context(), "admin", "", storetest.Now()); err != nil {
+	if err := s.Incarnations.Thaw(t.Context(), "admin", "", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	r.until(rollout.Succeeded, true)

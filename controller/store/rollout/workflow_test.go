@@ -18,7 +18,7 @@ import (
 func inService(t *testing.T) *storetest.LifeRig {
 	t.Helper()
 	life := storetest.NewLifeRig(t)
-	op, _, err := life.Store.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "exit",
+	op, _, err := life.Store.Operations.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "exit",
 		Type: fleet.ExitMaintenance, Actor: "tester"}, storetest.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestARolloutDecommissions(t *testing.T) {
 				if crash != "" {
 					scope := failpoint.NewScope()
 					scope.Set(crash, failpoint.Error().At(1))
-					if _, err := r.s.StartRolloutMachine(failpoint.With(t.Context(), scope), r.id, claimed[0],
+					if _, err := r.s.Rollouts.StartRolloutMachine(failpoint.With(t.Context(), scope), r.id, claimed[0],
 						storetest.Now()); err == nil {
 						t.Fatalf("no crash at %s", crash)
 					}

@@ -36,10 +36,10 @@ func TestTextIsComparedByItsBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := s.MigrateUp(t.Context()); err != nil {
+	if err := s.Schema.MigrateUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	rows, err := s.Pool().Query(t.Context(), `
+	rows, err := s.DB.Pool().Query(t.Context(), `
 		SELECT a.attrelid::regclass || '.' || a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
 		JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = 'public'
 		LEFT JOIN pg_am am ON am.oid = c.relam

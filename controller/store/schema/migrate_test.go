@@ -27,7 +27,7 @@ ORDER BY 1`
 
 func schema(t *testing.T, s *store.Store) []string {
 	t.Helper()
-	rows, err := s.Pool().Query(t.Context(), objects)
+	rows, err := s.DB.Pool().Query(t.Context(), objects)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,23 +51,23 @@ func empty(t *testing.T) *store.Store {
 func TestMigrateUpDownUp(t *testing.T) {
 	s := empty(t)
 	before := schema(t, s)
-	if v, err := s.SchemaVersion(t.Context()); err != nil || v != 0 {
+	if v, err := s.Schema.SchemaVersion(t.Context()); err != nil || v != 0 {
 		t.Fatalf("an empty database is at version %d, %v", v, err)
 	}
 	up := func() []string {
-		if err := s.MigrateUp(t.Context()); err != nil {
+		if err := s.Schema.MigrateUp(t.Context()); err != nil {
 			t.Fatalf("up: %v", err)
 		}
 		return schema(t, s)
 	}
 	first := up()
-	if v, err := s.SchemaVersion(t.Context()); err != nil || v == 0 || len(first) < 100 {
+	if v, err := s.Schema.SchemaVersion(t.Context()); err != nil || v == 0 || len(first) < 100 {
 		t.Fatalf("at version %d with %d objects, %v", v, len(first), err)
 	}
 	if again := up(); !slices.Equal(first, again) {
 		t.Error("migrating up twice changes something")
 	}
-	if err := s.MigrateDown(t.Context()); err != nil {
+	if err := s.Schema.MigrateDown(t.Context()); err != nil {
 		t.Fatalf("down: %v", err)
 	}
 	if left := schema(t, s); !slices.Equal(left, before) {
@@ -80,7 +80,7 @@ func TestMigrateUpDownUp(t *testing.T) {
 
 func TestControllersThatMigrateTogether(t *testing.T) {
 	s := empty(t)
-	for _, err := range storetest.Together(t, 6, func(ctx context.Context, _ int) error { return s.MigrateUp(ctx) }) {
+	for _, err := range storetest.Together(t, 6, func(ctx context.Context, _ int) error { return s.Schema.MigrateUp(ctx) }) {
 		if err != nil {
 			t.Error(err)
 		}

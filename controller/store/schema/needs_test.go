@@ -12,7 +12,7 @@ import (
 // A newer program has migrated; this one runs on its schema until one of the newer migrations says that it needs more.
 func TestAProgramThatIsTooOldIsRefused(t *testing.T) {
 	s := empty(t)
-	if err := s.MigrateUp(t.Context()); err != nil {
+	if err := s.Schema.MigrateUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	newest, err := storeschema.Newest()
@@ -22,7 +22,7 @@ func TestAProgramThatIsTooOldIsRefused(t *testing.T) {
 	both := map[string]error{}
 	ask := func(version, needs int) {
 		run(t, s, fmt.Sprintf("UPDATE schema_version SET version = %d, needs = %d", version, needs))
-		both = map[string]error{"migrate": s.MigrateUp(t.Context()), "check": s.CheckProgram(t.Context())}
+		both = map[string]error{"migrate": s.Schema.MigrateUp(t.Context()), "check": s.Schema.CheckProgram(t.Context())}
 	}
 	ask(newest+5, newest)
 	for what, err := range both {
@@ -43,7 +43,7 @@ func TestAProgramThatIsTooOldIsRefused(t *testing.T) {
 			t.Errorf("%s names no next step: %v", what, err)
 		}
 	}
-	if v, err := s.SchemaVersion(t.Context()); err != nil || v != newest+5 {
+	if v, err := s.Schema.SchemaVersion(t.Context()); err != nil || v != newest+5 {
 		t.Errorf("the refusal left version %d, %v", v, err)
 	}
 }
@@ -51,14 +51,14 @@ func TestAProgramThatIsTooOldIsRefused(t *testing.T) {
 // Programs before this one wrote a table without the column.
 func TestASchemaVersionOfAnOlderProgramNeedsNothing(t *testing.T) {
 	s := empty(t)
-	if err := s.CheckProgram(t.Context()); err != nil {
+	if err := s.Schema.CheckProgram(t.Context()); err != nil {
 		t.Errorf("an empty database: %v", err)
 	}
-	if err := s.MigrateUp(t.Context()); err != nil {
+	if err := s.Schema.MigrateUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	run(t, s, "ALTER TABLE schema_version DROP COLUMN needs")
-	if err := s.CheckProgram(t.Context()); err != nil {
+	if err := s.Schema.CheckProgram(t.Context()); err != nil {
 		t.Errorf("without the column: %v", err)
 	}
 	newest, err := storeschema.Newest()
@@ -67,7 +67,7 @@ func TestASchemaVersionOfAnOlderProgramNeedsNothing(t *testing.T) {
 	}
 	// As older programs do.
 	run(t, s, fmt.Sprintf("DELETE FROM schema_version; INSERT INTO schema_version VALUES (%d)", newest))
-	if err := s.MigrateUp(t.Context()); err != nil {
+	if err := s.Schema.MigrateUp(t.Context()); err != nil {
 		t.Errorf("migrate after an older program: %v", err)
 	}
 }

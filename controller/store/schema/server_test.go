@@ -29,8 +29,8 @@ func TestAServerThatIsTooOldIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	refused := s.MigrateUp(t.Context())
-	made, err := s.Relations(t.Context())
+	refused := s.Schema.MigrateUp(t.Context())
+	made, err := s.Schema.Relations(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

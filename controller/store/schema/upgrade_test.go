@@ -20,7 +20,7 @@ const before = 18
 // backTo takes the schema back to a version, one migration after the other.
 func backTo(t *testing.T, s *store.Store, version int) {
 	t.Helper()
-	defer s.Pool().Reset() // what was prepared before may have another type of result
+	defer s.DB.Pool().Reset() // what was prepared before may have another type of result
 	names, err := migrations.Files.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func backTo(t *testing.T, s *store.Store, version int) {
 
 func run(t *testing.T, s *store.Store, sql string) {
 	t.Helper()
-	if _, err := s.Pool().Exec(t.Context(), sql); err != nil {
+	if _, err := s.DB.Pool().Exec(t.Context(), sql); err != nil {
 		t.Fatalf("%.60s: %v", sql, err)
 	}
 }
@@ -79,14 +79,14 @@ SELECT machine_id, 'Provisioned', true, 'ImageVerified', now() FROM machines WHE
 // which is not known to be.
 func TestAnUpgradeKeepsEveryMachine(t *testing.T) {
 	s := empty(t)
-	if err := s.MigrateUp(t.Context()); err != nil {
+	if err := s.Schema.MigrateUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	backTo(t, s, before)
 	run(t, s, populated)
 	old := machinesOf(t, s)
 	for range 2 {
-		if err := s.MigrateUp(t.Context()); err != nil {
+		if err := s.Schema.MigrateUp(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if now := machinesOf(t, s); !slices.Equal(old, now) || len(now) != 48 {
@@ -102,7 +102,7 @@ func TestAnUpgradeKeepsEveryMachine(t *testing.T) {
 
 func machinesOf(t *testing.T, s *store.Store) []string {
 	t.Helper()
-	rows, err := s.Pool().Query(t.Context(),
+	rows, err := s.DB.Pool().Query(t.Context(),
 		`SELECT concat_ws(' ', machine_id, phase, node_state, agent_id, unresolved_command_id, labels, spec)
 		FROM machines ORDER BY machine_id`)
 	if err != nil {
@@ -167,13 +167,13 @@ SELECT 'tok-' || s, s, s, s::bytea, now(), 'admin', now() + interval '1 day' FRO
 // limits the work that it has limited.
 func TestAnUpgradeWidensNoRights(t *testing.T) {
 	s := empty(t)
-	if err := s.MigrateUp(t.Context()); err != nil {
+	if err := s.Schema.MigrateUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	backTo(t, s, beforeRights)
 	run(t, s, rightsInUse)
 	for range 2 {
-		if err := s.MigrateUp(t.Context()); err != nil {
+		if err := s.Schema.MigrateUp(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		for what, query := range map[string]string{

@@ -11,11 +11,11 @@ import (
 func TestTheDatabaseTellsTheTime(t *testing.T) {
 	s := storetest.New(t)
 	before := time.Now().Add(-time.Second)
-	first, err := s.Time(t.Context())
+	first, err := s.Sessions.Time(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := s.Time(t.Context())
+	second, err := s.Sessions.Time(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

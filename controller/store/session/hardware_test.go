@@ -53,7 +53,8 @@ func TestTheBootOfOtherHardware(t *testing.T) {
 				t.Fatalf("%s: no grant: %+v", c.name, asked.Decision.Refusal)
 			}
 			if late {
-				if _, err := s.Decide(t.Context(), op, operation.Evaluate{}, storetest.Now().Add(time.Hour)); err != nil {
+				if _, err := s.Operations.Decide(t.Context(), op, operation.Evaluate{},
+					storetest.Now().Add(time.Hour)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -71,7 +72,7 @@ func TestTheBootOfOtherHardware(t *testing.T) {
 				}
 				continue
 			}
-			m, err := s.GetMachine(t.Context(), id, "")
+			m, err := s.Machines.GetMachine(t.Context(), id, "")
 			if err != nil || (m.GetStatus().GetUnresolvedCommandId() == "") != c.proves {
 				t.Errorf("%s: the fence is %q, %v", c.name, m.GetStatus().GetUnresolvedCommandId(), err)
 			}

@@ -19,7 +19,7 @@ func TestAnInventoryThatNoDatabaseKeeps(t *testing.T) {
 	tell := func(seq uint64, hash, document string) {
 		t.Helper()
 		k := sessionstore.EventKey{AgentID: a.ID, StateID: "st-1", Seq: seq}
-		err := s.InventoryEvent(t.Context(), k, "m-1", hash, []byte(document), false,
+		err := s.Sessions.InventoryEvent(t.Context(), k, "m-1", hash, []byte(document), false,
 			storetest.Now().Add(time.Duration(seq)*time.Second))
 		if err != nil {
 			t.Errorf("event %d: %v", seq, err)
@@ -32,12 +32,12 @@ func TestAnInventoryThatNoDatabaseKeeps(t *testing.T) {
 	tell(5, "h\x005", `{"disks":[]}`)
 	tell(6, "h6", "null")
 	tell(7, "h7", `{"disks":7}`) // no machine could be judged by it
-	got, err := s.GetInventory(t.Context(), "m-1", 1)
+	got, err := s.Machines.GetInventory(t.Context(), "m-1", 1)
 	if err != nil || got.GetHash() != "h1" {
 		t.Errorf("the last one is %q, %v", got.GetHash(), err)
 	}
 	tell(8, "h8", `{"disks":[{"serial":"S1"}]}`)
-	if got, err = s.GetInventory(t.Context(), "m-1", 1); err != nil || got.GetHash() != "h8" {
+	if got, err = s.Machines.GetInventory(t.Context(), "m-1", 1); err != nil || got.GetHash() != "h8" {
 		t.Errorf("the one after them is %q, %v", got.GetHash(), err)
 	}
 }
@@ -49,14 +49,14 @@ func TestChangesOfInventories(t *testing.T) {
 	a := inService(t, s, "m-1")
 	for i, disk := range []string{"S1", "S2", "S3"} {
 		k := sessionstore.EventKey{AgentID: a.ID, StateID: "st-1", Seq: uint64(i + 1)}
-		if err := s.InventoryEvent(t.Context(), k, "m-1", disk, fmt.Appendf(nil, `{"disks":[{"serial":%q}]}`, disk), false,
-			storetest.Now().Add(time.Duration(i)*time.Minute)); err != nil {
+		if err := s.Sessions.InventoryEvent(t.Context(), k, "m-1", disk, fmt.Appendf(nil, `{"disks":[{"serial":%q}]}`, disk),
+			false, storetest.Now().Add(time.Duration(i)*time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	said := func(before int32) string {
 		t.Helper()
-		got, err := s.GetInventory(t.Context(), "m-1", before)
+		got, err := s.Machines.GetInventory(t.Context(), "m-1", before)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func BenchmarkInventoryEvent(b *testing.B) {
 	for b.Loop() {
 		n++
 		k := sessionstore.EventKey{AgentID: a.ID, StateID: "st-1", Seq: n}
-		if err := s.InventoryEvent(b.Context(), k, "m-1", fmt.Sprint(n), fmt.Appendf(nil, document, n), false,
+		if err := s.Sessions.InventoryEvent(b.Context(), k, "m-1", fmt.Sprint(n), fmt.Appendf(nil, document, n), false,
 			storetest.Now().Add(time.Duration(n)*time.Second)); err != nil {
 			b.Fatal(err)
 		}

@@ -19,13 +19,13 @@ func TestSessionsEndInOneOrder(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*store.Store, sessionstore.Hello, sessionstore.Hello) error{
 		"each by itself": func(s *store.Store, first, second sessionstore.Hello) error {
-			return s.EndTogether(t.Context(), storetest.Now(), second, first)
+			return s.Sessions.EndTogether(t.Context(), storetest.Now(), second, first)
 		},
 		"of a controller that stops": func(s *store.Store, _, _ sessionstore.Hello) error {
-			return s.EndSessionsOf(t.Context(), "ctl", storetest.Now())
+			return s.Sessions.EndSessionsOf(t.Context(), "ctl", storetest.Now())
 		},
 		"of lost controllers": func(s *store.Store, _, _ sessionstore.Hello) error {
-			return s.EndSessionsOf(t.Context(), "", storetest.Now().Add(2*time.Hour))
+			return s.Sessions.EndSessionsOf(t.Context(), "", storetest.Now().Add(2*time.Hour))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestHeartbeatsWaitForNoSession(t *testing.T) {
 	tx := locking(t, s, first)
 	defer func() { _ = tx.Rollback(t.Context()) }() // it has done its work
 	beat := storetest.Now().Add(time.Hour).Truncate(time.Microsecond)
-	if err := s.FlushHeartbeats(t.Context(), map[string]time.Time{first.SessionID: beat,
+	if err := s.Sessions.FlushHeartbeats(t.Context(), map[string]time.Time{first.SessionID: beat,
 		second.SessionID: beat}); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ const lockSession = "SELECT FROM agent_sessions WHERE agent_id = $1 FOR NO KEY U
 // locking is a transaction that has locked one session.
 func locking(t *testing.T, s *store.Store, h sessionstore.Hello) pgx.Tx {
 	t.Helper()
-	tx, err := s.Pool().Begin(t.Context())
+	tx, err := s.DB.Pool().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestAnEventLocksInTheOrderOfAGrant(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	a, id, c := storetest.Rebooting(t, s, "m-1")
-	tx, err := s.Pool().Begin(t.Context())
+	tx, err := s.DB.Pool().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestAnEventLocksInTheOrderOfAGrant(t *testing.T) {
 	}
 	logged := make(chan error, 1)
 	task.Background("log", func() {
-		logged <- s.LogEvent(t.Context(), sessionstore.EventKey{AgentID: a.ID, StateID: "st-1", Seq: 5}, c.ID, "stdout",
+		logged <- s.Sessions.LogEvent(t.Context(), sessionstore.EventKey{AgentID: a.ID, StateID: "st-1", Seq: 5}, c.ID, "stdout",
 			[]byte("line"), storetest.Now())
 	})
 	testkit.Eventually(t, 10*time.Second, func() bool { return storetest.WaitingForLocks(t, s) == 1 },

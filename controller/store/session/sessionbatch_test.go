@@ -26,7 +26,7 @@ func inService(t testing.TB, s *store.Store, machineID string) storetest.Enrolle
 
 func calm(t testing.TB, s *store.Store, lot ...sessionstore.Hello) []*sessionstore.Opened {
 	t.Helper()
-	out, err := s.OpenBatch(t.Context(), storetest.Now(), lot...)
+	out, err := s.Sessions.OpenBatch(t.Context(), storetest.Now(), lot...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func calm(t testing.TB, s *store.Store, lot ...sessionstore.Hello) []*sessionsto
 // sessionRow is what the database has of an agent's session.
 func sessionRow(t testing.TB, s *store.Store, a storetest.Enrolled) (sessionID string, epoch int64, ended bool) {
 	t.Helper()
-	err := s.Pool().QueryRow(t.Context(),
+	err := s.DB.Pool().QueryRow(t.Context(),
 		"SELECT session_id, epoch, ended_at IS NOT NULL FROM agent_sessions WHERE agent_id = $1", a.ID).
 		Scan(&sessionID, &epoch, &ended)
 	if err != nil {
@@ -51,7 +51,7 @@ func TestACalmSessionIsOneLikeAnyOther(t *testing.T) {
 	storetest.Lease(t, s)
 	a := inService(t, s, "m-1")
 	alone, h := storetest.Open(t, s, a.Hello("st-1", "boot-1")), a.Hello("st-1", "boot-1")
-	if err := s.EndSession(t.Context(), a.ID, sessionID(t, s, a), storetest.Now()); err != nil {
+	if err := s.Sessions.EndSession(t.Context(), a.ID, sessionID(t, s, a), storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	got := calm(t, s, h)[0]
@@ -84,7 +84,7 @@ func TestWhatIsNotCalm(t *testing.T) {
 	exec := func(sql string) func(*testing.T, storetest.Enrolled, *sessionstore.Hello) {
 		return func(t *testing.T, a storetest.Enrolled, _ *sessionstore.Hello) {
 			t.Helper()
-			if _, err := s.Pool().Exec(t.Context(), sql, a.ID); err != nil {
+			if _, err := s.DB.Pool().Exec(t.Context(), sql, a.ID); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -153,7 +153,7 @@ func TestALotLeavesOutWhatIsLocked(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Lease(t, s)
 	one, two, three := inService(t, s, "m-1"), inService(t, s, "m-2"), inService(t, s, "m-3")
-	tx, err := s.Pool().Begin(t.Context())
+	tx, err := s.DB.Pool().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestAFleetComesBackAtOnce(t *testing.T) {
 			h.BootID = "boot-2"
 		}
 		group.Go("hello", func(ctx context.Context) error {
-			o, err := s.OpenSession(ctx, h, storetest.Now())
+			o, err := s.Sessions.OpenSession(ctx, h, storetest.Now())
 			mu.Lock()
 			defer mu.Unlock()
 			opened[h.SessionID] = o
@@ -226,7 +226,7 @@ func TestInventoriesThatComeTogether(t *testing.T) {
 			k := sessionstore.EventKey{AgentID: a.ID, StateID: "st-1", Seq: seq}
 			for range 2 { // an old session and a new one
 				group.Go("report", func(ctx context.Context) error {
-					return s.InventoryEvent(ctx, k, a.Machine, hash, []byte(document), false, storetest.Now())
+					return s.Sessions.InventoryEvent(ctx, k, a.Machine, hash, []byte(document), false, storetest.Now())
 				})
 			}
 		}
@@ -236,7 +236,7 @@ func TestInventoriesThatComeTogether(t *testing.T) {
 	}
 	count := func() (rows int) {
 		t.Helper()
-		if err := s.Pool().QueryRow(t.Context(), "SELECT count(*) FROM inventories").Scan(&rows); err != nil {
+		if err := s.DB.Pool().QueryRow(t.Context(), "SELECT count(*) FROM inventories").Scan(&rows); err != nil {
 			t.Fatal(err)
 		}
 		return rows

@@ -24,7 +24,7 @@ func TestEpochsGrow(t *testing.T) {
 	const n = 30
 	epochs := make([]int64, n)
 	for i, err := range storetest.Together(t, n, func(ctx context.Context, i int) error {
-		o, err := s.OpenSession(ctx, a.Hello("st-1", "boot-1"), storetest.Now())
+		o, err := s.Sessions.OpenSession(ctx, a.Hello("st-1", "boot-1"), storetest.Now())
 		if err == nil {
 			epochs[i] = o.Epoch
 		}
@@ -51,10 +51,10 @@ func TestOldSessionsEndingChangesNothing(t *testing.T) {
 	old := a.Hello("st-1", "boot-1")
 	storetest.Open(t, s, old)
 	storetest.Open(t, s, a.Hello("st-1", "boot-1"))
-	if err := s.EndSession(t.Context(), a.ID, old.SessionID, storetest.Now()); err != nil {
+	if err := s.Sessions.EndSession(t.Context(), a.ID, old.SessionID, storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := s.GetAgent(t.Context(), a.ID); err != nil || !got.GetConnected() {
+	if got, err := s.Agents.GetAgent(t.Context(), a.ID); err != nil || !got.GetConnected() {
 		t.Errorf("connected %t, %v", got.GetConnected(), err)
 	}
 }
@@ -108,10 +108,10 @@ func TestOldBootThatComesBackIsAClone(t *testing.T) {
 	if m.GetStatus().GetBootId() != "boot-2" {
 		t.Errorf("the clone's boot counts: %s", m.GetStatus().GetBootId())
 	}
-	_, _, err := s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot},
-		storetest.Now())
+	_, _, err := s.Operations.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "r",
+		Type: fleet.Reboot}, storetest.Now())
 	storetest.WantReason(t, err, "MACHINE_QUARANTINED")
-	if m, err = s.ClearIntervention(t.Context(), "m-1", "tester", "found it", storetest.Now()); err != nil ||
+	if m, err = s.Operations.ClearIntervention(t.Context(), "m-1", "tester", "found it", storetest.Now()); err != nil ||
 		m.GetStatus().GetNodeState().String() != "NODE_STATE_ACTIVE" {
 		t.Errorf("%v, %v", m.GetStatus(), err)
 	}
@@ -147,17 +147,17 @@ func TestEventNumbersAreTakenOnce(t *testing.T) {
 	a, id, c := storetest.Rebooting(t, s, "m-1")
 	key := sessionstore.EventKey{AgentID: a.ID, StateID: "st-1", Seq: 5}
 	for range 3 {
-		if err := s.LogEvent(t.Context(), key, c.ID, "stdout", []byte("line"), storetest.Now()); err != nil {
+		if err := s.Sessions.LogEvent(t.Context(), key, c.ID, "stdout", []byte("line"), storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	foreign := key
 	foreign.Seq = 6
-	if err := s.LogEvent(t.Context(), foreign, "cmd-of-somebody-else", "stdout", []byte("line"),
+	if err := s.Sessions.LogEvent(t.Context(), foreign, "cmd-of-somebody-else", "stdout", []byte("line"),
 		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if logs, err := s.LogsOf(t.Context(), id, 0, 10); err != nil || len(logs) != 1 {
+	if logs, err := s.Logs.LogsOf(t.Context(), id, 0, 10); err != nil || len(logs) != 1 {
 		t.Errorf("%d lines, %v", len(logs), err)
 	}
 	if o := storetest.Open(t, s, a.Hello("st-1", "boot-1")); o.LastEventSeq != 6 || !o.RolledBack {
@@ -173,21 +173,21 @@ func TestAnOlderSessionStoresNoEvent(t *testing.T) {
 	older := storetest.Open(t, s, a.Hello("st-1", "boot-1")).Epoch
 	newer := storetest.Open(t, s, a.Hello("st-1", "boot-1")).Epoch
 	key := sessionstore.EventKey{AgentID: a.ID, StateID: "st-1", Seq: 5, Epoch: older}
-	err := s.LogEvent(t.Context(), key, c.ID, "stdout", []byte("of the copy"), storetest.Now())
+	err := s.Sessions.LogEvent(t.Context(), key, c.ID, "stdout", []byte("of the copy"), storetest.Now())
 	if failure.ReasonOf(err) != "SESSION_SUPERSEDED" {
 		t.Errorf("by the older session: %v", err)
 	}
-	err = s.InventoryEvent(t.Context(), key, "m-1", "h", []byte("{}"), false, storetest.Now())
+	err = s.Sessions.InventoryEvent(t.Context(), key, "m-1", "h", []byte("{}"), false, storetest.Now())
 	if failure.ReasonOf(err) != "SESSION_SUPERSEDED" {
 		t.Errorf("an inventory by the older session: %v", err)
 	}
 	key.Epoch = newer
 	for range 2 {
-		if err := s.LogEvent(t.Context(), key, c.ID, "stdout", []byte("of the agent"), storetest.Now()); err != nil {
+		if err := s.Sessions.LogEvent(t.Context(), key, c.ID, "stdout", []byte("of the agent"), storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	logs, err := s.LogsOf(t.Context(), id, 0, 10)
+	logs, err := s.Logs.LogsOf(t.Context(), id, 0, 10)
 	if err != nil || len(logs) != 1 || string(logs[0].GetData()) != "of the agent" {
 		t.Errorf("%v, %v", logs, err)
 	}
@@ -198,7 +198,7 @@ func fenced(t *testing.T, s *store.Store) (storetest.Enrolled, string, *operatio
 	t.Helper()
 	a, id, c := storetest.Rebooting(t, s, "m-1")
 	storetest.Decide(t, s, id, storetest.Ask(a, c, 1, 1))
-	late, err := s.Decide(t.Context(), id, operation.Evaluate{}, storetest.Now().Add(24*time.Hour))
+	late, err := s.Operations.Decide(t.Context(), id, operation.Evaluate{}, storetest.Now().Add(24*time.Hour))
 	if err != nil || late.Phase != operation.Failed {
 		t.Fatalf("%+v, %v", late, err)
 	}
@@ -206,8 +206,8 @@ func fenced(t *testing.T, s *store.Store) (storetest.Enrolled, string, *operatio
 	if m.GetStatus().GetUnresolvedCommandId() != c.ID || m.GetStatus().GetActiveOperationId() != "" {
 		t.Fatalf("%v", m.GetStatus())
 	}
-	_, _, err = s.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "next", Type: fleet.Reboot},
-		storetest.Now())
+	_, _, err = s.Operations.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "next",
+		Type: fleet.Reboot}, storetest.Now())
 	if f := storetest.WantReason(t, err, "COMMAND_UNRESOLVED"); f.Metadata["unresolved_command_id"] != c.ID {
 		t.Errorf("metadata %v", f.Metadata)
 	}
@@ -219,7 +219,8 @@ func settled(t *testing.T, s *store.Store, operationID string, c *operation.Comm
 	if m := storetest.Machine(t, s, "m-1"); m.GetStatus().GetUnresolvedCommandId() != "" {
 		t.Errorf("still fenced by %s", m.GetStatus().GetUnresolvedCommandId())
 	}
-	commands, err := s.ListCommands(t.Context(), operationquery.CommandFilter{OperationID: operationID, Limit: 1000})
+	commands, err := s.OperationQueries.ListCommands(t.Context(), operationquery.CommandFilter{OperationID: operationID,
+		Limit: 1000})
 	if err != nil || len(commands) != 1 || commands[0].GetState() != "DONE" || commands[0].GetSettledBy() != by ||
 		commands[0].GetCommandId() != c.ID {
 		t.Errorf("%v, %v", commands, err)
@@ -260,13 +261,14 @@ func TestOperatorLiftsTheFence(t *testing.T) {
 	s := storetest.New(t)
 	_, id, c := fenced(t, s)
 	before := storetest.Everything(t, s, "operations")
-	_, err := s.Settle(t.Context(), "m-1", "cmd-other", "done", "tester", "", storetest.Now())
+	_, err := s.Operations.Settle(t.Context(), "m-1", "cmd-other", "done", "tester", "", storetest.Now())
 	storetest.WantReason(t, err, "NOTHING_TO_SETTLE")
-	if _, err = s.Settle(t.Context(), "m-1", c.ID, "done", "tester", "I looked at it", storetest.Now()); err != nil {
+	if _, err = s.Operations.Settle(t.Context(), "m-1", c.ID, "done", "tester", "I looked at it",
+		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	settled(t, s, id, c, "operator:done", before)
-	_, err = s.Settle(t.Context(), "m-1", c.ID, "done", "tester", "", storetest.Now())
+	_, err = s.Operations.Settle(t.Context(), "m-1", c.ID, "done", "tester", "", storetest.Now())
 	storetest.WantReason(t, err, "NOTHING_TO_SETTLE")
 	if n := storetest.Count(t, s,
 		"SELECT count(*) FROM audit_log WHERE verb = 'SETTLE' AND event_data ->> 'comment' = 'I looked at it'"); n != 1 {
@@ -281,7 +283,7 @@ func TestReachableFollowsTheHeartbeats(t *testing.T) {
 	storetest.Open(t, s, h)
 	reachable := func(silentSince time.Time) bool {
 		t.Helper()
-		if err := s.UpdateReachable(t.Context(), silentSince, storetest.Now()); err != nil {
+		if err := s.NodeStates.UpdateReachable(t.Context(), silentSince, storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 		return storetest.Condition(storetest.Machine(t, s, "m-1"), fleet.Reachable) != nil
@@ -290,7 +292,7 @@ func TestReachableFollowsTheHeartbeats(t *testing.T) {
 	if !reachable(at.Add(-time.Minute)) || reachable(at.Add(time.Minute)) {
 		t.Error("wrong at first")
 	}
-	if err := s.FlushHeartbeats(t.Context(), map[string]time.Time{h.SessionID: at.Add(2 * time.Minute),
+	if err := s.Sessions.FlushHeartbeats(t.Context(), map[string]time.Time{h.SessionID: at.Add(2 * time.Minute),
 		"s-unknown": at}); err != nil {
 		t.Fatal(err)
 	}
@@ -308,7 +310,7 @@ func TestASessionThatWasOvertakenSaysNothing(t *testing.T) {
 	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "reboot",
 		Type: fleet.Reboot}).GetOperationId()
 	c := storetest.Decide(t, s, op, operation.Evaluate{}).Command
-	agent, err := s.GetAgent(t.Context(), a.ID)
+	agent, err := s.Agents.GetAgent(t.Context(), a.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -349,7 +351,7 @@ func TestTheSiteAgentsReachStands(t *testing.T) {
 	if done.Phase != operation.Succeeded {
 		t.Fatalf("the reboot is %s", done.Phase)
 	}
-	if err := s.UpdateReachable(t.Context(), storetest.Now().Add(time.Minute), storetest.Now()); err != nil {
+	if err := s.NodeStates.UpdateReachable(t.Context(), storetest.Now().Add(time.Minute), storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if c := storetest.Condition(storetest.Machine(t, s, "m-1"), fleet.Reachable); c.GetReason() != "SiteAgent" {
@@ -364,7 +366,7 @@ func TestHeartbeatsStampNoMachine(t *testing.T) {
 	h := a.Hello("st-1", "boot-1")
 	storetest.Open(t, s, h)
 	before := storetest.Everything(t, s, "machines")
-	if err := s.FlushHeartbeats(t.Context(),
+	if err := s.Sessions.FlushHeartbeats(t.Context(),
 		map[string]time.Time{h.SessionID: storetest.Now().Add(time.Minute)}); err != nil {
 		t.Fatal(err)
 	}
@@ -376,16 +378,16 @@ func TestHeartbeatsStampNoMachine(t *testing.T) {
 func TestSessionsOfADeadControllerEnd(t *testing.T) {
 	s := storetest.New(t)
 	a := storetest.Live(t, s, "m-1")
-	if err := s.EndSessionsOf(t.Context(), "", storetest.Now()); err != nil {
+	if err := s.Sessions.EndSessionsOf(t.Context(), "", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := s.GetAgent(t.Context(), a.ID); err != nil || !got.GetConnected() {
+	if got, err := s.Agents.GetAgent(t.Context(), a.ID); err != nil || !got.GetConnected() {
 		t.Fatalf("ended under a good lease, %v", err)
 	}
-	if err := s.EndSessionsOf(t.Context(), "", storetest.Now().Add(2*time.Hour)); err != nil {
+	if err := s.Sessions.EndSessionsOf(t.Context(), "", storetest.Now().Add(2*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := s.GetAgent(t.Context(), a.ID); err != nil || got.GetConnected() {
+	if got, err := s.Agents.GetAgent(t.Context(), a.ID); err != nil || got.GetConnected() {
 		t.Errorf("still connected, %v", err)
 	}
 }
@@ -396,17 +398,17 @@ func TestControllersAreForgotten(t *testing.T) {
 	s := storetest.New(t)
 	for id, ended := range map[string]time.Duration{"c-old": -8 * 24 * time.Hour, "c-lately": -time.Hour,
 		"c-here": time.Hour} {
-		if err := s.RenewLease(t.Context(), id, "v1", storetest.Now().Add(ended), storetest.Now()); err != nil {
+		if err := s.Sessions.RenewLease(t.Context(), id, "v1", storetest.Now().Add(ended), storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for range 2 {
-		if _, err := s.ForgetControllers(t.Context(), storetest.Now().Add(-7*24*time.Hour)); err != nil {
+		if _, err := s.Sessions.ForgetControllers(t.Context(), storetest.Now().Add(-7*24*time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var left []string
-	all, err := s.ListControllers(t.Context(), true, "", 10, storetest.Now())
+	all, err := s.Sessions.ListControllers(t.Context(), true, "", 10, storetest.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

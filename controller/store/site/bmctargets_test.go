@@ -15,7 +15,7 @@ func TestTheSiteKnowsWhichSystemIsTheMachine(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Exec(t, s, `INSERT INTO sites (site, segments) VALUES ('lab', '[]')`)
 	for _, id := range []string{"m-1", "m-2", "m-3"} {
-		_, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{
+		_, err := s.Machines.Register(t.Context(), &baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{
 			Provider: "agent", Site: "lab", BmcEndpoint: "redfish://10.20.0.9/redfish/v1/Systems/" + id,
 		}}, "tester", storetest.Now())
 		if err != nil {
@@ -32,7 +32,7 @@ func TestTheSiteKnowsWhichSystemIsTheMachine(t *testing.T) {
 		`INSERT INTO node_reports (machine_id, mac, system_uuid, serial_number, installation_status, installation_percent, reported_at) VALUES
 		('m-2', '02:00:00:00:00:02', 'u-said', 's-said', 'complete', 100, now()), ('m-3', '02:00:00:00:00:03', 'u-3', 's-3', 'complete', 100, now())`,
 	)
-	doc, err := s.SiteDocument(t.Context(), "lab")
+	doc, err := s.Sites.SiteDocument(t.Context(), "lab")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestAProbeMovesAMachineWithoutAnAgent(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Exec(t, s, `INSERT INTO sites (site, segments) VALUES ('lab', '[]')`)
 	for _, id := range []string{"m-1", "m-2"} {
-		_, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{
+		_, err := s.Machines.Register(t.Context(), &baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{
 			Provider: "agent", Site: "lab",
 		}}, "tester", storetest.Now())
 		if err != nil {
@@ -70,7 +70,7 @@ func TestAProbeMovesAMachineWithoutAnAgent(t *testing.T) {
 		for _, id := range []string{"m-1", "m-2"} {
 			r.Probes = append(r.Probes, &fleetv1.ProbeObservation{MachineId: id, Answers: answers, By: "open"})
 		}
-		if _, err := s.RecordSite(t.Context(), r, storetest.Now()); err != nil {
+		if _, err := s.Sites.RecordSite(t.Context(), r, storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -91,7 +91,7 @@ func TestAProbeMovesAMachineWithoutAnAgent(t *testing.T) {
 	if _, c := state("m-1"); !c.GetStatus() {
 		t.Errorf("another site's word counts: %v", c)
 	}
-	if err := s.UpdateReachable(t.Context(), storetest.Now(), storetest.Now()); err != nil {
+	if err := s.NodeStates.UpdateReachable(t.Context(), storetest.Now(), storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if n, c := state("m-1"); n != "NODE_STATE_ACTIVE" || !c.GetStatus() {

@@ -57,7 +57,7 @@ func (q *quiet) reports(reachable bool, power string, machines ...string) {
 		}
 		r.BMCs = append(r.BMCs, o)
 	}
-	if _, err := q.s.RecordSite(q.Context(), r, storetest.Now()); err != nil {
+	if _, err := q.s.Sites.RecordSite(q.Context(), r, storetest.Now()); err != nil {
 		q.Fatal(err)
 	}
 }
@@ -65,7 +65,7 @@ func (q *quiet) reports(reachable bool, power string, machines ...string) {
 // judge evaluates the site as a controller does that calls an agent silent after a minute.
 func (q *quiet) judge(now time.Time) {
 	q.Helper()
-	if err := q.s.UpdateSites(q.Context(), now.Add(-time.Minute), now); err != nil {
+	if err := q.s.Sites.UpdateSites(q.Context(), now.Add(-time.Minute), now); err != nil {
 		q.Fatal(err)
 	}
 }
@@ -92,11 +92,11 @@ func (q *quiet) is(when, id string, t fleet.ConditionType, status, known bool) {
 func TestSilenceOfASiteCountsOnlyWhileControllersListen(t *testing.T) {
 	q := newQuiet(t)
 	began := storetest.Now()
-	if err := q.s.EndSession(t.Context(), q.site.ID, q.hello.SessionID, began); err != nil {
+	if err := q.s.Sessions.EndSession(t.Context(), q.site.ID, q.hello.SessionID, began); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // the second ends a time without a controller that was longer than the gap
-		if _, err := q.s.ExtendListening(t.Context(), "controller-1", time.Microsecond, time.Hour); err != nil {
+		if _, err := q.s.Incarnations.ExtendListening(t.Context(), "controller-1", time.Microsecond, time.Hour); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -110,7 +110,7 @@ func TestSilenceOfASiteCountsOnlyWhileControllersListen(t *testing.T) {
 func TestASilentSiteMakesItsObservationsUnknown(t *testing.T) {
 	q := newQuiet(t)
 	began := storetest.Now()
-	if err := q.s.EndSession(t.Context(), q.site.ID, q.hello.SessionID, began); err != nil {
+	if err := q.s.Sessions.EndSession(t.Context(), q.site.ID, q.hello.SessionID, began); err != nil {
 		t.Fatal(err)
 	}
 	q.judge(began.Add(4 * time.Second))
@@ -152,7 +152,7 @@ func (q *quiet) back(before int64) {
 	}
 	q.reports(false, "unknown", "m-1")
 	q.is("no answer", "m-1", fleet.BMCReachable, false, true)
-	v, err := q.s.VerifyTimeline(q.Context(), "m-1")
+	v, err := q.s.Timelines.VerifyTimeline(q.Context(), "m-1")
 	if err != nil || !v.GetOk() {
 		q.Errorf("the history: %v, %v", v, err)
 	}
@@ -162,22 +162,22 @@ func (q *quiet) back(before int64) {
 func TestAMachineThatLosesItsAgentDuringASilence(t *testing.T) {
 	q := newQuiet(t)
 	began := storetest.Now()
-	if err := q.s.EndSession(t.Context(), q.site.ID, q.hello.SessionID, began); err != nil {
+	if err := q.s.Sessions.EndSession(t.Context(), q.site.ID, q.hello.SessionID, began); err != nil {
 		t.Fatal(err)
 	}
 	q.judge(began.Add(6 * time.Second))
-	if err := q.s.RAIDEvent(t.Context(), sessionstore.EventKey{AgentID: q.own.ID, StateID: "st-own", Seq: 1}, "m-own",
-		"md0 lacks a disk", storetest.Now()); err != nil {
+	if err := q.s.Sessions.RAIDEvent(t.Context(), sessionstore.EventKey{AgentID: q.own.ID, StateID: "st-own", Seq: 1},
+		"m-own", "md0 lacks a disk", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if err := q.s.EndSession(t.Context(), q.own.ID, q.ownHello.SessionID, storetest.Now()); err != nil {
+	if err := q.s.Sessions.EndSession(t.Context(), q.own.ID, q.ownHello.SessionID, storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	later := began.Add(10 * time.Minute)
-	if err := q.s.UpdateReachable(t.Context(), later.Add(-time.Minute), later); err != nil {
+	if err := q.s.NodeStates.UpdateReachable(t.Context(), later.Add(-time.Minute), later); err != nil {
 		t.Fatal(err)
 	}
-	if err := q.s.KeepSilent(t.Context(), later.Add(-time.Minute), later); err != nil {
+	if err := q.s.Sites.KeepSilent(t.Context(), later.Add(-time.Minute), later); err != nil {
 		t.Fatal(err)
 	}
 	q.is("both silent", "m-own", fleet.BMCReachable, false, false)

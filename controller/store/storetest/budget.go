@@ -9,14 +9,14 @@ import (
 
 func SetBudget(t *testing.T, s *store.Store, b *baremetalv1.Budget) {
 	t.Helper()
-	if _, err := s.SetBudget(t.Context(), b, "tester", Now()); err != nil {
+	if _, err := s.Budgets.SetBudget(t.Context(), b, "tester", Now()); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func AdmitDestructive(t *testing.T, s *store.Store, want int) {
 	t.Helper()
-	n, _, err := s.AdmitDestructive(t.Context(), Now())
+	n, _, err := s.Budgets.AdmitDestructive(t.Context(), Now())
 	if err != nil || n != want {
 		t.Fatalf("admitted %d, %v; want %d", n, err, want)
 	}

@@ -20,8 +20,13 @@ func caPEM() []byte {
 
 func SetCluster(t testing.TB, s *store.Store, ref string) credentialstore.SealedCluster {
 	t.Helper()
-	c, err := s.SetCluster(t.Context(), credentialstore.SealedCluster{Ref: ref, Server: "https://api:6443", CAPEM: caPEM(),
-		Sealed: []byte("sealed " + ref)}, "tester", Now())
+	c, err := s.Credentials.SetCluster(
+		t.Context(),
+		credentialstore.SealedCluster{Ref: ref, Server: "https://api:6443", CAPEM: caPEM(),
+			Sealed: []byte("sealed " + ref)},
+		"tester",
+		Now(),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 // that have ended are not in it.
 func CPUTime(t testing.TB, s *store.Store) time.Duration {
 	t.Helper()
-	rows, err := s.Pool().Query(t.Context(), "SELECT pid FROM pg_stat_activity WHERE datname = current_database()")
+	rows, err := s.DB.Pool().Query(t.Context(), "SELECT pid FROM pg_stat_activity WHERE datname = current_database()")
 	if err != nil {
 		t.Fatal(err)
 	}

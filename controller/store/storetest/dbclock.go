@@ -39,13 +39,13 @@ func NewWithClock(t testing.TB) (*store.Store, *Clocks) {
 	}
 	url += separator + "search_path=public,test_clock,pg_catalog"
 	s := open(t, store.Config{URL: url})
-	if err := s.MigrateUp(t.Context()); err != nil {
+	if err := s.Schema.MigrateUp(t.Context()); err != nil {
 		t.Fatalf("migrate: %v", err)
 	}
-	if err := s.SeedPlans(t.Context(), time.Now()); err != nil {
+	if err := s.Catalog.SeedPlans(t.Context(), time.Now()); err != nil {
 		t.Fatalf("seed plans: %v", err)
 	}
-	now, err := s.Time(t.Context())
+	now, err := s.Sessions.Time(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

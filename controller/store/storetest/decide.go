@@ -26,11 +26,11 @@ func Dies(fn func() error) (err error) {
 // Whole checks that everything about an operation is of one decision.
 func Whole(t *testing.T, s *store.Store, machineID, id string, want operation.Phase) {
 	t.Helper()
-	op, err := s.GetOperation(t.Context(), id)
+	op, err := s.OperationQueries.GetOperation(t.Context(), id)
 	if err != nil || op.GetPhase().String() != string(want) {
 		t.Fatalf("%v, %v, want %s", op, err, want)
 	}
-	events, err := s.EventsOf(t.Context(), id, 0, 100)
+	events, err := s.Logs.EventsOf(t.Context(), id, 0, 100)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ func Dump(t testing.TB, s *store.Store, tables ...string) string {
 	t.Helper()
 	var all strings.Builder
 	for _, table := range tables {
-		rows, err := s.Pool().Query(t.Context(), "SELECT * FROM "+pgx.Identifier{table}.Sanitize())
+		rows, err := s.DB.Pool().Query(t.Context(), "SELECT * FROM "+pgx.Identifier{table}.Sanitize())
 		if err != nil {
 			t.Fatalf("read %s: %v", table, err)
 		}

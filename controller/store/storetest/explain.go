@@ -6,14 +6,14 @@ import (
 
 // SiteSays brings a report of the site's agent.
 func (r *MetalRig) SiteSays(p sitestore.SiteReport) {
-	r.Helper()
+	r.T.Helper()
 	p.Site, p.AgentID = "lab", r.Site.ID
-	d, err := r.Store.SiteDocument(r.Context(), "lab")
+	d, err := r.Store.Sites.SiteDocument(r.T.Context(), "lab")
 	if err != nil {
-		r.Fatal(err)
+		r.T.Fatal(err)
 	}
 	p.Applied, p.BootAddresses = d.GetRevision(), map[string]string{"seg": "10.20.0.1:8080"}
-	if _, err := r.Store.RecordSite(r.Context(), p, Now()); err != nil {
-		r.Fatal(err)
+	if _, err := r.Store.Sites.RecordSite(r.T.Context(), p, Now()); err != nil {
+		r.T.Fatal(err)
 	}
 }

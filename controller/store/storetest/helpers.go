@@ -29,7 +29,7 @@ func Now() time.Time { return time.Now().Truncate(time.Microsecond) }
 
 func Register(t testing.TB, s *store.Store, id string, macs ...string) *baremetalv1.Machine {
 	t.Helper()
-	m, err := s.Register(t.Context(), &baremetalv1.Machine{
+	m, err := s.Machines.Register(t.Context(), &baremetalv1.Machine{
 		MachineId: id, Spec: &baremetalv1.MachineSpec{Provider: "fake", MacAddresses: macs},
 	}, "tester", Now())
 	if err != nil {
@@ -71,7 +71,7 @@ func Token(t testing.TB, s *store.Store, n agentstore.NewToken) agentstore.NewTo
 		n.ExpiresAt = Now().Add(time.Hour)
 	}
 	n.Secret, n.Actor = "secret of "+n.TokenID, "tester"
-	if _, err := s.IssueToken(t.Context(), n, Now()); err != nil {
+	if _, err := s.Agents.IssueToken(t.Context(), n, Now()); err != nil {
 		t.Fatalf("issue token: %v", err)
 	}
 	return n
@@ -91,7 +91,7 @@ func Enrol(t testing.TB, s *store.Store, n agentstore.NewToken) Enrolled {
 	n = Token(t, s, n)
 	var fp string
 	g := NewSigner()
-	e, err := s.Enroll(t.Context(), EnrollWith(n, "key of "+n.TokenID),
+	e, err := s.Agents.Enroll(t.Context(), EnrollWith(n, "key of "+n.TokenID),
 		func(ctx context.Context, id string) (*agentstore.Signed, error) {
 			c, err := g.Sign(ctx, id)
 			fp = c.Fingerprint
@@ -116,7 +116,7 @@ func Open(t testing.TB, s *store.Store, h sessionstore.Hello) *sessionstore.Open
 	t.Helper()
 	var o *sessionstore.Opened
 	err := Each(t, s, func() (err error) {
-		o, err = s.OpenSession(t.Context(), h, Now())
+		o, err = s.Sessions.OpenSession(t.Context(), h, Now())
 		return err
 	})
 	if err != nil {
@@ -140,10 +140,10 @@ func (a Enrolled) arrivedAs(t testing.TB, s *store.Store, memory string, macs ..
 	}
 	doc := `{"system": {"serial": "sn-1"}, "nics": [` + strings.Join(nics, ", ") + `]}`
 	k := sessionstore.EventKey{AgentID: a.ID, StateID: memory, Seq: uint64(time.Now().UnixNano())}
-	if err := s.InventoryEvent(t.Context(), k, a.Machine, "hash of "+doc, []byte(doc), false, Now()); err != nil {
+	if err := s.Sessions.InventoryEvent(t.Context(), k, a.Machine, "hash of "+doc, []byte(doc), false, Now()); err != nil {
 		t.Fatalf("report an inventory: %v", err)
 	}
-	if _, err := s.AdmitHealthy(t.Context(), Now()); err != nil {
+	if _, err := s.NodeStates.AdmitHealthy(t.Context(), Now()); err != nil {
 		t.Fatalf("check health: %v", err)
 	}
 }
@@ -173,7 +173,7 @@ func Simulated(t testing.TB, s *store.Store, machineIDs ...string) {
 
 func Lease(t testing.TB, s *store.Store) {
 	t.Helper()
-	if err := s.RenewLease(t.Context(), "ctl", "test", Now().Add(time.Hour), Now()); err != nil {
+	if err := s.Sessions.RenewLease(t.Context(), "ctl", "test", Now().Add(time.Hour), Now()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -191,7 +191,7 @@ func Start(t testing.TB, s *store.Store, r operationstore.StartRequest) *baremet
 	r.Actor = "tester"
 	var op *baremetalv1.Operation
 	err := Each(t, s, func() (err error) {
-		op, _, err = s.Start(t.Context(), r, Now())
+		op, _, err = s.Operations.Start(t.Context(), r, Now())
 		return err
 	})
 	if err != nil {
@@ -232,7 +232,7 @@ func Decide(t testing.TB, s *store.Store, operationID string, e operation.Event)
 	t.Helper()
 	var a *operationstore.Applied
 	err := Each(t, s, func() (err error) {
-		a, err = s.Decide(t.Context(), operationID, e, Now())
+		a, err = s.Operations.Decide(t.Context(), operationID, e, Now())
 		return err
 	})
 	if err != nil {
@@ -243,7 +243,7 @@ func Decide(t testing.TB, s *store.Store, operationID string, e operation.Event)
 
 func Machine(t testing.TB, s *store.Store, id string) *baremetalv1.Machine {
 	t.Helper()
-	m, err := s.KnownMachine(t.Context(), id)
+	m, err := s.Machines.KnownMachine(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +294,7 @@ func Everything(t testing.TB, s *store.Store, tables ...string) string {
 		var rows string
 		q := fmt.Sprintf("SELECT coalesce(json_agg(r ORDER BY r::text)::text, '') FROM %s r",
 			pgx.Identifier{table}.Sanitize())
-		if err := s.Pool().QueryRow(t.Context(), q).Scan(&rows); err != nil {
+		if err := s.DB.Pool().QueryRow(t.Context(), q).Scan(&rows); err != nil {
 			t.Fatalf("read %s: %v", table, err)
 		}
 		fmt.Fprintf(&all, "%s: %s\n", table, rows)
@@ -305,7 +305,7 @@ func Everything(t testing.TB, s *store.Store, tables ...string) string {
 func Count(t testing.TB, s *store.Store, query string, args ...any) int {
 	t.Helper()
 	var n int
-	if err := s.Pool().QueryRow(t.Context(), query, args...).Scan(&n); err != nil {
+	if err := s.DB.Pool().QueryRow(t.Context(), query, args...).Scan(&n); err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
 	return n
@@ -313,7 +313,7 @@ func Count(t testing.TB, s *store.Store, query string, args ...any) int {
 
 func ExecSQL(t testing.TB, s *store.Store, query string, args ...any) error {
 	t.Helper()
-	_, err := s.Pool().Exec(t.Context(), query, args...)
+	_, err := s.DB.Pool().Exec(t.Context(), query, args...)
 	return err
 }
 

@@ -21,7 +21,7 @@ type Listener struct {
 // Listen takes the place of a store's controller.
 func Listen(s *store.Store) *Listener {
 	h := &Listener{}
-	s.OnCreated(func(_ context.Context, _ pgx.Tx, jobs []*operationstore.NewJob) error {
+	s.Operations.OnCreated(func(_ context.Context, _ pgx.Tx, jobs []*operationstore.NewJob) error {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		for _, j := range jobs {
@@ -29,7 +29,7 @@ func Listen(s *store.Store) *Listener {
 		}
 		return nil
 	}, nil)
-	s.OnApplied(func(a *operationstore.Applied) {
+	s.Operations.OnApplied(func(a *operationstore.Applied) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.Applied = append(h.Applied, a)

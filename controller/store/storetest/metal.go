@@ -28,7 +28,7 @@ var siteCapabilities = []string{"netboot", "power", "provider:agent", "reboot"}
 
 // MetalRig is a machine with a BMC on a site that serves it, and its site's agent.
 type MetalRig struct {
-	*testing.T
+	T     *testing.T
 	Store *store.Store
 	Site  Enrolled
 	seq   uint64
@@ -46,20 +46,20 @@ type MetalRig struct {
 
 // Decide brings an event to an operation: over a crash of the controller, after which the event comes again.
 func (r *MetalRig) Decide(op string, e operation.Event) *operationstore.Applied {
-	r.Helper()
+	r.T.Helper()
 	if r.SiteDies {
 		h := r.Site.Hello("st-site", "boot-site")
 		h.Capabilities, h.LastGrantSeq = siteCapabilities, r.seq
-		for _, id := range Open(r, r.Store, h).Operations {
-			Decide(r, r.Store, id, operation.SessionOpened{AgentID: r.Site.ID, StateID: "st-site", BootID: "boot-site"})
+		for _, id := range Open(r.T, r.Store, h).Operations {
+			Decide(r.T, r.Store, id, operation.SessionOpened{AgentID: r.Site.ID, StateID: "st-site", BootID: "boot-site"})
 		}
 		r.epoch++
 	}
 	if r.Crash != "" {
 		scope := failpoint.NewScope()
 		scope.Set(r.Crash, failpoint.Error().At(1))
-		if _, err := r.Store.Decide(failpoint.With(r.Context(), scope), op, e, Now()); err == nil {
-			r.Fatalf("no crash at %s", r.Crash)
+		if _, err := r.Store.Operations.Decide(failpoint.With(r.T.Context(), scope), op, e, Now()); err == nil {
+			r.T.Fatalf("no crash at %s", r.Crash)
 		}
 		r.Crashes++
 		if g, asked := e.(operation.GrantAsked); asked {
@@ -68,7 +68,7 @@ func (r *MetalRig) Decide(op string, e operation.Event) *operationstore.Applied 
 			e = g
 		}
 	}
-	return Decide(r, r.Store, op, e)
+	return Decide(r.T, r.Store, op, e)
 }
 
 func NewMetalRig(t *testing.T) *MetalRig {
@@ -97,7 +97,7 @@ func NewMetalRigOn(t *testing.T, s *store.Store) *MetalRig {
 		('k', 'installer-kernel', 'amd64', 'raw', 'aa', 'aa', 1, 1, 0, now()), ('i', 'installer-initrd', 'amd64', 'raw', 'bb', 'bb', 1, 1, 0, now()),
 		('tiny', 'os', 'amd64', 'raw.zst', 'cc', 'dd', 100, 10, 200, now())`,
 	)
-	_, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-1", Spec: &baremetalv1.MachineSpec{
+	_, err := s.Machines.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-1", Spec: &baremetalv1.MachineSpec{
 		Provider: "agent", Site: "lab", MacAddresses: []string{MetalMAC}, BmcEndpoint: "10.20.0.9", InstallDisk: "serial=QM1",
 	}}, "tester", Now())
 	if err != nil {
@@ -115,17 +115,17 @@ func NewMetalRigOn(t *testing.T, s *store.Store) *MetalRig {
 
 // Applied lets the site's agent say that it serves by the newest document, and looks at what waited for it.
 func (r *MetalRig) Applied() *fleetv1.SiteDocument {
-	r.Helper()
-	d, err := r.Store.SiteDocument(r.Context(), "lab")
+	r.T.Helper()
+	d, err := r.Store.Sites.SiteDocument(r.T.Context(), "lab")
 	if err != nil {
-		r.Fatal(err)
+		r.T.Fatal(err)
 	}
-	recorded, err := r.Store.RecordSite(r.Context(), sitestore.SiteReport{
+	recorded, err := r.Store.Sites.RecordSite(r.T.Context(), sitestore.SiteReport{
 		Site: "lab", AgentID: r.Site.ID, Applied: d.GetRevision(), BootAddresses: map[string]string{"seg": "10.20.0.1:8080"},
 		LeasesSame: true,
 	}, Now())
 	if err != nil {
-		r.Fatal(err)
+		r.T.Fatal(err)
 	}
 	for _, id := range recorded.Waiting {
 		r.Decide(id, operation.Evaluate{})
@@ -134,23 +134,24 @@ func (r *MetalRig) Applied() *fleetv1.SiteDocument {
 }
 
 func (r *MetalRig) Command(operationID string) *fleetv1.CommandSpec {
-	r.Helper()
-	out, err := r.Store.Unsettled(r.Context(), r.executor(operationID))
+	r.T.Helper()
+	out, err := r.Store.Sessions.Unsettled(r.T.Context(), r.executor(operationID))
 	if err != nil || len(out) != 1 {
-		r.Fatalf("%d commands wait (%v)", len(out), err)
+		r.T.Fatalf("%d commands wait (%v)", len(out), err)
 	}
 	c := &fleetv1.CommandSpec{}
 	if err := proto.Unmarshal(out[0].Spec, c); err != nil {
-		r.Fatal(err)
+		r.T.Fatal(err)
 	}
 	return c
 }
 
 func (r *MetalRig) executor(operationID string) string {
-	r.Helper()
-	list, err := r.Store.ListCommands(r.Context(), operationquery.CommandFilter{OperationID: operationID, Limit: 1000})
+	r.T.Helper()
+	list, err := r.Store.OperationQueries.ListCommands(r.T.Context(),
+		operationquery.CommandFilter{OperationID: operationID, Limit: 1000})
 	if err != nil || len(list) == 0 {
-		r.Fatalf("no command (%v)", err)
+		r.T.Fatalf("no command (%v)", err)
 	}
 	newest := list[0]
 	for _, c := range list {
@@ -163,7 +164,7 @@ func (r *MetalRig) executor(operationID string) string {
 
 // Done grants the open command to an agent and takes its success.
 func (r *MetalRig) Done(op string, a Enrolled, state, boot string, seen map[string]string) {
-	r.Helper()
+	r.T.Helper()
 	r.Grant(op, a, state, boot)
 	c := r.Command(op)
 	r.Decide(op, operation.Resulted{CommandID: c.GetCommandId(), AgentID: a.ID, StateID: state,
@@ -171,10 +172,10 @@ func (r *MetalRig) Done(op string, a Enrolled, state, boot string, seen map[stri
 }
 
 func (r *MetalRig) Grant(op string, a Enrolled, state, boot string) *fleetv1.CommandSpec {
-	r.Helper()
-	out, err := r.Store.Unsettled(r.Context(), a.ID)
+	r.T.Helper()
+	out, err := r.Store.Sessions.Unsettled(r.T.Context(), a.ID)
 	if err != nil || len(out) != 1 {
-		r.Fatalf("%d commands for %s (%v)", len(out), a.ID, err)
+		r.T.Fatalf("%d commands for %s (%v)", len(out), a.ID, err)
 	}
 	epoch := int64(1)
 	if a.ID == r.Site.ID {
@@ -189,25 +190,25 @@ func (r *MetalRig) Grant(op string, a Enrolled, state, boot string) *fleetv1.Com
 		Earlier: AsksBefore(r.seq),
 	})
 	if !d.Decision.Grant {
-		r.Fatalf("no grant: %+v", d.Decision.Refusal)
+		r.T.Fatalf("no grant: %+v", d.Decision.Refusal)
 	}
 	return r.Command(op)
 }
 
 // Vouch asks for a certificate of an installer's key.
 func (r *MetalRig) Vouch(token, key string, at time.Time) (*identitystore.Vouched, error) {
-	return r.Store.Vouch(r.Context(), identitystore.VouchRequest{
+	return r.Store.Identities.Vouch(r.T.Context(), identitystore.VouchRequest{
 		SiteAgentID: r.Site.ID, MachineID: "m-1", BootToken: token, MAC: MetalMAC, PublicKeyDigest: []byte(key),
 	}, NewSigner().SignFor, at)
 }
 
 // Installer opens the session of a certified installer.
 func (r *MetalRig) Installer(v *identitystore.Vouched, boot string) Enrolled {
-	r.Helper()
+	r.T.Helper()
 	a := Enrolled{ID: v.AgentID, Machine: "m-1", Fingerprint: "fp-" + v.AgentID + "1"}
 	h := a.Hello("st-"+boot, boot)
 	h.Capabilities = append([]string{"repave", "erase", "reboot"}, r.Extra...)
-	o := Open(r, r.Store, h)
+	o := Open(r.T, r.Store, h)
 	for _, id := range o.Operations {
 		r.Decide(id, operation.SessionOpened{AgentID: a.ID, StateID: "st-" + boot, BootID: boot, Installer: true})
 	}
@@ -216,7 +217,7 @@ func (r *MetalRig) Installer(v *identitystore.Vouched, boot string) Enrolled {
 
 func (r *MetalRig) Reimage() {
 	t := r.T
-	r.Helper()
+	r.T.Helper()
 	op := Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage,
 		Params: map[string]string{"image_ref": "tiny"}, Inputs: Inputs("tiny")}).GetOperationId()
 	if a := r.Decide(op, operation.Evaluate{}); a.Decision.Op.WaitReason != operation.WaitSite {
@@ -251,7 +252,8 @@ func (r *MetalRig) Reimage() {
 		write.GetRawSize() != 100 {
 		t.Fatalf("the write is %v", write)
 	}
-	id, err := r.Store.IssueIdentity(t.Context(), inst.ID, r.Command(op).GetCommandId(), "t-new", "secret of t-new", Now())
+	id, err := r.Store.Identities.IssueIdentity(t.Context(), inst.ID, r.Command(op).GetCommandId(), "t-new",
+		"secret of t-new", Now())
 	if err != nil || id.ImageDigest != "sha256:dd" || id.MachineID != "m-1" {
 		t.Fatalf("identity %+v (%v)", id, err)
 	}
@@ -266,7 +268,7 @@ func (r *MetalRig) Reimage() {
 	r.Grant(op, inst, "st-boot-ram", "boot-ram")
 	r.NewSystem(op)
 	m := Machine(t, r.Store, "m-1")
-	if got, err := r.Store.GetOperation(t.Context(), op); err != nil ||
+	if got, err := r.Store.OperationQueries.GetOperation(t.Context(), op); err != nil ||
 		got.GetPhase() != baremetalv1.Operation_SUCCEEDED ||
 		m.GetStatus().GetOsImageDigest() != "sha256:dd" || Condition(m, fleet.Provisioned) == nil {
 		t.Errorf("the operation is %v, the machine %v (%v)", got, m.GetStatus(), err)
@@ -284,9 +286,9 @@ func (r *MetalRig) Reimage() {
 
 // NewSystem enrols the system that was written, with the token that it was handed.
 func (r *MetalRig) NewSystem(op string) {
-	r.Helper()
+	r.T.Helper()
 	fp := ""
-	e, err := r.Store.Enroll(r.Context(), agentstore.EnrollRequest{TokenID: "t-new", Secret: "secret of t-new",
+	e, err := r.Store.Agents.Enroll(r.T.Context(), agentstore.EnrollRequest{TokenID: "t-new", Secret: "secret of t-new",
 		PublicKeyDigest: []byte("new")},
 		func(ctx context.Context, id string) (*agentstore.Signed, error) {
 			c, err := NewSigner().Sign(ctx, id)
@@ -294,13 +296,13 @@ func (r *MetalRig) NewSystem(op string) {
 			return c, err
 		}, Now())
 	if err != nil {
-		r.Fatal(err)
+		r.T.Fatal(err)
 	}
 	a := Enrolled{ID: e.AgentID, Machine: "m-1", Fingerprint: fp}
 	h := a.Hello("st-new", "boot-new")
 	h.ImageDigest = "sha256:dd"
-	waiting := Open(r, r.Store, h).Operations
-	a.arrivedAs(r, r.Store, "st-new", MetalMAC)
+	waiting := Open(r.T, r.Store, h).Operations
+	a.arrivedAs(r.T, r.Store, "st-new", MetalMAC)
 	for _, id := range waiting {
 		r.Decide(id, operation.SessionOpened{AgentID: a.ID, StateID: "st-new", BootID: "boot-new", OfTarget: true})
 	}

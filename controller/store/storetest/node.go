@@ -18,7 +18,7 @@ func State(t testing.TB, s *store.Store, id string) string {
 // history is the node's life as "from>to by trigger", oldest first.
 func NodeMoves(t testing.TB, s *store.Store, id string) []string {
 	t.Helper()
-	rows, _, err := s.NodeHistory(t.Context(), id, 1000, 0)
+	rows, _, err := s.Machines.NodeHistory(t.Context(), id, 1000, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,6 +37,6 @@ func Transition(s *store.Store, id, request string, to node.State, force bool) e
 // TransitionWith moves a node as a request asks.
 func TransitionWith(s *store.Store, r nodestore.TransitionRequest) error {
 	r.Actor, r.Comment = "tester", "because"
-	_, _, err := s.TransitionNode(context.Background(), r, Now())
+	_, _, err := s.Nodes.TransitionNode(context.Background(), r, Now())
 	return err
 }

@@ -17,7 +17,7 @@ import (
 // It returns the agent of its site.
 func MAASMachine(t *testing.T, s *store.Store) string {
 	t.Helper()
-	if _, err := s.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-1",
+	if _, err := s.Machines.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-1",
 		Spec: &baremetalv1.MachineSpec{Provider: "maas", Site: "lab"}}, "tester", Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func Says(t *testing.T, s *store.Store, site string, status maasstatus.Status, s
 	}
 	report := sitestore.SiteReport{Site: "lab", AgentID: site, LeasesSame: true,
 		Providers: []*fleetv1.ProviderObservation{o}}
-	if _, err := s.RecordSite(t.Context(), report, Now()); err != nil {
+	if _, err := s.Sites.RecordSite(t.Context(), report, Now()); err != nil {
 		t.Fatal(err)
 	}
 }

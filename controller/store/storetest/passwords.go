@@ -28,14 +28,14 @@ func NewPasswordRig(t *testing.T) *PasswordRig {
 	t.Helper()
 	r := &PasswordRig{t: t, Store: New(t), ops: map[string]string{}, commands: map[string]operation.Command{}}
 	for _, ref := range []string{"rack", "spare"} {
-		if _, err := r.Store.SetCredentials(t.Context(), credentialstore.CredentialsChange{Ref: ref, Sealed: []byte("sealed"),
-			Allowed: []string{"10.0.0.0/24"}}, "tester", Now()); err != nil {
+		if _, err := r.Store.Credentials.SetCredentials(t.Context(), credentialstore.CredentialsChange{Ref: ref,
+			Sealed: []byte("sealed"), Allowed: []string{"10.0.0.0/24"}}, "tester", Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := r.Store.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-1", Spec: &baremetalv1.MachineSpec{
-		Site: "lab", BmcEndpoint: "10.0.0.7", BmcCredentialsRef: "rack",
-	}}, "tester", Now()); err != nil {
+	if _, err := r.Store.Machines.Register(t.Context(), &baremetalv1.Machine{MachineId: "m-1",
+		Spec: &baremetalv1.MachineSpec{Site: "lab", BmcEndpoint: "10.0.0.7", BmcCredentialsRef: "rack"}}, "tester",
+		Now()); err != nil {
 		t.Fatal(err)
 	}
 	Lease(t, r.Store)

@@ -11,7 +11,7 @@ import (
 // so triggers and references are off while they are written.
 func EveryMachine(t testing.TB, s *store.Store) int {
 	t.Helper()
-	conn, err := s.Pool().Acquire(t.Context())
+	conn, err := s.DB.Pool().Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

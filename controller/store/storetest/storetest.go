@@ -20,7 +20,7 @@ func migrate(ctx context.Context, url string) error {
 		return err
 	}
 	defer s.Close()
-	return s.MigrateUp(ctx)
+	return s.Schema.MigrateUp(ctx)
 }
 
 // New gives the test a store on a database of its own, migrated and with the built-in plans.
@@ -36,7 +36,7 @@ func With(t testing.TB, c store.Config) *store.Store {
 		c.URL = testkit.Database(t)
 	}
 	s := open(t, c)
-	if err := s.SeedPlans(t.Context(), time.Now()); err != nil {
+	if err := s.Catalog.SeedPlans(t.Context(), time.Now()); err != nil {
 		t.Fatalf("seed plans: %v", err)
 	}
 	return s

@@ -10,7 +10,7 @@ import (
 
 func Verdict(t testing.TB, s *store.Store, machineID string) *baremetalv1.TimelineVerdict {
 	t.Helper()
-	v, err := s.VerifyTimeline(t.Context(), machineID)
+	v, err := s.Timelines.VerifyTimeline(t.Context(), machineID)
 	if err != nil {
 		t.Fatalf("verify %q: %v", machineID, err)
 	}

@@ -22,7 +22,7 @@ import (
 func WalPosition(t testing.TB, s *store.Store) int64 {
 	t.Helper()
 	var n int64
-	if err := s.Pool().QueryRow(t.Context(), "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint").Scan(
+	if err := s.DB.Pool().QueryRow(t.Context(), "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint").Scan(
 		&n); err != nil {
 		t.Fatal(err)
 	}
@@ -30,13 +30,13 @@ func WalPosition(t testing.TB, s *store.Store) int64 {
 }
 
 func RebootOnce(ctx context.Context, s *store.Store, a Enrolled, n int) error {
-	op, _, err := s.Start(ctx, operationstore.StartRequest{MachineID: a.Machine, RequestID: fmt.Sprint("r-", n),
+	op, _, err := s.Operations.Start(ctx, operationstore.StartRequest{MachineID: a.Machine, RequestID: fmt.Sprint("r-", n),
 		Type: fleet.Reboot, Actor: "tester"}, Now())
 	if err != nil {
 		return err
 	}
 	id := op.GetOperationId()
-	d, err := s.Decide(ctx, id, operation.Evaluate{}, Now())
+	d, err := s.Operations.Decide(ctx, id, operation.Evaluate{}, Now())
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func RebootOnce(ctx context.Context, s *store.Store, a Enrolled, n int) error {
 		operation.Resulted{CommandID: c.ID, AgentID: a.ID, Outcome: operation.OutcomeSucceeded,
 			SessionBootID: fmt.Sprint("boot-", n+1)},
 	} {
-		if d, err = s.Decide(ctx, id, e, Now()); err != nil {
+		if d, err = s.Operations.Decide(ctx, id, e, Now()); err != nil {
 			return err
 		}
 	}
@@ -74,7 +74,7 @@ func cpuTime(t testing.TB, s *store.Store) time.Duration {
 // ServerTime is what the server processes of the store have used.
 func ServerTime(t testing.TB, s *store.Store) time.Duration {
 	t.Helper()
-	rows, err := s.Pool().Query(t.Context(), "SELECT pid FROM pg_stat_activity WHERE datname = current_database()")
+	rows, err := s.DB.Pool().Query(t.Context(), "SELECT pid FROM pg_stat_activity WHERE datname = current_database()")
 	if err != nil {
 		t.Fatal(err)
 	}

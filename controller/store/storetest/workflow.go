@@ -25,7 +25,7 @@ const LifeMAC = "52:54:00:aa:00:01"
 
 // LifeRig is a machine that is in service, with a simulated agent that can do everything by itself.
 type LifeRig struct {
-	*testing.T
+	T     *testing.T
 	Store *store.Store
 	Agent Enrolled
 	Epoch int64
@@ -62,51 +62,51 @@ func NewLifeRigOn(t *testing.T, s *store.Store) *LifeRig {
 }
 
 func (r *LifeRig) Open() []string {
-	r.Helper()
+	r.T.Helper()
 	h := r.Agent.Hello("st-1", r.Boot)
 	h.Capabilities = []string{"reboot", "netboot", "repave", "erase", "reconfig", "reset_devices"}
 	h.Simulated, h.LastGrantSeq = true, r.seq
 	r.Epoch++
-	return Open(r, r.Store, h).Operations
+	return Open(r.T, r.Store, h).Operations
 }
 
 func (r *LifeRig) Node() string {
-	r.Helper()
-	return strings.TrimPrefix(Machine(r, r.Store, "m-1").GetStatus().GetNodeState().String(), "NODE_STATE_")
+	r.T.Helper()
+	return strings.TrimPrefix(Machine(r.T, r.Store, "m-1").GetStatus().GetNodeState().String(), "NODE_STATE_")
 }
 
 func (r *LifeRig) Start(k workflow.Kind, m workflow.Mode) *baremetalv1.Workflow {
-	r.Helper()
-	err := Each(r, r.Store, func() error {
-		_, _, err := r.Store.StartWorkflow(r.Context(), workflowstore.WorkflowStart{
+	r.T.Helper()
+	err := Each(r.T, r.Store, func() error {
+		_, _, err := r.Store.Workflows.StartWorkflow(r.T.Context(), workflowstore.WorkflowStart{
 			MachineID: "m-1", RequestID: "life", Kind: k, Mode: m, Actor: "tester", Inputs: Inputs("img"),
 		}, Now())
 		return err
 	})
 	if err != nil {
-		r.Fatal(err)
+		r.T.Fatal(err)
 	}
 	return r.Workflow()
 }
 
 // Workflow is the newest one of the machine.
 func (r *LifeRig) Workflow() *baremetalv1.Workflow {
-	r.Helper()
-	all, err := r.Store.ListWorkflows(r.Context(), workflowstore.WorkflowFilter{MachineID: "m-1", Limit: 10})
+	r.T.Helper()
+	all, err := r.Store.Workflows.ListWorkflows(r.T.Context(), workflowstore.WorkflowFilter{MachineID: "m-1", Limit: 10})
 	if err != nil || len(all) == 0 {
-		r.Fatalf("no workflow (%v)", err)
+		r.T.Fatalf("no workflow (%v)", err)
 	}
 	return all[0]
 }
 
 // Decide brings an event to an operation, over a crash of the controller, after which the event comes again.
 func (r *LifeRig) Decide(op string, e operation.Event) *operationstore.Applied {
-	r.Helper()
+	r.T.Helper()
 	if r.Crash != "" {
 		scope := failpoint.NewScope()
 		scope.Set(r.Crash, failpoint.Error().At(1))
-		if _, err := r.Store.Decide(failpoint.With(r.Context(), scope), op, e, Now()); err == nil {
-			r.Fatalf("no crash at %s", r.Crash)
+		if _, err := r.Store.Operations.Decide(failpoint.With(r.T.Context(), scope), op, e, Now()); err == nil {
+			r.T.Fatalf("no crash at %s", r.Crash)
 		}
 		r.Crashes++
 		if g, asked := e.(operation.GrantAsked); asked {
@@ -115,7 +115,7 @@ func (r *LifeRig) Decide(op string, e operation.Event) *operationstore.Applied {
 			e = g
 		}
 	}
-	return Decide(r, r.Store, op, e)
+	return Decide(r.T, r.Store, op, e)
 }
 
 // answers is what a healthy agent reads back.
@@ -145,28 +145,29 @@ func kindOf(c *fleetv1.CommandSpec) string {
 
 // step answers the command that waits for the agent; false if none does.
 func (r *LifeRig) step(op string) bool {
-	r.Helper()
+	r.T.Helper()
 	if r.AgentDies {
 		for _, id := range r.Open() {
-			Decide(r, r.Store, id, operation.SessionOpened{AgentID: r.Agent.ID, StateID: "st-1", BootID: r.Boot, OfTarget: true})
+			Decide(r.T, r.Store, id, operation.SessionOpened{AgentID: r.Agent.ID, StateID: "st-1", BootID: r.Boot,
+				OfTarget: true})
 		}
 	}
-	out, err := r.Store.Unsettled(r.Context(), r.Agent.ID)
+	out, err := r.Store.Sessions.Unsettled(r.T.Context(), r.Agent.ID)
 	if err != nil {
-		r.Fatal(err)
+		r.T.Fatal(err)
 	}
 	if len(out) == 0 {
 		return false
 	}
 	spec := &fleetv1.CommandSpec{}
 	if err := proto.Unmarshal(out[0].Spec, spec); err != nil {
-		r.Fatal(err)
+		r.T.Fatal(err)
 	}
 	r.seq++
 	g := operation.GrantAsked{CommandID: out[0].CommandID, AgentID: r.Agent.ID, StateID: "st-1", BootID: r.Boot,
 		Seq: r.seq, Digest: out[0].Digest, Epoch: r.Epoch, Earlier: AsksBefore(r.seq)}
 	if d := r.Decide(op, g); !d.Decision.Grant {
-		r.Fatalf("no grant: %+v", d.Decision.Refusal)
+		r.T.Fatalf("no grant: %+v", d.Decision.Refusal)
 	}
 	result := operation.Resulted{CommandID: out[0].CommandID, AgentID: r.Agent.ID, StateID: "st-1",
 		Outcome: operation.OutcomeSucceeded, Evidence: r.answers(spec)}
@@ -187,12 +188,12 @@ func (r *LifeRig) step(op string) bool {
 
 // Run works on the workflow's attempt until it ends or waits.
 func (r *LifeRig) Run() *baremetalv1.Workflow {
-	r.Helper()
+	r.T.Helper()
 	op := r.Workflow().GetOperationId()
 	for range 100 {
 		r.Decide(op, operation.Evaluate{})
 		if violation := r.Violation(); violation != "" {
-			r.Error(violation)
+			r.T.Error(violation)
 		}
 		if r.Workflow().GetEndedAt() != nil || !r.step(op) {
 			break
@@ -202,10 +203,10 @@ func (r *LifeRig) Run() *baremetalv1.Workflow {
 }
 
 func (r *LifeRig) Violation() string {
-	r.Helper()
-	bad, err := r.Store.WorkflowViolations(r.Context())
+	r.T.Helper()
+	bad, err := r.Store.WorkflowStates.WorkflowViolations(r.T.Context())
 	if err != nil {
-		r.Fatal(err)
+		r.T.Fatal(err)
 	}
 	if len(bad) == 0 {
 		return ""
@@ -214,17 +215,17 @@ func (r *LifeRig) Violation() string {
 }
 
 func (r *LifeRig) Act(a workflow.Action, requestID string) (*workflowstore.Acted, error) {
-	return r.Store.ActOnWorkflow(r.Context(), workflowstore.WorkflowAct{
+	return r.Store.Workflows.ActOnWorkflow(r.T.Context(), workflowstore.WorkflowAct{
 		WorkflowID: r.Workflow().GetWorkflowId(), RequestID: requestID, Action: a, Actor: "tester",
 		Inputs: workflowstore.SameInputs(Inputs("img")),
 	}, Now())
 }
 
 func (r *LifeRig) MustAct(a workflow.Action, requestID string) *workflowstore.Acted {
-	r.Helper()
+	r.T.Helper()
 	out, err := r.Act(a, requestID)
 	if err != nil {
-		r.Fatalf("%s: %v", a, err)
+		r.T.Fatalf("%s: %v", a, err)
 	}
 	return out
 }
@@ -238,14 +239,14 @@ var commandsOf = map[workflow.Mode]string{
 }
 
 func (r *LifeRig) Ended(w *baremetalv1.Workflow, mode workflow.Mode) {
-	r.Helper()
+	r.T.Helper()
 	if w.GetState() != baremetalv1.Workflow_COMPLETED {
-		r.Fatalf("it ended as %v", w)
+		r.T.Fatalf("it ended as %v", w)
 	}
-	list, err := r.Store.ListCommands(r.Context(), operationquery.CommandFilter{OperationID: w.GetOperationId(),
-		Limit: 1000})
+	list, err := r.Store.OperationQueries.ListCommands(r.T.Context(),
+		operationquery.CommandFilter{OperationID: w.GetOperationId(), Limit: 1000})
 	if err != nil {
-		r.Fatal(err)
+		r.T.Fatal(err)
 	}
 	var kinds []string
 	for _, c := range list {
@@ -253,31 +254,31 @@ func (r *LifeRig) Ended(w *baremetalv1.Workflow, mode workflow.Mode) {
 	}
 	slices.Sort(kinds)
 	if got := strings.Join(kinds, ","); got != commandsOf[mode] {
-		r.Errorf("commands %s, want %s", got, commandsOf[mode])
+		r.T.Errorf("commands %s, want %s", got, commandsOf[mode])
 	}
-	Intact(r, r.Store, "m-1")
-	m := Machine(r, r.Store, "m-1")
+	Intact(r.T, r.Store, "m-1")
+	m := Machine(r.T, r.Store, "m-1")
 	if mode != workflow.FullDecommission {
 		if r.Node() != "ACTIVE" || m.GetStatus().GetPhase() != baremetalv1.MachineStatus_MAINTENANCE {
-			r.Errorf("the machine is %v", m.GetStatus())
+			r.T.Errorf("the machine is %v", m.GetStatus())
 		}
 		return
 	}
 	if r.Node() != "DELETED" || m.GetDeletedAt() == nil {
-		r.Errorf("the machine is %v", m.GetStatus())
+		r.T.Errorf("the machine is %v", m.GetStatus())
 	}
-	if n := Count(r, r.Store, "SELECT count(*) FROM agent_certs WHERE revoked_at IS NULL"); n != 0 {
-		r.Errorf("%d certificates live on", n)
+	if n := Count(r.T, r.Store, "SELECT count(*) FROM agent_certs WHERE revoked_at IS NULL"); n != 0 {
+		r.T.Errorf("%d certificates live on", n)
 	}
 	for _, to := range []string{"draining", "retired", "removing", "deleted"} {
-		if n := Count(r, r.Store, "SELECT count(*) FROM node_state_log WHERE to_state = $1 AND triggered_by = 'workflow'",
+		if n := Count(r.T, r.Store, "SELECT count(*) FROM node_state_log WHERE to_state = $1 AND triggered_by = 'workflow'",
 			to); n != 1 {
-			r.Errorf("%d moves to %s", n, to)
+			r.T.Errorf("%d moves to %s", n, to)
 		}
 	}
 	// The same hardware comes back as a new record, and the old identity never.
-	Register(r, r.Store, "m-2", LifeMAC)
-	_, err = r.Store.Register(r.Context(), &baremetalv1.Machine{MachineId: "m-1", Spec: &baremetalv1.MachineSpec{}},
-		"tester", Now())
-	_ = WantReason(r, err, "MACHINE_DELETED")
+	Register(r.T, r.Store, "m-2", LifeMAC)
+	_, err = r.Store.Machines.Register(r.T.Context(), &baremetalv1.Machine{MachineId: "m-1",
+		Spec: &baremetalv1.MachineSpec{}}, "tester", Now())
+	_ = WantReason(r.T, err, "MACHINE_DELETED")
 }

@@ -20,7 +20,7 @@ var timelineTables = []string{
 
 func switchHistory(t testing.TB, s *store.Store, on bool) {
 	t.Helper()
-	rows, err := s.Pool().Query(t.Context(),
+	rows, err := s.DB.Pool().Query(t.Context(),
 		`SELECT format('ALTER TABLE %s %s TRIGGER %I', tgrelid::regclass, $1::text, tgname)
 		FROM pg_trigger WHERE tgname LIKE '%\_timeline%' AND NOT tgisinternal AND tgrelid::regclass::text = ANY($2)`,
 		map[bool]string{true: "ENABLE", false: "DISABLE"}[on], timelineTables)

@@ -29,11 +29,12 @@ func aLife(t *testing.T) *store.Store {
 		t.Fatal(err)
 	}
 	for _, on := range []bool{true, false} {
-		if _, err := s.SetFlag(t.Context(), "m-1", "RMA", on, "tester", "call Jane Roe", storetest.Now()); err != nil {
+		if _, err := s.Operations.SetFlag(t.Context(), "m-1", "RMA", on, "tester", "call Jane Roe",
+			storetest.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := s.StartWorkflow(t.Context(), workflowstore.WorkflowStart{
+	if _, _, err := s.Workflows.StartWorkflow(t.Context(), workflowstore.WorkflowStart{
 		MachineID: "m-1", RequestID: "w", Kind: workflow.Decommission, Mode: workflow.SoftReset, Actor: "tester",
 	}, storetest.Now()); err != nil {
 		t.Fatal(err)
@@ -44,7 +45,7 @@ func aLife(t *testing.T) *store.Store {
 // chainedTables returns the tables that have a trigger which writes the history, out of the catalogue.
 func chainedTables(t *testing.T, s *store.Store) []string {
 	t.Helper()
-	rows, err := s.Pool().Query(t.Context(), `SELECT DISTINCT c.relname::text FROM pg_trigger g
+	rows, err := s.DB.Pool().Query(t.Context(), `SELECT DISTINCT c.relname::text FROM pg_trigger g
 		JOIN pg_class c ON c.oid = g.tgrelid JOIN pg_proc p ON p.oid = g.tgfoid WHERE p.proname LIKE 'timeline\_of\_%' ORDER BY 1`)
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +90,7 @@ func TestNoStatementChangesAChainedRowUnseen(t *testing.T) {
 	s := aLife(t)
 	refused, chained := 0, 0
 	for _, table := range chainedTables(t, s) {
-		rows, err := s.Pool().Query(t.Context(), `SELECT column_name::text, data_type::text FROM information_schema.columns
+		rows, err := s.DB.Pool().Query(t.Context(), `SELECT column_name::text, data_type::text FROM information_schema.columns
 			WHERE table_schema = 'public' AND table_name = $1 AND is_generated = 'NEVER' ORDER BY ordinal_position`, table)
 		if err != nil {
 			t.Fatal(err)
@@ -155,10 +156,11 @@ func TestOnlyAnAnnouncedScrubEmptiesData(t *testing.T) {
 			t.Errorf("%s is let through", q)
 		}
 	}
-	if n, err := s.ScrubAudit(t.Context(), "m-1", "tester", storetest.Now()); err != nil || n == 0 {
+	if n, err := s.History.ScrubAudit(t.Context(), "m-1", "tester", storetest.Now()); err != nil || n == 0 {
 		t.Fatalf("scrubbed %d, %v", n, err)
 	}
-	if _, err := s.SetFlag(t.Context(), "m-1", "RMA", true, "tester", "call John Roe", storetest.Now()); err != nil {
+	if _, err := s.Operations.SetFlag(t.Context(), "m-1", "RMA", true, "tester", "call John Roe",
+		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if storetest.ExecSQL(
@@ -180,7 +182,7 @@ func TestBoundedDriftIsNoTampering(t *testing.T) {
 	for i := range drifts {
 		at = at.Add(11 * time.Minute)
 		k := sessionstore.EventKey{AgentID: a.ID, StateID: "st-1", Seq: uint64(i) + 1}
-		if err := s.DriftEvent(t.Context(), k, "m-1", fmt.Sprintf("+ mtu %d\n", i), "sha256:77", at); err != nil {
+		if err := s.Sessions.DriftEvent(t.Context(), k, "m-1", fmt.Sprintf("+ mtu %d\n", i), "sha256:77", at); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -214,7 +216,7 @@ func TestANameThatBecomesAMachine(t *testing.T) {
 		}
 	}
 	unseenOf("registered")
-	if _, err := s.ScrubAudit(t.Context(), "dallas", "tester", storetest.Now()); err != nil {
+	if _, err := s.History.ScrubAudit(t.Context(), "dallas", "tester", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	unseenOf("scrubbed")
@@ -228,7 +230,7 @@ func TestANameThatBecomesAMachine(t *testing.T) {
 // headsOf returns the heads of all histories as a client keeps them.
 func headsOf(t *testing.T, s *store.Store) []timeline.Head {
 	t.Helper()
-	owners, _, err := s.HistoryOwners(t.Context(), "", 1000)
+	owners, _, err := s.Timelines.HistoryOwners(t.Context(), "", 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +249,7 @@ func headsOf(t *testing.T, s *store.Store) []timeline.Head {
 // findings returns what became of heads, by machine; those that are kept are left out.
 func findings(t *testing.T, s *store.Store, heads []timeline.Head) map[string]timeline.Finding {
 	t.Helper()
-	present, err := s.Present(t.Context(), heads)
+	present, err := s.Timelines.Present(t.Context(), heads)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +300,7 @@ func TestTamperingIsFound(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := aLife(t)
 			storetest.Register(t, s, "m-2")
-			if _, err := s.ScrubAudit(t.Context(), "m-2", "tester", storetest.Now()); err != nil {
+			if _, err := s.History.ScrubAudit(t.Context(), "m-2", "tester", storetest.Now()); err != nil {
 				t.Fatal(err)
 			}
 			appendRow(t, s)
@@ -307,7 +309,7 @@ func TestTamperingIsFound(t *testing.T) {
 				rewrite(t, s, "", q)
 			}
 			found := false
-			owners, _, err := s.HistoryOwners(t.Context(), "", 1000)
+			owners, _, err := s.Timelines.HistoryOwners(t.Context(), "", 1000)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -333,7 +335,7 @@ func TestTamperingIsFound(t *testing.T) {
 // appendRow ends the history of m-1 with an entry of an audit row alone.
 func appendRow(t *testing.T, s *store.Store) {
 	t.Helper()
-	if _, err := s.ScrubAudit(t.Context(), "m-1-unknown", "tester", storetest.Now()); err != nil {
+	if _, err := s.History.ScrubAudit(t.Context(), "m-1-unknown", "tester", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	err := storetest.ExecSQL(
@@ -356,7 +358,7 @@ func TestHistoriesAreListedByPage(t *testing.T) {
 	rewrite(t, s, "", "DELETE FROM machine_timeline WHERE machine_id = 'm-4'")
 	var all []string
 	for after := ""; ; {
-		page, _, err := s.HistoryOwners(context.WithoutCancel(t.Context()), after, 2)
+		page, _, err := s.Timelines.HistoryOwners(context.WithoutCancel(t.Context()), after, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -375,7 +377,7 @@ func TestHistoriesAreListedByPage(t *testing.T) {
 func TestRowsOfAnOlderVersionAreStatedAnew(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Live(t, s, "m-1")
-	if err := s.CountRefusals(t.Context(), auth.RefusalBatch{Writer: "rw-1", Number: 1,
+	if err := s.History.CountRefusals(t.Context(), auth.RefusalBatch{Writer: "rw-1", Number: 1,
 		Refusals: []auth.Refusal{{Actor: "reader", Method: "/y", Count: 3}}}); err != nil {
 		t.Fatal(err)
 	}

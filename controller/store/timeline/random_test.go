@@ -161,7 +161,7 @@ var types = []fleet.OperationType{fleet.Reboot, fleet.Reboot, fleet.Reboot, flee
 func (l *life) start(ctx context.Context) (*baremetalv1.Operation, error) {
 	for {
 		l.asked++
-		op, _, err := l.s.Start(ctx, operationstore.StartRequest{
+		op, _, err := l.s.Operations.Start(ctx, operationstore.StartRequest{
 			MachineID: l.agent.Machine, RequestID: fmt.Sprint("r-", l.asked), Type: types[l.rnd.IntN(len(types))],
 			Actor: "tester", Comment: "a word of Jane Roe",
 		}, storetest.Now())
@@ -178,12 +178,12 @@ func (l *life) step(ctx context.Context, id string) (*operationstore.Applied, er
 		scope := failpoint.NewScope()
 		points := []string{"store.before-apply", "store.before-commit", "store.after-commit"}
 		scope.Set(points[l.rnd.IntN(len(points))], failpoint.Error())
-		if _, err := l.s.Decide(failpoint.With(ctx, scope), id, e, at); err != nil &&
+		if _, err := l.s.Operations.Decide(failpoint.With(ctx, scope), id, e, at); err != nil &&
 			!errors.Is(err, failpoint.ErrInjected) {
 			return nil, err
 		}
 	}
-	a, err := l.s.Decide(ctx, id, e, at)
+	a, err := l.s.Operations.Decide(ctx, id, e, at)
 	if err == nil && a.Command != nil {
 		l.command = a.Command
 	}
@@ -229,33 +229,34 @@ func (l *life) event() (operation.Event, time.Time) {
 // afterwards is what people do between operations: settle, flag, edit, scrub.
 func (l *life) afterwards(ctx context.Context) error {
 	id := l.agent.Machine
-	m, err := l.s.KnownMachine(ctx, id)
+	m, err := l.s.Machines.KnownMachine(ctx, id)
 	if err != nil {
 		return err
 	}
 	if c := m.GetStatus().GetUnresolvedCommandId(); c != "" {
-		if m, err = l.s.Settle(ctx, id, c, "did-not-happen", "tester", "seen by Jane Roe", storetest.Now()); err != nil {
+		if m, err = l.s.Operations.Settle(ctx, id, c, "did-not-happen", "tester", "seen by Jane Roe",
+			storetest.Now()); err != nil {
 			return err
 		}
 	}
 	for _, act := range []func() (*baremetalv1.Machine, error){
 		func() (*baremetalv1.Machine, error) {
-			cleared, err := l.s.ClearIntervention(ctx, id, "tester", "", storetest.Now())
+			cleared, err := l.s.Operations.ClearIntervention(ctx, id, "tester", "", storetest.Now())
 			if err != nil && failure.From(err).Reason == "NODE_GUARD_FAILED" {
 				return m, nil // it was taken out of the middle of some work
 			}
 			return cleared, err
 		},
 		func() (*baremetalv1.Machine, error) {
-			return l.s.SetFlag(ctx, id, "RMA", true, "tester", "", storetest.Now())
+			return l.s.Operations.SetFlag(ctx, id, "RMA", true, "tester", "", storetest.Now())
 		},
 		func() (*baremetalv1.Machine, error) {
 			m.Labels = map[string]string{"n": fmt.Sprint(l.asked)}
 			m.Version = 0
-			return l.s.Update(ctx, m, "tester", storetest.Now())
+			return l.s.Machines.Update(ctx, m, "tester", storetest.Now())
 		},
 		func() (*baremetalv1.Machine, error) {
-			_, err := l.s.ScrubAudit(ctx, id, "tester", storetest.Now())
+			_, err := l.s.History.ScrubAudit(ctx, id, "tester", storetest.Now())
 			return m, err
 		},
 	} {
@@ -269,12 +270,12 @@ func (l *life) afterwards(ctx context.Context) error {
 	if err := l.note(ctx); err != nil {
 		return err
 	}
-	_, err = l.s.SetFlag(ctx, id, "RMA", false, "tester", "", storetest.Now())
+	_, err = l.s.Operations.SetFlag(ctx, id, "RMA", false, "tester", "", storetest.Now())
 	return err
 }
 
 func (l *life) note(ctx context.Context) error {
-	m, err := l.s.KnownMachine(ctx, l.agent.Machine)
+	m, err := l.s.Machines.KnownMachine(ctx, l.agent.Machine)
 	if err == nil {
 		l.notes = append(l.notes, note{
 			at: time.Now(), machine: l.agent.Machine, phase: m.GetStatus().GetPhase().String(),
@@ -290,7 +291,7 @@ func (l *life) remember(t *testing.T) {
 	t.Helper()
 	for range min(5, len(l.notes)) {
 		n := l.notes[l.rnd.IntN(len(l.notes))]
-		st, err := l.s.StateAt(t.Context(), n.machine, n.at)
+		st, err := l.s.Timelines.StateAt(t.Context(), n.machine, n.at)
 		if err != nil || st == nil {
 			t.Fatalf("state of %s at %v: %v, %v", n.machine, n.at, st, err)
 		}

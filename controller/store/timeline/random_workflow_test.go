@@ -45,11 +45,11 @@ func (l *life) onboard(ctx context.Context) error {
 	n := agentstore.NewToken{TokenID: "t-" + l.agent.Machine, MachineID: l.agent.Machine, Role: "host",
 		ExpiresAt: storetest.Now().Add(time.Hour), Actor: "tester"}
 	n.Secret = "secret of " + n.TokenID
-	if _, err := l.s.Register(ctx, &baremetalv1.Machine{MachineId: l.agent.Machine,
+	if _, err := l.s.Machines.Register(ctx, &baremetalv1.Machine{MachineId: l.agent.Machine,
 		Spec: &baremetalv1.MachineSpec{Provider: "fake"}}, "tester", storetest.Now()); err != nil {
 		return err
 	}
-	if _, err := l.s.IssueToken(ctx, n, storetest.Now()); err != nil {
+	if _, err := l.s.Agents.IssueToken(ctx, n, storetest.Now()); err != nil {
 		return err
 	}
 	w, err := l.startWorkflow(ctx, workflow.Onboarding, workflow.NoMode)
@@ -59,20 +59,21 @@ func (l *life) onboard(ctx context.Context) error {
 	if _, err := l.step(ctx, w.GetOperationId()); err != nil {
 		return err
 	}
-	e, err := l.s.Enroll(ctx, storetest.EnrollWith(n, "key of "+n.TokenID), storetest.NewSigner().Sign, storetest.Now())
+	e, err := l.s.Agents.Enroll(ctx, storetest.EnrollWith(n, "key of "+n.TokenID), storetest.NewSigner().Sign,
+		storetest.Now())
 	if err != nil {
 		return err
 	}
 	l.agent.ID, l.agent.Fingerprint = e.AgentID, "fp-"+e.AgentID+"1"
 	h := l.agent.Hello("st-1", fmt.Sprint("boot-", l.boot))
 	h.Capabilities, h.Simulated = []string{"reboot", "netboot", "repave", "erase", "reconfig", "provider:fake"}, true
-	o, err := l.s.OpenSession(ctx, h, storetest.Now())
+	o, err := l.s.Sessions.OpenSession(ctx, h, storetest.Now())
 	if err != nil {
 		return err
 	}
 	for _, id := range o.Operations {
-		if _, err := l.s.Decide(ctx, id, operation.SessionOpened{AgentID: e.AgentID, StateID: "st-1", BootID: h.BootID,
-			OfTarget: true}, storetest.Now()); err != nil {
+		if _, err := l.s.Operations.Decide(ctx, id, operation.SessionOpened{AgentID: e.AgentID, StateID: "st-1",
+			BootID: h.BootID, OfTarget: true}, storetest.Now()); err != nil {
 			return err
 		}
 	}
@@ -81,7 +82,7 @@ func (l *life) onboard(ctx context.Context) error {
 
 func (l *life) startWorkflow(ctx context.Context, k workflow.Kind, m workflow.Mode) (*baremetalv1.Workflow, error) {
 	l.asked++
-	_, _, err := l.s.StartWorkflow(ctx, workflowstore.WorkflowStart{
+	_, _, err := l.s.Workflows.StartWorkflow(ctx, workflowstore.WorkflowStart{
 		MachineID: l.agent.Machine, RequestID: fmt.Sprint("w-", l.asked), Kind: k, Mode: m, EnterMaintenance: true,
 		Actor:  "tester",
 		Inputs: storetest.Inputs("img"), DryRun: l.chance(10),
@@ -89,7 +90,8 @@ func (l *life) startWorkflow(ctx context.Context, k workflow.Kind, m workflow.Mo
 	if err != nil {
 		return nil, err
 	}
-	open, err := l.s.ListWorkflows(ctx, workflowstore.WorkflowFilter{MachineID: l.agent.Machine, Open: true, Limit: 1})
+	open, err := l.s.Workflows.ListWorkflows(ctx, workflowstore.WorkflowFilter{MachineID: l.agent.Machine, Open: true,
+		Limit: 1})
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +122,7 @@ func (l *life) leave(ctx context.Context) error {
 
 // serving says that the machine can be given work.
 func (l *life) serving(ctx context.Context) (bool, error) {
-	m, err := l.s.KnownMachine(ctx, l.agent.Machine)
+	m, err := l.s.Machines.KnownMachine(ctx, l.agent.Machine)
 	if err != nil || m.GetDeletedAt() != nil {
 		return false, err
 	}
@@ -136,11 +138,11 @@ func (l *life) follow(ctx context.Context, id string) error {
 	l.long = true
 	defer func() { l.long = false }()
 	for range 2000 {
-		w, err := l.s.GetWorkflow(ctx, id)
+		w, err := l.s.Workflows.GetWorkflow(ctx, id)
 		if err != nil || w.GetEndedAt() != nil {
 			return err
 		}
-		op, err := l.s.GetOperation(ctx, w.GetOperationId())
+		op, err := l.s.OperationQueries.GetOperation(ctx, w.GetOperationId())
 		if err != nil {
 			return err
 		}
@@ -173,12 +175,12 @@ func (l *life) actOn(ctx context.Context, id string, cancel bool) error {
 	if l.chance(10) {
 		scope := failpoint.NewScope()
 		scope.Set("store.before-commit", failpoint.Error())
-		if _, err := l.s.ActOnWorkflow(failpoint.With(ctx, scope), r, storetest.Now()); err != nil &&
+		if _, err := l.s.Workflows.ActOnWorkflow(failpoint.With(ctx, scope), r, storetest.Now()); err != nil &&
 			!errors.Is(err, failpoint.ErrInjected) && !refused(err) {
 			return err
 		}
 	}
-	acted, err := l.s.ActOnWorkflow(ctx, r, storetest.Now())
+	acted, err := l.s.Workflows.ActOnWorkflow(ctx, r, storetest.Now())
 	if err == nil && acted.Created {
 		l.command = nil
 	}

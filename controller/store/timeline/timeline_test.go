@@ -24,7 +24,7 @@ import (
 // rewrite does what nobody may: it changes rows behind the back of the triggers.
 func rewrite(t testing.TB, s *store.Store, table, query string, args ...any) {
 	t.Helper()
-	conn, err := s.Pool().Acquire(t.Context())
+	conn, err := s.DB.Pool().Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,8 +47,8 @@ func TestHistorySaysWhoAndWhat(t *testing.T) {
 	if err := storetest.RebootOnce(t.Context(), s, a, 1); err != nil {
 		t.Fatal(err)
 	}
-	entries, err := s.Timeline(t.Context(), timelinestore.TimelineQuery{MachineID: "m-1", Since: before, OldestFirst: true,
-		Limit: 100})
+	entries, err := s.Timelines.Timeline(t.Context(), timelinestore.TimelineQuery{MachineID: "m-1", Since: before,
+		OldestFirst: true, Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,14 +77,14 @@ func TestStateAtATime(t *testing.T) {
 	storetest.Live(t, s, "m-1")
 	storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot})
 	busy := storetest.Now()
-	if _, err := s.SetFlag(t.Context(), "m-1", "RMA", true, "tester", "", storetest.Now()); err != nil {
+	if _, err := s.Operations.SetFlag(t.Context(), "m-1", "RMA", true, "tester", "", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	then, err := s.StateAt(t.Context(), "m-1", busy)
+	then, err := s.Timelines.StateAt(t.Context(), "m-1", busy)
 	if err != nil || then == nil {
 		t.Fatalf("%v, %v", then, err)
 	}
-	at, err := s.StateAt(t.Context(), "m-1", time.Time{})
+	at, err := s.Timelines.StateAt(t.Context(), "m-1", time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestStateAtATime(t *testing.T) {
 	if at.Conditions["RMA"].Status != "true" {
 		t.Errorf("now: %+v", at.Conditions)
 	}
-	if none, err := s.StateAt(t.Context(), "m-1", busy.Add(-time.Hour)); none != nil || err != nil {
+	if none, err := s.Timelines.StateAt(t.Context(), "m-1", busy.Add(-time.Hour)); none != nil || err != nil {
 		t.Errorf("an hour ago: %+v, %v", none, err)
 	}
 }
@@ -162,7 +162,7 @@ func TestChangedTablesAreFound(t *testing.T) {
 	if err := storetest.RebootOnce(t.Context(), s, a, 1); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.StartWorkflow(t.Context(), workflowstore.WorkflowStart{
+	if _, _, err := s.Workflows.StartWorkflow(t.Context(), workflowstore.WorkflowStart{
 		MachineID: "m-1", RequestID: "w", Kind: workflow.Decommission, Mode: workflow.SoftReset, Actor: "tester",
 	}, storetest.Now()); err != nil {
 		t.Fatal(err)
@@ -194,7 +194,8 @@ func TestChangedTablesAreFound(t *testing.T) {
 func TestScrubbingKeepsTheChain(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Register(t, s, "m-1")
-	if _, err := s.SetFlag(t.Context(), "m-1", "RMA", true, "tester", "call Jane Roe", storetest.Now()); err != nil {
+	if _, err := s.Operations.SetFlag(t.Context(), "m-1", "RMA", true, "tester", "call Jane Roe",
+		storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	storetest.Intact(t, s, "m-1")
@@ -202,7 +203,7 @@ func TestScrubbingKeepsTheChain(t *testing.T) {
 		"SELECT count(*) FROM machine_timeline WHERE fields::text LIKE '%Jane%' OR fields::text LIKE '%Roe%'"); n != 0 {
 		t.Errorf("%d entries hold what a person typed", n)
 	}
-	if n, err := s.ScrubAudit(t.Context(), "m-1", "tester", storetest.Now()); n != 1 || err != nil {
+	if n, err := s.History.ScrubAudit(t.Context(), "m-1", "tester", storetest.Now()); n != 1 || err != nil {
 		t.Fatalf("scrubbed %d, %v", n, err)
 	}
 	storetest.Intact(t, s, "m-1")
@@ -229,7 +230,7 @@ func TestConcurrentTransactionsNeverFork(t *testing.T) {
 	for _, err := range storetest.Together(t, writers, func(ctx context.Context, i int) error {
 		for n := range rounds {
 			// Audit rows of machines and of the fleet, by writers that hold no lock.
-			_, err := s.Pool().Exec(ctx,
+			_, err := s.DB.Pool().Exec(ctx,
 				"INSERT INTO audit_log (ts, actor, verb, target_id) SELECT now(), $1, $2, t FROM unnest($3::text[]) t",
 				fmt.Sprint("w-", i), fmt.Sprint("V", n), [][]string{{"m-1", "site", "m-2"}, {"m-2", "m-3", "m-1"}, {"site", "m-1"},
 					{"m-3", "m-2", "site"}}[(i+n)%4])
@@ -258,7 +259,7 @@ func TestATransactionIsOneEntry(t *testing.T) {
 		storetest.Register(t, s, id)
 	}
 	before := storetest.Count(t, s, "SELECT max(seq) FROM machine_timeline WHERE machine_id = 'm-1'")
-	err := pgx.BeginFunc(t.Context(), s.Pool(), func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(t.Context(), s.DB.Pool(), func(tx pgx.Tx) error {
 		for _, q := range []string{
 			"UPDATE machines SET power_state = 'off' WHERE machine_id = 'm-1'", "SAVEPOINT one",
 			"UPDATE machines SET power_state = 'lost' WHERE machine_id = 'm-1'",
@@ -276,7 +277,7 @@ func TestATransactionIsOneEntry(t *testing.T) {
 	}
 	storetest.Intact(t, s, "m-1")
 	storetest.Intact(t, s, "m-2")
-	entries, err := s.Timeline(t.Context(), timelinestore.TimelineQuery{MachineID: "m-1",
+	entries, err := s.Timelines.Timeline(t.Context(), timelinestore.TimelineQuery{MachineID: "m-1",
 		From: timelinestore.TimelinePosition{Seq: int64(before), Change: 1000}, OldestFirst: true, Limit: 10})
 	if err != nil || len(entries) != 2 || entries[0].GetSeq() != int64(before+1) ||
 		entries[1].GetSeq() != int64(before+1) ||
@@ -346,7 +347,7 @@ func TestMachinesOfBeforeBeginWithASnapshot(t *testing.T) {
 	storetest.Decide(t, s, id, storetest.Ask(a, c, 2, 1))
 	storetest.Decide(t, s, id, operation.CancelAsked{Actor: "tester"})
 	storetest.Intact(t, s, "m-1")
-	then, err := s.StateAt(t.Context(), "m-1", time.Time{})
+	then, err := s.Timelines.StateAt(t.Context(), "m-1", time.Time{})
 	if err != nil || then.Commands[c.ID].State != "GRANTED" || then.OperationsBefore != "2" {
 		t.Errorf("%+v, %v", then, err)
 	}
@@ -360,14 +361,14 @@ func migrateBy(t *testing.T, s *store.Store, names ...string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := pgx.BeginFunc(t.Context(), s.Pool(), func(tx pgx.Tx) error {
+		if err := pgx.BeginFunc(t.Context(), s.DB.Pool(), func(tx pgx.Tx) error {
 			_, err := tx.Exec(t.Context(), string(raw))
 			return err
 		}); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 	}
-	s.Pool().Reset()
+	s.DB.Pool().Reset()
 }
 
 // Chains of before the migration, with an entry for each row, go on with entries for each transaction, and stay whole.
@@ -389,10 +390,11 @@ func TestOldChainsGoOn(t *testing.T) {
 	late := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "late",
 		Type: fleet.Reboot}).GetOperationId()
 	storetest.Decide(t, s, late, operation.Evaluate{})
-	if _, err := s.Decide(t.Context(), late, operation.Evaluate{}, storetest.Now().Add(24*time.Hour)); err != nil {
+	if _, err := s.Operations.Decide(t.Context(), late, operation.Evaluate{},
+		storetest.Now().Add(24*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	workflows, _, err := s.StartWorkflow(t.Context(), workflowstore.WorkflowStart{
+	workflows, _, err := s.Workflows.StartWorkflow(t.Context(), workflowstore.WorkflowStart{
 		MachineID: "m-1", RequestID: "w", Kind: workflow.Decommission, Mode: workflow.SoftReset, Actor: "tester",
 	}, storetest.Now())
 	if err != nil {
@@ -412,11 +414,12 @@ func TestOldChainsGoOn(t *testing.T) {
 		"SELECT count(*) FROM machine_timeline WHERE machine_id = 'm-1' AND kind <> 'changes'"); n != old {
 		t.Errorf("%d old entries", n)
 	}
-	then, err := s.StateAt(t.Context(), "m-1", time.Time{})
+	then, err := s.Timelines.StateAt(t.Context(), "m-1", time.Time{})
 	if err != nil || len(then.Workflows) != 1 {
 		t.Errorf("%+v, %v", then, err)
 	}
-	page, err := s.Timeline(t.Context(), timelinestore.TimelineQuery{MachineID: "m-1", OldestFirst: true, Limit: 1000})
+	page, err := s.Timelines.Timeline(t.Context(), timelinestore.TimelineQuery{MachineID: "m-1", OldestFirst: true,
+		Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -436,8 +439,8 @@ func TestHistoryOfAWorkflow(t *testing.T) {
 		t.Fatalf("%v", w)
 	}
 	storetest.Intact(t, r.Store, "m-1")
-	entries, err := r.Store.Timeline(t.Context(), timelinestore.TimelineQuery{MachineID: "m-1", OldestFirst: true,
-		Limit: 1000})
+	entries, err := r.Store.Timelines.Timeline(t.Context(), timelinestore.TimelineQuery{MachineID: "m-1",
+		OldestFirst: true, Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -460,7 +463,7 @@ func TestHistoryOfAWorkflow(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, all)
 		}
 	}
-	then, err := r.Store.StateAt(t.Context(), "m-1", middle)
+	then, err := r.Store.Timelines.StateAt(t.Context(), "m-1", middle)
 	if err != nil {
 		t.Fatal(err)
 	}

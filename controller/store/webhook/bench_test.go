@@ -15,7 +15,7 @@ import (
 func BenchmarkSubscription(b *testing.B) {
 	s := storetest.New(b)
 	agent := storetest.Live(b, s, "m-1")
-	_, _, err := s.CreateWebhook(b.Context(), webhookstore.WebhookSpec{ID: "w", URL: "https://example.org/",
+	_, _, err := s.Webhooks.CreateWebhook(b.Context(), webhookstore.WebhookSpec{ID: "w", URL: "https://example.org/",
 		MaxConcurrency: 2},
 		webhookstore.SealedSecret{ID: "s", Sealed: []byte("x")}, "tester", storetest.Now())
 	if err != nil {
@@ -28,7 +28,7 @@ func BenchmarkSubscription(b *testing.B) {
 		}
 	}
 	var events int
-	if err := s.Pool().QueryRow(b.Context(), "SELECT count(*) FROM webhook_outbox").Scan(&events); err != nil {
+	if err := s.DB.Pool().QueryRow(b.Context(), "SELECT count(*) FROM webhook_outbox").Scan(&events); err != nil {
 		b.Fatal(err)
 	}
 	kinds := []string{"none", "operations", "all"}

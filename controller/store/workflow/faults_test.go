@@ -36,7 +36,7 @@ func TestAFailedStatementOfAnActionChangesNothing(t *testing.T) {
 			r.Start(workflow.Decommission, workflow.SoftReset)
 			w := r.Run()
 			if err := storetest.Each(t, r.Store, func() error {
-				_, err := r.Store.ActOnWorkflow(t.Context(), workflowstore.WorkflowAct{WorkflowID: w.GetWorkflowId(),
+				_, err := r.Store.Workflows.ActOnWorkflow(t.Context(), workflowstore.WorkflowAct{WorkflowID: w.GetWorkflowId(),
 					RequestID: "again", Action: action, Actor: "tester",
 					Inputs: workflowstore.SameInputs(storetest.Inputs("img"))}, storetest.Now())
 				return err

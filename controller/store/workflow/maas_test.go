@@ -17,7 +17,7 @@ import (
 // installing.
 func TestMAASHasStagesOfItsOwn(t *testing.T) {
 	s := newMAASRig(t).Store
-	op, _, err := s.StartWorkflow(t.Context(), workflowstore.WorkflowStart{MachineID: "m-1", RequestID: "x",
+	op, _, err := s.Workflows.StartWorkflow(t.Context(), workflowstore.WorkflowStart{MachineID: "m-1", RequestID: "x",
 		Kind: workflow.Onboarding, Actor: "tester"}, storetest.Now())
 	if err != nil || op.GetPlanId() != "onboard-maas" {
 		t.Fatalf("%v %v", op, err)
@@ -37,10 +37,10 @@ func newMAASRig(t *testing.T) *storetest.LifeRig {
 	r := &storetest.LifeRig{T: t, Store: storetest.New(t), Boot: "boot-site"}
 	m := &baremetalv1.Machine{MachineId: "m-1", Spec: &baremetalv1.MachineSpec{Provider: "maas", Site: "lab",
 		MacAddresses: []string{storetest.LifeMAC}}}
-	if _, err := r.Store.Register(t.Context(), m, "tester", storetest.Now()); err != nil {
+	if _, err := r.Store.Machines.Register(t.Context(), m, "tester", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Store.SetMAASRegion(t.Context(), credentialstore.MAASRegion{Ref: "default",
+	if _, err := r.Store.Credentials.SetMAASRegion(t.Context(), credentialstore.MAASRegion{Ref: "default",
 		Endpoint: "http://127.0.0.1:1/MAAS", Sealed: []byte("key")}, "tester", storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestACleanStartUndoesWhatMAASDid(t *testing.T) {
 		t.Fatalf("after a deployment that was refused the workflow is %v", w)
 	}
 	r.MustAct(workflow.RestartClean, "clean")
-	run, err := r.Store.GetRun(t.Context(), r.Workflow().GetOperationId())
+	run, err := r.Store.OperationQueries.GetRun(t.Context(), r.Workflow().GetOperationId())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,10 +65,10 @@ func TestPowerOffWithoutProofIsNotDone(t *testing.T) {
 	}
 	adopt := workflowstore.WorkflowAct{WorkflowID: w.GetWorkflowId(), RequestID: "adopt", Action: workflow.Adopt,
 		Actor: "tester"}
-	_, err := r.Store.ActOnWorkflow(t.Context(), adopt, storetest.Now())
+	_, err := r.Store.Workflows.ActOnWorkflow(t.Context(), adopt, storetest.Now())
 	storetest.WantReason(t, err, "STAGE_CHECK_FAILED")
 	storetest.Exec(t, r.Store, "UPDATE machines SET power_state = 'off', power_state_at = now()")
-	acted, err := r.Store.ActOnWorkflow(t.Context(), adopt, storetest.Now())
+	acted, err := r.Store.Workflows.ActOnWorkflow(t.Context(), adopt, storetest.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestTheSiteServesWhatTheStepsWrite(t *testing.T) {
 		CommandID: r.Command(op).GetCommandId(), AgentID: inst.ID, StateID: "st-boot-ram", Outcome: operation.OutcomeFailed,
 		Reason: "IMAGE_UNAVAILABLE",
 	})
-	acted, err := r.Store.ActOnWorkflow(t.Context(), workflowstore.WorkflowAct{
+	acted, err := r.Store.Workflows.ActOnWorkflow(t.Context(), workflowstore.WorkflowAct{
 		WorkflowID: r.Workflow().GetWorkflowId(), RequestID: "resume", Action: workflow.Resume, Actor: "tester",
 		Inputs: func(map[string]string) (kind.Inputs, error) { return storetest.Inputs("tiny"), nil },
 	}, storetest.Now())
@@ -116,7 +116,7 @@ func TestUnknownMachineComesIn(t *testing.T) {
 			}
 			r.Grant(op, inst, "st-boot-ram", "boot-ram")
 			c := r.Command(op)
-			if _, err := r.Store.IssueIdentity(t.Context(), inst.ID, c.GetCommandId(), "t-new", "secret of t-new",
+			if _, err := r.Store.Identities.IssueIdentity(t.Context(), inst.ID, c.GetCommandId(), "t-new", "secret of t-new",
 				storetest.Now()); err != nil {
 				t.Fatal(err)
 			}

@@ -18,14 +18,14 @@ func TestAWorkflowShowsWhatItsProviderSays(t *testing.T) {
 		`INSERT INTO provider_observations (machine_id, provider, state, status, system_id, power_state, deployed, drift, reason, message, changed_at)
 		VALUES ('m-1', 'maas', 'New', 'New', 'abc', 'off', '', '', '', '', now())`,
 	)
-	op, _, err := s.StartWorkflow(t.Context(), workflowstore.WorkflowStart{MachineID: "m-1", RequestID: "x",
+	op, _, err := s.Workflows.StartWorkflow(t.Context(), workflowstore.WorkflowStart{MachineID: "m-1", RequestID: "x",
 		Kind: workflow.Onboarding, Actor: "tester"}, storetest.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	shows := func(want string) {
 		t.Helper()
-		all, err := s.ListWorkflows(t.Context(), workflowstore.WorkflowFilter{MachineID: "m-1", Limit: 1})
+		all, err := s.Workflows.ListWorkflows(t.Context(), workflowstore.WorkflowFilter{MachineID: "m-1", Limit: 1})
 		if err != nil || len(all) != 1 || all[0].GetObservedProviderState() != want {
 			t.Errorf("%v, %v; want %s", all, err, want)
 		}

@@ -84,7 +84,7 @@ func TestStartIsIdempotentAndExclusive(t *testing.T) {
 		Mode: workflow.SoftReset, Actor: "tester"}
 	ids := make([]string, 10)
 	for i, err := range storetest.Together(t, 10, func(ctx context.Context, i int) error {
-		op, _, err := r.Store.StartWorkflow(ctx, starting, storetest.Now())
+		op, _, err := r.Store.Workflows.StartWorkflow(ctx, starting, storetest.Now())
 		ids[i] = op.GetOperationId()
 		return err
 	}) {
@@ -94,17 +94,17 @@ func TestStartIsIdempotentAndExclusive(t *testing.T) {
 	}
 	other := starting
 	other.Mode = workflow.FullDecommission
-	_, _, err := r.Store.StartWorkflow(t.Context(), other, storetest.Now())
+	_, _, err := r.Store.Workflows.StartWorkflow(t.Context(), other, storetest.Now())
 	storetest.WantReason(t, err, "REQUEST_ID_REUSED")
 	other.RequestID = "other"
-	_, _, err = r.Store.StartWorkflow(t.Context(), other, storetest.Now())
+	_, _, err = r.Store.Workflows.StartWorkflow(t.Context(), other, storetest.Now())
 	storetest.WantReason(t, err, "WORKFLOW_ACTIVE")
 	r.FailWith = map[string]operation.Resulted{"reboot": {Outcome: operation.OutcomeFailed, Reason: "EXECUTION_FAILED"}}
 	r.Run()
-	_, _, err = r.Store.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "behind",
+	_, _, err = r.Store.Operations.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "behind",
 		Type: fleet.Reimage, Actor: "tester", Inputs: storetest.Inputs("img")}, storetest.Now())
 	storetest.WantReason(t, err, "MACHINE_QUARANTINED")
-	_, _, err = r.Store.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "by-plan",
+	_, _, err = r.Store.Operations.Start(t.Context(), operationstore.StartRequest{MachineID: "m-1", RequestID: "by-plan",
 		Type: fleet.RunPlan, PlanID: "decommission-soft-reset", Actor: "tester"}, storetest.Now())
 	storetest.WantReason(t, err, "INVALID_FIELD")
 }
@@ -117,10 +117,10 @@ func TestEnterMaintenanceFirst(t *testing.T) {
 	storetest.Decide(t, r.Store, exit.GetOperationId(), operation.Evaluate{})
 	starting := workflowstore.WorkflowStart{MachineID: "m-1", RequestID: "life", Kind: workflow.Decommission,
 		Mode: workflow.SoftReset, Actor: "tester"}
-	_, _, err := r.Store.StartWorkflow(t.Context(), starting, storetest.Now())
+	_, _, err := r.Store.Workflows.StartWorkflow(t.Context(), starting, storetest.Now())
 	storetest.WantReason(t, err, "WRONG_PHASE")
 	starting.EnterMaintenance = true
-	if _, _, err := r.Store.StartWorkflow(t.Context(), starting, storetest.Now()); err != nil {
+	if _, _, err := r.Store.Workflows.StartWorkflow(t.Context(), starting, storetest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if n := storetest.Count(t, r.Store, "SELECT count(*) FROM operations WHERE type = 'ENTER_MAINTENANCE' AND phase = "+
@@ -140,8 +140,8 @@ func TestACustomersMachineIsNotTaken(t *testing.T) {
 		"('m-1', 'InCustomerCluster', true, 'x', '', now()) ON CONFLICT (machine_id, type) DO UPDATE SET status = true"
 	storetest.Exec(t, r.Store, joins)
 	before := r.Node()
-	_, _, err := r.Store.StartWorkflow(t.Context(), workflowstore.WorkflowStart{MachineID: "m-1", RequestID: "early",
-		Kind: workflow.Decommission, Mode: workflow.FullDecommission, Actor: "tester"}, storetest.Now())
+	_, _, err := r.Store.Workflows.StartWorkflow(t.Context(), workflowstore.WorkflowStart{MachineID: "m-1",
+		RequestID: "early", Kind: workflow.Decommission, Mode: workflow.FullDecommission, Actor: "tester"}, storetest.Now())
 	storetest.WantReason(t, err, "CLUSTER_NOT_CONFIGURED")
 	if n := storetest.Count(t, r.Store, "SELECT count(*) FROM workflows"); n != 0 || r.Node() != before {
 		t.Errorf("%d workflows, and the node went from %s to %s", n, before, r.Node())
@@ -175,8 +175,9 @@ func TestCancelAndRunAgain(t *testing.T) {
 	if r.Node() != "DRAINING" || r.Workflow().GetState() != baremetalv1.Workflow_RUNNING {
 		t.Fatalf("the node is %s, the workflow %v", r.Node(), r.Workflow())
 	}
-	dry, err := r.Store.ActOnWorkflow(t.Context(), workflowstore.WorkflowAct{WorkflowID: r.Workflow().GetWorkflowId(),
-		RequestID: "dry", Action: workflow.Cancel, DryRun: true}, storetest.Now())
+	dry, err := r.Store.Workflows.ActOnWorkflow(t.Context(),
+		workflowstore.WorkflowAct{WorkflowID: r.Workflow().GetWorkflowId(), RequestID: "dry", Action: workflow.Cancel,
+			DryRun: true}, storetest.Now())
 	if err != nil || dry.Text == "" || r.Workflow().GetState() != baremetalv1.Workflow_RUNNING {
 		t.Fatalf("a dry run says %+v (%v) and leaves %v", dry, err, r.Workflow())
 	}

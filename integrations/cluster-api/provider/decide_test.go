@@ -17,8 +17,12 @@ func machine(id string, state baremetalv1.MachineStatus_EffectiveState, reason s
 	if state == baremetalv1.MachineStatus_MAINTENANCE_IDLE {
 		phase = baremetalv1.MachineStatus_MAINTENANCE
 	}
-	return &baremetalv1.Machine{MachineId: id, Labels: map[string]string{label.Offered: label.ClusterAPI}, Status: &baremetalv1.MachineStatus{EffectiveState: state,
-		AttentionReason: reason, Phase: phase}}
+	return &baremetalv1.Machine{
+		MachineId: id,
+		Labels:    map[string]string{label.Offered: label.ClusterAPI},
+		Status: &baremetalv1.MachineStatus{EffectiveState: state,
+			AttentionReason: reason, Phase: phase},
+	}
 }
 
 // otherwiseTaken are why a machine is not Cluster API's to take, whatever its state.

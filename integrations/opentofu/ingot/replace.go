@@ -27,11 +27,14 @@ const neverReplaced = "A machine is not replaced"
 
 // wayOut is what to do instead of a replacement.
 func wayOut(id string) string {
-	return fmt.Sprintf("Nothing was done to %[1]s. A machine that is deleted does not come back: the same hardware returns "+
-		"as a new record under a new machine_id, without its labels, history and credentials. "+
-		"To write its disk again, raise the generation of its ingot_installation. To change fields, apply them without "+
-		"-replace, after tofu untaint where it is tainted. To manage another machine, add a resource for it; to stop "+
-		"managing this one, tofu state rm. To take %[1]s out of the inventory, destroy it.", id)
+	return fmt.Sprintf(
+		"Nothing was done to %[1]s. A machine that is deleted does not come back: the same hardware returns "+
+			"as a new record under a new machine_id, without its labels, history and credentials. "+
+			"To write its disk again, raise the generation of its ingot_installation. To change fields, apply them without "+
+			"-replace, after tofu untaint where it is tainted. To manage another machine, add a resource for it; to stop "+
+			"managing this one, tofu state rm. To take %[1]s out of the inventory, destroy it.",
+		id,
+	)
 }
 
 // privateState is what the framework carries for a resource from plan to apply.

@@ -34,11 +34,11 @@ func (b *bench) fresh(ctx context.Context) error {
 		b.list(right+"ListMachines, updated_since, nothing", -1,
 			&pb.ListMachinesRequest{PageSize: 100, UpdatedSince: timestamppb.New(time.Now().Add(-time.Second))}),
 		call{right + "admission to budgets", func(ctx context.Context, _ int) error {
-			_, _, err := b.store.AdmitDestructive(ctx, time.Now())
+			_, _, err := b.store.Budgets.AdmitDestructive(ctx, time.Now())
 			return err
 		}},
 		call{right + "due operations", func(ctx context.Context, _ int) error {
-			_, err := b.store.DueOperations(ctx, time.Now(), 1000)
+			_, err := b.store.OperationQueries.DueOperations(ctx, time.Now(), 1000)
 			return err
 		}},
 	)

@@ -21,20 +21,20 @@ func (b *bench) loops(ctx context.Context) error {
 		run   func() error
 	}{
 		{"heartbeats and reachability", time.Second,
-			func() error { return s.UpdateReachable(ctx, now.Add(-30*time.Second), now) }},
-		{"admission to budgets", time.Second, func() error { _, _, err := s.AdmitDestructive(ctx, now); return err }},
-		{"due operations", time.Second, func() error { _, err := s.DueOperations(ctx, now, 1000); return err }},
-		{"sessions of lost controllers", time.Second, func() error { return s.EndSessionsOf(ctx, "", now) }},
-		{"counts for the metrics", 30 * time.Second, func() error { _, err := s.CountMachines(ctx); return err }},
-		{"end of the cursor", 30 * time.Second, func() error { _, _, err := s.HeadCursor(ctx); return err }},
+			func() error { return s.NodeStates.UpdateReachable(ctx, now.Add(-30*time.Second), now) }},
+		{"admission to budgets", time.Second, func() error { _, _, err := s.Budgets.AdmitDestructive(ctx, now); return err }},
+		{"due operations", time.Second, func() error { _, err := s.OperationQueries.DueOperations(ctx, now, 1000); return err }},
+		{"sessions of lost controllers", time.Second, func() error { return s.Sessions.EndSessionsOf(ctx, "", now) }},
+		{"counts for the metrics", 30 * time.Second, func() error { _, err := s.Machines.CountMachines(ctx); return err }},
+		{"end of the cursor", 30 * time.Second, func() error { _, _, err := s.MachineFeed.HeadCursor(ctx); return err }},
 		{"operations that nobody wakes", 30 * time.Second,
-			func() error { _, err := s.CountUnwakeable(ctx, now); return err }},
+			func() error { _, err := s.OperationQueries.CountUnwakeable(ctx, now); return err }},
 		{"long steps", 30 * time.Second,
-			func() error { _, err := s.LongSteps(ctx, now.Add(-explain.StuckFloor), 1000); return err }},
-		{"normal durations of steps", 30 * time.Second, func() error { _, err := s.StepNormals(ctx); return err }},
+			func() error { _, err := s.Explain.LongSteps(ctx, now.Add(-explain.StuckFloor), 1000); return err }},
+		{"normal durations of steps", 30 * time.Second, func() error { _, err := s.Explain.StepNormals(ctx); return err }},
 		{"nodes without an owner", 30 * time.Second,
-			func() error { _, err := s.OwnerlessNodes(ctx, now.Add(-time.Minute)); return err }},
-		{"conditions of node states", time.Minute, func() error { _, err := s.RecomputeConditions(ctx, now); return err }},
+			func() error { _, err := s.Nodes.OwnerlessNodes(ctx, now.Add(-time.Minute)); return err }},
+		{"conditions of node states", time.Minute, func() error { _, err := s.Nodes.RecomputeConditions(ctx, now); return err }},
 	} {
 		took, err := measure.Times(10, 0, func(int) error { return l.run() })
 		if err != nil {

@@ -25,7 +25,7 @@ func (s *Server) CreateRoleBinding(
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.Store.CreateRoleBinding(ctx, b, service.Actor(ctx), s.Clock.Now())
+	out, err := s.stores.Access.CreateRoleBinding(ctx, b, service.Actor(ctx), s.Clock.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (s *Server) ListRoleBindings(
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.RoleBinding]{
 		Name: "role-bindings", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.RoleBinding, error) {
-			return s.Store.ListRoleBindings(ctx, after.ID, limit)
+			return s.stores.Access.ListRoleBindings(ctx, after.ID, limit)
 		},
 		Place: service.ByID((*baremetalv1.RoleBinding).GetBindingId),
 	}, r)
@@ -93,7 +93,7 @@ func (s *Server) DeleteRoleBinding(
 	if err := validate.Key("binding_id", r.GetBindingId()); err != nil {
 		return nil, err
 	}
-	out, err := s.Store.DeleteRoleBinding(ctx, r.GetBindingId(), service.Actor(ctx), s.Clock.Now())
+	out, err := s.stores.Access.DeleteRoleBinding(ctx, r.GetBindingId(), service.Actor(ctx), s.Clock.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (s *Server) ListSessions(
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.Session]{
 		Name: "sessions", Short: true, Filter: fmt.Sprint(r.GetAll()),
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Session, error) {
-			return s.Store.ListSessions(ctx, r.GetAll(), after.Time, after.ID, limit, s.Clock.Now())
+			return s.stores.Access.ListSessions(ctx, r.GetAll(), after.Time, after.ID, limit, s.Clock.Now())
 		},
 		Place: func(m *baremetalv1.Session) validate.Page {
 			return validate.Page{ID: m.GetSessionId(), Time: m.GetCreatedAt().AsTime()}
@@ -127,7 +127,7 @@ func (s *Server) RevokeSession(
 	if err := validate.Key("session_id", r.GetSessionId()); err != nil {
 		return nil, err
 	}
-	out, err := s.Store.RevokeSession(ctx, r.GetSessionId(), service.Actor(ctx), s.Clock.Now())
+	out, err := s.stores.Access.RevokeSession(ctx, r.GetSessionId(), service.Actor(ctx), s.Clock.Now())
 	if err != nil {
 		return nil, err
 	}

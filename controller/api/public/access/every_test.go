@@ -129,7 +129,10 @@ func newDoor(t *testing.T) door {
 	tokens.SignOn(roles{}, auth.DefaultLastSignOn)
 	ctx, cancel := context.WithCancel(t.Context())
 	g, ctx := task.New(ctx)
-	g.Go("follow", func(context.Context) error { return tokens.Follow(ctx, roles{}, clock.Real()) })
+	g.Go("follow", func(context.Context) error {
+		return tokens.Follow(ctx, auth.Source{PeopleSource: roles{}, TokenSource: roles{}, RefusalSource: roles{}},
+			clock.Real())
+	})
 	t.Cleanup(func() {
 		cancel()
 		if err := g.Wait(); err != nil {
@@ -141,7 +144,7 @@ func newDoor(t *testing.T) door {
 		return err == nil
 	}, "the roles are not read")
 	return door{auth.NewGuard(auth.GuardConfig{Listener: auth.Frontpage, Tokens: tokens}),
-		access.Interceptor{Machines: fleet{}}}
+		access.Interceptor{Machines: fleet{}, Operations: fleet{}, Workflows: fleet{}, Nodes: fleet{}}}
 }
 
 // call makes a call as a subject, and says whether the handler was reached, and with which scope.

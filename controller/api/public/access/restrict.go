@@ -18,18 +18,35 @@ import (
 	"github.com/ingot-metal/ingot/internal/filter"
 )
 
-// Machines is the inventory, as far as it says which machine something is about.
+// Machines is the inventory.
 type Machines interface {
 	WalkMachines(ctx context.Context, f machinestore.MachineFilter) ([]*baremetalv1.Machine, error)
 	GetMachine(ctx context.Context, id, externalID string) (*baremetalv1.Machine, error)
+}
+
+// Operations returns operations, each with its machine.
+type Operations interface {
 	GetOperation(ctx context.Context, id string) (*baremetalv1.Operation, error)
+}
+
+// Workflows returns workflows, each with its machine.
+type Workflows interface {
 	GetWorkflow(ctx context.Context, id string) (*baremetalv1.Workflow, error)
+}
+
+// Nodes finds machines by their addresses.
+type Nodes interface {
 	// MachineOfMAC returns the id of the machine that has a MAC address; empty where none has.
 	MachineOfMAC(ctx context.Context, mac string) (string, error)
 }
 
 // Interceptor holds callers to the machines of their roles. It stands behind the guard, and before every handler.
-type Interceptor struct{ Machines Machines }
+type Interceptor struct {
+	Machines   Machines
+	Operations Operations
+	Workflows  Workflows
+	Nodes      Nodes
+}
 
 // Unary holds unary calls.
 func (i Interceptor) Unary() grpc.UnaryServerInterceptor {
@@ -279,14 +296,14 @@ func (i Interceptor) machines(ctx context.Context, n names) ([]string, error) {
 		}
 	}
 	for _, id := range n.operations {
-		op, err := i.Machines.GetOperation(ctx, id)
+		op, err := i.Operations.GetOperation(ctx, id)
 		out, err = found(out, id, op.GetMachineId(), err)
 		if err != nil {
 			return nil, err
 		}
 	}
 	for _, id := range n.workflows {
-		w, err := i.Machines.GetWorkflow(ctx, id)
+		w, err := i.Workflows.GetWorkflow(ctx, id)
 		out, err = found(out, id, w.GetMachineId(), err)
 		if err != nil {
 			return nil, err
@@ -297,7 +314,7 @@ func (i Interceptor) machines(ctx context.Context, n names) ([]string, error) {
 		if !ok {
 			return nil, validate.Fault("mac_address", "is no MAC address")
 		}
-		id, err := i.Machines.MachineOfMAC(ctx, mac)
+		id, err := i.Nodes.MachineOfMAC(ctx, mac)
 		if err != nil {
 			return nil, err
 		}

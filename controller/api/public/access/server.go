@@ -10,6 +10,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
 	"github.com/ingot-metal/ingot/controller/auth"
+	accessstore "github.com/ingot-metal/ingot/controller/store/access"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
@@ -19,11 +20,18 @@ type Server struct {
 	baremetalv1.UnsafeAccessServiceServer
 
 	*service.Base
+
+	stores Stores
+}
+
+// Stores are what the services of this package read and write.
+type Stores struct {
+	Access *accessstore.Store
 }
 
 // Register adds the services of this package to a server.
-func Register(r grpc.ServiceRegistrar, b *service.Base) {
-	s := &Server{Base: b}
+func Register(r grpc.ServiceRegistrar, b *service.Base, stores Stores) {
+	s := &Server{Base: b, stores: stores}
 	baremetalv1.RegisterAccessServiceServer(r, s)
 }
 

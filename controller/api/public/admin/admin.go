@@ -38,7 +38,7 @@ func (s *Server) ListAgents(
 		Name: "agents", Filter: r.GetFilter(),
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Agent, error) {
 			f.AfterID, f.Limit = after.ID, limit
-			return s.Store.ListAgents(ctx, f)
+			return s.stores.Agents.ListAgents(ctx, f)
 		},
 		Place: service.ByID((*baremetalv1.Agent).GetAgentId),
 	}, r)
@@ -70,7 +70,7 @@ func (s *Server) GetAgent(ctx context.Context, r *baremetalv1.GetAgentRequest) (
 	if err := validate.Key("agent_id", r.GetAgentId()); err != nil {
 		return nil, err
 	}
-	return s.Store.GetAgent(ctx, r.GetAgentId())
+	return s.stores.Agents.GetAgent(ctx, r.GetAgentId())
 }
 
 // maxActor bounds the name of an actor in a filter.
@@ -96,7 +96,7 @@ func (s *Server) RevokeAgent(ctx context.Context, r *baremetalv1.RevokeAgentRequ
 	); err != nil {
 		return nil, err
 	}
-	return s.Store.GetAgent(ctx, r.GetAgentId())
+	return s.stores.Agents.GetAgent(ctx, r.GetAgentId())
 }
 
 // SettleCommand implements AdminService.
@@ -119,7 +119,7 @@ func (s *Server) ClearIntervention(
 	if err != nil {
 		return nil, err
 	}
-	return s.Store.ClearIntervention(ctx, r.GetMachineId(), service.Actor(ctx), r.GetComment(), s.Clock.Now())
+	return s.stores.Operations.ClearIntervention(ctx, r.GetMachineId(), service.Actor(ctx), r.GetComment(), s.Clock.Now())
 }
 
 // RequireIdentity implements AdminService.
@@ -138,15 +138,8 @@ func (s *Server) RequireIdentity(
 	case level != identity.LevelNetwork && level != identity.LevelMedia && level != identity.LevelTPM:
 		return nil, validate.Fault("level", "network, media or tpm")
 	default:
-		err = s.Store.RequireIdentity(
-			ctx,
-			r.GetSite(),
-			r.GetGroup(),
-			level,
-			service.Actor(ctx),
-			r.GetComment(),
-			s.Clock.Now(),
-		)
+		err = s.stores.Identities.RequireIdentity(ctx, r.GetSite(), r.GetGroup(), level, service.Actor(ctx), r.GetComment(),
+			s.Clock.Now())
 	}
 	if err != nil {
 		return nil, err
@@ -160,7 +153,7 @@ func (s *Server) ForgetTPM(ctx context.Context, r *baremetalv1.ForgetTPMRequest)
 		validate.Comment("comment", r.GetComment())); err != nil {
 		return nil, err
 	}
-	return s.Store.ForgetTPM(ctx, r.GetMachineId(), service.Actor(ctx), r.GetComment(), s.Clock.Now())
+	return s.stores.Identities.ForgetTPM(ctx, r.GetMachineId(), service.Actor(ctx), r.GetComment(), s.Clock.Now())
 }
 
 // SetMachineFlag implements AdminService.
@@ -178,7 +171,7 @@ func (s *Server) SetMachineFlag(
 	if err != nil {
 		return nil, err
 	}
-	return s.Store.SetFlag(
+	return s.stores.Operations.SetFlag(
 		ctx,
 		r.GetMachineId(),
 		r.GetFlag(),
@@ -208,7 +201,7 @@ func (s *Server) ListCommands(
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.Command]{
 		Name: "commands", Filter: r.GetOperationId() + "\x00" + r.GetMachineId(),
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Command, error) {
-			return s.Store.ListCommands(ctx, operationquery.CommandFilter{
+			return s.stores.OperationQueries.ListCommands(ctx, operationquery.CommandFilter{
 				OperationID: r.GetOperationId(), MachineID: r.GetMachineId(), BeforeTime: after.Time, BeforeID: after.ID,
 				Limit: limit,
 			})
@@ -225,12 +218,12 @@ func (s *Server) ListCommands(
 // exist fails with NOT_FOUND when one that is named does not.
 func (s *Server) exist(ctx context.Context, operationID, machineID string) error {
 	if operationID != "" {
-		if _, err := s.Store.GetOperation(ctx, operationID); err != nil {
+		if _, err := s.stores.OperationQueries.GetOperation(ctx, operationID); err != nil {
 			return err
 		}
 	}
 	if machineID != "" {
-		if _, err := s.Store.KnownMachine(ctx, machineID); err != nil {
+		if _, err := s.stores.Machines.KnownMachine(ctx, machineID); err != nil {
 			return err
 		}
 	}
@@ -270,7 +263,7 @@ func (s *Server) ListAuditLog(
 				return nil, err
 			}
 			f.Limit = limit
-			return s.Store.ListAudit(ctx, f)
+			return s.stores.History.ListAudit(ctx, f)
 		},
 		Place: service.ByNumber((*baremetalv1.AuditEntry).GetAuditId),
 	}, r)
@@ -287,7 +280,7 @@ func (s *Server) ScrubAuditEventData(
 	if err := validate.Key("target_id", r.GetTargetId()); err != nil {
 		return nil, err
 	}
-	n, err := s.Store.ScrubAudit(ctx, r.GetTargetId(), service.Actor(ctx), s.Clock.Now())
+	n, err := s.stores.History.ScrubAudit(ctx, r.GetTargetId(), service.Actor(ctx), s.Clock.Now())
 	if err != nil {
 		return nil, err
 	}

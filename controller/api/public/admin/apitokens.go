@@ -53,7 +53,7 @@ func (s *Server) CreateAPIToken(
 		}
 	}
 	secret, _ := auth.NewToken()
-	token, err := s.Store.CreateAPIToken(ctx, credentialstore.NewAPIToken{
+	token, err := s.stores.Credentials.CreateAPIToken(ctx, credentialstore.NewAPIToken{
 		ID: ids.New(
 			ids.APIToken,
 		),
@@ -124,7 +124,7 @@ func (s *Server) ListAPITokens(
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.APIToken]{
 		Name: "api-tokens", Filter: of,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.APIToken, error) {
-			return s.Store.ListAPITokens(ctx, r.GetAll(), after.ID, limit, s.Clock.Now())
+			return s.stores.Credentials.ListAPITokens(ctx, r.GetAll(), after.ID, limit, s.Clock.Now())
 		},
 		Place: service.ByID((*baremetalv1.APIToken).GetTokenId),
 	}, r)
@@ -154,7 +154,7 @@ func (s *Server) RevokeAPIToken(
 	if err := validate.Key("token_id", r.GetTokenId()); err != nil {
 		return nil, err
 	}
-	t, err := s.Store.RevokeAPIToken(ctx, r.GetTokenId(), service.Actor(ctx), s.Clock.Now())
+	t, err := s.stores.Credentials.RevokeAPIToken(ctx, r.GetTokenId(), service.Actor(ctx), s.Clock.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ func (s *Server) ListControllers(
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.Controller]{
 		Name: "controllers", Short: true, Filter: fmt.Sprint(r.GetAll()),
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Controller, error) {
-			return s.Store.ListControllers(ctx, r.GetAll(), after.ID, limit, s.Clock.Now())
+			return s.stores.Sessions.ListControllers(ctx, r.GetAll(), after.ID, limit, s.Clock.Now())
 		},
 		Place: service.ByID((*baremetalv1.Controller).GetControllerId),
 	}, r)
@@ -38,7 +38,7 @@ func (s *Server) ListControllers(
 
 // ThawFleet implements AdminService.
 func (s *Server) ThawFleet(ctx context.Context, r *baremetalv1.ThawFleetRequest) (*baremetalv1.ServerInfo, error) {
-	if err := s.Store.Thaw(ctx, service.Actor(ctx), r.GetComment(), s.Clock.Now()); err != nil {
+	if err := s.stores.Incarnations.Thaw(ctx, service.Actor(ctx), r.GetComment(), s.Clock.Now()); err != nil {
 		return nil, err
 	}
 	return s.ServerInfo(ctx)

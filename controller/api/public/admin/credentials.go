@@ -30,7 +30,7 @@ func (s *Server) SetBMCCredentials(
 	if r.GetPassword() != "" {
 		c.Sealed = s.Config.Secrets.SealBMC(ref, secret.BMC{Username: r.GetUsername(), Password: r.GetPassword()})
 	}
-	stored, err := s.Store.SetCredentials(ctx, c, service.Actor(ctx), s.Clock.Now(), opts...)
+	stored, err := s.stores.Credentials.SetCredentials(ctx, c, service.Actor(ctx), s.Clock.Now(), opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (s *Server) ListBMCCredentials(
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.BMCCredentials]{
 		Name: "bmc-credentials", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.BMCCredentials, error) {
-			all, err := s.Store.ListCredentials(ctx, after.ID, limit)
+			all, err := s.stores.Credentials.ListCredentials(ctx, after.ID, limit)
 			return service.Each(all, err, s.credentials)
 		},
 		Place: service.ByID((*baremetalv1.BMCCredentials).GetCredentialsRef),
@@ -79,7 +79,12 @@ func (s *Server) DeleteBMCCredentials(
 	if err != nil {
 		return nil, err
 	}
-	gone, err := s.Store.DeleteCredentials(ctx, r.GetCredentialsRef(), service.Actor(ctx), s.Clock.Now(), opts...)
+	gone, err := s.stores.Credentials.DeleteCredentials(
+		ctx,
+		r.GetCredentialsRef(),
+		service.Actor(ctx),
+		s.Clock.Now(),
+		opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +104,7 @@ func (s *Server) ListBMCCertificates(
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.BMCCertificate, error) {
 			f := credentialstore.BMCCertificateFilter{Changed: r.GetChanged(), MachineID: r.GetMachineId(), Limit: limit}
 			f.AfterSite, f.AfterEndpoint, _ = strings.Cut(after.ID, " ")
-			return s.Store.ListBMCCertificates(ctx, f)
+			return s.stores.Credentials.ListBMCCertificates(ctx, f)
 		},
 		Place: service.ByID(func(c *baremetalv1.BMCCertificate) string { return c.GetSite() + " " + c.GetEndpoint() }),
 	}, r)
@@ -120,14 +125,8 @@ func (s *Server) TrustBMCCertificate(
 	if err != nil {
 		return nil, err
 	}
-	return s.Store.TrustBMCCertificate(
-		ctx,
-		r.GetMachineId(),
-		r.GetSha256(),
-		service.Actor(ctx),
-		r.GetComment(),
-		s.Clock.Now(),
-	)
+	return s.stores.Credentials.TrustBMCCertificate(ctx, r.GetMachineId(), r.GetSha256(), service.Actor(ctx),
+		r.GetComment(), s.Clock.Now())
 }
 
 // UnparkBMC implements AdminService.
@@ -138,5 +137,5 @@ func (s *Server) UnparkBMC(
 		validate.Comment("comment", r.GetComment())); err != nil {
 		return nil, err
 	}
-	return s.Store.UnparkBMC(ctx, r.GetMachineId(), service.Actor(ctx), r.GetComment(), s.Clock.Now())
+	return s.stores.Credentials.UnparkBMC(ctx, r.GetMachineId(), service.Actor(ctx), r.GetComment(), s.Clock.Now())
 }

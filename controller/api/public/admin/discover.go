@@ -79,14 +79,12 @@ func (s *Server) siteSession(ctx context.Context, site string) (*session.Session
 			return sess, nil
 		}
 	}
-	if _, err := s.Store.GetSite(ctx, site); err != nil {
+	if _, err := s.stores.Sites.GetSite(ctx, site); err != nil {
 		return nil, err
 	}
 	const most = 100
-	agents, err := s.Store.ListAgents(
-		ctx,
-		agentstore.AgentFilter{Site: site, Role: "site", Connected: "true", Limit: most},
-	)
+	agents, err := s.stores.Agents.ListAgents(ctx, agentstore.AgentFilter{Site: site, Role: "site", Connected: "true",
+		Limit: most})
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +98,7 @@ func (s *Server) siteSession(ctx context.Context, site string) (*session.Session
 		return nil, failure.Precondition("SITE_AGENT_UNAVAILABLE", "no agent of site %s is connected", site)
 	}
 	at := agents[0].GetControllerId()
-	all, err := s.Store.ListControllers(ctx, false, "", most, s.Clock.Now())
+	all, err := s.stores.Sessions.ListControllers(ctx, false, "", most, s.Clock.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +115,7 @@ func (s *Server) siteSession(ctx context.Context, site string) (*session.Session
 func (s *Server) discoveryOrder(
 	ctx context.Context, id string, r *baremetalv1.DiscoverBMCsRequest, addresses []netip.Addr, agentID string,
 ) (*fleetv1.DiscoverBMCs, error) {
-	c, err := s.Store.CredentialsForDiscovery(ctx, credentialstore.Discovery{
+	c, err := s.stores.Credentials.CredentialsForDiscovery(ctx, credentialstore.Discovery{
 		Site: r.GetSite(), AgentID: agentID, Ref: r.GetCredentialsRef(), Actor: service.Actor(ctx),
 		Networks: r.GetNetworks(), Addresses: addresses, Port: r.GetPort(),
 	}, s.Clock.Now())
@@ -227,7 +225,7 @@ func (s *Server) recognize(ctx context.Context, site string, bmcs []*baremetalv1
 	for _, b := range bmcs {
 		all = append(all, b.GetMacAddresses()...)
 	}
-	known, err := s.Store.KnownHardware(ctx, site, all)
+	known, err := s.stores.Machines.KnownHardware(ctx, site, all)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func (s *Server) GetHeadVerdicts(
 	if err != nil {
 		return nil, err
 	}
-	present, err := s.Store.Present(ctx, heads)
+	present, err := s.stores.Timelines.Present(ctx, heads)
 	if err != nil {
 		return nil, err
 	}

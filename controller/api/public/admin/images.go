@@ -110,7 +110,7 @@ func (s *Server) GetImage(ctx context.Context, r *baremetalv1.GetImageRequest) (
 	if err := validate.Key("image_ref", r.GetImageRef()); err != nil {
 		return nil, err
 	}
-	return s.Store.GetImage(ctx, r.GetImageRef())
+	return s.stores.Catalog.GetImage(ctx, r.GetImageRef())
 }
 
 var imageKeys = validate.Keys{
@@ -133,7 +133,7 @@ func (s *Server) ListImages(
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.Image]{
 		Name: "images", Short: true, Checks: imageKeys,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Image, error) {
-			return s.Store.ListImages(ctx, catalogstore.ImageFilter{AfterRef: after.ID, Limit: limit})
+			return s.stores.Catalog.ListImages(ctx, catalogstore.ImageFilter{AfterRef: after.ID, Limit: limit})
 		},
 		Place: service.ByID((*baremetalv1.Image).GetImageRef),
 	}, r)

@@ -16,7 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/api/public/service"
 	"github.com/ingot-metal/ingot/controller/catalog/blob"
 	"github.com/ingot-metal/ingot/controller/catalog/image"
-	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/controller/webhook"
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
@@ -93,13 +93,14 @@ func TestAddAnImageFromAURL(t *testing.T) {
 		_, _ = w.Write(file)
 	}))
 	defer srv.Close()
-	r := publictest.NewRig(t, func(c *service.Config) {
+	st := storetest.New(t)
+	r := publictest.NewRigOn(t, st, func(c *service.Config) {
 		blobs, err := blob.Open(blob.Config{Path: t.TempDir()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		c.Images = image.New(image.Config{
-			Blobs: blobs, Store: c.Store.(*store.Store), Logger: testkit.Logger(t),
+			Blobs: blobs, Store: st.Catalog, Logger: testkit.Logger(t),
 			Addresses: webhook.Policy{AllowLoopback: true},
 		})
 	})

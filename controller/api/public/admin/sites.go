@@ -38,7 +38,14 @@ func (s *Server) SetSite(ctx context.Context, r *baremetalv1.SetSiteRequest) (*b
 	if err != nil {
 		return nil, err
 	}
-	return s.Store.SetSite(ctx, r.GetSite(), segments, r.GetDriftThreshold(), service.Actor(ctx), s.Clock.Now(), opts...)
+	return s.stores.Sites.SetSite(
+		ctx,
+		r.GetSite(),
+		segments,
+		r.GetDriftThreshold(),
+		service.Actor(ctx),
+		s.Clock.Now(),
+		opts...)
 }
 
 // GetSite implements AdminService.
@@ -46,7 +53,7 @@ func (s *Server) GetSite(ctx context.Context, r *baremetalv1.GetSiteRequest) (*b
 	if err := validate.Key("site", r.GetSite()); err != nil {
 		return nil, err
 	}
-	return s.Store.GetSite(ctx, r.GetSite())
+	return s.stores.Sites.GetSite(ctx, r.GetSite())
 }
 
 // ListSites implements AdminService.
@@ -56,7 +63,7 @@ func (s *Server) ListSites(
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.Site]{
 		Name: "sites", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Site, error) {
-			return s.Store.ListSites(ctx, after.ID, limit)
+			return s.stores.Sites.ListSites(ctx, after.ID, limit)
 		},
 		Place: service.ByID((*baremetalv1.Site).GetSite),
 	}, r)
@@ -80,8 +87,8 @@ func (s *Server) ListSiteLeases(
 			if err != nil {
 				return nil, err
 			}
-			return s.Store.ListSiteLeases(ctx, sitestore.LeaseFilter{Site: r.GetSite(), AfterSegment: segment, AfterMAC: mac,
-				Limit: limit})
+			return s.stores.Sites.ListSiteLeases(ctx, sitestore.LeaseFilter{Site: r.GetSite(), AfterSegment: segment,
+				AfterMAC: mac, Limit: limit})
 		},
 		Place: service.ByID(func(l *baremetalv1.SiteLease) string { return l.GetSegment() + " " + l.GetMacAddress() }),
 	}, r)
@@ -118,8 +125,8 @@ func (s *Server) ListDiscovered(
 			if err != nil {
 				return nil, err
 			}
-			return s.Store.ListDiscovered(ctx, sitestore.DiscoveredFilter{Site: r.GetSite(), AfterSite: site, AfterMAC: mac,
-				Limit: limit})
+			return s.stores.Sites.ListDiscovered(ctx, sitestore.DiscoveredFilter{Site: r.GetSite(), AfterSite: site,
+				AfterMAC: mac, Limit: limit})
 		},
 		Place: service.ByID(func(m *baremetalv1.DiscoveredMachine) string { return m.GetSite() + " " + m.GetMacAddress() }),
 	}, r)

@@ -68,7 +68,7 @@ func TestLeasesArePaged(t *testing.T) {
 			ExpiresAt: timestamppb.Now(),
 		})
 	}
-	if _, err := r.Store.RecordSite(t.Context(), sitestore.SiteReport{Site: "default", Leases: leases},
+	if _, err := r.Store.Sites.RecordSite(t.Context(), sitestore.SiteReport{Site: "default", Leases: leases},
 		time.Now()); err != nil {
 		t.Fatal(err)
 	}

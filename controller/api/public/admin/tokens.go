@@ -40,7 +40,7 @@ func (s *Server) IssueBootstrapToken(
 	if err != nil {
 		return nil, err
 	}
-	token, err := s.Store.IssueToken(ctx, t, now)
+	token, err := s.stores.Agents.IssueToken(ctx, t, now)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (s *Server) ListBootstrapTokens(
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.BootstrapToken]{
 		Name: "tokens", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.BootstrapToken, error) {
-			return s.Store.ListTokens(ctx, after.Time, after.ID, limit)
+			return s.stores.Agents.ListTokens(ctx, after.Time, after.ID, limit)
 		},
 		Place: service.ByTime((*baremetalv1.BootstrapToken).GetTokenId,
 			func(t *baremetalv1.BootstrapToken) time.Time { return t.GetCreatedAt().AsTime() }),
@@ -139,5 +139,5 @@ func (s *Server) RevokeBootstrapToken(
 	if err := validate.Key("token_id", r.GetTokenId()); err != nil {
 		return nil, err
 	}
-	return s.Store.RevokeToken(ctx, r.GetTokenId(), service.Actor(ctx), s.Clock.Now())
+	return s.stores.Agents.RevokeToken(ctx, r.GetTokenId(), service.Actor(ctx), s.Clock.Now())
 }

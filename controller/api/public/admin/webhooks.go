@@ -50,7 +50,7 @@ func (s *Server) CreateWebhook(ctx context.Context, r *baremetalv1.CreateWebhook
 		spec.ID = ids.New(ids.Webhook)
 	}
 	plain, sealed := s.newSecret(spec.ID)
-	out, created, err := s.Store.CreateWebhook(ctx, spec, sealed, service.Actor(ctx), s.Clock.Now())
+	out, created, err := s.stores.Webhooks.CreateWebhook(ctx, spec, sealed, service.Actor(ctx), s.Clock.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (s *Server) GetWebhook(ctx context.Context, r *baremetalv1.GetWebhookReques
 	if err := validate.Key("webhook_id", r.GetWebhookId()); err != nil {
 		return nil, err
 	}
-	return s.Store.GetWebhook(ctx, r.GetWebhookId(), s.Clock.Now())
+	return s.stores.Webhooks.GetWebhook(ctx, r.GetWebhookId(), s.Clock.Now())
 }
 
 // ListWebhooks implements AdminService.
@@ -115,7 +115,7 @@ func (s *Server) ListWebhooks(
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.Webhook]{
 		Name: "webhooks", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Webhook, error) {
-			return s.Store.ListWebhooks(ctx, after.ID, limit, s.Clock.Now())
+			return s.stores.Webhooks.ListWebhooks(ctx, after.ID, limit, s.Clock.Now())
 		},
 		Place: service.ByID((*baremetalv1.Webhook).GetWebhookId),
 	}, r)
@@ -148,7 +148,7 @@ func (s *Server) UpdateWebhook(ctx context.Context, r *baremetalv1.UpdateWebhook
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.Store.UpdateWebhook(ctx, id, c, service.Actor(ctx), s.Clock.Now(), opts...)
+	out, err := s.stores.Webhooks.UpdateWebhook(ctx, id, c, service.Actor(ctx), s.Clock.Now(), opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func (s *Server) DeleteWebhook(ctx context.Context, r *baremetalv1.DeleteWebhook
 	if err != nil {
 		return nil, err
 	}
-	return s.Store.DeleteWebhook(ctx, r.GetWebhookId(), service.Actor(ctx), s.Clock.Now(), opts...)
+	return s.stores.Webhooks.DeleteWebhook(ctx, r.GetWebhookId(), service.Actor(ctx), s.Clock.Now(), opts...)
 }
 
 // TestWebhook implements AdminService.
@@ -219,7 +219,7 @@ func (s *Server) TestWebhook(
 	if err := validate.Key("webhook_id", r.GetWebhookId()); err != nil {
 		return nil, err
 	}
-	return s.Store.PingWebhook(ctx, r.GetWebhookId(), s.Config.WebhookSource, service.Actor(ctx), s.Clock.Now())
+	return s.stores.Webhooks.PingWebhook(ctx, r.GetWebhookId(), s.Config.WebhookSource, service.Actor(ctx), s.Clock.Now())
 }
 
 // ListWebhookDeliveries implements AdminService.
@@ -236,7 +236,7 @@ func (s *Server) ListWebhookDeliveries(
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.WebhookDelivery]{
 		Name: "webhook deliveries", Filter: narrowed,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.WebhookDelivery, error) {
-			return s.Store.ListDeliveries(ctx, webhookstore.DeliveryFilter{
+			return s.stores.Webhooks.ListDeliveries(ctx, webhookstore.DeliveryFilter{
 				WebhookID: r.GetWebhookId(), DeliveryID: r.GetDeliveryId(), State: r.GetState(),
 				BeforeTime: after.Time, BeforeID: after.ID, Limit: limit,
 			})
@@ -257,5 +257,5 @@ func (s *Server) RedeliverWebhook(
 	if err := validate.Key("delivery_id", r.GetDeliveryId()); err != nil {
 		return nil, err
 	}
-	return s.Store.Redeliver(ctx, r.GetDeliveryId(), service.Actor(ctx), s.Clock.Now())
+	return s.stores.Webhooks.Redeliver(ctx, r.GetDeliveryId(), service.Actor(ctx), s.Clock.Now())
 }

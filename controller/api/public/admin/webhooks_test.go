@@ -176,17 +176,17 @@ func TestPagesOfWebhooks(t *testing.T) {
 // bury gives up one delivery of a webhook, and sees it redelivered.
 func bury(r *rig, id string) {
 	r.T.Helper()
-	all, err := r.Store.ListDeliveries(r.T.Context(), webhookstore.DeliveryFilter{WebhookID: id, Limit: 1})
+	all, err := r.Store.Webhooks.ListDeliveries(r.T.Context(), webhookstore.DeliveryFilter{WebhookID: id, Limit: 1})
 	if err != nil {
 		r.T.Fatal(err)
 	}
-	d, err := r.Store.LoadDelivery(r.T.Context(), all[0].GetDeliveryId(), time.Now())
+	d, err := r.Store.Webhooks.LoadDelivery(r.T.Context(), all[0].GetDeliveryId(), time.Now())
 	if err != nil {
 		r.T.Fatal(err)
 	}
 	die := func() {
 		r.T.Helper()
-		_, err := r.Store.RecordAttempt(r.T.Context(), d, webhook.Judge(500, "", time.Now()),
+		_, err := r.Store.Webhooks.RecordAttempt(r.T.Context(), d, webhook.Judge(500, "", time.Now()),
 			webhook.Verdict{State: webhook.Dead}, webhook.Schedule{}.Filled(), time.Now())
 		if err != nil {
 			r.T.Fatal(err)

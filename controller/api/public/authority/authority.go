@@ -24,18 +24,25 @@ type Server struct {
 	baremetalv1.UnsafeAuthorityServiceServer
 
 	*service.Base
+
+	stores Stores
+}
+
+// Stores are what the services of this package read and write.
+type Stores struct {
+	Authorities *authoritystore.Store
 }
 
 // Register adds the service to a server.
-func Register(r grpc.ServiceRegistrar, b *service.Base) {
-	baremetalv1.RegisterAuthorityServiceServer(r, &Server{Base: b})
+func Register(r grpc.ServiceRegistrar, b *service.Base, stores Stores) {
+	baremetalv1.RegisterAuthorityServiceServer(r, &Server{Base: b, stores: stores})
 }
 
 // GetAuthority implements AuthorityService.
 func (s *Server) GetAuthority(
 	ctx context.Context, _ *baremetalv1.GetAuthorityRequest,
 ) (*baremetalv1.Authority, error) {
-	all, err := s.Store.Authorities(ctx)
+	all, err := s.stores.Authorities.Authorities(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +66,8 @@ func (s *Server) GetAuthority(
 		return out, nil
 	}
 	now := s.Clock.Now()
-	out.Holders, out.HolderCount, err = s.Store.Holders(ctx, all[len(all)-1].Number, now.Add(-s.Config.CAGrace), now)
+	out.Holders, out.HolderCount, err = s.stores.Authorities.Holders(ctx, all[len(all)-1].Number,
+		now.Add(-s.Config.CAGrace), now)
 	return out, err
 }
 
@@ -103,7 +111,7 @@ func (s *Server) RotateAuthority(
 	if err := validate.Comment("comment", r.GetComment()); err != nil {
 		return nil, err
 	}
-	known, err := s.Store.Authorities(ctx)
+	known, err := s.stores.Authorities.Authorities(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +131,7 @@ func (s *Server) RotateAuthority(
 	if err != nil {
 		return nil, err
 	}
-	err = s.Store.RotateAuthority(ctx, before, s.sealed(next), service.Actor(ctx), r.GetComment(), now)
+	err = s.stores.Authorities.RotateAuthority(ctx, before, s.sealed(next), service.Actor(ctx), r.GetComment(), now)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +149,7 @@ func (s *Server) WithdrawAuthority(
 		return nil, err
 	}
 	now := s.Clock.Now()
-	err := s.Store.WithdrawAuthority(ctx, authoritystore.Withdrawal{
+	err := s.stores.Authorities.WithdrawAuthority(ctx, authoritystore.Withdrawal{
 		Generation: int(r.GetGeneration()), LeaveBehind: r.GetLeaveBehind(), Actor: service.Actor(ctx),
 		Comment: r.GetComment(), ExpiredBefore: now.Add(-s.Config.CAGrace),
 	}, now)

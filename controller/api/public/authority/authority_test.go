@@ -73,7 +73,7 @@ func TestNoKeyIsShown(t *testing.T) {
 	if strings.Contains(got.String(), "PRIVATE") {
 		t.Error("a private key is shown")
 	}
-	all, err := r.Store.Authorities(t.Context())
+	all, err := r.Store.Authorities.Authorities(t.Context())
 	if err != nil || len(all) != 2 {
 		t.Fatal(all, err)
 	}

@@ -23,7 +23,7 @@ func (s *Server) SetCluster(ctx context.Context, r *baremetalv1.SetClusterReques
 	if err != nil {
 		return nil, err
 	}
-	stored, err := s.Store.SetCluster(ctx, credentialstore.SealedCluster{
+	stored, err := s.stores.Credentials.SetCluster(ctx, credentialstore.SealedCluster{
 		Ref: r.GetClusterRef(), Server: r.GetServer(), CAPEM: r.GetCaPem(), Sealed: sealed,
 	}, service.Actor(ctx), s.Clock.Now(), opts...)
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *Server) GetCluster(ctx context.Context, r *baremetalv1.GetClusterReques
 	if err := validate.Key("cluster_ref", r.GetClusterRef()); err != nil {
 		return nil, err
 	}
-	c, err := s.Store.GetCluster(ctx, r.GetClusterRef())
+	c, err := s.stores.Credentials.GetCluster(ctx, r.GetClusterRef())
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (s *Server) ListClusters(
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.Cluster]{
 		Name: "clusters", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Cluster, error) {
-			all, err := s.Store.ListClusters(ctx, after.ID, limit)
+			all, err := s.stores.Credentials.ListClusters(ctx, after.ID, limit)
 			return service.Each(all, err, s.cluster)
 		},
 		Place: service.ByID((*baremetalv1.Cluster).GetClusterRef),
@@ -71,7 +71,7 @@ func (s *Server) DeleteCluster(ctx context.Context, r *baremetalv1.DeleteCluster
 	if err != nil {
 		return nil, err
 	}
-	gone, err := s.Store.DeleteCluster(ctx, r.GetClusterRef(), service.Actor(ctx), s.Clock.Now(), opts...)
+	gone, err := s.stores.Credentials.DeleteCluster(ctx, r.GetClusterRef(), service.Actor(ctx), s.Clock.Now(), opts...)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ func (s *Server) SetMAASRegion(
 	if err != nil {
 		return nil, err
 	}
-	stored, err := s.Store.SetMAASRegion(ctx, credentialstore.MAASRegion{
+	stored, err := s.stores.Credentials.SetMAASRegion(ctx, credentialstore.MAASRegion{
 		Ref: r.GetRegionRef(), Endpoint: strings.TrimSuffix(r.GetEndpoint(), "/"),
 		Sealed: s.Config.Secrets.SealMAAS(r.GetRegionRef(), secret.MAAS(r.GetApiKey())), CA: r.GetCaPem(),
 		UserData:       r.GetUserData(),
@@ -41,7 +41,7 @@ func (s *Server) ListMAASRegions(
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.MAASRegion]{
 		Name: "maas-regions", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.MAASRegion, error) {
-			all, err := s.Store.ListMAASRegions(ctx, after.ID, limit)
+			all, err := s.stores.Credentials.ListMAASRegions(ctx, after.ID, limit)
 			return service.Each(all, err, s.maasRegion)
 		},
 		Place: service.ByID((*baremetalv1.MAASRegion).GetRegionRef),
@@ -63,7 +63,7 @@ func (s *Server) DeleteMAASRegion(
 	if err != nil {
 		return nil, err
 	}
-	gone, err := s.Store.DeleteMAASRegion(ctx, r.GetRegionRef(), service.Actor(ctx), s.Clock.Now(), opts...)
+	gone, err := s.stores.Credentials.DeleteMAASRegion(ctx, r.GetRegionRef(), service.Actor(ctx), s.Clock.Now(), opts...)
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ func TestMAASRegionsInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	late := pb.NewMAASServiceClient(
-		publictest.Serve(t, service.New(service.Config{Engine: r.Engine, Store: r.Store, Secrets: other})),
+		publictest.Serve(t, service.Config{Engine: r.Engine, Secrets: other}, r.Store),
 	)
 	got, err := late.ListMAASRegions(t.Context(), &pb.ListMAASRegionsRequest{})
 	if err != nil || len(got.GetRegions()) != 2 || got.GetRegions()[0].GetConsumerKey() != "" ||

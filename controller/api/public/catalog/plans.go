@@ -18,7 +18,7 @@ func (s *Server) GetPlan(ctx context.Context, r *baremetalv1.GetPlanRequest) (*b
 	if err := validate.Key("plan_id", r.GetPlanId()); err != nil {
 		return nil, err
 	}
-	return s.Store.GetPlan(ctx, r.GetPlanId())
+	return s.stores.Catalog.GetPlan(ctx, r.GetPlanId())
 }
 
 // ListPlans implements PlanService.
@@ -28,7 +28,8 @@ func (s *Server) ListPlans(
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.Plan]{
 		Name: "plans", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Plan, error) {
-			return s.Store.ListPlans(ctx, catalogstore.PlanPosition{BuiltIn: after.Part == builtInPart, ID: after.ID}, limit)
+			return s.stores.Catalog.ListPlans(ctx, catalogstore.PlanPosition{BuiltIn: after.Part == builtInPart, ID: after.ID},
+				limit)
 		},
 		Place: planPlace,
 	}, r)
@@ -58,7 +59,7 @@ func (s *Server) DeletePlan(ctx context.Context, r *baremetalv1.DeletePlanReques
 	if err != nil {
 		return nil, err
 	}
-	return s.Store.DeletePlan(ctx, r.GetPlanId(), service.Actor(ctx), s.Clock.Now(), opts...)
+	return s.stores.Catalog.DeletePlan(ctx, r.GetPlanId(), service.Actor(ctx), s.Clock.Now(), opts...)
 }
 
 // CreatePlan implements PlanService.
@@ -82,5 +83,5 @@ func (s *Server) CreatePlan(ctx context.Context, r *baremetalv1.CreatePlanReques
 			return nil, err
 		}
 	}
-	return s.Store.CreatePlan(ctx, p, service.Actor(ctx), s.Clock.Now(), opts...)
+	return s.stores.Catalog.CreatePlan(ctx, p, service.Actor(ctx), s.Clock.Now(), opts...)
 }

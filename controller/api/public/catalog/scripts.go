@@ -27,7 +27,7 @@ func (s *Server) GetScript(ctx context.Context, r *baremetalv1.GetScriptRequest)
 	if err := validate.Key("script_ref", r.GetScriptRef()); err != nil {
 		return nil, err
 	}
-	return s.Store.GetScript(ctx, r.GetScriptRef())
+	return s.stores.Catalog.GetScript(ctx, r.GetScriptRef())
 }
 
 // ListScripts implements ScriptService.
@@ -37,7 +37,7 @@ func (s *Server) ListScripts(
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.Script]{
 		Name: "scripts", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Script, error) {
-			return s.Store.ListScripts(ctx, after.ID, limit)
+			return s.stores.Catalog.ListScripts(ctx, after.ID, limit)
 		},
 		Place: service.ByID((*baremetalv1.Script).GetScriptRef),
 	}, r)
@@ -68,7 +68,7 @@ func (s *Server) SetSSHCredentials(
 	if err != nil {
 		return nil, err
 	}
-	stored, err := s.Store.SetSSHCredentials(ctx, ref, sealed, service.Actor(ctx), s.Clock.Now(), opts...)
+	stored, err := s.stores.Credentials.SetSSHCredentials(ctx, ref, sealed, service.Actor(ctx), s.Clock.Now(), opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (s *Server) ListSSHCredentials(
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.SSHCredentials]{
 		Name: "ssh-credentials", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.SSHCredentials, error) {
-			all, err := s.Store.ListSSHCredentials(ctx, after.ID, limit)
+			all, err := s.stores.Credentials.ListSSHCredentials(ctx, after.ID, limit)
 			return service.Each(all, err, s.sshCredentials)
 		},
 		Place: service.ByID((*baremetalv1.SSHCredentials).GetCredentialsRef),
@@ -118,7 +118,12 @@ func (s *Server) DeleteSSHCredentials(
 	if err != nil {
 		return nil, err
 	}
-	gone, err := s.Store.DeleteSSHCredentials(ctx, r.GetCredentialsRef(), service.Actor(ctx), s.Clock.Now(), opts...)
+	gone, err := s.stores.Credentials.DeleteSSHCredentials(
+		ctx,
+		r.GetCredentialsRef(),
+		service.Actor(ctx),
+		s.Clock.Now(),
+		opts...)
 	if err != nil {
 		return nil, err
 	}

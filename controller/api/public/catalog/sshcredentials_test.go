@@ -138,7 +138,7 @@ func TestCredentialsInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	late := pb.NewScriptServiceClient(
-		publictest.Serve(t, service.New(service.Config{Engine: r.Engine, Store: r.Store, Secrets: other})))
+		publictest.Serve(t, service.Config{Engine: r.Engine, Secrets: other}, r.Store))
 	got, err := late.ListSSHCredentials(t.Context(), &pb.ListSSHCredentialsRequest{})
 	if err != nil || len(got.GetCredentials()) != 1 || got.GetCredentials()[0].GetUsername() != "" ||
 		got.GetCredentials()[0].GetPublicKey() != "" {

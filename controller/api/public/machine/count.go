@@ -39,7 +39,7 @@ func (s *Server) CountMachines(
 		return s.countThen(ctx, terms, q.Keys, at)
 	}
 	q.Counter.MaxRows = mostAlike + 1
-	alike, asOf, err := s.Store.CountAlike(ctx, q.Counter)
+	alike, asOf, err := s.stores.Machines.CountAlike(ctx, q.Counter)
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ func TestListsFiltersAndGaugesAgreeOnEveryMachine(t *testing.T) {
 			t.Errorf("the filter finds %d machines that are %s, the list shows %d", len(seen), want, shown[string(want)])
 		}
 	}
-	counts, err := r.Store.CountMachines(t.Context())
+	counts, err := r.Store.Machines.CountMachines(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,8 +27,13 @@ type normals struct {
 	last explain.Baselines
 }
 
+// durations measures how long steps take.
+type durations interface {
+	StepNormals(ctx context.Context) (explain.Baselines, error)
+}
+
 // get measures anew when a minute is over. A measurement that fails leaves the one before.
-func (n *normals) get(ctx context.Context, store service.Explainer, now time.Time) (explain.Baselines, error) {
+func (n *normals) get(ctx context.Context, store durations, now time.Time) (explain.Baselines, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.at.IsZero() && now.Sub(n.at) < normalsFor {
@@ -57,11 +62,11 @@ func (s *Server) ExplainMachine(
 		}
 	}
 	now := s.Clock.Now()
-	facts, err := s.Store.ExplainFacts(ctx, r.GetMachineId(), r.GetOperationId(), now)
+	facts, err := s.stores.Explain.ExplainFacts(ctx, r.GetMachineId(), r.GetOperationId(), now)
 	if err != nil {
 		return nil, err
 	}
-	measured, err := s.normals.get(ctx, s.Store, now)
+	measured, err := s.normals.get(ctx, s.stores.Explain, now)
 	if err != nil {
 		return nil, err
 	}
@@ -141,11 +146,11 @@ func (s *Server) explainEach(ctx context.Context, all []*baremetalv1.Machine) ([
 			ids = append(ids, m.GetMachineId())
 		}
 	}
-	facts, err := s.Store.ExplainFactsOf(ctx, ids, now)
+	facts, err := s.stores.Explain.ExplainFactsOf(ctx, ids, now)
 	if err != nil {
 		return nil, err
 	}
-	measured, err := s.normals.get(ctx, s.Store, now)
+	measured, err := s.normals.get(ctx, s.stores.Explain, now)
 	if err != nil {
 		return nil, err
 	}

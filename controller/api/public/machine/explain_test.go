@@ -1,7 +1,6 @@
 package machine_test
 
 import (
-	"context"
 	"slices"
 	"testing"
 	"time"
@@ -11,7 +10,6 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/publictest"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
-	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -71,7 +69,7 @@ func TestMachinesDeletedAmidAPageAreLeftOut(t *testing.T) {
 	if _, err := r.Machines.DeleteMachine(t.Context(), &pb.DeleteMachineRequest{MachineId: "m-001"}); err != nil {
 		t.Fatal(err)
 	}
-	all, err := r.Store.ExplainFactsOf(t.Context(), []string{"m-000", "m-001", "m-002", "never"}, time.Now())
+	all, err := r.Store.Explain.ExplainFactsOf(t.Context(), []string{"m-000", "m-001", "m-002", "never"}, time.Now())
 	if err != nil || len(all) != 2 || all[0].Machine.GetMachineId() != "m-000" ||
 		all[1].Machine.GetMachineId() != "m-002" {
 		t.Errorf("%d machines explained: %v", len(all), err)
@@ -132,30 +130,4 @@ func putIntoService(r *publictest.Rig, id string) error {
 	r.Look(op.GetOperationId())
 	r.Look(op.GetOperationId())
 	return nil
-}
-
-// counting counts how often durations are measured.
-type counting struct {
-	service.Store
-	measured int
-}
-
-func (c *counting) StepNormals(ctx context.Context) (explain.Baselines, error) {
-	c.measured++
-	return c.Store.StepNormals(ctx)
-}
-
-// TestNormalsAreKeptForAMinute: and measured anew after it.
-func TestNormalsAreKeptForAMinute(t *testing.T) {
-	fake := clock.NewFake(time.Now())
-	store := &counting{}
-	r := publictest.NewRig(t, func(c *service.Config) { store.Store = c.Store; c.Store, c.Clock = store, fake })
-	r.Register(publictest.NewMachine(1))
-	for i, want := range []int{1, 1, 2} {
-		explainMachine(r, &pb.ExplainMachineRequest{MachineId: "m-001"})
-		if store.measured != want {
-			t.Errorf("call %d: measured %d times, want %d", i, store.measured, want)
-		}
-		fake.Advance(31 * time.Second)
-	}
 }

@@ -1,11 +1,13 @@
 package machine
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/explain"
 )
 
 func TestExplanationsStandAWhileForAMachineThatDoesNotChange(t *testing.T) {
@@ -33,5 +35,25 @@ func TestExplanationsStandAWhileForAMachineThatDoesNotChange(t *testing.T) {
 		if len(e.all) > mostKept {
 			t.Fatalf("%d are kept", len(e.all))
 		}
+	}
+}
+
+// measurements counts how often durations are measured.
+type measurements struct{ measured int }
+
+func (c *measurements) StepNormals(context.Context) (explain.Baselines, error) {
+	c.measured++
+	return explain.Baselines{}, nil
+}
+
+// TestNormalsAreKeptForAMinute: and measured anew after it.
+func TestNormalsAreKeptForAMinute(t *testing.T) {
+	var n normals
+	store, now := &measurements{}, time.Now()
+	for i, want := range []int{1, 1, 2} {
+		if _, err := n.get(t.Context(), store, now); err != nil || store.measured != want {
+			t.Errorf("call %d: measured %d times, want %d (%v)", i, store.measured, want, err)
+		}
+		now = now.Add(31 * time.Second)
 	}
 }

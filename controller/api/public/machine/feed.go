@@ -172,9 +172,9 @@ func (s *Server) changes(ctx context.Context) (changes, error) {
 		return changes{}, err
 	}
 	if within.Narrow() {
-		return changes{changeSource: s.Store.Narrowed(within), narrow: true}, nil
+		return changes{changeSource: s.stores.MachineFeed.Narrowed(within), narrow: true}, nil
 	}
-	return changes{changeSource: wholeFleet{s.Store}}, nil
+	return changes{changeSource: wholeFleet{s.stores.MachineFeed}}, nil
 }
 
 // after returns the reader of a watch. All watches of the whole fleet share one feed.

@@ -35,7 +35,7 @@ func (s *Server) GetMachineTimeline(
 			if f.From.Seq, f.From.Change, err = after.HistoryPosition(); err != nil {
 				return nil, err
 			}
-			return s.Store.Timeline(ctx, f)
+			return s.stores.Timelines.Timeline(ctx, f)
 		},
 		Place: service.ByID(
 			func(e *baremetalv1.TimelineEntry) string { return fmt.Sprintf("%d.%d", e.GetSeq(), e.GetChange()) },
@@ -66,10 +66,10 @@ func timeOf(field string, t *timestamppb.Timestamp) (time.Time, error) {
 
 // stateAt also tells an unknown machine from one that had no history yet.
 func (s *Server) stateAt(ctx context.Context, machineID string, at time.Time) (*baremetalv1.TimelineState, error) {
-	if _, err := s.Store.KnownMachine(ctx, machineID); err != nil {
+	if _, err := s.stores.Machines.KnownMachine(ctx, machineID); err != nil {
 		return nil, err
 	}
-	state, err := s.Store.StateAt(ctx, machineID, at)
+	state, err := s.stores.Timelines.StateAt(ctx, machineID, at)
 	if err != nil || state == nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (s *Server) VerifyTimeline(
 	if err != nil {
 		return nil, err
 	}
-	owners, total, err := s.Store.HistoryOwners(ctx, page.ID, size)
+	owners, total, err := s.stores.Timelines.HistoryOwners(ctx, page.ID, size)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (s *Server) VerifyTimeline(
 		out.NextPageToken = validate.Page{ID: owners[n-1]}.Token("verdicts", "")
 	}
 	for _, id := range owners {
-		v, err := s.Store.VerifyTimeline(ctx, id)
+		v, err := s.stores.Timelines.VerifyTimeline(ctx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -118,7 +118,7 @@ func (s *Server) verifyOne(ctx context.Context, machineID string) (*baremetalv1.
 	if err := validate.Key("machine_id", machineID); err != nil {
 		return nil, err
 	}
-	v, err := s.Store.VerifyTimeline(ctx, machineID)
+	v, err := s.stores.Timelines.VerifyTimeline(ctx, machineID)
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ func (s *Server) RegisterMachine(
 		}
 		opts = append(opts, pgtx.RequestID(id))
 	}
-	return s.Store.Register(ctx, m, service.Actor(ctx), s.Clock.Now(), opts...)
+	return s.stores.Machines.Register(ctx, m, service.Actor(ctx), s.Clock.Now(), opts...)
 }
 
 // UpdateMachine implements MachineService.
@@ -55,7 +55,7 @@ func (s *Server) UpdateMachine(ctx context.Context, r *baremetalv1.UpdateMachine
 	if err != nil {
 		return nil, err
 	}
-	return s.Store.Update(
+	return s.stores.Machines.Update(
 		ctx,
 		m,
 		service.Actor(ctx),
@@ -75,7 +75,7 @@ func (s *Server) DeleteMachine(ctx context.Context, r *baremetalv1.DeleteMachine
 	if err := service.MayPurge(ctx, r.GetPurge()); err != nil {
 		return nil, err
 	}
-	return s.Store.Delete(ctx, r.GetMachineId(), service.Actor(ctx), r.GetPurge(), s.Clock.Now(), opts...)
+	return s.stores.Nodes.Delete(ctx, r.GetMachineId(), service.Actor(ctx), r.GetPurge(), s.Clock.Now(), opts...)
 }
 
 // GetMachine implements MachineService.
@@ -91,12 +91,12 @@ func (s *Server) GetMachine(ctx context.Context, r *baremetalv1.GetMachineReques
 		if err := validate.Key("machine_id", r.GetMachineId()); err != nil {
 			return nil, err
 		}
-		return s.Store.GetMachine(ctx, r.GetMachineId(), "")
+		return s.stores.Machines.GetMachine(ctx, r.GetMachineId(), "")
 	}
 	if err := validate.Key("external_id", r.GetExternalId()); err != nil {
 		return nil, err
 	}
-	return s.Store.GetMachine(ctx, "", r.GetExternalId())
+	return s.stores.Machines.GetMachine(ctx, "", r.GetExternalId())
 }
 
 // GetInventory implements MachineService.
@@ -108,7 +108,7 @@ func (s *Server) GetInventory(ctx context.Context, r *baremetalv1.GetInventoryRe
 		return nil, failure.Invalid("INVALID_FIELD", "history: 0 to 49 inventories before the last one").
 			WithField("history", "0 to 49")
 	}
-	return s.Store.GetInventory(ctx, r.GetMachineId(), max(1, r.GetHistory()))
+	return s.stores.Machines.GetInventory(ctx, r.GetMachineId(), max(1, r.GetHistory()))
 }
 
 // GetHardwareTests implements MachineService.
@@ -122,7 +122,7 @@ func (s *Server) GetHardwareTests(
 		return nil, failure.Invalid("INVALID_FIELD", "history: 0 to 49 tests before the last one").
 			WithField("history", "0 to 49")
 	}
-	return s.Store.GetHardwareTests(ctx, r.GetMachineId(), 1+r.GetHistory())
+	return s.stores.Machines.GetHardwareTests(ctx, r.GetMachineId(), 1+r.GetHistory())
 }
 
 // GetHardwareHealth implements MachineService.
@@ -132,7 +132,7 @@ func (s *Server) GetHardwareHealth(
 	if err := validate.Key("machine_id", r.GetMachineId()); err != nil {
 		return nil, err
 	}
-	return s.Store.GetHardwareHealth(ctx, r.GetMachineId())
+	return s.stores.Machines.GetHardwareHealth(ctx, r.GetMachineId())
 }
 
 // SetIdentifyLight implements MachineService.
@@ -142,7 +142,7 @@ func (s *Server) SetIdentifyLight(
 	if err := validate.Key("machine_id", r.GetMachineId()); err != nil {
 		return nil, err
 	}
-	return s.Store.SetIdentifyLight(ctx, r.GetMachineId(), r.GetLit(), service.Actor(ctx), s.Clock.Now())
+	return s.stores.Machines.SetIdentifyLight(ctx, r.GetMachineId(), r.GetLit(), service.Actor(ctx), s.Clock.Now())
 }
 
 // ListMachines implements MachineService: a walk, a reconcile when a cursor or a time is given, or a walk of the

@@ -39,7 +39,7 @@ func (s *Server) MapMachines(
 		return s.mapThen(ctx, q, at)
 	}
 	// What changes while the machines are read comes after this cursor.
-	cursor, _, err := s.Store.HeadCursor(ctx)
+	cursor, _, err := s.stores.MachineFeed.HeadCursor(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (s *Server) mapWithin(
 		return err
 	}
 	q.Counter.MaxRows = s.Config.MostMapped + 1
-	parts, asOf, err := s.Store.MapMachines(ctx, q.Counter)
+	parts, asOf, err := s.stores.Maps.MapMachines(ctx, q.Counter)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (s *Server) mapThen(
 	m := newMapping(q, int(s.Config.MostMapped))
 	m.asOf = at
 	q.Counter.MaxRows = s.Config.MostMapped + 1
-	parts, err := s.Store.MapMachinesAt(ctx, q.Counter, at)
+	parts, err := s.stores.Maps.MapMachinesAt(ctx, q.Counter, at)
 	if err != nil {
 		return nil, err
 	}

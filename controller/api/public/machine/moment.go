@@ -34,7 +34,7 @@ func (s *Server) momentOf(asOf *timestamppb.Timestamp) (time.Time, error) {
 // kept refuses a moment that cannot be answered. It is asked after the states were read: retention says first what it
 // is about to remove.
 func (s *Server) kept(ctx context.Context, at time.Time) error {
-	since, err := s.Store.StatesSince(ctx)
+	since, err := s.stores.Past.StatesSince(ctx)
 	if err != nil || !at.Before(since) {
 		return err
 	}
@@ -84,7 +84,7 @@ func (s *Server) readThen(
 		if !wanted.MatchesAll() && limit != pgtx.AllRows {
 			size = max(size, machinesAtOnce)
 		}
-		found, err := s.Store.MachinesAt(ctx, at, afterID, size)
+		found, err := s.stores.Past.MachinesAt(ctx, at, afterID, size)
 		if err != nil {
 			return nil, err
 		}
@@ -139,11 +139,11 @@ func (s *Server) getThen(
 	if err := validate.Key("machine_id", id); err != nil {
 		return nil, err
 	}
-	m, err := s.Store.MachineAt(ctx, id, at)
+	m, err := s.stores.Past.MachineAt(ctx, id, at)
 	if err != nil {
 		return nil, err
 	}
-	known, err := s.Store.KnownMachine(ctx, id)
+	known, err := s.stores.Machines.KnownMachine(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (s *Server) countThen(
 	c := newCounting(keys, at)
 	matches := machinefilter.Of(terms)
 	for after, more := "", true; more; {
-		found, err := s.Store.MachinesAt(ctx, at, after, machinesAtOnce)
+		found, err := s.stores.Past.MachinesAt(ctx, at, after, machinesAtOnce)
 		if err != nil {
 			return nil, err
 		}

@@ -21,7 +21,7 @@ import (
 // clockOf is the time of the database.
 func clockOf(r *publictest.Rig) (at time.Time) {
 	r.T.Helper()
-	if err := r.Store.Pool().QueryRow(r.T.Context(), "SELECT clock_timestamp()").Scan(&at); err != nil {
+	if err := r.Store.DB.Pool().QueryRow(r.T.Context(), "SELECT clock_timestamp()").Scan(&at); err != nil {
 		r.T.Fatal(err)
 	}
 	return at
@@ -246,7 +246,7 @@ func TestAMomentHasWholeTransactions(t *testing.T) {
 	r := publictest.NewRig(t)
 	r.Register(&pb.Machine{MachineId: "m-1", Labels: map[string]string{"env": "prod"}})
 	before := clockOf(r)
-	tx, err := r.Store.Pool().Begin(t.Context())
+	tx, err := r.Store.DB.Pool().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -385,7 +385,7 @@ func TestRetentionOfMoments(t *testing.T) {
 	states, words := "SELECT count(*) FROM machine_states", "SELECT count(*) FROM machine_words"
 	before, said := storetest.Count(t, r.Store, states), storetest.Count(t, r.Store, words)
 	for range 2 {
-		if err := r.Store.ForgetStates(t.Context(), snaps[3].at); err != nil {
+		if err := r.Store.Past.ForgetStates(t.Context(), snaps[3].at); err != nil {
 			t.Fatal(err)
 		}
 	}

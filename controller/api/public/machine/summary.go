@@ -37,7 +37,7 @@ func (s *Server) readSummary(ctx context.Context) (*baremetalv1.FleetSummary, er
 	if err != nil {
 		return nil, err
 	}
-	work, err := s.Store.CountWork(ctx, s.Clock.Now().Add(-failedWithin))
+	work, err := s.stores.OperationQueries.CountWork(ctx, s.Clock.Now().Add(-failedWithin))
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func shares(terms []filter.Term) bool {
 
 // sharedCauses returns the causes that machines of a filter share, those of the most machines first.
 func (s *Server) sharedCauses(ctx context.Context, filter string) ([]*baremetalv1.SharedCause, error) {
-	unknown, err := s.Store.AnythingUnknown(ctx)
+	unknown, err := s.stores.Machines.AnythingUnknown(ctx)
 	if err != nil || !unknown {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (s *Server) sharedCauses(ctx context.Context, filter string) ([]*baremetalv
 	)
 	out := make([]*baremetalv1.SharedCause, 0, len(groups))
 	for _, g := range groups[:min(len(groups), mostCauses)] {
-		site, err := s.Store.GetSite(ctx, g.GetValues()[0])
+		site, err := s.stores.Sites.GetSite(ctx, g.GetValues()[0])
 		if err != nil && !failure.HasReason(err, "SITE_NOT_FOUND") {
 			return nil, err
 		}

@@ -48,7 +48,7 @@ func watch(
 // another test, a watch may repeat what a list has shown.
 func settle(r *publictest.Rig) {
 	r.T.Helper()
-	pool := r.Store.Pool()
+	pool := r.Store.DB.Pool()
 	var own string
 	if err := pool.QueryRow(r.T.Context(), "SELECT pg_current_xact_id()::text").Scan(&own); err != nil {
 		r.T.Fatal(err)
@@ -197,7 +197,7 @@ func TestWatchesThatAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Store.Pool().Exec(t.Context(), "UPDATE cluster_state SET incarnation = 'another'"); err != nil {
+	if _, err := r.Store.DB.Pool().Exec(t.Context(), "UPDATE cluster_state SET incarnation = 'another'"); err != nil {
 		t.Fatal(err)
 	}
 	refused(&pb.WatchMachinesRequest{Cursor: list.GetNextCursor()}, failure.KindPrecondition, "CURSOR_EXPIRED", "cursor")
@@ -208,7 +208,7 @@ func TestWatchesThatAreRefused(t *testing.T) {
 func TestWatchEndsWithItsIncarnation(t *testing.T) {
 	r := publictest.NewRig(t, quick)
 	err := watch(t.Context(), r, &pb.WatchMachinesRequest{}, func(*pb.MachineEvent) error {
-		_, err := r.Store.Pool().Exec(t.Context(), "UPDATE cluster_state SET incarnation = 'another'")
+		_, err := r.Store.DB.Pool().Exec(t.Context(), "UPDATE cluster_state SET incarnation = 'another'")
 		return err
 	})
 	publictest.Wants(t, err, failure.KindPrecondition, "CURSOR_EXPIRED", "cursor")

@@ -40,7 +40,7 @@ func (s *Server) move(ctx context.Context, t nodestore.TransitionRequest) (*bare
 
 // movedBefore is the operation of the last move, where that was an admin's to this state; else nil.
 func (s *Server) movedBefore(ctx context.Context, t nodestore.TransitionRequest) (*baremetalv1.Operation, error) {
-	log, _, err := s.Store.NodeHistory(ctx, t.MachineID, 1, 0)
+	log, _, err := s.stores.Machines.NodeHistory(ctx, t.MachineID, 1, 0)
 	if err != nil || len(log) == 0 {
 		return nil, err
 	}
@@ -49,5 +49,5 @@ func (s *Server) movedBefore(ctx context.Context, t nodestore.TransitionRequest)
 	if last.GetToState() != t.To || last.GetTriggeredBy() != string(node.Admin) || id == "" {
 		return nil, nil
 	}
-	return s.Store.GetOperation(ctx, id)
+	return s.stores.OperationQueries.GetOperation(ctx, id)
 }

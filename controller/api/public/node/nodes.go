@@ -45,7 +45,7 @@ func (s *Server) ListNodes(
 			for _, m := range machines {
 				places[m.GetMachineId()] = walk.Place(m)
 			}
-			return s.Store.Nodes(ctx, machines)
+			return s.stores.Nodes.Nodes(ctx, machines)
 		},
 		Place: func(n *baremetalv1.Node) validate.Page { return places[n.GetNodeId()] },
 	}, r)
@@ -60,7 +60,7 @@ func (s *Server) GetNode(ctx context.Context, r *baremetalv1.GetNodeRequest) (*b
 	if err := validate.Key("node_id", r.GetNodeId()); err != nil {
 		return nil, err
 	}
-	return s.Store.GetNode(ctx, r.GetNodeId())
+	return s.stores.Nodes.GetNode(ctx, r.GetNodeId())
 }
 
 // GetNodeHistory implements NodeService.
@@ -76,11 +76,11 @@ func (s *Server) GetNodeHistory(
 	if r.GetOffset() < 0 {
 		return nil, validate.Fault("offset", "not negative")
 	}
-	if _, err := s.Store.KnownMachine(ctx, r.GetNodeId()); err != nil {
+	if _, err := s.stores.Machines.KnownMachine(ctx, r.GetNodeId()); err != nil {
 		return nil, err
 	}
-	data, total, err := s.Store.NodeHistory(ctx, r.GetNodeId(), min(cmp.Or(r.GetLimit(), defaultHistory), maxHistory),
-		r.GetOffset())
+	data, total, err := s.stores.Machines.NodeHistory(ctx, r.GetNodeId(), min(cmp.Or(r.GetLimit(), defaultHistory),
+		maxHistory), r.GetOffset())
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (s *Server) UpdateNode(ctx context.Context, r *baremetalv1.UpdateNodeReques
 	if err != nil {
 		return nil, err
 	}
-	return s.Store.UpdateNode(ctx, r.GetNodeId(), u, service.Actor(ctx), s.Clock.Now(), opts...)
+	return s.stores.Nodes.UpdateNode(ctx, r.GetNodeId(), u, service.Actor(ctx), s.Clock.Now(), opts...)
 }
 
 // installPlanOnly keeps the plans that only change records away from installations.
@@ -181,7 +181,7 @@ func (s *Server) ReportNode(ctx context.Context, r *baremetalv1.ReportNodeReques
 		return nil, err
 	}
 	r.MacAddress = mac
-	n, err := s.Store.ReportNode(ctx, r, service.Actor(ctx), s.Clock.Now())
+	n, err := s.stores.Nodes.ReportNode(ctx, r, service.Actor(ctx), s.Clock.Now())
 	if c, ok := auth.CallerFrom(ctx); err == nil && ok && c.Scope == auth.ScopeReport {
 		return &baremetalv1.Node{}, nil // such a token does not read
 	}
@@ -239,7 +239,7 @@ func (s *Server) SetNodeGroup(ctx context.Context, r *baremetalv1.SetNodeGroupRe
 	if err != nil {
 		return nil, err
 	}
-	return s.Store.SetNodeGroup(ctx, r, service.Actor(ctx), s.Clock.Now(), opts...)
+	return s.stores.Nodes.SetNodeGroup(ctx, r, service.Actor(ctx), s.Clock.Now(), opts...)
 }
 
 // healthChecks refuses what is no check of a group.
@@ -263,7 +263,7 @@ func (s *Server) ListNodeGroups(
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.NodeGroup]{
 		Name: "node-groups", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.NodeGroup, error) {
-			return s.Store.ListNodeGroups(ctx, after.ID, limit)
+			return s.stores.Nodes.ListNodeGroups(ctx, after.ID, limit)
 		},
 		Place: service.ByID((*baremetalv1.NodeGroup).GetGroup),
 	}, r)

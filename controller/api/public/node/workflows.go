@@ -68,7 +68,7 @@ func (s *Server) GetWorkflow(ctx context.Context, r *baremetalv1.GetWorkflowRequ
 	if err := validate.Key("workflow_id", r.GetWorkflowId()); err != nil {
 		return nil, err
 	}
-	return s.Store.GetWorkflow(ctx, r.GetWorkflowId())
+	return s.stores.Workflows.GetWorkflow(ctx, r.GetWorkflowId())
 }
 
 // ListWorkflows implements WorkflowService.
@@ -87,7 +87,7 @@ func (s *Server) ListWorkflows(
 		Name: "workflows", Filter: r.GetFilter(),
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Workflow, error) {
 			f.BeforeID, f.BeforeTime, f.Limit = after.ID, after.Time, limit
-			return s.Store.ListWorkflows(ctx, f)
+			return s.stores.Workflows.ListWorkflows(ctx, f)
 		},
 		Place: service.ByTime((*baremetalv1.Workflow).GetWorkflowId,
 			func(w *baremetalv1.Workflow) time.Time { return w.GetCreatedAt().AsTime() }),

@@ -20,7 +20,7 @@ func (s *Server) GetErasureCertificate(
 	if err := validate.Key("operation_id", r.GetOperationId()); err != nil {
 		return nil, err
 	}
-	op, err := s.Store.GetOperation(ctx, r.GetOperationId())
+	op, err := s.stores.OperationQueries.GetOperation(ctx, r.GetOperationId())
 	if err != nil {
 		return nil, err
 	}
@@ -28,11 +28,11 @@ func (s *Server) GetErasureCertificate(
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.Store.KnownMachine(ctx, op.GetMachineId())
+	m, err := s.stores.Machines.KnownMachine(ctx, op.GetMachineId())
 	if err != nil {
 		return nil, err
 	}
-	verdict, err := s.Store.VerifyTimeline(ctx, op.GetMachineId())
+	verdict, err := s.stores.Timelines.VerifyTimeline(ctx, op.GetMachineId())
 	if err != nil {
 		return nil, err
 	}

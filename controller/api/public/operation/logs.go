@@ -30,7 +30,7 @@ func (s *Server) logs(ctx context.Context, r logRequest, send func(*baremetalv1.
 	if r.after < 0 {
 		return validate.Fault("after_seq", "not negative")
 	}
-	op, err := s.Store.GetOperation(ctx, r.operationID)
+	op, err := s.stores.OperationQueries.GetOperation(ctx, r.operationID)
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (s *Server) followLog(ctx context.Context, r logRequest, out *service.Sende
 			return err
 		}
 		if endedAt.IsZero() {
-			op, err := s.Store.GetOperation(ctx, r.operationID)
+			op, err := s.stores.OperationQueries.GetOperation(ctx, r.operationID)
 			if err != nil {
 				return err
 			}
@@ -75,7 +75,7 @@ func (s *Server) drainLog(
 	out *service.Sender[*baremetalv1.LogChunk],
 ) (int64, error) {
 	for {
-		page, err := s.Store.LogsOf(ctx, r.operationID, r.after, s.Config.PageRows)
+		page, err := s.stores.Logs.LogsOf(ctx, r.operationID, r.after, s.Config.PageRows)
 		if err != nil {
 			return r.after, err
 		}

@@ -17,7 +17,7 @@ import (
 
 func appendLog(r *publictest.Rig, op, text string) {
 	r.T.Helper()
-	if _, err := r.Store.AppendLog(r.T.Context(), op, "stdout", "reboot", []byte(text), time.Now()); err != nil {
+	if _, err := r.Store.Logs.AppendLog(r.T.Context(), op, "stdout", "reboot", []byte(text), time.Now()); err != nil {
 		r.T.Fatal(err)
 	}
 }

@@ -19,14 +19,14 @@ func (s *Server) GetOperation(ctx context.Context, r *baremetalv1.GetOperationRe
 	if err := validate.Key("operation_id", r.GetOperationId()); err != nil {
 		return nil, err
 	}
-	return s.Store.GetOperation(ctx, r.GetOperationId())
+	return s.stores.OperationQueries.GetOperation(ctx, r.GetOperationId())
 }
 
 // ListOperations implements OperationService.
 func (s *Server) ListOperations(
 	ctx context.Context, r *baremetalv1.ListOperationsRequest,
 ) (*baremetalv1.ListOperationsResponse, error) {
-	l, err := workList(ctx, "operations", r, query.OperationKeys, s.Store.ListOperations,
+	l, err := workList(ctx, "operations", r, query.OperationKeys, s.stores.OperationQueries.ListOperations,
 		service.ByTime((*baremetalv1.Operation).GetOperationId,
 			func(op *baremetalv1.Operation) time.Time { return op.GetCreatedAt().AsTime() }))
 	if err != nil {

@@ -36,7 +36,7 @@ func (s *Server) StartRun(ctx context.Context, r *baremetalv1.StartRunRequest) (
 	if err != nil {
 		return nil, err
 	}
-	return s.Store.GetRun(ctx, op.GetOperationId())
+	return s.stores.OperationQueries.GetRun(ctx, op.GetOperationId())
 }
 
 // validateRun returns the run that the work would be; one that the same request has started before is returned as it
@@ -47,7 +47,7 @@ func (s *Server) validateRun(ctx context.Context, w service.Work) (*baremetalv1.
 		return nil, err
 	}
 	if op.GetOperationId() != "" {
-		return s.Store.GetRun(ctx, op.GetOperationId())
+		return s.stores.OperationQueries.GetRun(ctx, op.GetOperationId())
 	}
 	proposed := operation.Operation{Type: fleet.OperationType(op.GetType().String())}
 	for _, f := range steps {
@@ -63,7 +63,7 @@ func (s *Server) GetRun(ctx context.Context, r *baremetalv1.GetRunRequest) (*bar
 	if err := validate.Key("run_id", r.GetRunId()); err != nil {
 		return nil, err
 	}
-	return s.Store.GetRun(ctx, r.GetRunId())
+	return s.stores.OperationQueries.GetRun(ctx, r.GetRunId())
 }
 
 // CancelRun implements RunService.
@@ -74,7 +74,7 @@ func (s *Server) CancelRun(ctx context.Context, r *baremetalv1.CancelRunRequest)
 	if _, err := s.Engine.Cancel(ctx, r.GetRunId(), service.Actor(ctx)); err != nil {
 		return nil, err
 	}
-	return s.Store.GetRun(ctx, r.GetRunId())
+	return s.stores.OperationQueries.GetRun(ctx, r.GetRunId())
 }
 
 // ListRuns implements RunService.
@@ -84,7 +84,7 @@ func (s *Server) ListRuns(ctx context.Context, r *baremetalv1.ListRunsRequest) (
 		"runs",
 		r,
 		query.RunKeys,
-		s.Store.ListRuns,
+		s.stores.OperationQueries.ListRuns,
 		service.ByTime(
 			(*baremetalv1.Run).GetRunId,
 			func(run *baremetalv1.Run) time.Time { return run.GetCreatedAt().AsTime() },
@@ -104,12 +104,12 @@ func (s *Server) ListRuns(ctx context.Context, r *baremetalv1.ListRunsRequest) (
 func (s *Server) WatchRuns(r *baremetalv1.WatchRunsRequest, stream baremetalv1.RunService_WatchRunsServer) error {
 	return watch(stream.Context(), s, r, query.RunWatchKeys, stream.Send,
 		func(e operationlog.Event, cursor string) (*baremetalv1.RunEvent, error) {
-			run, err := s.Store.GetRun(stream.Context(), e.Snapshot.GetOperationId())
+			run, err := s.stores.OperationQueries.GetRun(stream.Context(), e.Snapshot.GetOperationId())
 			if err != nil {
 				return nil, err
 			}
 			if e.Seq > 0 { // else it is the run as it is now
-				before, err := s.Store.EventsOf(stream.Context(), run.GetRunId(), 0, int32(min(e.Seq, math.MaxInt32)))
+				before, err := s.stores.Logs.EventsOf(stream.Context(), run.GetRunId(), 0, int32(min(e.Seq, math.MaxInt32)))
 				if err != nil {
 					return nil, err
 				}

@@ -6,6 +6,10 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
+	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
+	"github.com/ingot-metal/ingot/controller/store/operationlog"
+	"github.com/ingot-metal/ingot/controller/store/operationquery"
+	timelinestore "github.com/ingot-metal/ingot/controller/store/timeline"
 )
 
 // Server implements the services of this package. The embedded interfaces make a method that is missing a compile
@@ -15,11 +19,21 @@ type Server struct {
 	baremetalv1.UnsafeRunServiceServer
 
 	*service.Base
+
+	stores Stores
+}
+
+// Stores are what the services of this package read and write.
+type Stores struct {
+	Logs             *operationlog.Store
+	Machines         *machinestore.Store
+	OperationQueries *operationquery.Store
+	Timelines        *timelinestore.Store
 }
 
 // Register adds the services of this package to a server.
-func Register(r grpc.ServiceRegistrar, b *service.Base) {
-	s := &Server{Base: b}
+func Register(r grpc.ServiceRegistrar, b *service.Base, stores Stores) {
+	s := &Server{Base: b, stores: stores}
 	baremetalv1.RegisterOperationServiceServer(r, s)
 	baremetalv1.RegisterRunServiceServer(r, s)
 }

@@ -20,8 +20,13 @@ func TestAnUpgradeIsARun(t *testing.T) {
 	srv := httptest.NewTLSServer(nil)
 	defer srv.Close()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
-	_, err := r.Store.SetCluster(ctx, credentialstore.SealedCluster{Ref: "cluster-a", Server: "https://api:6443",
-		CAPEM: ca, Sealed: []byte("sealed")}, "tester", time.Now())
+	_, err := r.Store.Credentials.SetCluster(
+		ctx,
+		credentialstore.SealedCluster{Ref: "cluster-a", Server: "https://api:6443",
+			CAPEM: ca, Sealed: []byte("sealed")},
+		"tester",
+		time.Now(),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,6 +26,8 @@ type watchRequest interface {
 type watcher struct {
 	*service.Base
 	service.Pacer
+
+	stores Stores
 	filter operationquery.OperationFilter
 	// emit sends an event on.
 	emit func(ctx context.Context, e operationlog.Event, c cursor) error
@@ -50,7 +52,13 @@ func watch[M any](ctx context.Context, s *Server, r watchRequest, keys validate.
 	}
 	ctx, end := s.Streaming(ctx)
 	out := service.NewSender(send, s.Clock, s.Config.SendTimeout)
-	w := &watcher{Base: s.Base, Pacer: service.Pacer{Base: s.Base}, filter: filter, sent: map[string]int64{}}
+	w := &watcher{
+		Base:   s.Base,
+		stores: s.stores,
+		Pacer:  service.Pacer{Base: s.Base},
+		filter: filter,
+		sent:   map[string]int64{},
+	}
 	w.emit = func(ctx context.Context, e operationlog.Event, c cursor) error {
 		m, err := message(e, c.String())
 		if err != nil {
@@ -64,7 +72,7 @@ func watch[M any](ctx context.Context, s *Server, r watchRequest, keys validate.
 // run picks the kind of watch. A cursor goes before from_beginning, so that a client may repeat its first request.
 func (w *watcher) run(ctx context.Context, r watchRequest) error {
 	if w.filter.MachineID != "" {
-		if _, err := w.Store.KnownMachine(ctx, w.filter.MachineID); err != nil {
+		if _, err := w.stores.Machines.KnownMachine(ctx, w.filter.MachineID); err != nil {
 			return err // rather than waiting for a machine that nobody has
 		}
 	}
@@ -102,7 +110,7 @@ func (w *watcher) standing(ctx context.Context, goOn func(context.Context, curso
 func (w *watcher) follow(ctx context.Context, at cursor) error {
 	for {
 		changed := w.Mark()
-		page, err := w.Store.Feed(ctx, at.pos(), w.Config.PageRows)
+		page, err := w.stores.Logs.Feed(ctx, at.pos(), w.Config.PageRows)
 		if err != nil {
 			return err
 		}
@@ -135,7 +143,7 @@ func (w *watcher) inside(ctx context.Context, page []operationlog.Event) (map[st
 	if ids = slices.Compact(ids); len(ids) == 0 {
 		return nil, nil
 	}
-	return w.Store.InSelections(ctx, w.filter.Selections, ids)
+	return w.stores.Machines.InSelections(ctx, w.filter.Selections, ids)
 }
 
 // rest waits, unless the page was full.
@@ -176,7 +184,7 @@ func activeIndex(phase string) int { return slices.Index(activePhases, phase) }
 // activeThenFollow sends the state of every active operation, then the feed from where it stood before.
 func (w *watcher) activeThenFollow(ctx context.Context, at cursor) error {
 	if at.Kind != cursorActive {
-		head, err := w.Store.FeedHead(ctx)
+		head, err := w.stores.Logs.FeedHead(ctx)
 		if err != nil {
 			return err
 		}
@@ -209,7 +217,7 @@ func (w *watcher) active(ctx context.Context, at cursor) error {
 	f.Phase, f.Limit = at.Phase, w.Config.PageRows
 	for {
 		f.BeforeID, f.BeforeTime = at.Operation, at.Time
-		page, err := w.Store.ListOperations(ctx, f)
+		page, err := w.stores.OperationQueries.ListOperations(ctx, f)
 		if err != nil {
 			return err
 		}
@@ -236,11 +244,11 @@ func (w *watcher) one(ctx context.Context, at cursor) error {
 	for {
 		changed := w.Mark()
 		// Read first: what is finished now has all its events by the time that they are read.
-		op, err := w.Store.GetOperation(ctx, id)
+		op, err := w.stores.OperationQueries.GetOperation(ctx, id)
 		if err != nil {
 			return err
 		}
-		page, err := w.Store.EventsOf(ctx, id, after, w.Config.PageRows)
+		page, err := w.stores.Logs.EventsOf(ctx, id, after, w.Config.PageRows)
 		if err != nil {
 			return err
 		}

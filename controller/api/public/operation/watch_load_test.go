@@ -20,7 +20,7 @@ import (
 // churn makes operations on machines of its own until it has made n, each of them to its end.
 func churn(r *publictest.Rig, ctx context.Context, writer, n int) error {
 	id := fmt.Sprintf("m-w%d", writer)
-	if _, err := r.Store.Register(ctx, &pb.Machine{MachineId: id}, "test", time.Now()); err != nil {
+	if _, err := r.Store.Machines.Register(ctx, &pb.Machine{MachineId: id}, "test", time.Now()); err != nil {
 		return err
 	}
 	for i := range n {
@@ -37,7 +37,7 @@ func churn(r *publictest.Rig, ctx context.Context, writer, n int) error {
 			if err := r.Engine.Look(ctx, op.GetOperationId()); err != nil {
 				return err
 			}
-			if op, err = r.Store.GetOperation(ctx, op.GetOperationId()); err != nil {
+			if op, err = r.Store.OperationQueries.GetOperation(ctx, op.GetOperationId()); err != nil {
 				return err
 			}
 		}
@@ -48,7 +48,7 @@ func churn(r *publictest.Rig, ctx context.Context, writer, n int) error {
 // disturb keeps transactions open that have ids: whatever commits meanwhile sorts after them and must wait.
 func disturb(r *publictest.Rig, ctx context.Context, until <-chan struct{}) error {
 	for i := 0; ; i++ {
-		tx, err := r.Store.Pool().Begin(ctx)
+		tx, err := r.Store.DB.Pool().Begin(ctx)
 		if err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func stored(r *publictest.Rig, ctx context.Context) (map[eventKey]*pb.Operation,
 	out := map[eventKey]*pb.Operation{}
 	var at operationlog.FeedPos
 	for {
-		page, err := r.Store.Feed(ctx, at, 1000)
+		page, err := r.Store.Logs.Feed(ctx, at, 1000)
 		if err != nil || len(page) == 0 {
 			return out, err
 		}
@@ -220,7 +220,7 @@ func readFromNow(r *publictest.Rig, ctx context.Context) error {
 }
 
 func markOff(r *publictest.Rig, ctx context.Context, machineID string) error {
-	if _, err := r.Store.Register(ctx, &pb.Machine{MachineId: machineID}, "test", time.Now()); err != nil {
+	if _, err := r.Store.Machines.Register(ctx, &pb.Machine{MachineId: machineID}, "test", time.Now()); err != nil {
 		return err
 	}
 	op, err := r.Engine.Start(ctx, operationstore.StartRequest{MachineID: machineID, RequestID: "q",
@@ -234,7 +234,7 @@ func markOff(r *publictest.Rig, ctx context.Context, machineID string) error {
 // checkTales: numbers without gaps, beginning with the first change after the state that came first.
 func checkTales(r *publictest.Rig, ctx context.Context, tales map[string]*tale) error {
 	for id, got := range tales {
-		all, err := r.Store.EventsOf(ctx, id, 0, 1000)
+		all, err := r.Store.Logs.EventsOf(ctx, id, 0, 1000)
 		if err != nil {
 			return err
 		}

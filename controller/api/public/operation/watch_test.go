@@ -49,7 +49,7 @@ func TestWatchDoesNotTellOldNews(t *testing.T) {
 	r := publictest.NewRig(t, smallPages)
 	ctx := t.Context()
 	r.Register(&pb.Machine{MachineId: "m-1"})
-	open, err := r.Store.Pool().Begin(ctx)
+	open, err := r.Store.DB.Pool().Begin(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,13 +63,13 @@ func (e *engine) Publish() {
 }
 
 func (e *engine) Start(ctx context.Context, r operationstore.StartRequest) (*pb.Operation, error) {
-	op, _, err := e.store.Start(ctx, r, time.Now())
+	op, _, err := e.store.Operations.Start(ctx, r, time.Now())
 	e.Publish()
 	return op, err
 }
 
 func (e *engine) Cancel(ctx context.Context, id, actor string) (*pb.Operation, error) {
-	a, err := e.store.Cancel(ctx, id, actor, time.Now())
+	a, err := e.store.Operations.Cancel(ctx, id, actor, time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -77,41 +77,41 @@ func (e *engine) Cancel(ctx context.Context, id, actor string) (*pb.Operation, e
 	if err := a.Refused(); err != nil {
 		return nil, err
 	}
-	return e.store.GetOperation(ctx, id)
+	return e.store.OperationQueries.GetOperation(ctx, id)
 }
 
 func (e *engine) CreateRollout(ctx context.Context, r rolloutstore.RolloutRequest) (*pb.Rollout, error) {
-	ro, _, err := e.store.CreateRollout(ctx, r, time.Now())
+	ro, _, err := e.store.Rollouts.CreateRollout(ctx, r, time.Now())
 	e.Publish()
 	return ro, err
 }
 
 func (e *engine) ActOnRollout(ctx context.Context, a rolloutstore.RolloutAct) (*pb.Rollout, error) {
-	ro, _, err := e.store.ActOnRollout(ctx, a, time.Now())
+	ro, _, err := e.store.Rollouts.ActOnRollout(ctx, a, time.Now())
 	e.Publish()
 	return ro, err
 }
 
 func (e *engine) TransitionNode(ctx context.Context, r nodestore.TransitionRequest) (*pb.Operation, error) {
-	op, _, err := e.store.TransitionNode(ctx, r, time.Now())
+	op, _, err := e.store.Nodes.TransitionNode(ctx, r, time.Now())
 	e.Publish()
 	return op, err
 }
 
 func (e *engine) ApproveDiscovered(ctx context.Context, r nodestore.ApproveRequest) (*pb.Operation, error) {
-	op, _, err := e.store.ApproveDiscovered(ctx, r, time.Now())
+	op, _, err := e.store.Nodes.ApproveDiscovered(ctx, r, time.Now())
 	e.Publish()
 	return op, err
 }
 
 func (e *engine) StartWorkflow(ctx context.Context, r workflowstore.WorkflowStart) (*pb.Operation, error) {
-	op, _, err := e.store.StartWorkflow(ctx, r, time.Now())
+	op, _, err := e.store.Workflows.StartWorkflow(ctx, r, time.Now())
 	e.Publish()
 	return op, err
 }
 
 func (e *engine) ActOnWorkflow(ctx context.Context, r workflowstore.WorkflowAct) (*pb.Operation, error) {
-	a, err := e.store.ActOnWorkflow(ctx, r, time.Now())
+	a, err := e.store.Workflows.ActOnWorkflow(ctx, r, time.Now())
 	e.Publish()
 	if err != nil {
 		return nil, err
@@ -122,17 +122,17 @@ func (e *engine) ActOnWorkflow(ctx context.Context, r workflowstore.WorkflowAct)
 func (e *engine) Settle(
 	ctx context.Context, machineID, commandID, verdict, actor, comment string,
 ) (*pb.Machine, error) {
-	return e.store.Settle(ctx, machineID, commandID, verdict, actor, comment, time.Now())
+	return e.store.Operations.Settle(ctx, machineID, commandID, verdict, actor, comment, time.Now())
 }
 
 func (e *engine) RevokeAgent(ctx context.Context, agentID, fingerprint, actor, reason string) error {
-	_, err := e.store.RevokeAgent(ctx, agentID, fingerprint, actor, reason, time.Now())
+	_, err := e.store.Agents.RevokeAgent(ctx, agentID, fingerprint, actor, reason, time.Now())
 	return err
 }
 
 // Look lets the operation take a step.
 func (e *engine) Look(ctx context.Context, id string) error {
-	_, err := e.store.Decide(ctx, id, operation.Evaluate{}, time.Now())
+	_, err := e.store.Operations.Decide(ctx, id, operation.Evaluate{}, time.Now())
 	e.Publish()
 	return err
 }
@@ -163,7 +163,12 @@ type Rig struct {
 // NewRig serves the public API over an empty database.
 func NewRig(t *testing.T, change ...func(*service.Config)) *Rig {
 	t.Helper()
-	st := storetest.New(t)
+	return NewRigOn(t, storetest.New(t), change...)
+}
+
+// NewRigOn serves the public API over a store.
+func NewRigOn(t *testing.T, st *store.Store, change ...func(*service.Config)) *Rig {
+	t.Helper()
 	e := &engine{store: st, changed: make(chan struct{})}
 	blobs, err := blob.Open(blob.Config{Path: t.TempDir()})
 	if err != nil {
@@ -178,9 +183,9 @@ func NewRig(t *testing.T, change ...func(*service.Config)) *Rig {
 		t.Fatal(err)
 	}
 	cfg := service.Config{
-		Engine: e, Store: st, Images: image.New(image.Config{Blobs: blobs, Store: st, Logger: testkit.Logger(t)}),
+		Engine: e, Images: image.New(image.Config{Blobs: blobs, Store: st.Catalog, Logger: testkit.Logger(t)}),
 		Secrets: box,
-		Scripts: script.New(script.Config{Blobs: blobs, Store: st, Clock: clock.Real(), Logger: testkit.Logger(t)}),
+		Scripts: script.New(script.Config{Blobs: blobs, Store: st.Catalog, Clock: clock.Real(), Logger: testkit.Logger(t)}),
 		Info:    service.Info{Version: "v-test", ControllerID: "c-test"}, CA: authority, CAGrace: 90 * 24 * time.Hour,
 		Bundle: func(id, secret string, _ time.Time) (string, error) { return "bundle:" + id + ":" + secret, nil },
 	}
@@ -188,7 +193,7 @@ func NewRig(t *testing.T, change ...func(*service.Config)) *Rig {
 		c(&cfg)
 	}
 	r := &Rig{T: t, Store: st, Engine: e, Blobs: blobs}
-	conn := Serve(t, service.New(cfg))
+	conn := Serve(t, cfg, st)
 	r.Machines, r.Operations, r.Plans = pb.NewMachineServiceClient(conn), pb.NewOperationServiceClient(conn),
 		pb.NewPlanServiceClient(conn)
 	r.Runs, r.Nodes = pb.NewRunServiceClient(conn), pb.NewNodeServiceClient(conn)
@@ -201,14 +206,16 @@ func NewRig(t *testing.T, change ...func(*service.Config)) *Rig {
 }
 
 // Serve serves the public API in memory and returns a connection to it.
-func Serve(t *testing.T, s *service.Base) *grpc.ClientConn {
+func Serve(t *testing.T, c service.Config, s *store.Store) *grpc.ClientConn {
 	t.Helper()
 	listener := bufconn.Listen(1 << 16)
 	f := failure.Interceptor{Logger: testkit.Logger(t)}
-	held := access.Interceptor{Machines: s.Store}
+	held := access.Interceptor{
+		Machines: s.Machines, Operations: s.OperationQueries, Workflows: s.Workflows, Nodes: s.Nodes,
+	}
 	server := grpc.NewServer(grpc.ChainUnaryInterceptor(f.Unary(), asCaller, held.Unary()),
 		grpc.ChainStreamInterceptor(f.Stream(), asStreamCaller, held.Stream()))
-	public.Register(server, s)
+	public.Register(server, c, s)
 	done := make(chan struct{})
 	task.Background("serve", func() { defer close(done); _ = server.Serve(listener) })
 	conn, err := grpc.NewClient("passthrough:///bufconn", grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -308,7 +315,7 @@ func (r *Rig) Maintenance(machineID string) {
 	op := r.Enter(machineID, "to-maintenance")
 	r.Look(op.GetOperationId())
 	r.Look(op.GetOperationId())
-	m, err := r.Store.GetMachine(r.T.Context(), machineID, "")
+	m, err := r.Store.Machines.GetMachine(r.T.Context(), machineID, "")
 	if err != nil || m.GetStatus().GetPhase() != pb.MachineStatus_MAINTENANCE {
 		r.T.Fatalf("not in maintenance: %v %v", m, err)
 	}

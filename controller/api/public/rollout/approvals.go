@@ -39,7 +39,7 @@ func (s *Server) SetApprovalPolicy(
 		}
 		in = machinefilter.SelectionsOf([][]filter.Term{terms})
 	}
-	return s.Store.SetApprovalPolicy(ctx, p, in, service.Actor(ctx), s.Clock.Now(), opts...)
+	return s.stores.Approvals.SetApprovalPolicy(ctx, p, in, service.Actor(ctx), s.Clock.Now(), opts...)
 }
 
 // ListApprovalPolicies implements RolloutService.
@@ -49,7 +49,7 @@ func (s *Server) ListApprovalPolicies(
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.ApprovalPolicy]{
 		Name: "approval-policies", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.ApprovalPolicy, error) {
-			return s.Store.ListApprovalPolicies(ctx, after.ID, limit)
+			return s.stores.Approvals.ListApprovalPolicies(ctx, after.ID, limit)
 		},
 		Place: service.ByID((*baremetalv1.ApprovalPolicy).GetName),
 	}, r)
@@ -70,5 +70,5 @@ func (s *Server) DeleteApprovalPolicy(
 	if err != nil {
 		return nil, err
 	}
-	return s.Store.DeleteApprovalPolicy(ctx, r.GetName(), service.Actor(ctx), s.Clock.Now(), opts...)
+	return s.stores.Approvals.DeleteApprovalPolicy(ctx, r.GetName(), service.Actor(ctx), s.Clock.Now(), opts...)
 }

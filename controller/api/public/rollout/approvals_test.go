@@ -270,7 +270,7 @@ func TestAPreviewAsksForApproval(t *testing.T) {
 			publictest.Wants(t, err, failure.KindPrecondition, "APPROVAL_REQUIRED", "")
 		}
 	}
-	if n, err := r.Store.ListApprovalPolicies(t.Context(), "", 10); err != nil || len(n) != 1 {
+	if n, err := r.Store.Approvals.ListApprovalPolicies(t.Context(), "", 10); err != nil || len(n) != 1 {
 		t.Fatal(n, err)
 	}
 	spec := destroying("machine_id=" + id)

@@ -18,7 +18,7 @@ func (s *Server) SetBudget(ctx context.Context, r *baremetalv1.SetBudgetRequest)
 	if err != nil {
 		return nil, err
 	}
-	return s.Store.SetBudget(ctx, r.GetBudget(), service.Actor(ctx), s.Clock.Now(), opts...)
+	return s.stores.Budgets.SetBudget(ctx, r.GetBudget(), service.Actor(ctx), s.Clock.Now(), opts...)
 }
 
 // ListBudgets implements BudgetService.
@@ -28,7 +28,7 @@ func (s *Server) ListBudgets(
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.Budget]{
 		Name: "budgets", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Budget, error) {
-			return s.Store.ListBudgets(ctx, after.ID, limit)
+			return s.stores.Budgets.ListBudgets(ctx, after.ID, limit)
 		},
 		Place: service.ByID((*baremetalv1.Budget).GetName),
 	}, r)
@@ -47,7 +47,7 @@ func (s *Server) DeleteBudget(ctx context.Context, r *baremetalv1.DeleteBudgetRe
 	if err != nil {
 		return nil, err
 	}
-	return s.Store.DeleteBudget(ctx, r.GetName(), service.Actor(ctx), s.Clock.Now(), opts...)
+	return s.stores.Budgets.DeleteBudget(ctx, r.GetName(), service.Actor(ctx), s.Clock.Now(), opts...)
 }
 
 // ListBudgetSlots implements BudgetService.
@@ -57,7 +57,7 @@ func (s *Server) ListBudgetSlots(
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.BudgetSlot]{
 		Name: "budget-slots", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.BudgetSlot, error) {
-			return s.Store.HeldSlots(ctx, after.Time, after.ID, limit)
+			return s.stores.Budgets.HeldSlots(ctx, after.Time, after.ID, limit)
 		},
 		Place: service.ByTime((*baremetalv1.BudgetSlot).GetOperationId,
 			func(b *baremetalv1.BudgetSlot) time.Time { return b.GetTakenAt().AsTime() }),
@@ -75,12 +75,12 @@ func (s *Server) ReleaseBudgetSlot(
 	if err := validate.Key("machine_id", r.GetMachineId()); err != nil {
 		return nil, err
 	}
-	return s.Store.ReleaseSlot(ctx, r.GetMachineId(), service.Actor(ctx), r.GetComment(), s.Clock.Now())
+	return s.stores.Budgets.ReleaseSlot(ctx, r.GetMachineId(), service.Actor(ctx), r.GetComment(), s.Clock.Now())
 }
 
 // FreezeFleet implements BudgetService.
 func (s *Server) FreezeFleet(ctx context.Context, r *baremetalv1.FreezeFleetRequest) (*baremetalv1.ServerInfo, error) {
-	if err := s.Store.Freeze(ctx, service.Actor(ctx), r.GetComment(), s.Clock.Now()); err != nil {
+	if err := s.stores.Incarnations.Freeze(ctx, service.Actor(ctx), r.GetComment(), s.Clock.Now()); err != nil {
 		return nil, err
 	}
 	return s.ServerInfo(ctx)

@@ -48,7 +48,7 @@ func TestBudgets(t *testing.T) {
 	}
 	_, err = r.Budgets.DeleteBudget(t.Context(), &pb.DeleteBudgetRequest{Name: "racks"})
 	publictest.Wants(t, err, failure.KindNotFound, "BUDGET_NOT_FOUND", "name")
-	log, err := r.Store.ListAudit(t.Context(), history.AuditFilter{TargetID: "racks", Limit: 10})
+	log, err := r.Store.History.ListAudit(t.Context(), history.AuditFilter{TargetID: "racks", Limit: 10})
 	if err != nil || len(log) != 3 || log[0].GetVerb() != "DELETE_BUDGET" ||
 		!strings.Contains(string(log[2].GetEventData()), `"percent": "10"`) {
 		t.Errorf("audit: %v, %v", log, err)
@@ -102,7 +102,7 @@ func TestBudgetSlotsArePaged(t *testing.T) {
 		}
 		ops = append(ops, op.GetOperationId())
 	}
-	if n, _, err := r.Store.AdmitDestructive(t.Context(), time.Now()); err != nil || n != machines {
+	if n, _, err := r.Store.Budgets.AdmitDestructive(t.Context(), time.Now()); err != nil || n != machines {
 		t.Fatalf("admitted %d, %v", n, err)
 	}
 	slots := func(size int32) (out []string) {
@@ -152,7 +152,7 @@ func TestFreezeAndThawByCalls(t *testing.T) {
 	if _, err := r.Admin.ThawFleet(t.Context(), &pb.ThawFleetRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	if since, _, err := r.Store.Frozen(t.Context()); err != nil || since != (time.Time{}) {
+	if since, _, err := r.Store.Incarnations.Frozen(t.Context()); err != nil || since != (time.Time{}) {
 		t.Errorf("frozen since %v, %v", since, err)
 	}
 	if _, err := r.Machines.RebootMachine(t.Context(), reboot); err != nil {

@@ -20,7 +20,7 @@ func (s *Server) mayUseSelection(ctx context.Context, id string) error {
 	if err != nil || id == "" || !within.Narrow() {
 		return err
 	}
-	kept, err := s.Store.GetSelection(ctx, id, s.Clock.Now())
+	kept, err := s.stores.Rollouts.GetSelection(ctx, id, s.Clock.Now())
 	return s.insideIfKnown(ctx, kept.GetMachineIds(), err)
 }
 
@@ -45,7 +45,7 @@ func (s *Server) maySee(ctx context.Context, id string) error {
 	if err != nil || !within.Narrow() {
 		return err
 	}
-	identity, all, _, err := s.Store.WhoseRollout(ctx, id)
+	identity, all, _, err := s.stores.Rollouts.WhoseRollout(ctx, id)
 	if err == nil && len(all) == 0 { // all were deleted, such as by the rollout itself
 		if identity == auth.IdentityFrom(ctx) {
 			return nil
@@ -64,7 +64,7 @@ func (s *Server) mayActOn(ctx context.Context, id string) error {
 	if err != nil || !within.Narrow() {
 		return err
 	}
-	_, _, left, err := s.Store.WhoseRollout(ctx, id)
+	_, _, left, err := s.stores.Rollouts.WhoseRollout(ctx, id)
 	return s.insideIfKnown(ctx, left, err)
 }
 
@@ -86,7 +86,7 @@ func (s *Server) visible(
 	ctx context.Context, f rolloutstore.RolloutFilter, narrow bool,
 ) (out []*baremetalv1.Rollout, err error) {
 	for {
-		page, err := s.Store.ListRollouts(ctx, f)
+		page, err := s.stores.Rollouts.ListRollouts(ctx, f)
 		if err != nil || !narrow {
 			return page, err
 		}

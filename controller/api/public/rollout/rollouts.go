@@ -101,7 +101,7 @@ func (s *Server) PreviewRollout(
 	if err != nil {
 		return nil, err
 	}
-	return s.Store.PreviewRollout(ctx, req, s.Clock.Now())
+	return s.stores.Rollouts.PreviewRollout(ctx, req, s.Clock.Now())
 }
 
 // CreateRollout implements RolloutService.
@@ -117,7 +117,7 @@ func (s *Server) CreateRollout(ctx context.Context, r *baremetalv1.CreateRollout
 	}
 	req.RequestID, req.Digest, req.Comment = r.GetRequestId(), r.GetDigest(), r.GetComment()
 	if r.GetValidateOnly() {
-		return s.ofCaller(ctx)(s.Store.ValidateRollout(ctx, req, s.Clock.Now()))
+		return s.ofCaller(ctx)(s.stores.Rollouts.ValidateRollout(ctx, req, s.Clock.Now()))
 	}
 	return s.ofCaller(ctx)(s.Engine.CreateRollout(ctx, req))
 }
@@ -183,7 +183,7 @@ func (s *Server) GetRollout(ctx context.Context, r *baremetalv1.GetRolloutReques
 	if err := s.maySee(ctx, r.GetRolloutId()); err != nil {
 		return nil, err
 	}
-	return s.Store.GetRollout(ctx, r.GetRolloutId())
+	return s.stores.Rollouts.GetRollout(ctx, r.GetRolloutId())
 }
 
 // ListRollouts implements RolloutService.
@@ -247,7 +247,7 @@ func (s *Server) ListRolloutMachines(
 				return nil, err
 			}
 			f.Limit = limit
-			all, at, err := s.Store.ListRolloutMachines(ctx, f)
+			all, at, err := s.stores.Rollouts.ListRolloutMachines(ctx, f)
 			for i, m := range all {
 				positions[m] = at[i]
 			}
@@ -312,7 +312,7 @@ func (s *Server) followRollout(ctx context.Context, id string, out *service.Send
 	sent := int64(0)
 	for {
 		changed := p.Mark()
-		ro, err := s.Store.GetRollout(ctx, id)
+		ro, err := s.stores.Rollouts.GetRollout(ctx, id)
 		if err != nil {
 			return err
 		}

@@ -52,12 +52,12 @@ func create(r *publictest.Rig, id string, spec *pb.RolloutSpec) *pb.Rollout {
 
 // turn does what an engine does with a rollout, so many minutes from now: it is due then.
 func turn(r *publictest.Rig, id string, minutes int) error {
-	m, err := r.Store.AdvanceRollout(r.T.Context(), id, time.Now().Add(time.Duration(minutes)*time.Minute))
+	m, err := r.Store.Rollouts.AdvanceRollout(r.T.Context(), id, time.Now().Add(time.Duration(minutes)*time.Minute))
 	if err != nil || m == nil {
 		return err
 	}
 	for _, machine := range m.Starting {
-		op, err := r.Store.StartRolloutMachine(r.T.Context(), id, machine, time.Now())
+		op, err := r.Store.Rollouts.StartRolloutMachine(r.T.Context(), id, machine, time.Now())
 		if err != nil || op == nil {
 			return err
 		}

@@ -65,10 +65,10 @@ func TestASeedStaysForItsRollout(t *testing.T) {
 		Seed: &pb.SystemSeed{UserData: "#cloud-config\n"},
 	})
 	left := func() (n int) {
-		if err := r.Store.Tidy(t.Context(), time.Now().AddDate(1, 0, 0)); err != nil {
+		if err := r.Store.Credentials.Tidy(t.Context(), time.Now().AddDate(1, 0, 0)); err != nil {
 			t.Fatal(err)
 		}
-		err := r.Store.Pool().QueryRow(t.Context(), "SELECT count(*) FROM system_seeds WHERE seed_id = $1",
+		err := r.Store.DB.Pool().QueryRow(t.Context(), "SELECT count(*) FROM system_seeds WHERE seed_id = $1",
 			ro.GetSpec().GetSeedId()).Scan(&n)
 		if err != nil {
 			t.Fatal(err)

@@ -56,7 +56,7 @@ func (s *Server) CreateSelection(
 	if err := s.AllInside(working, out.MachineIDs); err != nil {
 		return nil, err
 	}
-	kept, err := s.Store.CreateSelection(ctx, out, s.Clock.Now())
+	kept, err := s.stores.Rollouts.CreateSelection(ctx, out, s.Clock.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (s *Server) GetSelection(
 	if err := validate.Key("selection_id", r.GetSelectionId()); err != nil {
 		return nil, err
 	}
-	kept, err := s.Store.GetSelection(ctx, r.GetSelectionId(), s.Clock.Now())
+	kept, err := s.stores.Rollouts.GetSelection(ctx, r.GetSelectionId(), s.Clock.Now())
 	if err := s.insideIfKnown(ctx, kept.GetMachineIds(), err); err != nil {
 		return nil, err
 	}

@@ -127,7 +127,7 @@ func RowsThatFit[M proto.Message](all []M) int {
 func total[M any](ctx context.Context, s *Base, read func(context.Context, validate.Page, int32) ([]M, error)) (int32,
 	error,
 ) {
-	n, known, err := s.Store.Count(ctx, func(ctx context.Context) error {
+	n, known, err := s.stores.DB.Count(ctx, func(ctx context.Context) error {
 		_, err := read(ctx, validate.Page{}, pgtx.AllRows)
 		return err
 	})

@@ -40,7 +40,7 @@ func (s *Base) Walk(
 			f.AfterID, f.Sealed = after.ID, sealed
 			for int32(len(all)) < limit {
 				f.Limit = limit - int32(len(all))
-				found, err := s.Store.WalkMachines(ctx, f)
+				found, err := s.stores.Machines.WalkMachines(ctx, f)
 				if err != nil {
 					return nil, err
 				}
@@ -115,7 +115,7 @@ func (s *Base) AllInside(ctx context.Context, machineIDs []string) error {
 	if err != nil || !within.Narrow() {
 		return err
 	}
-	inside, err := s.Store.InSelections(ctx, within, machineIDs)
+	inside, err := s.stores.Machines.InSelections(ctx, within, machineIDs)
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (s *Base) newIn(ctx context.Context, p walkPart, found []*baremetalv1.Machi
 	for _, terms := range p.before {
 		for _, f := range query.MachineQuery(slices.Concat([]filter.Term{these}, terms)) {
 			f.Limit, f.Sealed = int32(len(found)), true
-			old, err := s.Store.WalkMachines(ctx, f)
+			old, err := s.stores.Machines.WalkMachines(ctx, f)
 			if err != nil {
 				return nil, err
 			}
@@ -174,7 +174,7 @@ func (s *Base) WalkInOrder(
 				continue
 			}
 			place := machinestore.Place{Name: after.Key, UpdatedAt: after.Time}
-			found, err := s.Store.WalkInOrder(ctx, part.Walks, within, after.ID, place, limit-int32(len(all)))
+			found, err := s.stores.Machines.WalkInOrder(ctx, part.Walks, within, after.ID, place, limit-int32(len(all)))
 			if err != nil {
 				return nil, err
 			}
@@ -209,7 +209,7 @@ func (s *Base) StillInside(ctx context.Context, machineID string) error {
 	if err != nil {
 		return err
 	}
-	inside, err := s.Store.InSelections(ctx, within, []string{machineID})
+	inside, err := s.stores.Machines.InSelections(ctx, within, []string{machineID})
 	if err == nil && !inside[machineID] {
 		err = failure.Denied("OUTSIDE_SELECTION", "the machine has left the selections that the caller's roles are for")
 	}

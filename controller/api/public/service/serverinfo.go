@@ -12,11 +12,11 @@ import (
 
 // ServerInfo says which controller answers, and whether the fleet is frozen.
 func (s *Base) ServerInfo(ctx context.Context) (*baremetalv1.ServerInfo, error) {
-	schema, err := s.Store.SchemaVersion(ctx)
+	schema, err := s.stores.Schema.SchemaVersion(ctx)
 	if err != nil {
 		return nil, err
 	}
-	frozen, notSeen, err := s.Store.Frozen(ctx)
+	frozen, notSeen, err := s.stores.Incarnations.Frozen(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func (s *Base) ServerInfo(ctx context.Context) (*baremetalv1.ServerInfo, error) 
 	if frozen.IsZero() {
 		return info, nil
 	}
-	why, err := s.Store.WhyFrozen(ctx)
+	why, err := s.stores.Incarnations.WhyFrozen(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -50,11 +50,11 @@ const connectedWithin = time.Minute
 // CatchingUp returns since when no controller could hear agents, and how many of them have not come back. Both are zero
 // once all are back, or have had the time to.
 func (s *Base) CatchingUp(ctx context.Context) (since time.Time, awaited int32, err error) {
-	listening, err := s.Store.Listening(ctx)
+	listening, err := s.stores.Incarnations.Listening(ctx)
 	if err != nil || !listening.CatchingUp(s.Clock.Now()) {
 		return time.Time{}, 0, err
 	}
-	awaited, err = s.Store.AgentsAwaited(ctx, connectedWithin)
+	awaited, err = s.stores.Incarnations.AgentsAwaited(ctx, connectedWithin)
 	if err != nil || awaited == 0 {
 		return time.Time{}, 0, err
 	}

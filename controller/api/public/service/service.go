@@ -14,9 +14,14 @@ import (
 	"github.com/ingot-metal/ingot/controller/ca"
 	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/session"
+	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
+	"github.com/ingot-metal/ingot/controller/store/incarnation"
+	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	nodestore "github.com/ingot-metal/ingot/controller/store/node"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
+	"github.com/ingot-metal/ingot/controller/store/schema"
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
 	"github.com/ingot-metal/ingot/controller/webhook"
 	"github.com/ingot-metal/ingot/internal/clock"
@@ -46,10 +51,9 @@ type Info struct {
 	RESTAddress string
 }
 
-// Config is what the services work with. Engine, Store, Images, Secrets, Bundle, CA and DocumentSigner are required.
+// Config is what the services work with. Engine, Images, Secrets, Bundle, CA and DocumentSigner are required.
 type Config struct {
 	Engine Engine
-	Store  Store
 	Images Images
 	// Scripts is the catalogue of scripts. Required.
 	Scripts Scripts
@@ -98,12 +102,23 @@ type Config struct {
 type Base struct {
 	Config Config
 	Engine Engine
-	Store  Store
 	Clock  clock.Clock
+
+	stores Stores
+}
+
+// Stores are what Base reads and writes.
+type Stores struct {
+	DB           *pgtx.DB
+	Machines     *machinestore.Store
+	Operations   *operationstore.Store
+	Credentials  *credentialstore.Store
+	Incarnations *incarnation.Store
+	Schema       *schema.Store
 }
 
 // New fills in the defaults.
-func New(c Config) *Base {
+func New(c Config, s Stores) *Base {
 	if c.Clock == nil {
 		c.Clock = clock.Real()
 	}
@@ -119,7 +134,7 @@ func New(c Config) *Base {
 	c.LogGrace = cmp.Or(c.LogGrace, 500*time.Millisecond)
 	c.PageRows = cmp.Or(c.PageRows, 100)
 	c.MostMapped = cmp.Or(c.MostMapped, 250_000)
-	return &Base{Config: c, Engine: c.Engine, Store: c.Store, Clock: c.Clock}
+	return &Base{Config: c, Engine: c.Engine, Clock: c.Clock, stores: s}
 }
 
 // Actor names the caller in the audit log. Only a server without a guard has calls without one.

@@ -47,7 +47,7 @@ func (s *Base) Begin(ctx context.Context, w Work) (*baremetalv1.Operation, error
 		return nil, err
 	}
 	if w.ValidateOnly {
-		op, _, err := s.Store.ValidateStart(ctx, r)
+		op, _, err := s.stores.Operations.ValidateStart(ctx, r)
 		return op, err
 	}
 	return s.Engine.Start(ctx, r)
@@ -60,7 +60,7 @@ func (s *Base) Validate(ctx context.Context, w Work) (*baremetalv1.Operation, []
 	if err != nil {
 		return nil, nil, err
 	}
-	op, fit, err := s.Store.ValidateStart(ctx, r)
+	op, fit, err := s.stores.Operations.ValidateStart(ctx, r)
 	return op, fit.Steps, err
 }
 
@@ -94,7 +94,7 @@ func (s *Base) KeepSeed(
 	if validateOnly {
 		return id, nil
 	}
-	return id, s.Store.PutSystemSeed(ctx, id, sealed, s.Clock.Now())
+	return id, s.stores.Credentials.PutSystemSeed(ctx, id, sealed, s.Clock.Now())
 }
 
 // Request checks everything that can be checked without looking at the machine.

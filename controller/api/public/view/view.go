@@ -15,6 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/savedview"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	viewstore "github.com/ingot-metal/ingot/controller/store/view"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/filter"
 )
@@ -24,11 +25,18 @@ type Server struct {
 	baremetalv1.UnsafeViewServiceServer
 
 	*service.Base
+
+	stores Stores
+}
+
+// Stores are what the services of this package read and write.
+type Stores struct {
+	Views *viewstore.Store
 }
 
 // Register adds the service to a server.
-func Register(r grpc.ServiceRegistrar, b *service.Base) {
-	baremetalv1.RegisterViewServiceServer(r, &Server{Base: b})
+func Register(r grpc.ServiceRegistrar, b *service.Base, stores Stores) {
+	baremetalv1.RegisterViewServiceServer(r, &Server{Base: b, stores: stores})
 }
 
 // caller is who calls, and with which rights. Views are about no machine: a role for some machines is none of an admin,
@@ -56,7 +64,7 @@ func (s *Server) SetView(ctx context.Context, r *baremetalv1.SetViewRequest) (*b
 		return nil, err
 	}
 	who := caller(ctx)
-	return answer(who)(s.Store.SetView(ctx, who, v, s.Clock.Now(), append(opts, pgtx.Mask(paths))...))
+	return answer(who)(s.stores.Views.SetView(ctx, who, v, s.Clock.Now(), append(opts, pgtx.Mask(paths))...))
 }
 
 // answer makes the message of a view that the caller sees, unless there is an error.
@@ -145,7 +153,7 @@ func (s *Server) GetView(ctx context.Context, r *baremetalv1.GetViewRequest) (*b
 		return nil, err
 	}
 	who := caller(ctx)
-	return answer(who)(s.Store.GetView(ctx, who, r.GetName()))
+	return answer(who)(s.stores.Views.GetView(ctx, who, r.GetName()))
 }
 
 // ListViews implements ViewService.
@@ -156,7 +164,7 @@ func (s *Server) ListViews(
 		Name: "views", Short: true,
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.View, error) {
 			who := caller(ctx)
-			found, err := s.Store.ListViews(ctx, who, after.ID, limit)
+			found, err := s.stores.Views.ListViews(ctx, who, after.ID, limit)
 			out := make([]*baremetalv1.View, len(found))
 			for i, v := range found {
 				out[i] = message(who, v)
@@ -181,5 +189,5 @@ func (s *Server) DeleteView(ctx context.Context, r *baremetalv1.DeleteViewReques
 		return nil, err
 	}
 	who := caller(ctx)
-	return answer(who)(s.Store.DeleteView(ctx, who, r.GetName(), s.Clock.Now(), opts...))
+	return answer(who)(s.stores.Views.DeleteView(ctx, who, r.GetName(), s.Clock.Now(), opts...))
 }

@@ -253,7 +253,7 @@ func TestViewsAreBounded(t *testing.T) {
 	r := publictest.NewRig(t)
 	fill := func(owner string, n int) {
 		t.Helper()
-		_, err := r.Store.Pool().Exec(t.Context(), `INSERT INTO saved_views (name, title, description, filter, order_by,
+		_, err := r.Store.DB.Pool().Exec(t.Context(), `INSERT INTO saved_views (name, title, description, filter, order_by,
 			columns, group_by, shared, created_by, created_by_identity, created_at, updated_at)
 			SELECT $1 || '-' || i, '', '', '', '', '{}', '{}', false, $1, 'token ' || $1, now(), now()
 			FROM generate_series(1, $2) i`, owner, n)
