@@ -570,12 +570,11 @@ var storeRefusals = map[string]int{
 	"controller/store/identity":    3,
 	"controller/store/machine":     10,
 	"controller/store/node":        9,
-	"controller/store/nodestate":   2,
-	"controller/store/operation":   4,
+	"controller/store/nodestate":   1,
 	"controller/store/pgtx":        3,
 	"controller/store/rollout":     6,
 	"controller/store/session":     5,
-	"controller/store/workflow":    2,
+	"controller/store/workflow":    1,
 }
 
 // TestTheStoreHoldsNoRules counts the refusals.

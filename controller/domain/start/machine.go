@@ -88,7 +88,7 @@ func machineTakesWork(f *Facts) error {
 
 // refused returns a refusal that names the machine.
 func refused(r *fleet.Refusal, m Machine) *failure.Error {
-	return failure.Precondition(r.Reason, "%s", r.Message).WithMeta("machine_id", m.MachineID)
+	return r.Failure().WithMeta("machine_id", m.MachineID)
 }
 
 // repeatable returns the type of a start that asks for the same as the operation of the machine's unresolved command,

@@ -106,7 +106,7 @@ func (s *Store) act(ctx context.Context, q *dbsqlc.Queries, r WorkflowAct, now t
 	}
 	e, refusal := workflow.Act(w, r.Action, f)
 	if refusal != nil {
-		return nil, failure.Precondition(refusal.Reason, "%s", refusal.Message).WithMeta("workflow_id",
+		return nil, refusal.Failure().WithMeta("workflow_id",
 			w.ID).WithMeta("machine_id", m.MachineID)
 	}
 	if r.Inputs != nil {
