@@ -2,16 +2,18 @@ package controller
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"time"
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/ca"
+	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/session"
 	authoritystore "github.com/ingot-metal/ingot/controller/store/authority"
+	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
@@ -22,9 +24,23 @@ const (
 	renewalSpread = 10 * time.Millisecond
 )
 
-// followAuthority keeps the CA as the database has it, and has agents renew certificates of older generations.
-func (c *Controller) followAuthority(ctx context.Context) error {
-	t := c.clock.NewTicker(authorityEvery)
+// authorityFollower keeps the CA of this controller as the database has it.
+type authorityFollower struct {
+	store    *authoritystore.Store
+	ca       *ca.Authority
+	sessions *session.Registry
+	secrets  *secret.Box
+	clock    clock.Clock
+	log      *slog.Logger
+	// dataDir gets the root certificates for clients that trust them by file.
+	dataDir, id string
+	// grace is how long after its end a certificate may be traded for a new one.
+	grace time.Duration
+}
+
+// follow keeps the CA as the database has it, and has agents renew certificates of older generations.
+func (f *authorityFollower) follow(ctx context.Context) error {
+	t := f.clock.NewTicker(authorityEvery)
 	defer t.Stop()
 	failing := false
 	for {
@@ -33,69 +49,69 @@ func (c *Controller) followAuthority(ctx context.Context) error {
 			return nil
 		case <-t.C():
 		}
-		err := c.loadAuthority(ctx)
+		err := f.load(ctx)
 		if err != nil && ctx.Err() == nil && !failing {
-			c.log.Error("the state of the CA was not read; it is tried again", "error", err.Error())
+			f.log.Error("the state of the CA was not read; it is tried again", "error", err.Error())
 		}
 		failing = err != nil
-		c.tellAgents()
+		f.tellAgents()
 	}
 }
 
-// loadAuthority takes over the generations of the database, and gives it those that it has lost.
-func (c *Controller) loadAuthority(ctx context.Context) error {
-	all, err := c.store.Authorities.Authorities(ctx)
+// load takes over the generations of the database, and gives it those that it has lost.
+func (f *authorityFollower) load(ctx context.Context) error {
+	all, err := f.store.Authorities(ctx)
 	if err != nil {
 		return err
 	}
-	lost, err := c.lostGenerations(all)
+	lost, err := f.lostGenerations(all)
 	if err != nil {
 		return err
 	}
 	if len(lost) > 0 {
-		c.log.Warn("the database does not know all generations of the CA; recording them again", "newest",
+		f.log.Warn("the database does not know all generations of the CA; recording them again", "newest",
 			lost[len(lost)-1].Number)
-		if err := c.store.Authorities.RestoreAuthorities(ctx, lost, "controller "+c.id, c.clock.Now()); err != nil {
+		if err := f.store.RestoreAuthorities(ctx, lost, "controller "+f.id, f.clock.Now()); err != nil {
 			return err
 		}
-		if all, err = c.store.Authorities.Authorities(ctx); err != nil {
+		if all, err = f.store.Authorities(ctx); err != nil {
 			return err
 		}
 	}
 	records := make([]ca.Record, 0, len(all))
 	for _, g := range all {
-		r, err := authoritystore.Open(c.secrets, g, c.cfg.Agents.ReenrollGrace.Duration)
+		r, err := authoritystore.Open(f.secrets, g, f.grace)
 		if err != nil {
 			return err
 		}
 		records = append(records, r)
 	}
-	changed, err := c.ca.Follow(records)
+	changed, err := f.ca.Follow(records)
 	if err != nil || !changed {
 		return err
 	}
-	c.log.Info("the CA has changed", "generation", c.ca.Generation(), "roots", len(c.ca.Generations()))
-	return c.writeRoots()
+	f.log.Info("the CA has changed", "generation", f.ca.Generation(), "roots", len(f.ca.Generations()))
+	return writeRoots(f.dataDir, f.ca)
 }
 
 // lostGenerations are on the disk of this controller, and not in the database, though the CA was rotated.
-func (c *Controller) lostGenerations(known []authoritystore.Generation) ([]authoritystore.Generation, error) {
-	records, err := c.ca.Records()
+func (f *authorityFollower) lostGenerations(known []authoritystore.Generation) ([]authoritystore.Generation, error) {
+	records, err := f.ca.Records()
 	if err != nil || len(records) < 2 {
 		return nil, err
 	}
 	var out []authoritystore.Generation
 	for _, r := range records {
 		if !slices.ContainsFunc(known, func(g authoritystore.Generation) bool { return g.Number == r.Generation }) {
-			out = append(out, authoritystore.Seal(c.secrets, r))
+			out = append(out, authoritystore.Seal(f.secrets, r))
 		}
 	}
 	return out, nil
 }
 
 // writeRoots is for clients that trust our CA by file.
-func (c *Controller) writeRoots() error {
-	if err := pki.WriteFile(filepath.Join(c.cfg.DataDir, "ca.pem"), c.ca.RootPEM(), 0o644); err != nil {
+func writeRoots(dataDir string, authority *ca.Authority) error {
+	if err := pki.WriteFile(filepath.Join(dataDir, "ca.pem"), authority.RootPEM(), 0o644); err != nil {
 		return fmt.Errorf("write root certificates: %w", err)
 	}
 	return nil
@@ -103,32 +119,21 @@ func (c *Controller) writeRoots() error {
 
 // tellAgents tells each session once of every change: which roots to trust, and to renew a certificate of an older
 // generation. A session with a certificate that has been withdrawn ends; its agent enrols again.
-func (c *Controller) tellAgents() {
-	changed := c.ca.Changed()
+func (f *authorityFollower) tellAgents() {
+	changed := f.ca.Changed()
 	if changed == 0 {
 		return
 	}
-	signs, all := c.ca.Generation(), c.sessions.All()
+	signs, all := f.ca.Generation(), f.sessions.All()
 	for _, s := range all {
 		switch {
-		case !slices.Contains(c.ca.Generations(), s.Generation):
+		case !slices.Contains(f.ca.Generations(), s.Generation):
 			s.Close(session.ErrRevoked)
 		case s.ToldOf(changed, s.Generation < signs):
 			s.Send(&fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Trust{Trust: &fleetv1.Trust{
-				BundlePem: c.ca.RootPEM(), RenewCertificate: s.Generation < signs,
+				BundlePem: f.ca.RootPEM(), RenewCertificate: s.Generation < signs,
 				SpreadMs: int32((renewalSpread * time.Duration(len(all))).Milliseconds()),
 			}}})
 		}
 	}
-}
-
-// withRoots has every handshake verify agents against the roots that are in force then.
-func (c *Controller) withRoots(t *tls.Config) *tls.Config {
-	out := t.Clone()
-	out.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		now := t.Clone()
-		now.ClientCAs = c.ca.Roots()
-		return now, nil
-	}
-	return out
 }

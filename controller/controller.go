@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/grpc"
 
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/ca"
@@ -26,6 +24,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/limit/ratelimit"
 	"github.com/ingot-metal/ingot/controller/position"
 	"github.com/ingot-metal/ingot/controller/secret"
+	"github.com/ingot-metal/ingot/controller/server"
 	"github.com/ingot-metal/ingot/controller/session"
 	"github.com/ingot-metal/ingot/controller/signon"
 	"github.com/ingot-metal/ingot/controller/store"
@@ -62,29 +61,24 @@ type Controller struct {
 	secrets      *secret.Box
 	ca           *ca.Authority
 	certs        *ca.ServerCerts
-	// frontpageEnds is when the frontpage's certificate from a file does; zero: it has none.
-	frontpageEnds time.Time
-	tokens        *auth.Tokens
-	signOn        *signon.Provider
-	sessions      *session.Registry
-	engine        *engine.Engine
-	registry      *prometheus.Registry
-	metrics       *metrics.Metrics
-	traces        *traces.Tracer
-
-	door      *ratelimit.Limiter
-	listeners listeners
-	servers   []*grpc.Server
-	bounded   bounded
-	draining  context.Context
-	drain     context.CancelFunc
-	ready     readiness
+	tokens       *auth.Tokens
+	signOn       *signon.Provider
+	sessions     *session.Registry
+	engine       *engine.Engine
+	registry     *prometheus.Registry
+	metrics      *metrics.Metrics
+	traces       *traces.Tracer
+	limiter      *ratelimit.Limiter
+	listeners    server.Listeners
+	servers      *server.Servers
+	time         *timekeeper
+	authority    *authorityFollower
+	draining     context.Context
+	drain        context.CancelFunc
+	ready        readiness
 	// started is closed once the database has answered and its schema is up to date.
 	started chan struct{}
 }
-
-// listeners are the open sockets; rest is nil where it is off.
-type listeners struct{ frontpage, fleet, enrolment, http, rest net.Listener }
 
 // New opens the listeners, the keys and the tokens. It does not wait for the database.
 func New(ctx context.Context, cfg config.Config, o Options) (*Controller, error) {
@@ -101,7 +95,7 @@ func New(ctx context.Context, cfg config.Config, o Options) (*Controller, error)
 		c.openStore, c.openSignOn, c.openImages, c.openEngine, c.openServers}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
-			c.closeListeners()
+			c.listeners.Close()
 			c.traces.Close()
 			return nil, err
 		}
@@ -109,41 +103,9 @@ func New(ctx context.Context, cfg config.Config, o Options) (*Controller, error)
 	return c, nil
 }
 
-func (c *Controller) openListeners(ctx context.Context) error {
-	var lc net.ListenConfig
-	for _, l := range []struct {
-		what    string
-		address *string
-		into    *net.Listener
-	}{
-		{"frontpage", &c.cfg.Listen.Frontpage, &c.listeners.frontpage},
-		{"fleet", &c.cfg.Listen.Fleet, &c.listeners.fleet},
-		{"enrolment", &c.cfg.Listen.Enrolment, &c.listeners.enrolment},
-		{"http", &c.cfg.Listen.HTTP, &c.listeners.http},
-		{"rest", &c.cfg.Listen.REST, &c.listeners.rest},
-	} {
-		if l.what == "rest" && *l.address == "" {
-			continue
-		}
-		open, err := lc.Listen(ctx, "tcp", *l.address)
-		if err != nil {
-			return fmt.Errorf("open %s listener: %w", l.what, err)
-		}
-		*l.into = open
-		// Port 0 has become a real one; what is advertised follows from it.
-		*l.address = open.Addr().String()
-	}
-	return nil
-}
-
-func (c *Controller) closeListeners() {
-	for _, l := range []net.Listener{c.listeners.frontpage, c.listeners.fleet, c.listeners.enrolment, c.listeners.http,
-		c.listeners.rest} {
-		if l != nil {
-			// Closing a listener twice is harmless, and nobody can be told at this point.
-			_ = l.Close()
-		}
-	}
+func (c *Controller) openListeners(ctx context.Context) (err error) {
+	c.listeners, err = server.Open(ctx, &c.cfg)
+	return err
 }
 
 func (c *Controller) openKeys(ctx context.Context) error {
@@ -155,7 +117,7 @@ func (c *Controller) openKeys(ctx context.Context) error {
 	if c.ca, err = ca.New(ca.Config{Dir: filepath.Join(c.cfg.DataDir, "ca"), Clock: c.clock}); err != nil {
 		return fmt.Errorf("open the CA: %w", err)
 	}
-	if err := c.writeRoots(); err != nil {
+	if err := writeRoots(c.cfg.DataDir, c.ca); err != nil {
 		return err
 	}
 	dns, ips := c.cfg.ServerNames()
@@ -189,7 +151,15 @@ func (c *Controller) openStore(ctx context.Context) (err error) {
 		Traceparent: c.traces.Traceparent, OpenSeed: c.secrets.OpenSeed, OpenArgument: c.secrets.OpenArgument,
 		FileTokens: c.tokens.OfFile,
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	c.time = &timekeeper{store: c.store, steered: c.steered, clock: c.clock, log: c.log}
+	c.authority = &authorityFollower{
+		store: c.store.Authorities, ca: c.ca, sessions: c.sessions, secrets: c.secrets, clock: c.clock, log: c.log,
+		dataDir: c.cfg.DataDir, id: c.id, grace: c.cfg.Agents.ReenrollGrace.Duration,
+	}
+	return nil
 }
 
 func (c *Controller) openImages(context.Context) (err error) {
@@ -209,7 +179,7 @@ func (c *Controller) openImages(context.Context) (err error) {
 func (c *Controller) openEngine(context.Context) (err error) {
 	c.registry = metrics.NewRegistry()
 	c.metrics = metrics.New(c.registry)
-	c.door = ratelimit.New(ratelimit.Config{
+	c.limiter = ratelimit.New(ratelimit.Config{
 		Limits: c.cfg.Clients.Limits(), MaxWait: c.cfg.Clients.MaxWait.Duration, Clock: c.clock,
 		Observer: observer{c.metrics},
 	})
@@ -284,14 +254,14 @@ func (c *Controller) Run(ctx context.Context) error {
 		return func(context.Context) error { return run(serving) }
 	}
 	g.Go("http", c.runHTTP)
-	g.Go("frontpage", while(c.serve(c.servers[0], c.listeners.frontpage)))
-	g.Go("fleet", while(c.serve(c.servers[1], c.listeners.fleet)))
-	g.Go("enrolment", while(c.serve(c.servers[2], c.listeners.enrolment)))
-	if c.listeners.rest != nil {
+	g.Go("frontpage", while(c.servers.ServeFrontpage))
+	g.Go("fleet", while(c.servers.ServeFleet))
+	g.Go("enrolment", while(c.servers.ServeEnrolment))
+	if c.listeners.REST != nil {
 		g.Go("rest", while(c.runREST))
 	}
 	g.Go("engine", c.runEngine)
-	g.Go("time", c.keepTime)
+	g.Go("time", c.time.keep)
 	g.Go("drain", func(context.Context) error {
 		defer stop()
 		select {
@@ -337,7 +307,7 @@ func (c *Controller) runEngine(ctx context.Context) error {
 	g, _ := task.New(ctx)
 	g.Go("tokens", func(ctx context.Context) error { return c.tokens.Follow(ctx, tokenSource(c.store), c.clock) })
 	g.Go("engine", c.engine.Run)
-	g.Go("authority", c.followAuthority)
+	g.Go("authority", c.authority.follow)
 	return g.Wait()
 }
 
@@ -345,7 +315,7 @@ func (c *Controller) prepareDatabase(ctx context.Context) error {
 	if err := c.store.DB.CheckSessions(ctx); err != nil { // before a statement that a lost session would fail
 		return err
 	}
-	if err := c.followTime(ctx); err != nil {
+	if err := c.time.follow(ctx); err != nil {
 		return err
 	}
 	if c.cfg.Database.Migrate {
@@ -358,7 +328,7 @@ func (c *Controller) prepareDatabase(ctx context.Context) error {
 	if err := c.store.Catalog.SeedPlans(ctx, c.clock.Now()); err != nil {
 		return err
 	}
-	if err := c.loadAuthority(ctx); err != nil {
+	if err := c.authority.load(ctx); err != nil {
 		return err
 	}
 	if err := c.sweepImages(ctx); err != nil {

@@ -2,35 +2,10 @@ package controller
 
 import (
 	"context"
-	"fmt"
-	"net"
 	"time"
-
-	"google.golang.org/grpc"
 
 	"github.com/ingot-metal/ingot/controller/limit/reconnect"
 )
-
-// serve runs one gRPC server until ctx ends: from then on it takes nothing new, and it returns when the calls under way
-// have ended or were cut off.
-func (c *Controller) serve(s *grpc.Server, l net.Listener) func(context.Context) error {
-	return func(ctx context.Context) error {
-		ended := make(chan struct{})
-		stop := context.AfterFunc(ctx, func() {
-			defer close(ended)
-			force := time.AfterFunc(c.cfg.Drain.Timeout.Duration, s.Stop)
-			defer force.Stop()
-			s.GracefulStop()
-		})
-		if err := s.Serve(l); err != nil && ctx.Err() == nil {
-			stop()
-			return fmt.Errorf("serve %s: %w", l.Addr(), err)
-		}
-		<-ctx.Done()
-		<-ended
-		return nil
-	}
-}
 
 // sessionGrace is how long after its time to leave a session is waited for.
 const sessionGrace = time.Second

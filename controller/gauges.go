@@ -2,22 +2,45 @@ package controller
 
 import (
 	"context"
+	"log/slog"
 	"math"
 	"strings"
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/ca"
+	"github.com/ingot-metal/ingot/controller/catalog/blob"
+	"github.com/ingot-metal/ingot/controller/session"
+	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/obs/metrics"
 )
 
-// refreshGauges counts the fleet every 30 s.
-func (c *Controller) refreshGauges(ctx context.Context) error {
-	t := c.clock.NewTicker(30 * time.Second)
+// gauges counts the fleet and this controller for the metrics.
+type gauges struct {
+	store    *store.Store
+	sessions *session.Registry
+	blobs    blob.Store
+	ca       *ca.Authority
+	certs    *ca.ServerCerts
+	// frontpageEnds returns the end of the frontpage's certificate from a file; zero where it has none.
+	frontpageEnds func() time.Time
+	// ready returns why the controller does not serve; nil where it does.
+	ready       func() error
+	metrics     *metrics.Metrics
+	clock       clock.Clock
+	log         *slog.Logger
+	version, id string
+}
+
+// refresh counts the fleet every 30 s.
+func (g *gauges) refresh(ctx context.Context) error {
+	t := g.clock.NewTicker(30 * time.Second)
 	defer t.Stop()
 	for {
-		if c.ready.err() == nil {
-			if err := c.countFleet(ctx); err != nil && ctx.Err() == nil {
-				c.log.Warn("gauges not refreshed", "error", err.Error())
+		if g.ready() == nil {
+			if err := g.countFleet(ctx); err != nil && ctx.Err() == nil {
+				g.log.Warn("gauges not refreshed", "error", err.Error())
 			}
 		}
 		select {
@@ -29,22 +52,22 @@ func (c *Controller) refreshGauges(ctx context.Context) error {
 }
 
 // countFleet sets all gauges; one that can't be read leaves the others to the next time.
-func (c *Controller) countFleet(ctx context.Context) error {
+func (g *gauges) countFleet(ctx context.Context) error {
 	for _, count := range []func(context.Context) error{
-		c.countMachines, c.countSites, c.countOperations, c.countRollouts, c.countWebhooks, c.countFreeze,
-		c.countBudgets,
+		g.countMachines, g.countSites, g.countOperations, g.countRollouts, g.countWebhooks, g.countFreeze,
+		g.countBudgets,
 	} {
 		if err := count(ctx); err != nil {
 			return err
 		}
 	}
-	c.countSessions()
-	c.countSelf()
+	g.countSessions()
+	g.countSelf()
 	return nil
 }
 
-func (c *Controller) countMachines(ctx context.Context) error {
-	counts, err := c.store.Machines.CountMachines(ctx)
+func (g *gauges) countMachines(ctx context.Context) error {
+	counts, err := g.store.Machines.CountMachines(ctx)
 	if err != nil {
 		return err
 	}
@@ -54,65 +77,65 @@ func (c *Controller) countMachines(ctx context.Context) error {
 			Phase: k.Phase, EffectiveState: k.Effective, NodeState: k.NodeState, Region: k.Region, Site: k.Site, Count: int64(n),
 		})
 	}
-	c.metrics.SetMachines(out)
+	g.metrics.SetMachines(out)
 	return nil
 }
 
-func (c *Controller) countSites(ctx context.Context) error {
-	sites, err := c.store.Sites.ListSites(ctx, "", math.MaxInt32)
+func (g *gauges) countSites(ctx context.Context) error {
+	sites, err := g.store.Sites.ListSites(ctx, "", math.MaxInt32)
 	if err == nil {
-		c.metrics.SetCapacity(capacityOf(sites))
+		g.metrics.SetCapacity(capacityOf(sites))
 	}
 	return err
 }
 
-func (c *Controller) countOperations(ctx context.Context) error {
-	unwakeable, err := c.store.OperationQueries.CountUnwakeable(ctx, c.clock.Now())
+func (g *gauges) countOperations(ctx context.Context) error {
+	unwakeable, err := g.store.OperationQueries.CountUnwakeable(ctx, g.clock.Now())
 	if err != nil {
 		return err
 	}
-	c.metrics.OperationsUnwakeable.Set(float64(unwakeable))
-	_, safe, err := c.store.MachineFeed.HeadCursor(ctx)
+	g.metrics.OperationsUnwakeable.Set(float64(unwakeable))
+	_, safe, err := g.store.MachineFeed.HeadCursor(ctx)
 	if err == nil {
-		c.metrics.CursorLag.Set(c.clock.Now().Sub(safe).Seconds())
+		g.metrics.CursorLag.Set(g.clock.Now().Sub(safe).Seconds())
 	}
 	return err
 }
 
-func (c *Controller) countRollouts(ctx context.Context) error {
-	states, err := c.store.Rollouts.CountRollouts(ctx)
+func (g *gauges) countRollouts(ctx context.Context) error {
+	states, err := g.store.Rollouts.CountRollouts(ctx)
 	if err != nil {
 		return err
 	}
 	for _, state := range []baremetalv1.Rollout_State{baremetalv1.Rollout_AWAITING_APPROVAL, baremetalv1.Rollout_RUNNING,
 		baremetalv1.Rollout_PAUSED, baremetalv1.Rollout_STOPPING} {
-		c.metrics.Rollouts.WithLabelValues(state.String()).Set(float64(states[state.String()]))
+		g.metrics.Rollouts.WithLabelValues(state.String()).Set(float64(states[state.String()]))
 	}
 	return nil
 }
 
-func (c *Controller) countWebhooks(ctx context.Context) error {
-	waiting, oldest, err := c.store.Webhooks.WebhookBacklog(ctx)
+func (g *gauges) countWebhooks(ctx context.Context) error {
+	waiting, oldest, err := g.store.Webhooks.WebhookBacklog(ctx)
 	if err != nil {
 		return err
 	}
-	c.metrics.WebhookBacklog.Set(float64(waiting))
-	c.metrics.WebhookOldest.Set(max(0, c.clock.Now().Sub(oldest).Seconds()))
+	g.metrics.WebhookBacklog.Set(float64(waiting))
+	g.metrics.WebhookOldest.Set(max(0, g.clock.Now().Sub(oldest).Seconds()))
 	return nil
 }
 
-func (c *Controller) countFreeze(ctx context.Context) error {
-	since, _, err := c.store.Incarnations.Frozen(ctx)
+func (g *gauges) countFreeze(ctx context.Context) error {
+	since, _, err := g.store.Incarnations.Frozen(ctx)
 	frozen := 0.0
 	if !since.IsZero() {
 		frozen = 1
 	}
-	c.metrics.FleetFrozen.Set(frozen)
+	g.metrics.FleetFrozen.Set(frozen)
 	return err
 }
 
-func (c *Controller) countBudgets(ctx context.Context) error {
-	used, waiting, err := c.store.Budgets.BudgetUsage(ctx, c.clock.Now())
+func (g *gauges) countBudgets(ctx context.Context) error {
+	used, waiting, err := g.store.Budgets.BudgetUsage(ctx, g.clock.Now())
 	if err != nil {
 		return err
 	}
@@ -121,41 +144,41 @@ func (c *Controller) countBudgets(ctx context.Context) error {
 		out = append(out, metrics.BudgetUse{Budget: u.Rule, Limit: strings.ReplaceAll(string(u.Kind), " ", "_"),
 			Ratio: u.Ratio()})
 	}
-	c.metrics.SetBudgets(out)
-	c.metrics.BudgetWaiting.Set(float64(waiting))
+	g.metrics.SetBudgets(out)
+	g.metrics.BudgetWaiting.Set(float64(waiting))
 	return nil
 }
 
-func (c *Controller) countSessions() {
+func (g *gauges) countSessions() {
 	roles := map[string]int{"host": 0, "site": 0}
 	var first time.Time
-	for _, s := range c.sessions.All() {
+	for _, s := range g.sessions.All() {
 		roles[s.Role]++
 		if first.IsZero() || s.CertificateEnds.Before(first) {
 			first = s.CertificateEnds
 		}
 	}
-	c.metrics.SetAgentCertificate(first)
+	g.metrics.SetAgentCertificate(first)
 	for role, n := range roles {
-		c.metrics.Sessions.WithLabelValues(role).Set(float64(n))
+		g.metrics.Sessions.WithLabelValues(role).Set(float64(n))
 	}
 }
 
 // countSelf is about this controller, its keys and its disk.
-func (c *Controller) countSelf() {
-	c.metrics.BuildInfo.WithLabelValues(c.version, c.id).Set(1)
-	for name, at := range c.ca.Expiries() {
-		c.metrics.CertificateExpires.WithLabelValues(name).Set(float64(at.Unix()))
+func (g *gauges) countSelf() {
+	g.metrics.BuildInfo.WithLabelValues(g.version, g.id).Set(1)
+	for name, at := range g.ca.Expiries() {
+		g.metrics.CertificateExpires.WithLabelValues(name).Set(float64(at.Unix()))
 	}
-	c.metrics.ServerCertificateExpires.WithLabelValues("fleet").Set(float64(c.certs.Ends().Unix()))
-	front := c.certs.Ends()
-	if !c.frontpageEnds.IsZero() {
-		front = c.frontpageEnds
+	g.metrics.ServerCertificateExpires.WithLabelValues("fleet").Set(float64(g.certs.Ends().Unix()))
+	front := g.certs.Ends()
+	if ends := g.frontpageEnds(); !ends.IsZero() {
+		front = ends
 	}
-	c.metrics.ServerCertificateExpires.WithLabelValues("frontpage").Set(float64(front.Unix()))
-	if free, size, err := c.blobs.Space(); err == nil {
-		c.metrics.ImageSpace.WithLabelValues("free").Set(float64(free))
-		c.metrics.ImageSpace.WithLabelValues("size").Set(float64(size))
+	g.metrics.ServerCertificateExpires.WithLabelValues("frontpage").Set(float64(front.Unix()))
+	if free, size, err := g.blobs.Space(); err == nil {
+		g.metrics.ImageSpace.WithLabelValues("free").Set(float64(free))
+		g.metrics.ImageSpace.WithLabelValues("size").Set(float64(size))
 	}
 }
 

@@ -47,8 +47,9 @@ func TestGaugesAreRefreshedEvery30Seconds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Controller{store: st, clock: fake, metrics: metrics.New(registry), sessions: session.NewRegistry(),
-		log: testkit.Logger(t), ca: authority, certs: certs, blobs: blobs, version: "test", id: "c-test"}
+	counts := &gauges{store: st, clock: fake, metrics: metrics.New(registry), sessions: session.NewRegistry(),
+		log: testkit.Logger(t), ca: authority, certs: certs, blobs: blobs, version: "test", id: "c-test",
+		frontpageEnds: func() time.Time { return time.Time{} }, ready: func() error { return nil }}
 	register := func(id string) {
 		t.Helper()
 		if _, err := st.Machines.Register(t.Context(), &baremetalv1.Machine{MachineId: id}, "tester",
@@ -74,7 +75,7 @@ func TestGaugesAreRefreshedEvery30Seconds(t *testing.T) {
 	register("m-1")
 	ctx, stop := context.WithCancel(t.Context())
 	g, _ := task.New(ctx)
-	g.Go("gauges", c.refreshGauges)
+	g.Go("gauges", counts.refresh)
 	t.Cleanup(func() {
 		stop()
 		if err := g.Wait(); err != nil {

@@ -48,7 +48,7 @@ func (r *readiness) err() error {
 func (c *Controller) runHTTP(ctx context.Context) error {
 	srv := healthhttp.New(healthhttp.Config{
 		Gatherer: c.registry,
-		Logger:   c.log, Requested: c.bounded.http.Requested,
+		Logger:   c.log, Requested: c.servers.HTTP().Requested,
 		Checks: []healthhttp.Check{
 			{Name: "startup", Run: func(context.Context) error { return c.ready.err() }},
 			{Name: "database", Run: c.store.DB.Ping},
@@ -67,9 +67,17 @@ func (c *Controller) runHTTP(ctx context.Context) error {
 		},
 	})
 	g, _ := task.New(ctx)
-	g.Go("http", func(ctx context.Context) error { return srv.Serve(ctx, c.listeners.http) })
-	g.Go("gauges", c.refreshGauges)
+	g.Go("http", func(ctx context.Context) error { return srv.Serve(ctx, c.servers.HTTP()) })
+	g.Go("gauges", c.gauges().refresh)
 	return g.Wait()
+}
+
+func (c *Controller) gauges() *gauges {
+	return &gauges{
+		store: c.store, sessions: c.sessions, blobs: c.blobs, ca: c.ca, certs: c.certs,
+		frontpageEnds: c.servers.FrontpageEnds, ready: c.ready.err, metrics: c.metrics, clock: c.clock, log: c.log,
+		version: c.version, id: c.id,
+	}
 }
 
 // observer hands the engine's observations to the metrics.

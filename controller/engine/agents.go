@@ -24,15 +24,50 @@ var (
 	fpAfterResult  = failpoint.Register("engine.after-result")
 )
 
+// Agents takes what agents send: their sessions, requests for grants, results and acknowledgements.
+type Agents struct {
+	common
+	operations *operationstore.Store
+	sessions   *sessionstore.Store
+	decisions  *decisions
+	sender     *commandSender
+	position   *positionCheck
+	lease      *lease
+	peers      *peers
+	changes    *changes
+	signals    signals
+	index      *commandIndex
+	acks       acks
+}
+
+// LeaseFresh reports whether this controller may send commands and grants.
+func (ag *Agents) LeaseFresh() bool { return ag.lease.Fresh() }
+
+// HeartbeatInterval returns the interval that new sessions are told.
+func (ag *Agents) HeartbeatInterval() time.Duration { return ag.peers.heartbeatInterval() }
+
+// Handle brings an event to an operation and carries out what is decided.
+func (ag *Agents) Handle(
+	ctx context.Context, operationID string, ev operation.Event,
+) (*operationstore.Applied, error) {
+	return ag.decisions.handle(ctx, operationID, ev)
+}
+
+// StartedGrant compares a grant that an agent reports to have begun a command under. A database that does not know it
+// has gone back.
+func (ag *Agents) StartedGrant(ctx context.Context, agentID string, s *fleetv1.StartedGrant) error {
+	return ag.position.startedGrant(ctx, agentID, s)
+}
+
 // SessionOpened brings a new session to every operation that it may concern, then sends what the agent may have missed.
-func (e *Engine) SessionOpened(ctx context.Context, s *session.Session, o *sessionstore.Opened) error {
+func (ag *Agents) SessionOpened(ctx context.Context, s *session.Session, o *sessionstore.Opened) error {
 	if o.Cloned {
 		// Before anything else: the boot of a clone differs from the machine's own and would pass for proof of a reboot.
-		return e.quarantine(ctx, s, "an older boot of this machine's identity came back after a newer one")
+		return ag.quarantine(ctx, s, "an older boot of this machine's identity came back after a newer one")
 	}
-	e.signals.sessionOpened()
+	ag.signals.sessionOpened()
 	for _, id := range o.Operations {
-		_, err := e.Handle(ctx, id, operation.SessionOpened{
+		_, err := ag.decisions.handle(ctx, id, operation.SessionOpened{
 			AgentID: s.AgentID, StateID: s.StateID, BootID: s.BootID,
 			OfTarget: s.Role == "host", Installer: s.Role == "installer", RolledBack: o.RolledBack, Epoch: s.Epoch,
 		})
@@ -43,36 +78,36 @@ func (e *Engine) SessionOpened(ctx context.Context, s *session.Session, o *sessi
 	if o.RolledBack {
 		return nil
 	}
-	waiting, err := e.store.Sessions.Unsettled(ctx, s.AgentID)
+	waiting, err := ag.sessions.Unsettled(ctx, s.AgentID)
 	if err != nil {
 		return err
 	}
 	for _, w := range waiting {
-		e.SendCommand(w)
+		ag.sender.send(w)
 	}
-	e.publish()
+	ag.changes.publish()
 	return nil
 }
 
 // CloneProven quarantines the machine of a session whose identity is in use by two machines at once.
-func (e *Engine) CloneProven(ctx context.Context, s *session.Session) error {
+func (ag *Agents) CloneProven(ctx context.Context, s *session.Session) error {
 	message := "two machines with different hardware use this machine's identity at the same time"
 	if what := s.OtherHardware(); what != "" {
 		message += ": " + what
 	}
-	return e.quarantine(ctx, s, message)
+	return ag.quarantine(ctx, s, message)
 }
 
-func (e *Engine) quarantine(ctx context.Context, s *session.Session, message string) error {
+func (ag *Agents) quarantine(ctx context.Context, s *session.Session, message string) error {
 	if s.MachineID == "" {
 		return nil
 	}
-	e.log.Warn("machine quarantined", "machine_id", s.MachineID, "agent_id", s.AgentID, "reason", "CLONE_DETECTED")
-	operationID, err := e.store.Operations.Quarantine(ctx, s.MachineID, "CLONE_DETECTED", message, e.clock.Now())
+	ag.log.Warn("machine quarantined", "machine_id", s.MachineID, "agent_id", s.AgentID, "reason", "CLONE_DETECTED")
+	operationID, err := ag.operations.Quarantine(ctx, s.MachineID, "CLONE_DETECTED", message, ag.clock.Now())
 	if err != nil || operationID == "" {
 		return err
 	}
-	_, err = e.Handle(ctx, operationID, operation.Quarantine{Reason: "CLONE_DETECTED", Message: message})
+	_, err = ag.decisions.handle(ctx, operationID, operation.Quarantine{Reason: "CLONE_DETECTED", Message: message})
 	return err
 }
 
@@ -88,13 +123,13 @@ type taken struct {
 
 // Take answers an agent's requests for grants and its results, which have come together, in their order. The results'
 // acknowledgements are returned once they are stored. An error ends the session.
-func (e *Engine) Take(
+func (ag *Agents) Take(
 	ctx context.Context, s *session.Session, list ...*fleetv1.AgentMessage,
 ) ([]*fleetv1.ControllerMessage, error) {
 	all := make([]taken, len(list))
 	var asked []operationstore.Asked
 	for i, m := range list {
-		all[i] = e.begin(ctx, s, m)
+		all[i] = ag.begin(ctx, s, m)
 		if all[i].err != nil {
 			return nil, all[i].err
 		}
@@ -102,8 +137,8 @@ func (e *Engine) Take(
 			asked = append(asked, all[i].asked)
 		}
 	}
-	began := e.clock.Now()
-	decided := e.decide(ctx, asked)
+	began := ag.clock.Now()
+	decided := ag.decide(ctx, asked)
 	var replies []*fleetv1.ControllerMessage
 	var failed error
 	for _, t := range all {
@@ -111,9 +146,9 @@ func (e *Engine) Take(
 			d := decided[0]
 			decided = decided[1:]
 			if d.Err == nil {
-				e.applied(ctx, d.Applied, began)
+				ag.decisions.applied(ctx, d.Applied, began)
 			}
-			t.reply, t.err = e.finish(ctx, s, t, d)
+			t.reply, t.err = ag.finish(ctx, s, t, d)
 			failed = errors.Join(failed, t.err)
 		}
 		if t.reply != nil {
@@ -123,31 +158,31 @@ func (e *Engine) Take(
 	return replies, failed
 }
 
-func (e *Engine) decide(ctx context.Context, asked []operationstore.Asked) []operationstore.Decided {
+func (ag *Agents) decide(ctx context.Context, asked []operationstore.Asked) []operationstore.Decided {
 	if len(asked) != 1 {
-		return e.store.Operations.DecideAll(ctx, asked, e.clock.Now())
+		return ag.operations.DecideAll(ctx, asked, ag.clock.Now())
 	}
-	a, err := e.store.Operations.Decide(ctx, asked[0].OperationID, asked[0].Event, e.clock.Now())
+	a, err := ag.operations.Decide(ctx, asked[0].OperationID, asked[0].Event, ag.clock.Now())
 	return []operationstore.Decided{{Applied: a, Err: err}}
 }
 
 // begin returns what a message asks, or its reply.
-func (e *Engine) begin(ctx context.Context, s *session.Session, m *fleetv1.AgentMessage) taken {
+func (ag *Agents) begin(ctx context.Context, s *session.Session, m *fleetv1.AgentMessage) taken {
 	if r := m.GetGrantRequest(); r != nil {
 		t := taken{grant: r}
-		t.asked, t.reply = e.beginGrant(ctx, s, r)
+		t.asked, t.reply = ag.beginGrant(ctx, s, r)
 		return t
 	}
 	t := taken{result: m.GetResult()}
-	t.asked, t.reply, t.err = e.beginResult(ctx, s, t.result)
+	t.asked, t.reply, t.err = ag.beginResult(ctx, s, t.result)
 	return t
 }
 
-func (e *Engine) finish(
+func (ag *Agents) finish(
 	ctx context.Context, s *session.Session, t taken, d operationstore.Decided,
 ) (*fleetv1.ControllerMessage, error) {
 	if t.grant != nil {
-		return e.finishGrant(ctx, s, t.grant, d), nil
+		return ag.finishGrant(ctx, s, t.grant, d), nil
 	}
 	if d.Err != nil {
 		return nil, d.Err
@@ -163,25 +198,25 @@ func refuseGrant(r *fleetv1.GrantRequest, reason, message string, final bool) *f
 		}}}
 }
 
-func (e *Engine) beginGrant(
+func (ag *Agents) beginGrant(
 	ctx context.Context, s *session.Session, r *fleetv1.GrantRequest,
 ) (asked operationstore.Asked, refused *fleetv1.ControllerMessage) {
-	e.acks.drop(r.GetCommandId())
-	if !e.lease.Fresh() {
+	ag.acks.drop(r.GetCommandId())
+	if !ag.lease.Fresh() {
 		return asked, refuseGrant(r, "CONTROLLER_LEASE_LOST", "the controller is cut off from its database", false)
 	}
 	if err := fpBeforeGrant.HitCtx(ctx); err != nil {
 		return asked, refuseGrant(r, "INTERNAL", "try again", false)
 	}
-	if !e.PositionSure() {
+	if !ag.position.sure() {
 		return asked, refuseInDoubt(r)
 	}
-	operationID := e.places.of(r.GetCommandId())
+	operationID := ag.index.of(r.GetCommandId())
 	if operationID == "" {
 		var err error
-		operationID, _, err = e.store.Sessions.CommandState(ctx, r.GetCommandId())
+		operationID, _, err = ag.sessions.CommandState(ctx, r.GetCommandId())
 		if err != nil {
-			return asked, e.grantFailed(s, r, err)
+			return asked, ag.grantFailed(s, r, err)
 		}
 		if operationID == "" {
 			return asked, refuseGrant(r, "GRANT_REFUSED", "the command is not known", true)
@@ -194,8 +229,8 @@ func (e *Engine) beginGrant(
 	}}, nil
 }
 
-func (e *Engine) grantFailed(s *session.Session, r *fleetv1.GrantRequest, err error) *fleetv1.ControllerMessage {
-	e.log.Error("grant failed", "command_id", r.GetCommandId(), "agent_id", s.AgentID, "error", err.Error())
+func (ag *Agents) grantFailed(s *session.Session, r *fleetv1.GrantRequest, err error) *fleetv1.ControllerMessage {
+	ag.log.Error("grant failed", "command_id", r.GetCommandId(), "agent_id", s.AgentID, "error", err.Error())
 	if pgtx.OutcomeUnknown(err) {
 		return refuseGrant(r, pgtx.ReasonOutcomeUnknown, "the controller cannot tell what it decided; ask again", false)
 	}
@@ -203,7 +238,7 @@ func (e *Engine) grantFailed(s *session.Session, r *fleetv1.GrantRequest, err er
 }
 
 // finishGrant signs the grant that was decided, or says why there is none.
-func (e *Engine) finishGrant(
+func (ag *Agents) finishGrant(
 	ctx context.Context, s *session.Session, r *fleetv1.GrantRequest, d operationstore.Decided,
 ) *fleetv1.ControllerMessage {
 	err := d.Err
@@ -212,26 +247,26 @@ func (e *Engine) finishGrant(
 	}
 	switch {
 	case err != nil:
-		return e.grantFailed(s, r, err)
+		return ag.grantFailed(s, r, err)
 	case !d.Applied.Decision.Grant:
 		rr := d.Applied.Decision.Refusal
-		e.log.Warn("grant refused", "command_id", r.GetCommandId(), "operation_id", d.Applied.OperationID,
+		ag.log.Warn("grant refused", "command_id", r.GetCommandId(), "operation_id", d.Applied.OperationID,
 			"agent_id", s.AgentID, "reason", rr.Reason)
 		return refuseGrant(r, rr.Reason, rr.Message, true)
-	case !e.PositionSure():
+	case !ag.position.sure():
 		// The decision was made in a database that nobody has compared. It stays, and is given when asked again.
 		return refuseInDoubt(r)
 	}
-	e.log.Info("grant given", "command_id", r.GetCommandId(), "operation_id", d.Applied.OperationID,
+	ag.log.Info("grant given", "command_id", r.GetCommandId(), "operation_id", d.Applied.OperationID,
 		"machine_id", d.Applied.MachineID, "agent_id", s.AgentID)
-	return e.signGrant(s, r, d.Applied)
+	return ag.signGrant(s, r, d.Applied)
 }
 
-func (e *Engine) signGrant(
+func (ag *Agents) signGrant(
 	s *session.Session, r *fleetv1.GrantRequest, a *operationstore.Applied,
 ) *fleetv1.ControllerMessage {
-	at := e.clock.Now().UnixMilli()
-	sig, err := pki.SignGrant(e.cfg.GrantKey, pki.GrantClaims{
+	at := ag.clock.Now().UnixMilli()
+	sig, err := pki.SignGrant(ag.cfg.GrantKey, pki.GrantClaims{
 		CommandID: r.GetCommandId(), TargetID: a.MachineID, AgentID: s.AgentID, StateID: r.GetStateId(), Nonce: r.GetNonce(),
 		Digest: r.GetDigest(), Seq: r.GetSeq(), IssuedAtUnixMs: at,
 	})
@@ -252,20 +287,20 @@ func resultAck(r *fleetv1.CommandResult) *fleetv1.ControllerMessage {
 }
 
 // beginResult returns what a result asks, or its acknowledgement where nobody waits for it.
-func (e *Engine) beginResult(
+func (ag *Agents) beginResult(
 	ctx context.Context, s *session.Session, r *fleetv1.CommandResult,
 ) (asked operationstore.Asked, ack *fleetv1.ControllerMessage, err error) {
-	e.acks.drop(r.GetCommandId())
+	ag.acks.drop(r.GetCommandId())
 	if err := fpBeforeResult.HitCtx(ctx); err != nil {
 		return asked, nil, err
 	}
-	operationID, waited, err := e.operationOf(ctx, r.GetCommandId())
+	operationID, waited, err := ag.operationOf(ctx, r.GetCommandId())
 	switch {
 	case err != nil:
 		return asked, nil, err
 	case operationID == "":
 		// A command that this database has never heard of: nobody waits for it.
-		e.log.Warn("result of an unknown command", "command_id", r.GetCommandId(), "agent_id", s.AgentID)
+		ag.log.Warn("result of an unknown command", "command_id", r.GetCommandId(), "agent_id", s.AgentID)
 		return asked, resultAck(r), nil
 	case !waited:
 		// Seen before: an agent sends a result again whenever a session brings it the command again.
@@ -280,17 +315,17 @@ func (e *Engine) beginResult(
 
 // operationOf returns the operation of a command, and says whether it waits for the result. Of a command that was sent
 // from here that is known the first time.
-func (e *Engine) operationOf(ctx context.Context, commandID string) (operationID string, waited bool, err error) {
-	if id := e.places.take(commandID); id != "" {
+func (ag *Agents) operationOf(ctx context.Context, commandID string) (operationID string, waited bool, err error) {
+	if id := ag.index.take(commandID); id != "" {
 		return id, true, nil
 	}
-	operationID, state, err := e.store.Sessions.CommandState(ctx, commandID)
+	operationID, state, err := ag.sessions.CommandState(ctx, commandID)
 	return operationID, state != operation.Done, err
 }
 
 // Ack notes that an agent holds a command. It is written a moment later, unless a grant or a result comes first.
-func (e *Engine) Ack(s *session.Session, commandID string) {
-	e.acks.add(commandID, waitingAck{s.AgentID, e.clock.Now()})
+func (ag *Agents) Ack(s *session.Session, commandID string) {
+	ag.acks.add(commandID, waitingAck{s.AgentID, ag.clock.Now()})
 }
 
 // acks are acknowledgements that wait to be written.
@@ -332,17 +367,18 @@ func (a *acks) due(now time.Time) map[string]string {
 	return out
 }
 
-func (e *Engine) flushAcks(ctx context.Context) error {
-	for commandID, agentID := range e.acks.due(e.clock.Now()) {
+func (ag *Agents) flushAcks(ctx context.Context) error {
+	for commandID, agentID := range ag.acks.due(ag.clock.Now()) {
 		// An agent acknowledges again what a new session has brought again; mostly the grant or the result was first.
-		operationID, state, err := e.store.Sessions.CommandState(ctx, commandID)
+		operationID, state, err := ag.sessions.CommandState(ctx, commandID)
 		if err != nil {
 			return err
 		}
 		if state != operation.Sent {
 			continue
 		}
-		if _, err := e.Handle(ctx, operationID, operation.AckedByAgent{CommandID: commandID, AgentID: agentID}); err != nil {
+		if _, err := ag.decisions.handle(ctx, operationID, operation.AckedByAgent{CommandID: commandID,
+			AgentID: agentID}); err != nil {
 			return err
 		}
 	}

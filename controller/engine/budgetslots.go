@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"time"
+
+	budgetstore "github.com/ingot-metal/ingot/controller/store/budget"
 )
 
 const (
@@ -16,34 +18,42 @@ const (
 	admitShare = 4
 )
 
-// admissions gives the slots of budgets to those who wait for them, as soon as they are free.
-func (e *Engine) admissions(ctx context.Context) error {
+// budgetSlots admits destructive operations that wait for a slot of a budget.
+type budgetSlots struct {
+	common
+	budgets *budgetstore.Store
+	// room wakes the round.
+	room signal
+}
+
+// run gives the slots of budgets to those who wait for them, as soon as they are free.
+func (b *budgetSlots) run(ctx context.Context) error {
 	w := work{what: "admit destructive operations"}
-	t := e.clock.NewTicker(admitEvery)
+	t := b.clock.NewTicker(admitEvery)
 	defer t.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-e.signals.room:
+		case <-b.room:
 		case <-t.C():
 		}
-		began := e.clock.Now()
-		e.attempt(ctx, &w, e.admit)
+		began := b.clock.Now()
+		b.attempt(ctx, &w, b.admit)
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-e.clock.After(max(admitPause, admitShare*e.clock.Now().Sub(began))):
+		case <-b.clock.After(max(admitPause, admitShare*b.clock.Now().Sub(began))):
 		}
 	}
 }
 
 // admit is one round, in one transaction. The next sweep has somebody look at those who got a slot. It is not called
 // here: with many operations due it would queue looks faster than they are made.
-func (e *Engine) admit(ctx context.Context) error {
-	_, busy, err := e.store.Budgets.AdmitDestructive(ctx, e.clock.Now())
+func (b *budgetSlots) admit(ctx context.Context) error {
+	_, busy, err := b.budgets.AdmitDestructive(ctx, b.clock.Now())
 	if busy {
-		e.signals.room.fire() // what is free now may have become so after the other one looked
+		b.room.fire() // what is free now may have become so after the other one looked
 	}
 	return err
 }

@@ -4,18 +4,11 @@ import (
 	"context"
 	"crypto/ed25519"
 	"log/slog"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/riverqueue/river"
-
-	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
-	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/engine/delivery"
 	"github.com/ingot-metal/ingot/controller/engine/spans"
+	"github.com/ingot-metal/ingot/controller/engine/stuck"
 	"github.com/ingot-metal/ingot/controller/limit/reconnect"
 	"github.com/ingot-metal/ingot/controller/session"
 	"github.com/ingot-metal/ingot/controller/store"
@@ -85,45 +78,31 @@ func (noObserver) Rescued(int)                         {}
 func (noObserver) Stuck(int)                           {}
 func (noObserver) Sent(string)                         {}
 
-// Engine moves operations. It is safe for concurrent use.
+// Engine moves operations: it composes the parts that do, and runs them. It is safe for concurrent use.
 type Engine struct {
-	cfg   Config
-	store *store.Store
-	log   *slog.Logger
-	clock clock.Clock
-	river *river.Client[pgx.Tx]
-	lease lease
-	// written is when the database last stored this controller's lease of jobs.
-	written lease
-	acks    acks
-	spans   *spans.Recorder
-	// places are the operations of commands that were sent from here.
-	places commandIndex
-	// webhooks sends events to other systems; nil sends none.
-	webhooks *delivery.Publisher
+	common
+	// Requests carries out what clients ask for.
+	Requests *Requests
+	// Agents takes what agents send.
+	Agents *Agents
+
+	leases      *leases
+	peers       *peers
+	sender      *commandSender
+	position    *positionCheck
+	scan        *sessionScan
+	revocations *revocations
+	scheduler   *scheduler
+	retention   *retention
+	repairs     *repairs
+	slots       *budgetSlots
+	stuck       stuck.Search
 	// signals wake the reconcilers.
 	signals signals
-
-	// violations that have been reported, by workflow; only their loop reads it.
-	violations map[string]bool
-
-	// peers counts the other controllers that are alive; slowest is the longest heartbeat interval in use, in nanoseconds.
-	peers, slowest atomic.Int64
-	// interval is the heartbeat interval that new sessions are told, told the longest one that any was, in nanoseconds.
-	interval, told atomic.Int64
-	// agents counts those that may come back after a time in which no controller listened.
-	agents atomic.Int64
-	// outbox holds what other controllers should send, inbox what they have asked us to.
-	outbox, inbox outbox
-	rounds        sessionScan
-	first         *firstRuns
-
-	mu      sync.Mutex
-	changed chan struct{}
 }
 
-// New prepares an engine; Run starts it.
-func New(c Config) (*Engine, error) {
+// filled returns the configuration with its defaults.
+func (c Config) filled() Config {
 	if c.Workers == 0 {
 		c.Workers = 64
 	}
@@ -148,185 +127,83 @@ func New(c Config) (*Engine, error) {
 	if c.Monotonic == nil {
 		c.Monotonic = c.Clock
 	}
-	e := &Engine{
-		cfg: c, store: c.Store, log: c.Logger, clock: c.Clock, changed: make(chan struct{}),
-		acks:    acks{waiting: map[string]waitingAck{}},
-		spans:   spans.New(c.Traces, c.ControllerID, c.Clock),
-		lease:   lease{length: c.Lease, clock: c.Monotonic},
+	return c
+}
+
+// New prepares an engine; Run starts it.
+func New(c Config) (*Engine, error) {
+	c = c.filled()
+	st, all := c.Store, common{cfg: c, log: c.Logger, clock: c.Clock}
+	signals, inbox, index := newSignals(), &outbox{waiting: newSignal()}, &commandIndex{}
+	recorder := spans.New(c.Traces, c.ControllerID, c.Clock)
+	e := &Engine{common: all, signals: signals}
+	changes := newChanges(signals.changed)
+	alive := &lease{length: c.Lease, clock: c.Monotonic}
+	e.leases = &leases{
+		common: all, sessions: st.Sessions, jobs: st.Jobs, lease: alive,
 		written: lease{length: mostUnwritten, clock: c.Monotonic},
-		signals: newSignals(), outbox: outbox{waiting: newSignal()},
-		inbox: outbox{waiting: newSignal()}, first: newFirstRuns(),
 	}
-	var err error
-	if e.river, err = newRiver(e); err != nil {
+	e.revocations = &revocations{common: all, agents: st.Agents, revoked: signals.revoked}
+	e.peers = &peers{
+		common: all, db: st.DB, sessions: st.Sessions, revocations: e.revocations, changes: changes, signals: signals,
+		inbox: inbox,
+	}
+	e.sender = &commandSender{
+		common: all, sessions: st.Sessions, lease: alive, peers: e.peers, outbox: outbox{waiting: newSignal()}, inbox: inbox,
+	}
+	decisions := &decisions{
+		common: all, operations: st.Operations, sender: e.sender, peers: e.peers, changes: changes, signals: signals,
+		spans: recorder, index: index,
+	}
+	e.position = &positionCheck{common: all, incarnations: st.Incarnations, changes: changes, doubt: signals.position}
+	e.Agents = &Agents{
+		common: all, operations: st.Operations, sessions: st.Sessions, decisions: decisions, sender: e.sender,
+		position: e.position, lease: alive, peers: e.peers, changes: changes, signals: signals, index: index,
+		acks: acks{waiting: map[string]waitingAck{}},
+	}
+	e.Requests = &Requests{
+		common: all, operations: st.Operations, queries: st.OperationQueries, workflows: st.Workflows, nodes: st.Nodes,
+		rollouts: st.Rollouts, agents: st.Agents, decisions: decisions, changes: changes, signals: signals,
+	}
+	e.scan = &sessionScan{
+		common: all, lease: alive, peers: e.peers, sessions: st.Sessions, nodestates: st.NodeStates, sites: st.Sites,
+		incarnations: st.Incarnations,
+	}
+	e.retention = &retention{
+		common: all, access: st.Access, approvals: st.Approvals, credentials: st.Credentials, logs: st.Logs,
+		changes: st.MachineFeed, past: st.Past,
+	}
+	e.repairs = &repairs{
+		common: all, nodes: st.Nodes, nodestates: st.NodeStates, operations: st.Operations,
+		workflowstates: st.WorkflowStates, decisions: decisions, changes: changes,
+	}
+	e.slots = &budgetSlots{common: all, budgets: st.Budgets, room: signals.room}
+	e.stuck = stuck.Search{Store: st.Explain, Clock: c.Clock, Log: c.Logger, Found: c.Observer.Stuck}
+	e.scheduler = &scheduler{
+		common: all, jobs: st.Jobs, queries: st.OperationQueries, rollouts: st.Rollouts, sessions: st.Sessions,
+		decisions: decisions, spans: recorder, first: newFirstRuns(),
+	}
+	rollouts := &rollouts{
+		common: all, rollouts: st.Rollouts, operations: st.Operations, decisions: decisions, changes: changes,
+	}
+	if err := e.scheduler.openRiver(st, rollouts, e.retention, changes.Changed); err != nil {
 		return nil, err
 	}
-	c.Store.Operations.OnCreated(e.enqueueCreated, e.takeCreated)
-	c.Store.Operations.OnApplied(func(a *operationstore.Applied) { e.applied(context.Background(), a, time.Time{}) })
-	c.Store.Budgets.OnRoom(e.signals.room.fire)
-	c.Store.Incarnations.OnDoubt(e.signals.position.fire)
+	st.Operations.OnCreated(e.scheduler.enqueueCreated, e.scheduler.takeCreated)
+	st.Operations.OnApplied(func(a *operationstore.Applied) { decisions.applied(context.Background(), a, time.Time{}) })
+	st.Budgets.OnRoom(signals.room.fire)
+	st.Incarnations.OnDoubt(signals.position.fire)
 	return e, nil
 }
 
-// Changed is closed at the next change that this controller commits, or hears of.
-func (e *Engine) Changed() <-chan struct{} {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.changed
-}
+// RenewLease stores in Postgres that this controller is alive.
+func (e *Engine) RenewLease(ctx context.Context) error { return e.leases.renew(ctx) }
 
-// publish tells of a change, here and on other controllers.
-func (e *Engine) publish() {
-	e.wake()
-	e.signals.changed.fire()
-}
+// LeaseFresh reports whether this controller may send commands and grants.
+func (e *Engine) LeaseFresh() bool { return e.leases.lease.Fresh() }
 
-// wake has everybody here look who waits for changes.
-func (e *Engine) wake() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	close(e.changed)
-	e.changed = make(chan struct{})
-}
+// Written reports whether the database has stored something of this controller in the last four seconds.
+func (e *Engine) Written() bool { return e.leases.writes() }
 
-// Start creates an operation, or returns the one that the same request has made before.
-func (e *Engine) Start(ctx context.Context, r operationstore.StartRequest) (*baremetalv1.Operation, error) {
-	op, created, err := e.store.Operations.Start(ctx, r, e.clock.Now())
-	traces.Concerns(ctx, op.GetOperationId())
-	if created {
-		e.log.Info("operation created", "operation_id", op.GetOperationId(), "machine_id", r.MachineID, "type",
-			string(r.Type))
-		e.publish()
-	}
-	return op, err
-}
-
-// Cancel asks an operation to stop, and returns it as it is then.
-func (e *Engine) Cancel(ctx context.Context, operationID, actor string) (*baremetalv1.Operation, error) {
-	began := e.clock.Now()
-	a, err := e.store.Operations.Cancel(ctx, operationID, actor, began)
-	if err != nil {
-		return nil, err
-	}
-	traces.Concerns(ctx, operationID)
-	e.applied(ctx, a, began)
-	if err := a.Refused(); err != nil {
-		return nil, err
-	}
-	return e.store.OperationQueries.GetOperation(ctx, operationID)
-}
-
-// Settle records an operator's word on an unknown outcome.
-func (e *Engine) Settle(
-	ctx context.Context, machineID, commandID, verdict, actor, comment string,
-) (*baremetalv1.Machine, error) {
-	m, err := e.store.Operations.Settle(ctx, machineID, commandID, verdict, actor, comment, e.clock.Now())
-	e.publish()
-	return m, err
-}
-
-// RevokeAgent revokes certificates and ends the sessions that use them.
-func (e *Engine) RevokeAgent(ctx context.Context, agentID, fingerprint, actor, why string) error {
-	gone, err := e.store.Agents.RevokeAgent(ctx, agentID, fingerprint, actor, why, e.clock.Now())
-	if err != nil {
-		return err
-	}
-	e.log.Info("agent revoked", "agent_id", agentID)
-	e.revoked(ctx, gone)
-	return nil
-}
-
-// Handle brings an event to an operation and carries out what is decided.
-func (e *Engine) Handle(ctx context.Context, operationID string, ev operation.Event) (*operationstore.Applied, error) {
-	began := e.clock.Now()
-	a, err := e.store.Operations.Decide(ctx, operationID, ev, began)
-	if err != nil {
-		return nil, err
-	}
-	e.applied(ctx, a, began)
-	return a, nil
-}
-
-// applied does what follows a decision that is committed.
-func (e *Engine) applied(ctx context.Context, a *operationstore.Applied, began time.Time) {
-	e.spans.Applied(ctx, a, began)
-	e.afterApply(a)
-	e.revoked(ctx, a.Revoked)
-}
-
-// revoked ends the sessions of certificates that were revoked, here and on the other controllers.
-func (e *Engine) revoked(ctx context.Context, fingerprints []string) {
-	if len(fingerprints) == 0 {
-		return
-	}
-	n := e.cfg.Sessions.CloseFingerprints(fingerprints, session.ErrRevoked)
-	if e.peers.Load() > 0 {
-		if err := e.announce(ctx, announceRevoked); err != nil {
-			e.log.Warn("revocation not announced; other controllers find it within a second", "error", err.Error())
-		}
-	}
-	e.log.Info("certificates revoked", "certificates", len(fingerprints), "sessions_ended", n)
-}
-
-// afterApply tells agents, watchers and metrics what has been committed.
-func (e *Engine) afterApply(a *operationstore.Applied) {
-	e.places.note(a)
-	for _, o := range a.Send {
-		e.SendCommand(o)
-	}
-	if id := a.Decision.CancelOnAgent; id != "" && a.CancelExecutor != "" {
-		if !e.sendHere(a.CancelExecutor, cancelMessage(id)) {
-			e.forward(a.CancelExecutor, handCancel+id)
-		}
-	}
-	e.observeCommand(a.Command)
-	if !a.Decision.OpChanged {
-		return
-	}
-	e.publish()
-	if operation.IsTerminal(a.Phase) {
-		e.signals.workEnded()
-		e.log.Info("operation ended", "operation_id", a.OperationID, "machine_id", a.MachineID, "type", string(a.Type),
-			"phase", string(a.Phase), "stage", a.Decision.Op.CurrentStage, "reason", reasonOf(a.Decision.Op))
-		e.cfg.Observer.Ended(string(a.Type), string(a.Phase), a.FinishedAt.Sub(a.CreatedAt))
-	}
-}
-
-// observeCommand measures a command at the decision that moved it.
-func (e *Engine) observeCommand(c *operation.Command) {
-	switch {
-	case c == nil || c.SentAt.IsZero():
-	case c.State == operation.Done && !c.FinishedAt.IsZero():
-		e.cfg.Observer.Done(string(c.Kind), c.FinishedAt.Sub(c.SentAt))
-	case spans.AckedNow(c):
-		e.cfg.Observer.Dispatched(string(c.Kind), c.AckedAt.Sub(c.SentAt))
-	}
-}
-
-func reasonOf(op operation.Operation) string {
-	if op.Error == nil {
-		return ""
-	}
-	return op.Error.Code
-}
-
-// SendCommand sends a command that has been committed as sent, if its executor is connected here, or hands it over to
-// the controller where it is. If it is connected nowhere, the executor gets it with its next session.
-func (e *Engine) SendCommand(o operationstore.Outgoing) {
-	if !e.sendHere(o.ExecutorID, e.commandMessage(o)) {
-		e.forward(o.ExecutorID, handSend+o.CommandID)
-	}
-}
-
-// sendHere reports whether the agent's session is here. While the lease is in doubt it sends nothing; the look for what
-// is unheard makes up for it.
-func (e *Engine) sendHere(agentID string, m *fleetv1.ControllerMessage) bool {
-	s := e.cfg.Sessions.Get(agentID)
-	if s == nil {
-		return false
-	}
-	if e.lease.Fresh() {
-		s.Send(m)
-	}
-	return true
-}
+// Peers counts the other controllers that are alive.
+func (e *Engine) Peers() int { return e.peers.count() }

@@ -46,18 +46,18 @@ func newFirstRuns() *firstRuns {
 }
 
 // enqueueCreated inserts the jobs of new operations in the transaction that creates them.
-func (e *Engine) enqueueCreated(ctx context.Context, tx pgx.Tx, created []*operationstore.NewJob) error {
+func (s *scheduler) enqueueCreated(ctx context.Context, tx pgx.Tx, created []*operationstore.NewJob) error {
 	keys := make([]operationstore.JobKey, len(created))
 	for i, j := range created {
 		keys[i] = j.JobKey
 	}
 	jobs := operationJobs(keys)
-	if e.first.running.Load() {
+	if s.first.running.Load() {
 		for i := range jobs {
 			jobs[i].InsertOpts = leftToCreator()
 		}
 	}
-	inserted, err := e.river.InsertManyTx(ctx, tx, jobs)
+	inserted, err := s.river.InsertManyTx(ctx, tx, jobs)
 	if err != nil {
 		return fmt.Errorf("enqueue operations: %w", err)
 	}
@@ -70,13 +70,13 @@ func (e *Engine) enqueueCreated(ctx context.Context, tx pgx.Tx, created []*opera
 }
 
 // takeCreated hands operations that were created here to the workers. It does not wait.
-func (e *Engine) takeCreated(created []*operationstore.NewJob) {
-	if !e.first.running.Load() {
+func (s *scheduler) takeCreated(created []*operationstore.NewJob) {
+	if !s.first.running.Load() {
 		return
 	}
 	for _, j := range created {
 		select {
-		case e.first.waiting <- j:
+		case s.first.waiting <- j:
 		default: // its job becomes available
 		}
 	}
@@ -84,60 +84,60 @@ func (e *Engine) takeCreated(created []*operationstore.NewJob) {
 
 // runFirst evaluates new operations until ctx ends. Then it deletes the jobs of those that were evaluated, which the
 // next controller would run for nothing.
-func (e *Engine) runFirst(ctx context.Context) error {
+func (s *scheduler) runFirst(ctx context.Context) error {
 	g, _ := task.New(ctx) // no worker returns an error, so that none ends the others
-	for range e.cfg.Workers {
-		g.Go("first evaluations", e.evaluateCreated)
+	for range s.cfg.Workers {
+		g.Go("first evaluations", s.evaluateCreated)
 	}
 	g.Go("delete jobs", func(ctx context.Context) error {
-		return e.every(ctx, deleteJobsEvery, "delete jobs of evaluated operations", e.deleteEvaluated)
+		return s.every(ctx, deleteJobsEvery, "delete jobs of evaluated operations", s.deleteEvaluated)
 	})
-	e.first.running.Store(true)
+	s.first.running.Store(true)
 	err := g.Wait()
-	e.first.running.Store(false)
+	s.first.running.Store(false)
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastDeletionTime)
 	defer cancel()
-	if deleteErr := e.deleteEvaluated(last); deleteErr != nil {
-		e.log.Warn("jobs of evaluated operations are left to other controllers", "error", deleteErr.Error())
+	if deleteErr := s.deleteEvaluated(last); deleteErr != nil {
+		s.log.Warn("jobs of evaluated operations are left to other controllers", "error", deleteErr.Error())
 	}
 	return err
 }
 
-func (e *Engine) evaluateCreated(ctx context.Context) error {
+func (s *scheduler) evaluateCreated(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case j := <-e.first.waiting:
+		case j := <-s.first.waiting:
 			limited, cancel := context.WithTimeout(ctx, jobTime)
-			err := e.evaluate(limited, j.OperationID, 1)
+			err := s.evaluate(limited, j.OperationID, 1)
 			cancel()
 			if err != nil {
-				e.log.Debug("a new operation was not evaluated; its job becomes available", "operation_id", j.OperationID,
+				s.log.Debug("a new operation was not evaluated; its job becomes available", "operation_id", j.OperationID,
 					"error", err.Error())
 				continue
 			}
-			e.first.mu.Lock()
-			e.first.done = append(e.first.done, j.ID)
-			e.first.mu.Unlock()
+			s.first.mu.Lock()
+			s.first.done = append(s.first.done, j.ID)
+			s.first.mu.Unlock()
 		}
 	}
 }
 
 // deleteEvaluated deletes the jobs of operations that were evaluated. After a failure the next call tries them again.
-func (e *Engine) deleteEvaluated(ctx context.Context) error {
-	e.first.mu.Lock()
-	done := e.first.done
-	e.first.done = nil
-	e.first.mu.Unlock()
+func (s *scheduler) deleteEvaluated(ctx context.Context) error {
+	s.first.mu.Lock()
+	done := s.first.done
+	s.first.done = nil
+	s.first.mu.Unlock()
 	if len(done) == 0 {
 		return nil
 	}
-	err := e.store.Jobs.DeleteScheduledJobs(ctx, done)
+	err := s.jobs.DeleteScheduledJobs(ctx, done)
 	if err != nil {
-		e.first.mu.Lock()
-		e.first.done = append(e.first.done, done...)
-		e.first.mu.Unlock()
+		s.first.mu.Lock()
+		s.first.done = append(s.first.done, done...)
+		s.first.mu.Unlock()
 	}
 	return err
 }

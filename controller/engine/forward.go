@@ -11,6 +11,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store/commandspec"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 )
 
@@ -67,48 +68,80 @@ func (o *outbox) take(limit int) (agents, items []string, more bool) {
 	return agents, items, len(o.items) > 0
 }
 
+// commandSender sends committed commands and their cancellations to agents, here or by way of other controllers.
+type commandSender struct {
+	common
+	sessions *sessionstore.Store
+	lease    *lease
+	peers    *peers
+	// outbox holds what other controllers should send, inbox what they have asked this one to send.
+	outbox outbox
+	inbox  *outbox
+}
+
+// send passes a committed command to its executor, if that is connected here, or hands it over to the controller where
+// it is. An executor that is connected nowhere gets the command with its next session.
+func (cs *commandSender) send(o operationstore.Outgoing) {
+	if !cs.sendHere(o.ExecutorID, cs.commandMessage(o)) {
+		cs.forward(o.ExecutorID, handSend+o.CommandID)
+	}
+}
+
+// sendHere reports whether the agent's session is here. While the lease is in doubt it sends nothing; the look for what
+// is unheard makes up for it.
+func (cs *commandSender) sendHere(agentID string, m *fleetv1.ControllerMessage) bool {
+	s := cs.cfg.Sessions.Get(agentID)
+	if s == nil {
+		return false
+	}
+	if cs.lease.Fresh() {
+		s.Send(m)
+	}
+	return true
+}
+
 // forward keeps what an agent should be told for the controller that holds its session, if there is any other.
-func (e *Engine) forward(agentID, item string) {
-	if e.peers.Load() > 0 {
-		e.outbox.add(agentID, item)
+func (cs *commandSender) forward(agentID, item string) {
+	if cs.peers.others.Load() > 0 {
+		cs.outbox.add(agentID, item)
 	}
 }
 
 // forwardAll sends what has gathered, after the transactions that it follows from. What it cannot send is found by the
 // other controller's own look.
-func (e *Engine) forwardAll(ctx context.Context) error {
+func (cs *commandSender) forwardAll(ctx context.Context) error {
 	w := work{what: "hand commands over"}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-e.outbox.waiting:
+		case <-cs.outbox.waiting:
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-e.clock.After(handOverDelay):
+		case <-cs.clock.After(handOverDelay):
 		}
 		for more := true; more && ctx.Err() == nil; {
-			e.attempt(ctx, &w, func(ctx context.Context) error {
+			cs.attempt(ctx, &w, func(ctx context.Context) error {
 				var agents, items []string
-				agents, items, more = e.outbox.take(handOverPage)
+				agents, items, more = cs.outbox.take(handOverPage)
 				if len(items) == 0 {
 					return nil
 				}
-				limited, cancel := context.WithTimeout(ctx, e.cfg.Lease/3)
+				limited, cancel := context.WithTimeout(ctx, cs.cfg.Lease/3)
 				defer cancel()
 				if err := fpHandOver.HitCtx(ctx); err != nil {
 					return err
 				}
-				return e.store.Sessions.HandOver(limited, e.cfg.ControllerID, agents, items)
+				return cs.sessions.HandOver(limited, cs.cfg.ControllerID, agents, items)
 			})
 		}
 	}
 }
 
 // forwarded sends what another controller has handed over.
-func (e *Engine) forwarded(ctx context.Context, payload string) error {
+func (cs *commandSender) forwarded(ctx context.Context, payload string) error {
 	cancels := map[string]bool{}
 	var commandIDs []string
 	for item := range strings.FieldsSeq(payload) {
@@ -122,16 +155,16 @@ func (e *Engine) forwarded(ctx context.Context, payload string) error {
 	if len(commandIDs) == 0 {
 		return nil
 	}
-	commands, err := e.store.Sessions.HeldOut(ctx, commandIDs)
+	commands, err := cs.sessions.HeldOut(ctx, commandIDs)
 	if err != nil {
 		return err
 	}
 	for _, c := range commands {
 		switch {
 		case cancels[c.CommandID]:
-			e.sendHere(c.ExecutorID, cancelMessage(c.CommandID))
+			cs.sendHere(c.ExecutorID, cancelMessage(c.CommandID))
 		case c.State == operation.Sent:
-			e.sendHere(c.ExecutorID, e.commandMessage(c.Outgoing))
+			cs.sendHere(c.ExecutorID, cs.commandMessage(c.Outgoing))
 		}
 	}
 	return nil
@@ -139,15 +172,15 @@ func (e *Engine) forwarded(ctx context.Context, payload string) error {
 
 // resendUnanswered sends again what agents with sessions here have not answered: handed over and lost on the way, or
 // decided while this controller's lease was in doubt. Agents know commands by their ids.
-func (e *Engine) resendUnanswered(ctx context.Context) error {
-	if e.cfg.Sessions.Len() == 0 || !e.lease.Fresh() {
+func (cs *commandSender) resendUnanswered(ctx context.Context) error {
+	if cs.cfg.Sessions.Len() == 0 || !cs.lease.Fresh() {
 		return nil
 	}
 	if err := fpUnheard.HitCtx(ctx); err != nil {
 		return err
 	}
-	now := e.clock.Now()
-	unheard, err := e.store.Sessions.UnansweredCommands(ctx, e.cfg.ControllerID, now.Add(-unheardEvery))
+	now := cs.clock.Now()
+	unheard, err := cs.sessions.UnansweredCommands(ctx, cs.cfg.ControllerID, now.Add(-unheardEvery))
 	if err != nil {
 		return err
 	}
@@ -156,9 +189,9 @@ func (e *Engine) resendUnanswered(ctx context.Context) error {
 			continue
 		}
 		if u.Cancel {
-			e.sendHere(u.ExecutorID, cancelMessage(u.CommandID))
+			cs.sendHere(u.ExecutorID, cancelMessage(u.CommandID))
 		} else {
-			e.sendHere(u.ExecutorID, e.commandMessage(u.Outgoing))
+			cs.sendHere(u.ExecutorID, cs.commandMessage(u.Outgoing))
 		}
 	}
 	return nil
@@ -172,10 +205,10 @@ func dueAgain(age, every time.Duration) bool {
 
 // commandMessage returns a command as its executor takes it. One whose secret arguments cannot be opened here goes
 // without a digest: its executor refuses it, and runs nothing.
-func (e *Engine) commandMessage(o operationstore.Outgoing) *fleetv1.ControllerMessage {
-	spec, err := commandspec.Sent(o.Spec, e.cfg.OpenArgument)
+func (cs *commandSender) commandMessage(o operationstore.Outgoing) *fleetv1.ControllerMessage {
+	spec, err := commandspec.Sent(o.Spec, cs.cfg.OpenArgument)
 	if err != nil {
-		e.cfg.Logger.Warn("command cannot be opened; its executor refuses it", "command_id", o.CommandID,
+		cs.cfg.Logger.Warn("command cannot be opened; its executor refuses it", "command_id", o.CommandID,
 			"error", err.Error())
 		o.Digest = nil
 	} else {
@@ -190,4 +223,21 @@ func cancelMessage(commandID string) *fleetv1.ControllerMessage {
 	return &fleetv1.ControllerMessage{Message: &fleetv1.ControllerMessage_Cancel{
 		Cancel: &fleetv1.CancelCommand{CommandId: commandID},
 	}}
+}
+
+// takeForwarded works off what was handed over, apart from the connection that hears it.
+func (cs *commandSender) takeForwarded(ctx context.Context) error {
+	w := work{what: "take commands over"}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-cs.inbox.waiting:
+		}
+		for more := true; more; {
+			var items []string
+			_, items, more = cs.inbox.take(handOverPage)
+			cs.attempt(ctx, &w, func(ctx context.Context) error { return cs.forwarded(ctx, strings.Join(items, " ")) })
+		}
+	}
 }

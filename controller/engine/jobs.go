@@ -13,9 +13,14 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/engine/delivery"
+	"github.com/ingot-metal/ingot/controller/engine/spans"
 	"github.com/ingot-metal/ingot/controller/engine/uniquejob"
+	"github.com/ingot-metal/ingot/controller/store"
+	jobstore "github.com/ingot-metal/ingot/controller/store/job"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/operationquery"
+	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
+	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 )
@@ -58,50 +63,67 @@ func (operationArgs) InsertOpts() river.InsertOpts { return uniquejob.Options() 
 
 type operationWorker struct {
 	river.WorkerDefaults[operationArgs]
-	e *Engine
+	scheduler *scheduler
 }
 
 // NextRetry implements river.Worker.
 func (w *operationWorker) NextRetry(job *river.Job[operationArgs]) time.Time {
-	return w.e.clock.Now().Add(retryDelay(job.Attempt))
+	return w.scheduler.clock.Now().Add(retryDelay(job.Attempt))
 }
 
 // Work evaluates the operation if it is due; it implements river.Worker. Another run of it, or one that ends anywhere,
 // changes nothing more.
 func (w *operationWorker) Work(ctx context.Context, job *river.Job[operationArgs]) error {
-	return w.e.evaluate(ctx, job.Args.OperationID, job.Attempt)
+	return w.scheduler.evaluate(ctx, job.Args.OperationID, job.Attempt)
+}
+
+// scheduler turns what is due into jobs of River, and evaluates operations.
+type scheduler struct {
+	common
+	jobs      *jobstore.Store
+	queries   *operationquery.Store
+	rollouts  *rolloutstore.Store
+	sessions  *sessionstore.Store
+	decisions *decisions
+	spans     *spans.Recorder
+	river     *river.Client[pgx.Tx]
+	// webhooks sends events to other systems; nil sends none.
+	webhooks *delivery.Publisher
+	first    *firstRuns
 }
 
 // evaluate brings an operation's time to it, for the attempt-th run of its job.
-func (e *Engine) evaluate(ctx context.Context, operationID string, attempt int) error {
+func (s *scheduler) evaluate(ctx context.Context, operationID string, attempt int) error {
 	if err := fpInJob.HitCtx(ctx); err != nil {
 		return err
 	}
-	ctx, ended := e.spans.Job(ctx, operationID, attempt)
-	_, err := e.Handle(ctx, operationID, operation.Due{})
+	ctx, ended := s.spans.Job(ctx, operationID, attempt)
+	_, err := s.decisions.handle(ctx, operationID, operation.Due{})
 	ended(err)
 	return err
 }
 
-func newRiver(e *Engine) (*river.Client[pgx.Tx], error) {
+// openRiver makes River's client and what it works with.
+func (s *scheduler) openRiver(st *store.Store, rollouts *rollouts, retention *retention, changed func() <-chan struct{},
+) error {
 	workers := river.NewWorkers()
-	river.AddWorker(workers, &operationWorker{e: e})
-	river.AddWorker(workers, &rolloutWorker{e: e})
-	river.AddWorker(workers, &retentionWorker{e: e})
-	if e.cfg.Webhooks != nil {
-		e.webhooks = delivery.New(*e.cfg.Webhooks, delivery.Parts{
-			Store: e.store.Webhooks, Clock: e.clock, Log: e.log, Changed: e.Changed, Sent: e.cfg.Observer.Sent,
+	river.AddWorker(workers, &operationWorker{scheduler: s})
+	river.AddWorker(workers, &rolloutWorker{rollouts: rollouts})
+	river.AddWorker(workers, &retentionWorker{retention: retention})
+	if s.cfg.Webhooks != nil {
+		s.webhooks = delivery.New(*s.cfg.Webhooks, delivery.Parts{
+			Store: st.Webhooks, Clock: s.clock, Log: s.log, Changed: changed, Sent: s.cfg.Observer.Sent,
 		}, workers)
 	}
-	c, err := river.NewClient(riverpgxv5.New(e.store.DB.Pool()), &river.Config{
-		ID:     e.cfg.ControllerID,
-		Logger: e.log.With("component", "river"),
+	c, err := river.NewClient(riverpgxv5.New(st.DB.Pool()), &river.Config{
+		ID:     s.cfg.ControllerID,
+		Logger: s.log.With("component", "river"),
 		Queues: map[string]river.QueueConfig{
-			uniquejob.Queue: {MaxWorkers: e.cfg.Workers, FetchPollInterval: jobPoll},
+			uniquejob.Queue: {MaxWorkers: s.cfg.Workers, FetchPollInterval: jobPoll},
 		},
 		Workers:                     workers,
 		Hooks:                       []rivertype.Hook{&databaseTime{}},
-		PeriodicJobs:                e.periodicJobs(),
+		PeriodicJobs:                s.periodicJobs(),
 		JobTimeout:                  jobTime,
 		FetchCooldown:               5 * time.Millisecond,
 		FetchPollInterval:           500 * time.Millisecond,
@@ -110,15 +132,16 @@ func newRiver(e *Engine) (*river.Client[pgx.Tx], error) {
 		CancelledJobRetentionPeriod: -1,
 		DiscardedJobRetentionPeriod: -1,
 		// The one place at which River takes a clock, of all that it writes.
-		Test: river.TestConfig{Time: jobClock{e.clock}},
+		Test: river.TestConfig{Time: jobClock{s.clock}},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("set up River: %w", err)
+		return fmt.Errorf("set up River: %w", err)
 	}
-	if e.webhooks != nil {
-		e.webhooks.Use(c)
+	if s.webhooks != nil {
+		s.webhooks.Use(c)
 	}
-	return c, nil
+	s.river = c
+	return nil
 }
 
 func operationJobs(keys []operationstore.JobKey) []river.InsertManyParams {
@@ -140,22 +163,22 @@ const (
 
 // sweep ends the sessions of controllers that are gone, makes their jobs available again, and inserts a job for
 // everything that is due and has none.
-func (e *Engine) sweep(ctx context.Context) error {
-	now := e.clock.Now()
-	_, rescueErr := e.rescueJobs(ctx)
-	_, operationErr := e.sweepOperations(ctx)
-	return errors.Join(e.store.Sessions.EndSessionsOf(ctx, "", now), rescueErr, operationErr, e.sweepRollouts(ctx))
+func (s *scheduler) sweep(ctx context.Context) error {
+	now := s.clock.Now()
+	_, rescueErr := s.rescueJobs(ctx)
+	_, operationErr := s.sweepOperations(ctx)
+	return errors.Join(s.sessions.EndSessionsOf(ctx, "", now), rescueErr, operationErr, s.sweepRollouts(ctx))
 }
 
-func (e *Engine) rescueJobs(ctx context.Context) (int64, error) {
-	n, err := e.store.Jobs.RescueJobs(ctx)
+func (s *scheduler) rescueJobs(ctx context.Context) (int64, error) {
+	n, err := s.jobs.RescueJobs(ctx)
 	if n > 0 {
-		e.cfg.Observer.Rescued(int(n))
-		e.log.Info("jobs of controllers that are gone are available again", "jobs", n)
+		s.cfg.Observer.Rescued(int(n))
+		s.log.Info("jobs of controllers that are gone are available again", "jobs", n)
 	}
-	left, leftErr := e.store.Jobs.ReleaseScheduledJobs(ctx, operationquery.JobKind, firstRunTime)
+	left, leftErr := s.jobs.ReleaseScheduledJobs(ctx, operationquery.JobKind, firstRunTime)
 	if left > 0 {
-		e.log.Info("jobs of operations that their creators did not evaluate are available", "jobs", left)
+		s.log.Info("jobs of operations that their creators did not evaluate are available", "jobs", left)
 	}
 	return n + left, errors.Join(err, leftErr)
 }
@@ -165,47 +188,31 @@ const tidyJobsEvery = 15 * time.Second
 
 // tidyJobs removes the jobs of older versions, whose last controller may have gone, and hastens those that wait by a
 // clock that was ahead.
-func (e *Engine) tidyJobs(ctx context.Context) error {
-	old, err := e.store.Jobs.RemoveOldJobs(ctx)
+func (s *scheduler) tidyJobs(ctx context.Context) error {
+	old, err := s.jobs.RemoveOldJobs(ctx)
 	if old > 0 {
-		e.log.Info("jobs of an older version are removed", "jobs", old)
+		s.log.Info("jobs of an older version are removed", "jobs", old)
 	}
-	late, lateErr := e.store.Jobs.HastenJobs(ctx, []string{operationArgs{}.Kind(), rolloutArgs{}.Kind()}, 2*mostRetryDelay)
+	late, lateErr := s.jobs.HastenJobs(ctx, []string{operationArgs{}.Kind(), rolloutArgs{}.Kind()}, 2*mostRetryDelay)
 	if late > 0 {
-		e.log.Info("jobs that would wait by a clock that was ahead are available", "jobs", late)
+		s.log.Info("jobs that would wait by a clock that was ahead are available", "jobs", late)
 	}
-	return errors.Join(err, lateErr, e.removeJobs(ctx))
+	return errors.Join(err, lateErr, s.removeJobs(ctx))
 }
 
-func (e *Engine) sweepOperations(ctx context.Context) (int, error) {
-	due, err := e.store.OperationQueries.DueOperations(ctx, e.clock.Now(), sweepPage)
+func (s *scheduler) sweepOperations(ctx context.Context) (int, error) {
+	due, err := s.queries.DueOperations(ctx, s.clock.Now(), sweepPage)
 	if err != nil || len(due) == 0 {
 		return 0, err
 	}
-	if _, err := e.river.InsertMany(ctx, operationJobs(due)); err != nil {
+	if _, err := s.river.InsertMany(ctx, operationJobs(due)); err != nil {
 		return 0, fmt.Errorf("enqueue due operations: %w", err)
 	}
 	return len(due), nil
 }
 
-// keepJobLease renews the lease under which this controller's jobs run.
-func (e *Engine) keepJobLease(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, jobLease)
-	defer cancel()
-	asked := e.lease.clock.Now()
-	if err := e.store.Jobs.RenewJobLease(limited, e.cfg.ControllerID, jobLease); err != nil {
-		return err
-	}
-	e.written.renewedAt(asked)
-	return nil
-}
-
 // mostUnwritten is how long the database may have stored nothing of a controller that counts as ready.
 const mostUnwritten = 4 * time.Second
-
-// Written reports whether the database has stored something of this controller in the last four seconds: one that
-// answers reads may refuse writes.
-func (e *Engine) Written() bool { return e.written.age() < mostUnwritten }
 
 // Every time of a job is the database's. What River would take from this machine's wall clock is set here: the time to
 // which a job is put off, the time of a retry, and which jobs count as hung or as old.
@@ -245,23 +252,46 @@ const (
 )
 
 // jobTimes are how long the jobs of a kind may run. A kind without an entry has jobTime.
-func (e *Engine) jobTimes() map[string]time.Duration {
+func (s *scheduler) jobTimes() map[string]time.Duration {
 	out := map[string]time.Duration{rolloutArgs{}.Kind(): rolloutTime, retentionArgs{}.Kind(): retentionEvery}
-	if e.webhooks != nil {
-		out[delivery.JobKind] = e.webhooks.JobTime()
+	if s.webhooks != nil {
+		out[delivery.JobKind] = s.webhooks.JobTime()
 	}
 	return out
 }
 
 // removeJobs bounds how many finished jobs are kept, and frees those that hang.
-func (e *Engine) removeJobs(ctx context.Context) error {
-	if _, err := e.store.Jobs.RemoveFinishedJobs(ctx, keepJobs); err != nil {
+func (s *scheduler) removeJobs(ctx context.Context) error {
+	if _, err := s.jobs.RemoveFinishedJobs(ctx, keepJobs); err != nil {
 		return err
 	}
-	hung, err := e.store.Jobs.RescueHungJobs(ctx, e.jobTimes(), jobTime, hungAfter)
+	hung, err := s.jobs.RescueHungJobs(ctx, s.jobTimes(), jobTime, hungAfter)
 	if hung > 0 {
-		e.cfg.Observer.Rescued(int(hung))
-		e.log.Warn("jobs that ran for longer than their time are available again", "jobs", hung)
+		s.cfg.Observer.Rescued(int(hung))
+		s.log.Warn("jobs that ran for longer than their time are available again", "jobs", hung)
 	}
 	return err
+}
+
+// runRiver starts River and stops it with ctx. A database that is away at the start is waited for.
+func (s *scheduler) runRiver(ctx context.Context) error {
+	for {
+		err := s.river.Start(context.WithoutCancel(ctx))
+		if err == nil {
+			break
+		}
+		s.log.Warn("River did not start; trying again", "error", err.Error())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.clock.After(time.Second):
+		}
+	}
+	<-ctx.Done()
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := s.river.StopAndCancel(stop); err != nil {
+		s.log.Warn("River did not stop in time; its jobs will be rescued", "error", err.Error())
+	}
+	return nil
 }

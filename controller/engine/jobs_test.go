@@ -71,7 +71,7 @@ func TestASweepInsertsNoSecondJob(t *testing.T) {
 			t.Fatalf("round %d: %d jobs, %d of them wait", round, all, waiting)
 		}
 		hands.Advance(10 * time.Second)
-		if n, err := e.sweepOperations(t.Context()); err != nil || n != 0 {
+		if n, err := e.scheduler.sweepOperations(t.Context()); err != nil || n != 0 {
 			t.Fatalf("round %d: %d operations without a job, %v", round, n, err)
 		}
 	}
@@ -80,7 +80,7 @@ func TestASweepInsertsNoSecondJob(t *testing.T) {
 		Exec(t.Context(), `UPDATE river_job SET state = 'completed', finalized_at = now()`); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := e.sweepOperations(t.Context()); err != nil || n != machines {
+	if n, err := e.scheduler.sweepOperations(t.Context()); err != nil || n != machines {
 		t.Fatalf("%d operations are given a job again, %v", n, err)
 	}
 	if _, waiting := jobs(t, s, "available"); waiting != machines {
@@ -97,7 +97,7 @@ func TestJobsOfADeadControllerAreTaken(t *testing.T) {
 		if err := e.RenewLease(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := e.keepJobLease(t.Context()); err != nil {
+		if err := e.leases.keepJobLease(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -107,19 +107,19 @@ func TestJobsOfADeadControllerAreTaken(t *testing.T) {
 		attempted_by = '{ctl-0, ctl-1}'`); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := alive.rescueJobs(t.Context()); err != nil || n != 0 {
+	if n, err := alive.scheduler.rescueJobs(t.Context()); err != nil || n != 0 {
 		t.Fatalf("%d jobs taken from a controller that lives, %v", n, err)
 	}
 	began := time.Now()
-	if err := alive.river.Start(t.Context()); err != nil {
+	if err := alive.scheduler.river.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = alive.river.StopAndCancel(t.Context()) }() // nothing is under way by then
+	defer func() { _ = alive.scheduler.river.StopAndCancel(t.Context()) }() // nothing is under way by then
 	testkit.Eventually(t, 5*time.Second, func() bool {
-		if err := alive.keepJobLease(t.Context()); err != nil {
+		if err := alive.leases.keepJobLease(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if _, err := alive.rescueJobs(t.Context()); err != nil {
+		if _, err := alive.scheduler.rescueJobs(t.Context()); err != nil {
 			t.Error(err)
 		}
 		op, err := s.OperationQueries.GetOperation(t.Context(), id)
@@ -141,10 +141,10 @@ func TestAFailingEvaluationKeepsItsJob(t *testing.T) {
 		Exec(t.Context(), `ALTER TABLE operations ADD CONSTRAINT none CHECK (phase <> 'SUCCEEDED')`); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.river.Start(t.Context()); err != nil {
+	if err := e.scheduler.river.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = e.river.StopAndCancel(t.Context()) }() // nothing is under way by then
+	defer func() { _ = e.scheduler.river.StopAndCancel(t.Context()) }() // nothing is under way by then
 	testkit.Eventually(t, 10*time.Second, func() bool {
 		var tries int
 		err := s.DB.Pool().QueryRow(t.Context(), `SELECT coalesce(array_length(errors, 1), 0) FROM river_job`).Scan(&tries)
@@ -171,7 +171,7 @@ func TestJobsOfAnOlderVersionGo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := e.keepJobLease(t.Context()); err != nil { // an older version renews none
+	if err := e.leases.keepJobLease(t.Context()); err != nil { // an older version renews none
 		t.Fatal(err)
 	}
 	startOn(t, s, "m-1", fleet.EnterMaintenance, time.Now())
@@ -185,11 +185,11 @@ func TestJobsOfAnOlderVersionGo(t *testing.T) {
 		}
 		return n
 	}
-	if err := e.tidyJobs(t.Context()); err != nil || count() != 4 {
+	if err := e.scheduler.tidyJobs(t.Context()); err != nil || count() != 4 {
 		t.Fatalf("%d jobs beside an older controller, %v", count(), err)
 	}
-	older.leave(t.Context())
-	if err := e.tidyJobs(t.Context()); err != nil || count() != 1 {
+	older.peers.leave(t.Context())
+	if err := e.scheduler.tidyJobs(t.Context()); err != nil || count() != 1 {
 		t.Fatalf("%d jobs without one, %v", count(), err)
 	}
 	if all, _ := jobs(t, s, "available"); all != 1 {
@@ -202,24 +202,24 @@ func TestJobsOfAnOlderVersionGo(t *testing.T) {
 func TestARetryDoesNotWaitForAClockThatWasAhead(t *testing.T) {
 	s := storetest.New(t)
 	e := engineOver(t, s, "ctl", clock.Real())
-	if err := errors.Join(e.RenewLease(t.Context()), e.keepJobLease(t.Context())); err != nil {
+	if err := errors.Join(e.RenewLease(t.Context()), e.leases.keepJobLease(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	scope := failpoint.NewScope()
 	scope.Set(fpInJob.Name(), failpoint.Error().At(1))
 	startOn(t, s, "m-1", fleet.EnterMaintenance, time.Now())
-	if err := e.river.Start(failpoint.With(t.Context(), scope)); err != nil {
+	if err := e.scheduler.river.Start(failpoint.With(t.Context(), scope)); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, 5*time.Second, func() bool {
 		return storetest.Count(t, s, "SELECT count(*) FROM river_job WHERE array_length(errors, 1) = 1") == 1
 	}, "the job does not fail")
-	if err := e.river.StopAndCancel(t.Context()); err != nil {
+	if err := e.scheduler.river.StopAndCancel(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	waits := func(ahead string) bool {
 		t.Helper()
-		if err := e.tidyJobs(t.Context()); err != nil {
+		if err := e.scheduler.tidyJobs(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		return storetest.Count(t, s, "SELECT count(*) FROM river_job WHERE scheduled_at > now() + $1::interval", ahead) == 1
@@ -253,7 +253,7 @@ func TestTheDatabaseSaysWhenAJobIsAvailable(t *testing.T) {
 			if _, err := tx.Exec(t.Context(), "SELECT pg_sleep(0.01)"); err != nil {
 				return err
 			}
-			if err := e.enqueueCreated(t.Context(), tx, keys); err != nil {
+			if err := e.scheduler.enqueueCreated(t.Context(), tx, keys); err != nil {
 				return err
 			}
 			var same int

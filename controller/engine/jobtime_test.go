@@ -119,7 +119,7 @@ func (r *steppedRig) register(machineID string) {
 
 func (r *steppedRig) insert(args river.JobArgs) (id int64) {
 	r.t.Helper()
-	inserted, err := r.e.river.Insert(r.t.Context(), args, nil)
+	inserted, err := r.e.scheduler.river.Insert(r.t.Context(), args, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestAClockThatIsOffPutsNoJobOff(t *testing.T) {
 				return r.count("id = ANY($1) AND state <> 'completed'", []int64{rollout, retention}) == 0
 			})
 			r.eventually("the event is not sent again", func() bool { return posts.Load() == 2 })
-			if err := r.e.removeJobs(t.Context()); err != nil {
+			if err := r.e.scheduler.removeJobs(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if n := r.count("kind = $1 AND state = 'running' AND attempt = 1", delivery.JobKind); n != 1 {
@@ -215,7 +215,7 @@ func TestAJobThatHangsIsFreed(t *testing.T) {
 	t.Parallel()
 	s, clocks := storetest.NewWithClock(t)
 	e := engineOver(t, s, "ctl", clock.Real())
-	if err := errors.Join(e.RenewLease(t.Context()), e.keepJobLease(t.Context())); err != nil {
+	if err := errors.Join(e.RenewLease(t.Context()), e.leases.keepJobLease(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	hold, held := make(chan struct{}), make(chan struct{})
@@ -226,7 +226,7 @@ func TestAJobThatHangsIsFreed(t *testing.T) {
 		return nil
 	}).At(1))
 	startOn(t, s, "m-1", fleet.EnterMaintenance, time.Now())
-	if err := e.river.Start(failpoint.With(t.Context(), scope)); err != nil {
+	if err := e.scheduler.river.Start(failpoint.With(t.Context(), scope)); err != nil {
 		t.Fatal(err)
 	}
 	<-held
@@ -235,7 +235,7 @@ func TestAJobThatHangsIsFreed(t *testing.T) {
 		held  int
 	}{{jobTime + hungAfter/2, 1}, {hungAfter, 0}} {
 		clocks.StepDatabase(c.after)
-		if err := e.removeJobs(t.Context()); err != nil {
+		if err := e.scheduler.removeJobs(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		n := storetest.Count(t, s, "SELECT count(*) FROM river_job WHERE state = 'running' AND attempt = 1")
@@ -244,7 +244,7 @@ func TestAJobThatHangsIsFreed(t *testing.T) {
 		}
 	}
 	close(hold)
-	if err := e.river.StopAndCancel(t.Context()); err != nil {
+	if err := e.scheduler.river.StopAndCancel(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -5,6 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ingot-metal/ingot/controller/session"
+	jobstore "github.com/ingot-metal/ingot/controller/store/job"
+	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
@@ -38,21 +41,25 @@ func (l *lease) renewedAt(t time.Time) {
 	l.renewed = t
 }
 
-// RenewLease says in Postgres that this controller is alive. The lease counts from before the statement.
-func (e *Engine) RenewLease(ctx context.Context) error {
-	asked, now := e.lease.clock.Now(), e.clock.Now()
-	if err := e.store.Sessions.RenewLease(ctx, e.cfg.ControllerID, e.cfg.Version, now.Add(e.cfg.Lease), now); err != nil {
-		return err
-	}
-	e.lease.renewedAt(asked)
-	return nil
+// leases keeps this controller's lease and that of its jobs in Postgres.
+type leases struct {
+	common
+	sessions *sessionstore.Store
+	jobs     *jobstore.Store
+	lease    *lease
+	// written is when the database last stored this controller's lease of jobs.
+	written lease
 }
 
-// Peers counts the other controllers that are alive.
-func (e *Engine) Peers() int { return int(e.peers.Load()) }
-
-// LeaseFresh reports whether this controller may send commands and grants.
-func (e *Engine) LeaseFresh() bool { return e.lease.Fresh() }
+// renew says in Postgres that this controller is alive. The lease counts from before the statement.
+func (l *leases) renew(ctx context.Context) error {
+	asked, now := l.lease.clock.Now(), l.clock.Now()
+	if err := l.sessions.RenewLease(ctx, l.cfg.ControllerID, l.cfg.Version, now.Add(l.cfg.Lease), now); err != nil {
+		return err
+	}
+	l.lease.renewedAt(asked)
+	return nil
+}
 
 const (
 	// keepControllers is for how long controllers are remembered that are gone: each start of one is another.
@@ -62,7 +69,53 @@ const (
 )
 
 // forgetControllers bounds how many controllers are remembered.
-func (e *Engine) forgetControllers(ctx context.Context) error {
-	_, err := e.store.Sessions.ForgetControllers(ctx, e.clock.Now().Add(-keepControllers))
+func (l *leases) forgetControllers(ctx context.Context) error {
+	_, err := l.sessions.ForgetControllers(ctx, l.clock.Now().Add(-keepControllers))
 	return err
 }
+
+func (l *leases) keep(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, l.cfg.Lease/3)
+	defer cancel()
+	return l.renew(limited)
+}
+
+// watchLease ends every session when the lease ends, whatever the renewal is waiting for.
+func (l *leases) watchLease(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.clock.After(l.endLostLease()):
+		}
+	}
+}
+
+// endLostLease ends every session if the lease has ended, and returns when to look again.
+func (l *leases) endLostLease() time.Duration {
+	left := l.lease.left()
+	if left > 0 {
+		return left
+	}
+	if n := l.cfg.Sessions.Len(); n > 0 {
+		l.log.Error("the lease is lost; closing all sessions", "sessions", n)
+		l.cfg.Sessions.CloseAll(session.ErrLeaseLost)
+	}
+	return l.cfg.Lease / 6
+}
+
+// keepJobLease renews the lease under which this controller's jobs run.
+func (l *leases) keepJobLease(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, jobLease)
+	defer cancel()
+	asked := l.lease.clock.Now()
+	if err := l.jobs.RenewJobLease(limited, l.cfg.ControllerID, jobLease); err != nil {
+		return err
+	}
+	l.written.renewedAt(asked)
+	return nil
+}
+
+// writes reports whether the database has stored something of this controller in the last four seconds: one that
+// answers reads may refuse writes.
+func (l *leases) writes() bool { return l.written.age() < mostUnwritten }

@@ -100,7 +100,7 @@ func TestEveryOperationHasOneJobOfItsKey(t *testing.T) {
 			for i, k := range keys {
 				jobs[i] = &operationstore.NewJob{JobKey: k}
 			}
-			return e.enqueueCreated(t.Context(), tx, jobs)
+			return e.scheduler.enqueueCreated(t.Context(), tx, jobs)
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func TestEveryOperationHasOneJobOfItsKey(t *testing.T) {
 		again(k)
 	}
 	again(all...)
-	if _, err := e.sweepOperations(t.Context()); err != nil {
+	if _, err := e.scheduler.sweepOperations(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	jobKeys(t, s)
@@ -131,10 +131,10 @@ func TestJobOfAnEndedOperationChangesNothing(t *testing.T) {
 	if err := e.RenewLease(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.river.Start(t.Context()); err != nil {
+	if err := e.scheduler.river.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = e.river.StopAndCancel(t.Context()) }() // nothing is under way by then
+	defer func() { _ = e.scheduler.river.StopAndCancel(t.Context()) }() // nothing is under way by then
 	testkit.Eventually(t, 30*time.Second, func() bool {
 		_, completed := jobs(t, s, "completed")
 		return completed == 1
@@ -150,8 +150,8 @@ func TestItsCreatorEvaluatesANewOperation(t *testing.T) {
 	e := engineOver(t, s, "ctl", clock.Real())
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- e.runFirst(ctx) }()
-	testkit.Eventually(t, 30*time.Second, e.first.running.Load, "the workers to start")
+	go func() { ended <- e.scheduler.runFirst(ctx) }()
+	testkit.Eventually(t, 30*time.Second, e.scheduler.first.running.Load, "the workers to start")
 	id := startOn(t, s, "m-1", fleet.EnterMaintenance, time.Now())
 	testkit.Eventually(t, 30*time.Second, func() bool {
 		op, err := s.OperationQueries.GetOperation(t.Context(), id)
@@ -161,9 +161,9 @@ func TestItsCreatorEvaluatesANewOperation(t *testing.T) {
 	second := startOn(t, s, "m-2", fleet.EnterMaintenance, time.Now())
 	testkit.Eventually(t, 30*time.Second, func() bool {
 		op, err := s.OperationQueries.GetOperation(t.Context(), second)
-		e.first.mu.Lock()
-		evaluated := len(e.first.done)
-		e.first.mu.Unlock()
+		e.scheduler.first.mu.Lock()
+		evaluated := len(e.scheduler.first.done)
+		e.scheduler.first.mu.Unlock()
 		n, _ := jobs(t, s, "scheduled")
 		return err == nil && op.GetPhase() == baremetalv1.Operation_SUCCEEDED && (evaluated > 0 || n == 0)
 	}, "the second operation to end")
@@ -182,22 +182,22 @@ func TestTheJobOfAnOperationThatItsCreatorLeft(t *testing.T) {
 	s := storetest.New(t)
 	alive := engineOver(t, s, "ctl-2", clock.Real())
 	killed := engineOver(t, s, "ctl-1", clock.Real()) // the store calls this one
-	killed.first.running.Store(true)                  // and no worker takes what is handed to it
+	killed.scheduler.first.running.Store(true)        // and no worker takes what is handed to it
 	id := startOn(t, s, "m-1", fleet.EnterMaintenance, time.Now())
 	if all, scheduled := jobs(t, s, "scheduled"); all != 1 || scheduled != 1 {
 		t.Fatalf("%d jobs, of which %d are scheduled", all, scheduled)
 	}
-	for _, f := range []func(context.Context) error{alive.RenewLease, alive.keepJobLease, alive.river.Start} {
+	for _, f := range []func(context.Context) error{alive.RenewLease, alive.leases.keepJobLease, alive.scheduler.river.Start} {
 		if err := f(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	defer func() { _ = alive.river.StopAndCancel(t.Context()) }() // nothing is under way by then
+	defer func() { _ = alive.scheduler.river.StopAndCancel(t.Context()) }() // nothing is under way by then
 	testkit.Eventually(t, 30*time.Second, func() bool {
-		if err := alive.keepJobLease(t.Context()); err != nil {
+		if err := alive.leases.keepJobLease(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if _, err := alive.rescueJobs(t.Context()); err != nil {
+		if _, err := alive.scheduler.rescueJobs(t.Context()); err != nil {
 			t.Error(err)
 		}
 		op, err := s.OperationQueries.GetOperation(t.Context(), id)
@@ -209,8 +209,8 @@ func TestTheJobOfAnOperationThatItsCreatorLeft(t *testing.T) {
 func TestCreationDoesNotWaitForRoom(t *testing.T) {
 	s := storetest.New(t)
 	e := engineOver(t, s, "ctl", clock.Real())
-	e.first.running.Store(true)
-	e.first.waiting = nil // as full as it gets
+	e.scheduler.first.running.Store(true)
+	e.scheduler.first.waiting = nil // as full as it gets
 	startOn(t, s, "m-1", fleet.EnterMaintenance, time.Now())
 	if all, scheduled := jobs(t, s, "scheduled"); all != 1 || scheduled != 1 {
 		t.Errorf("%d jobs, of which %d are scheduled", all, scheduled)

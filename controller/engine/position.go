@@ -8,6 +8,7 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/position"
 	"github.com/ingot-metal/ingot/controller/session"
+	"github.com/ingot-metal/ingot/controller/store/incarnation"
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
@@ -30,46 +31,55 @@ const comparePeriod = time.Second
 // inDoubtRetry is when an agent asks again for a grant that waits for the comparison, in milliseconds.
 const inDoubtRetry = 250
 
-// PositionSure reports whether the database that answers now was compared by all controllers with what they have seen.
-func (e *Engine) PositionSure() bool { return e.store.Incarnations.PositionSure() }
+// positionCheck compares the database with what this controller has seen committed.
+type positionCheck struct {
+	common
+	incarnations *incarnation.Store
+	changes      *changes
+	// doubt wakes the comparison.
+	doubt signal
+}
 
-// comparePosition compares the database with what this controller has seen. Until all controllers have, no grant is
+// sure reports whether the database that answers now was compared by all controllers with what they have seen.
+func (p *positionCheck) sure() bool { return p.incarnations.PositionSure() }
+
+// compare compares the database with what this controller has seen. Until all controllers have, no grant is
 // given.
-func (e *Engine) comparePosition(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, e.cfg.Lease/3)
+func (p *positionCheck) compare(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, p.cfg.Lease/3)
 	defer cancel()
-	c, err := e.store.Incarnations.ComparePosition(limited, e.cfg.ControllerID, e.clock.Now())
+	c, err := p.incarnations.ComparePosition(limited, p.cfg.ControllerID, p.clock.Now())
 	if err != nil {
 		return err
 	}
 	if c.Lost != "" {
-		e.log.Error("the database has gone back; the fleet is frozen", "reason", "DATABASE_WENT_BACK", "what", c.Lost)
-		e.publish()
-		e.signals.position.fire() // the next comparison begins with the new incarnation
+		p.log.Error("the database has gone back; the fleet is frozen", "reason", "DATABASE_WENT_BACK", "what", c.Lost)
+		p.changes.publish()
+		p.doubt.fire() // the next comparison begins with the new incarnation
 	}
 	if c.Anew {
 		// The database may lack the sessions. Agents come again, and each shows the last grant that it has used.
-		e.cfg.Sessions.CloseAll(session.ErrHistory)
+		p.cfg.Sessions.CloseAll(session.ErrHistory)
 	}
 	if c.Lost != "" {
 		return nil
 	}
 	if c.Waiting {
-		e.log.Info("no grant is given before all controllers have compared the database with what they have seen")
+		p.log.Info("no grant is given before all controllers have compared the database with what they have seen")
 	}
-	return e.cfg.Marks.Save(c.Mark)
+	return p.cfg.Marks.Save(c.Mark)
 }
 
-// startPosition compares once before anything else, with the mark of the start before.
-func (e *Engine) startPosition(ctx context.Context) {
-	m, err := e.cfg.Marks.Load()
+// start compares once before anything else, with the mark of the start before.
+func (p *positionCheck) start(ctx context.Context) {
+	m, err := p.cfg.Marks.Load()
 	if err != nil {
-		e.log.Warn("the mark of the last start cannot be read; agents' grants are compared all the same", "error",
+		p.log.Warn("the mark of the last start cannot be read; agents' grants are compared all the same", "error",
 			err.Error())
 	}
-	e.store.Incarnations.RememberMark(m)
+	p.incarnations.RememberMark(m)
 	w := work{what: "compare the database's position"}
-	e.attempt(ctx, &w, e.comparePosition)
+	p.attempt(ctx, &w, p.compare)
 }
 
 // refuseInDoubt has the agent ask again in a moment.
@@ -80,14 +90,14 @@ func refuseInDoubt(r *fleetv1.GrantRequest) *fleetv1.ControllerMessage {
 	}}}
 }
 
-// StartedGrant compares a grant that an agent says it has begun a command under. Only a controller can have signed it,
+// startedGrant compares a grant that an agent says it has begun a command under. Only a controller can have signed it,
 // so that a database which does not know it has gone back, and no agent can make that up.
-func (e *Engine) StartedGrant(ctx context.Context, agentID string, s *fleetv1.StartedGrant) error {
+func (p *positionCheck) startedGrant(ctx context.Context, agentID string, s *fleetv1.StartedGrant) error {
 	g := s.GetGrant()
 	if g == nil {
 		return nil
 	}
-	public, ok := e.cfg.GrantKey.Public().(ed25519.PublicKey)
+	public, ok := p.cfg.GrantKey.Public().(ed25519.PublicKey)
 	if !ok {
 		return nil // there is no other kind of key
 	}
@@ -98,15 +108,15 @@ func (e *Engine) StartedGrant(ctx context.Context, agentID string, s *fleetv1.St
 	}, g.GetSignature())
 	if err != nil {
 		// Of an earlier key, or made up: it proves nothing.
-		e.log.Debug("a grant that an agent holds proves nothing", "agent_id", agentID, "error", err.Error())
+		p.log.Debug("a grant that an agent holds proves nothing", "agent_id", agentID, "error", err.Error())
 		return nil
 	}
 	issued := time.UnixMilli(g.GetIssuedAtUnixMs())
-	lost, err := e.store.Incarnations.GrantWasLost(ctx, g.GetCommandId(), g.GetSeq(), agentID, issued, e.clock.Now())
+	lost, err := p.incarnations.GrantWasLost(ctx, g.GetCommandId(), g.GetSeq(), agentID, issued, p.clock.Now())
 	if lost {
-		e.log.Error("the database has gone back; the fleet is frozen", "reason", "DATABASE_WENT_BACK", "agent_id", agentID,
+		p.log.Error("the database has gone back; the fleet is frozen", "reason", "DATABASE_WENT_BACK", "agent_id", agentID,
 			"command_id", g.GetCommandId())
-		e.publish()
+		p.changes.publish()
 	}
 	return err
 }

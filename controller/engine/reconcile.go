@@ -4,6 +4,11 @@ import (
 	"context"
 	"time"
 
+	"github.com/ingot-metal/ingot/controller/engine/stuck"
+	nodestore "github.com/ingot-metal/ingot/controller/store/node"
+	"github.com/ingot-metal/ingot/controller/store/nodestate"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
+	"github.com/ingot-metal/ingot/controller/store/workflowstate"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
@@ -61,20 +66,20 @@ func (s signals) workEnded() {
 // reconcilers are those of every controller.
 func (e *Engine) reconcilers() []reconciler {
 	return []reconciler{
-		{"heartbeats", time.Second, e.signals.heartbeats, e.heartbeats},
-		{"compare the database's position", comparePeriod, e.signals.position, e.comparePosition},
-		{"look for what is stuck", stuckEvery, e.signals.stuck, e.watchStuck},
-		{"compare workflows", 30 * time.Second, e.signals.workflows, e.compareWorkflows},
-		{"give nodes an owner", 30 * time.Second, e.signals.owners, e.repairNodes},
-		{"admit healthy nodes", healthEvery, newSignal(), e.admitHealthy},
-		{"recompute conditions", time.Minute, e.signals.conditions, e.recomputeConditions},
-		{"revocations", time.Second, e.signals.revoked, e.revocations},
-		{"look for unheard commands", unheardEvery, e.signals.unheard, e.resendUnanswered},
-		{"look for moved sessions", movedEvery, newSignal(), e.closeMovedSessions},
-		{"look for other controllers", e.cfg.Lease / 3, e.signals.peers, e.findPeers},
-		{"forget controllers that are gone", forgetEvery, newSignal(), e.forgetControllers},
-		{"tidy jobs", tidyJobsEvery, newSignal(), e.tidyJobs},
-		{"end rescue assignments", time.Second, newSignal(), e.endRescues},
+		{"heartbeats", time.Second, e.signals.heartbeats, e.scan.heartbeats},
+		{"compare the database's position", comparePeriod, e.signals.position, e.position.compare},
+		{"look for what is stuck", stuck.Every, e.signals.stuck, e.stuck.Watch},
+		{"compare workflows", 30 * time.Second, e.signals.workflows, e.repairs.compareWorkflows},
+		{"give nodes an owner", 30 * time.Second, e.signals.owners, e.repairs.repairNodes},
+		{"admit healthy nodes", healthEvery, newSignal(), e.repairs.admitHealthy},
+		{"recompute conditions", time.Minute, e.signals.conditions, e.repairs.recomputeConditions},
+		{"revocations", time.Second, e.signals.revoked, e.revocations.check},
+		{"look for unheard commands", unheardEvery, e.signals.unheard, e.sender.resendUnanswered},
+		{"look for moved sessions", movedEvery, newSignal(), e.scan.closeMovedSessions},
+		{"look for other controllers", e.cfg.Lease / 3, e.signals.peers, e.peers.findPeers},
+		{"forget controllers that are gone", forgetEvery, newSignal(), e.leases.forgetControllers},
+		{"tidy jobs", tidyJobsEvery, newSignal(), e.scheduler.tidyJobs},
+		{"end rescue assignments", time.Second, newSignal(), e.repairs.endRescues},
 	}
 }
 
@@ -110,21 +115,34 @@ func (e *Engine) reconcile(ctx context.Context, r reconciler) error {
 	}
 }
 
+// repairs reconcile what is stored of machines with what follows from it.
+type repairs struct {
+	common
+	nodes          *nodestore.Store
+	nodestates     *nodestate.Store
+	operations     *operationstore.Store
+	workflowstates *workflowstate.Store
+	decisions      *decisions
+	changes        *changes
+	// violations that have been reported, by workflow; only their loop reads it.
+	violations map[string]bool
+}
+
 // ownerGrace is how long a node may be in a state of work without an owner before the reconciler takes it out of there:
 // a controller of an older version may be about to give it one.
 const ownerGrace = time.Minute
 
 // repairNodes takes nodes out of states that stand for work when nobody does it. By what this version writes there are
 // none; an older one, or a restored database, may have left some.
-func (e *Engine) repairNodes(ctx context.Context) error {
-	now := e.clock.Now()
-	moved, err := e.store.Nodes.RepairOwnerless(ctx, now.Add(-ownerGrace), now)
+func (r *repairs) repairNodes(ctx context.Context) error {
+	now := r.clock.Now()
+	moved, err := r.nodes.RepairOwnerless(ctx, now.Add(-ownerGrace), now)
 	for _, m := range moved {
-		e.log.Warn("a node stood for work that nobody did", "machine_id", m.MachineID, "from", m.From, "to", m.To,
+		r.log.Warn("a node stood for work that nobody did", "machine_id", m.MachineID, "from", m.From, "to", m.To,
 			"operation_id", m.OperationID)
 	}
 	if len(moved) > 0 {
-		e.publish()
+		r.changes.publish()
 	}
 	return err
 }
@@ -133,21 +151,54 @@ func (e *Engine) repairNodes(ctx context.Context) error {
 const healthEvery = 2 * time.Second
 
 // admitHealthy makes the nodes active that have come to pass the health checks of their groups.
-func (e *Engine) admitHealthy(ctx context.Context) error {
-	n, err := e.store.NodeStates.AdmitHealthy(ctx, e.clock.Now())
+func (r *repairs) admitHealthy(ctx context.Context) error {
+	n, err := r.nodestates.AdmitHealthy(ctx, r.clock.Now())
 	if n > 0 {
-		e.log.Info("nodes have passed their health checks", "machines", n)
-		e.publish()
+		r.log.Info("nodes have passed their health checks", "machines", n)
+		r.changes.publish()
 	}
 	return err
 }
 
 // recomputeConditions sets the conditions that follow from a node's state as that state says.
-func (e *Engine) recomputeConditions(ctx context.Context) error {
-	n, err := e.store.Nodes.RecomputeConditions(ctx, e.clock.Now())
+func (r *repairs) recomputeConditions(ctx context.Context) error {
+	n, err := r.nodes.RecomputeConditions(ctx, r.clock.Now())
 	if n > 0 {
-		e.log.Warn("conditions did not follow the node's state", "machines", n)
-		e.publish()
+		r.log.Warn("conditions did not follow the node's state", "machines", n)
+		r.changes.publish()
 	}
 	return err
+}
+
+// compareWorkflows reports nodes whose state does not go with the workflow that holds them. It changes nothing: what is
+// wrong is for an operator to say.
+func (r *repairs) compareWorkflows(ctx context.Context) error {
+	found, err := r.workflowstates.WorkflowViolations(ctx)
+	if err != nil {
+		return err
+	}
+	now := map[string]bool{}
+	for _, v := range found {
+		now[v.WorkflowID+v.Text] = true
+		if !r.violations[v.WorkflowID+v.Text] {
+			r.log.Warn("node and workflow disagree", "workflow_id", v.WorkflowID, "machine_id", v.MachineID, "reason", v.Text)
+		}
+	}
+	r.violations = now
+	return nil
+}
+
+// claimContestable is how long a rescue system that nothing but its place on the network proves can be contested. It is
+// longer than slow firmware takes from power-on to the network.
+const claimContestable = 10 * time.Minute
+
+// endRescues ends the assignments of rescue systems that have done their work.
+func (r *repairs) endRescues(ctx context.Context) error {
+	now := r.clock.Now()
+	gone, err := r.operations.EndRescues(ctx, now.Add(-claimContestable), now)
+	if err != nil {
+		return err
+	}
+	r.decisions.revoked(ctx, gone)
+	return nil
 }

@@ -46,8 +46,8 @@ func TestReconcilersRunOnSignals(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := e.TransitionNode(ctx, nodestore.TransitionRequest{MachineID: "m-other", RequestID: "r", To: node.Pending,
-		Actor: "tester"}); err != nil {
+	if _, err := e.Requests.TransitionNode(ctx, nodestore.TransitionRequest{MachineID: "m-other", RequestID: "r",
+		To: node.Pending, Actor: "tester"}); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, 20*time.Second, func() bool {

@@ -15,6 +15,12 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/engine/uniquejob"
+	accessstore "github.com/ingot-metal/ingot/controller/store/access"
+	approvalstore "github.com/ingot-metal/ingot/controller/store/approval"
+	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
+	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
+	"github.com/ingot-metal/ingot/controller/store/operationlog"
+	paststore "github.com/ingot-metal/ingot/controller/store/past"
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
@@ -46,7 +52,7 @@ func (retentionArgs) InsertOpts() river.InsertOpts { return uniquejob.Options() 
 
 type retentionWorker struct {
 	river.WorkerDefaults[retentionArgs]
-	e *Engine
+	retention *retention
 }
 
 // Timeout implements river.Worker: exports of logs take their time.
@@ -54,57 +60,68 @@ func (w *retentionWorker) Timeout(*river.Job[retentionArgs]) time.Duration { ret
 
 // Work implements river.Worker.
 func (w *retentionWorker) Work(ctx context.Context, _ *river.Job[retentionArgs]) error {
-	return w.e.tidy(ctx)
+	return w.retention.tidy(ctx)
 }
 
 // periodicJobs are inserted by the controller that leads River's queue.
-func (e *Engine) periodicJobs() []*river.PeriodicJob {
+func (s *scheduler) periodicJobs() []*river.PeriodicJob {
 	jobs := []*river.PeriodicJob{
 		river.NewPeriodicJob(river.PeriodicInterval(retentionEvery),
 			func() (river.JobArgs, *river.InsertOpts) { return retentionArgs{}, nil }, nil),
 	}
-	if e.webhooks != nil {
-		jobs = append(jobs, e.webhooks.PeriodicJob())
+	if s.webhooks != nil {
+		jobs = append(jobs, s.webhooks.PeriodicJob())
 	}
 	return jobs
 }
 
+// retention removes what has grown old.
+type retention struct {
+	common
+	access      *accessstore.Store
+	approvals   *approvalstore.Store
+	credentials *credentialstore.Store
+	logs        *operationlog.Store
+	changes     *machinestore.Feed
+	past        *paststore.Store
+}
+
 // tidy removes what has grown old.
-func (e *Engine) tidy(ctx context.Context) error {
-	now := e.clock.Now()
-	if err := e.store.Access.TidySessions(ctx, now); err != nil {
+func (r *retention) tidy(ctx context.Context) error {
+	now := r.clock.Now()
+	if err := r.access.TidySessions(ctx, now); err != nil {
 		return err
 	}
-	if err := e.store.Credentials.Tidy(ctx, now); err != nil {
+	if err := r.credentials.Tidy(ctx, now); err != nil {
 		return err
 	}
-	if err := e.store.MachineFeed.ForgetDepartures(ctx, now); err != nil {
+	if err := r.changes.ForgetDepartures(ctx, now); err != nil {
 		return err
 	}
-	if err := e.store.Approvals.ForgetUnapprovedWork(ctx, now); err != nil {
+	if err := r.approvals.ForgetUnapprovedWork(ctx, now); err != nil {
 		return err
 	}
-	if e.cfg.Retention.States != 0 {
-		if err := e.store.Past.ForgetStates(ctx, now.Add(-e.cfg.Retention.States)); err != nil {
+	if r.cfg.Retention.States != 0 {
+		if err := r.past.ForgetStates(ctx, now.Add(-r.cfg.Retention.States)); err != nil {
 			return err
 		}
 	}
-	if e.cfg.Retention.Logs == 0 {
+	if r.cfg.Retention.Logs == 0 {
 		return nil
 	}
-	return e.tidyLogs(ctx, now)
+	return r.tidyLogs(ctx, now)
 }
 
 // tidyLogs exports and removes old logs.
-func (e *Engine) tidyLogs(ctx context.Context, now time.Time) error {
+func (r *retention) tidyLogs(ctx context.Context, now time.Time) error {
 	for after := ""; ; {
-		ids, next, err := e.store.Logs.OldLogs(ctx, after, now.Add(-e.cfg.Retention.Logs), logsAtOnce)
+		ids, next, err := r.logs.OldLogs(ctx, after, now.Add(-r.cfg.Retention.Logs), logsAtOnce)
 		if err != nil {
 			return err
 		}
 		for _, id := range ids {
-			err := e.store.Logs.RemoveLog(ctx, id, now, func(pieces []*baremetalv1.LogChunk) (string, error) {
-				return exportLog(e.cfg.Retention.ExportDir, id, pieces)
+			err := r.logs.RemoveLog(ctx, id, now, func(pieces []*baremetalv1.LogChunk) (string, error) {
+				return exportLog(r.cfg.Retention.ExportDir, id, pieces)
 			})
 			if err != nil {
 				return err

@@ -8,8 +8,8 @@ import (
 
 	"github.com/riverqueue/river"
 
-	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/engine/uniquejob"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
 )
 
@@ -29,12 +29,12 @@ func (rolloutArgs) InsertOpts() river.InsertOpts { return uniquejob.Options() }
 
 type rolloutWorker struct {
 	river.WorkerDefaults[rolloutArgs]
-	e *Engine
+	rollouts *rollouts
 }
 
 // NextRetry implements river.Worker.
 func (w *rolloutWorker) NextRetry(job *river.Job[rolloutArgs]) time.Time {
-	return w.e.clock.Now().Add(retryDelay(job.Attempt))
+	return w.rollouts.clock.Now().Add(retryDelay(job.Attempt))
 }
 
 // Timeout implements river.Worker: a wave starts many machines.
@@ -42,13 +42,13 @@ func (w *rolloutWorker) Timeout(*river.Job[rolloutArgs]) time.Duration { return 
 
 // Work implements river.Worker.
 func (w *rolloutWorker) Work(ctx context.Context, job *river.Job[rolloutArgs]) error {
-	return w.e.advanceRollout(ctx, job.Args.RolloutID)
+	return w.rollouts.advance(ctx, job.Args.RolloutID)
 }
 
 // sweepRollouts inserts a job for every rollout that is due. Nobody tells of operations that have ended: most belong to
 // none.
-func (e *Engine) sweepRollouts(ctx context.Context) error {
-	due, err := e.store.Rollouts.DueRollouts(ctx, e.clock.Now())
+func (s *scheduler) sweepRollouts(ctx context.Context) error {
+	due, err := s.rollouts.DueRollouts(ctx, s.clock.Now())
 	if err != nil || len(due) == 0 {
 		return err
 	}
@@ -56,77 +56,61 @@ func (e *Engine) sweepRollouts(ctx context.Context) error {
 	for _, id := range due {
 		jobs = append(jobs, river.InsertManyParams{Args: rolloutArgs{RolloutID: id}})
 	}
-	if _, err := e.river.InsertMany(ctx, jobs); err != nil {
+	if _, err := s.river.InsertMany(ctx, jobs); err != nil {
 		return fmt.Errorf("enqueue due rollouts: %w", err)
 	}
 	return nil
 }
 
-// CreateRollout begins a rollout, or returns the one that the same request has begun before.
-func (e *Engine) CreateRollout(ctx context.Context, r rolloutstore.RolloutRequest) (*baremetalv1.Rollout, error) {
-	ro, created, err := e.store.Rollouts.CreateRollout(ctx, r, e.clock.Now())
-	if created {
-		e.log.Info("rollout created", "rollout_id", ro.GetRolloutId(), "type", string(r.Work.Type), "machines",
-			ro.GetTally().GetMachines(),
-			"state", ro.GetState().String())
-		e.publish()
-	}
-	return ro, err
+// rollouts moves rollouts that are due.
+type rollouts struct {
+	common
+	rollouts   *rolloutstore.Store
+	operations *operationstore.Store
+	decisions  *decisions
+	changes    *changes
 }
 
-// ActOnRollout takes an operator's action. What is left to do after it is done by the next look.
-func (e *Engine) ActOnRollout(ctx context.Context, a rolloutstore.RolloutAct) (*baremetalv1.Rollout, error) {
-	ro, move, err := e.store.Rollouts.ActOnRollout(ctx, a, e.clock.Now())
-	if err != nil {
-		return nil, err
-	}
-	if move != nil {
-		e.log.Info("rollout acted on", "rollout_id", a.RolloutID, "action", string(a.Action), "state", string(move.State))
-		e.publish()
-	}
-	return ro, nil
-}
-
-func (e *Engine) advanceRollout(ctx context.Context, id string) error {
-	m, err := e.store.Rollouts.AdvanceRollout(ctx, id, e.clock.Now())
+func (r *rollouts) advance(ctx context.Context, id string) error {
+	m, err := r.rollouts.AdvanceRollout(ctx, id, r.clock.Now())
 	if err != nil || m == nil {
 		return err
 	}
 	if m.Moved {
-		e.log.Info("rollout moved", "rollout_id", id, "state", string(m.State), "wave", m.Wave, "reason", m.Message)
+		r.log.Info("rollout moved", "rollout_id", id, "state", string(m.State), "wave", m.Wave, "reason", m.Message)
 	}
 	if m.Changed {
-		e.publish()
+		r.changes.publish()
 	}
 	var failed []error
 	for _, machineID := range m.Starting {
-		failed = append(failed, e.startInRollout(ctx, id, machineID))
+		failed = append(failed, r.start(ctx, id, machineID))
 	}
 	for _, operationID := range m.Cancel {
-		failed = append(failed, e.cancelInRollout(ctx, operationID))
+		failed = append(failed, r.cancel(ctx, operationID))
 	}
 	return errors.Join(failed...)
 }
 
-func (e *Engine) startInRollout(ctx context.Context, rolloutID, machineID string) error {
-	op, err := e.store.Rollouts.StartRolloutMachine(ctx, rolloutID, machineID, e.clock.Now())
+func (r *rollouts) start(ctx context.Context, rolloutID, machineID string) error {
+	op, err := r.rollouts.StartRolloutMachine(ctx, rolloutID, machineID, r.clock.Now())
 	if err != nil || op == nil {
 		return err
 	}
-	e.log.Info("operation created", "operation_id", op.GetOperationId(), "machine_id", machineID, "type",
+	r.log.Info("operation created", "operation_id", op.GetOperationId(), "machine_id", machineID, "type",
 		op.GetType().String(),
 		"rollout_id", rolloutID)
-	e.publish()
+	r.changes.publish()
 	return nil
 }
 
-// cancelInRollout asks an operation to stop. One that has ended meanwhile, or is past stopping, goes its way.
-func (e *Engine) cancelInRollout(ctx context.Context, operationID string) error {
-	began := e.clock.Now()
-	a, err := e.store.Operations.Cancel(ctx, operationID, "system", began)
+// cancel asks an operation to stop. One that has ended meanwhile, or is past stopping, goes its way.
+func (r *rollouts) cancel(ctx context.Context, operationID string) error {
+	began := r.clock.Now()
+	a, err := r.operations.Cancel(ctx, operationID, "system", began)
 	if err != nil {
 		return err
 	}
-	e.applied(ctx, a, began)
+	r.decisions.applied(ctx, a, began)
 	return nil
 }

@@ -17,7 +17,7 @@ func TestEveryCertificateHasItsTurn(t *testing.T) {
 		id := fmt.Sprintf("a-%d", i)
 		all = append(all, session.New(t.Context(), session.Peer{AgentID: id, Fingerprint: "fp-" + id}, time.Unix(0, 0)))
 	}
-	var r sessionScan
+	var r revocations
 	if got := len(r.certificates(all, true)); got != n {
 		t.Errorf("%d of %d were looked at", got, n)
 	}

@@ -68,8 +68,8 @@ type Config struct {
 	Tracer pgx.QueryTracer
 }
 
-// Store is the controller's database: all aggregates over one pool. It only opens and closes; whoever needs an aggregate
-// takes that. It is safe for concurrent use.
+// Store is the controller's database: all aggregates over one pool. It only opens and closes; each user takes the
+// aggregates that it needs. It is safe for concurrent use.
 type Store struct {
 	DB *pgtx.DB
 

@@ -34,7 +34,7 @@ import (
 
 // Config is what the service works with.
 type Config struct {
-	Engine       *engine.Engine
+	Engine       *engine.Agents
 	Store        Stores
 	Sessions     *session.Registry
 	CA           *ca.Authority

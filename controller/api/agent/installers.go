@@ -33,7 +33,7 @@ const (
 
 // Installers certifies netbooted systems. Both listeners that they come to use it.
 type Installers struct {
-	Engine       *engine.Engine
+	Engine       *engine.Agents
 	Identities   *identitystore.Store
 	Operations   *operationstore.Store
 	Sessions     *session.Registry

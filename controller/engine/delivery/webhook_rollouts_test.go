@@ -40,7 +40,7 @@ func (r *rig) rollOut(work fleet.OperationType, machine string, spec *pb.Rollout
 
 func (r *rig) act(ro *pb.Rollout, a rollout.Action) {
 	r.t.Helper()
-	_, err := r.e.ActOnRollout(r.t.Context(), rolloutstore.RolloutAct{RolloutID: ro.GetRolloutId(), Action: a,
+	_, err := r.e.Requests.ActOnRollout(r.t.Context(), rolloutstore.RolloutAct{RolloutID: ro.GetRolloutId(), Action: a,
 		Digest: ro.GetDigest(), CancelOperations: true, Actor: "bob"})
 	if err != nil {
 		r.t.Fatal(err)

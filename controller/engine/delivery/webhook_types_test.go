@@ -26,8 +26,8 @@ func TestEveryTypeOfEventArrives(t *testing.T) {
 	ctx := t.Context()
 	r.register("m-1", nil)
 	r.over(r.maintain("m-1"))
-	_, err := r.e.TransitionNode(ctx, nodestore.TransitionRequest{MachineID: "m-1", RequestID: "out", To: node.Retired,
-		Actor: "tester"})
+	_, err := r.e.Requests.TransitionNode(ctx, nodestore.TransitionRequest{MachineID: "m-1", RequestID: "out",
+		To: node.Retired, Actor: "tester"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestEveryTypeOfEventArrives(t *testing.T) {
 	r.register("m-2", nil)
 	r.over(r.maintain("m-2"))
 	for _, end := range []func(id string) error{
-		func(id string) error { _, err := r.e.Cancel(ctx, id, "tester"); return err },
+		func(id string) error { _, err := r.e.Requests.Cancel(ctx, id, "tester"); return err },
 		// Nobody is there to take the command: it fails when its time is up.
 		func(id string) error {
 			_, err := r.store.Operations.Decide(ctx, id, operation.Evaluate{}, time.Now().Add(24*time.Hour))
@@ -92,7 +92,7 @@ func (r *rig) silentSite() {
 // reboot starts a reboot of a machine without an agent.
 func (r *rig) reboot(id string) string {
 	r.t.Helper()
-	op, err := r.e.Start(r.t.Context(), operationstore.StartRequest{MachineID: id, RequestID: ids.New("r"),
+	op, err := r.e.Requests.Start(r.t.Context(), operationstore.StartRequest{MachineID: id, RequestID: ids.New("r"),
 		Type: fleet.Reboot, Actor: "tester"})
 	if err != nil {
 		r.t.Fatalf("start: %v", err)

@@ -129,7 +129,7 @@ func (r *rig) register(id string, labels map[string]string) {
 // maintain brings a machine into maintenance and returns the operation.
 func (r *rig) maintain(id string) string {
 	r.t.Helper()
-	op, err := r.e.Start(r.t.Context(), operationstore.StartRequest{MachineID: id, RequestID: ids.New("r"),
+	op, err := r.e.Requests.Start(r.t.Context(), operationstore.StartRequest{MachineID: id, RequestID: ids.New("r"),
 		Type: fleet.EnterMaintenance, Actor: "tester"})
 	if err != nil {
 		r.t.Fatalf("start: %v", err)

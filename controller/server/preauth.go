@@ -1,4 +1,4 @@
-package controller
+package server
 
 import (
 	"context"
@@ -40,9 +40,9 @@ type knock struct {
 	calls, watched *ratelimit.AnonymousCalls
 }
 
-func (c *Controller) knock(g auth.GuardConfig) *knock {
+func (s *Servers) knock(g auth.GuardConfig) *knock {
 	return &knock{
-		guard: auth.NewGuard(g), conns: c.bounded.frontpage, log: c.log, observe: c.metrics.ObserveCall,
+		guard: auth.NewGuard(g), conns: s.bounded.frontpage, log: s.cfg.Logger, observe: s.cfg.Metrics.ObserveCall,
 		calls: ratelimit.NewAnonymousCalls(strangers, strangerTime), watched: ratelimit.NewAnonymousCalls(watches, 0),
 	}
 }
@@ -90,12 +90,12 @@ func (k *knock) rest(ctx context.Context, method string, authorization []string)
 
 // enrolmentBounds bound the calls of the enrolment listener, where nobody is known: the messages that are being
 // received by their number, and those that have come by their size.
-func (c *Controller) enrolmentBounds() []grpc.ServerOption {
-	calls := ratelimit.NewAnonymousCalls(c.cfg.Strangers.EnrolmentCalls, enrolmentTime)
+func (s *Servers) enrolmentBounds() []grpc.ServerOption {
+	calls := ratelimit.NewAnonymousCalls(s.cfg.Config.Strangers.EnrolmentCalls, enrolmentTime)
 	var held atomic.Int64
 	return []grpc.ServerOption{
 		grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) {
-			c.bounded.enrolment.Requested(ctx)
+			s.bounded.enrolment.Requested(ctx)
 			return calls.Enter(ctx), nil
 		}),
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, r any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any,
