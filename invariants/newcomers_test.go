@@ -43,6 +43,8 @@ var walks = []struct {
 		{"controller/api/public/machine/start.go", "Server.RebootMachine", ""},
 		{"controller/engine/requests.go", "Requests.Start", ""},
 		{"controller/store/operation/create.go", "Store.Start", "operation, steps and River's job"},
+		{"controller/store/operation/create.go", "Store.create", ""},
+		{"controller/domain/start/admit.go", "Admit", ""},
 		{"controller/engine/jobs.go", "operationWorker.Work", ""},
 		{"controller/domain/operation/decider/advance.go", "advance", ""},
 		{"controller/store/operation/set.go", "Store.storeSet", "command SENT"},
@@ -62,7 +64,8 @@ var walks = []struct {
 		"A machine with a BMC gets another system. The commands on the way are created, sent and granted as a reboot's.",
 		[]stop{
 			{"controller/api/public/machine/start.go", "Server.ReimageMachine", ""},
-			{"controller/store/startcheck/install.go", "installable", ""},
+			{"controller/domain/start/admit.go", "Admit", ""},
+			{"controller/domain/start/install.go", "installable", ""},
 			{"controller/domain/operation/decider/bootpath.go", "fromInstaller", ""},
 			{"controller/domain/operation/decider/bootpath.go", "prepareBoot", ""},
 			{"controller/store/operation/boot.go", "OperationContext.applyBoot", "what the machine boots"},

@@ -144,7 +144,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	})
 	s.Identities = identitystore.New(db, s.Machines)
 	s.NodeStates = nodestate.New(db, s.Machines)
-	s.Operations = operationstore.New(db, s.Machines, s.Incarnations, s.Budgets, s.Catalog)
+	s.Operations = operationstore.New(db, s.Machines, s.Incarnations, s.Budgets, s.Catalog, callerOf)
 	s.Sites = sitestore.New(db, s.Catalog)
 	s.Workflows = workflowstore.New(db, s.Operations, s.Budgets)
 	s.Nodes = nodestore.New(db, s.Machines, s.Catalog, s.Operations, s.Workflows, s.Budgets)

@@ -1,5 +1,7 @@
 package fleet
 
+import "github.com/ingot-metal/ingot/internal/failure"
+
 // OperationType names a kind of work, as in the API.
 type OperationType string
 
@@ -84,6 +86,9 @@ type Refusal struct {
 	Reason  string
 	Message string
 }
+
+// Failure returns the refusal as the error of a call.
+func (r *Refusal) Failure() *failure.Error { return failure.Precondition(r.Reason, "%s", r.Message) }
 
 // Admit decides whether an operation may start on a machine. planDestructive is set when its plan loses data, which is
 // gated like a reimage whatever the type. It returns nil when it may.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
 )
 
 // State is the inventory record's coarse place in its life.
@@ -67,6 +68,17 @@ func InProgress(s State) bool {
 func Resting(s State) bool {
 	return slices.Contains([]State{Discovered, Pending, InstallFailed, Installed, Active, Offline, BootstrapIssued,
 		Retired}, s)
+}
+
+// MayClear refuses to take a node out of quarantine that was quarantined out of work, to which it does not go back.
+// cameFrom is the state before the quarantine, and why its reason.
+func MayClear(s, cameFrom State, why string) *fleet.Refusal {
+	if s != Quarantined || Resting(cameFrom) {
+		return nil
+	}
+	return &fleet.Refusal{Reason: "NODE_GUARD_FAILED", Message: "the node was " + Name(cameFrom) +
+		" when it was quarantined (" + why + "), and nobody does that work any more; resume its workflow, or move it " +
+		"to draining or retired"}
 }
 
 // Holds reports whether the disks of a node hold a system that work ran on, or may have. One in service does, and any

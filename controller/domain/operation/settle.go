@@ -1,11 +1,11 @@
 package operation
 
 import (
-	"github.com/ingot-metal/ingot/controller/domain/kind"
-
 	"time"
 
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/internal/evidence"
+	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // Booted is a system of a machine that has opened a session.
@@ -36,6 +36,18 @@ func ProvesReboot(before, now string) bool { return before != "" && now != "" &&
 // seen before the grant proves nothing.
 func PowerOffSettles(c *Command, seen time.Time) bool {
 	return c != nil && c.State == Unknown && c.ExecutorRole != "site" && seen.After(c.GrantedAt)
+}
+
+// MaySettle refuses to settle a command that is not the machine's unresolved one; unresolved is empty if it has none.
+func MaySettle(machineID, unresolved, commandID string) error {
+	switch unresolved {
+	case "":
+		return failure.Precondition("NOTHING_TO_SETTLE", "machine %s has no unresolved command", machineID)
+	case commandID:
+		return nil
+	}
+	return failure.Precondition("NOTHING_TO_SETTLE", "the unresolved command is %s, not %s", unresolved, commandID).
+		WithField("command_id", "not the machine's unresolved command")
 }
 
 // Settle returns an unknown command as done, by an operator's decision or by proof.

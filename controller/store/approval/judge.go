@@ -6,9 +6,8 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/start"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
-	"github.com/ingot-metal/ingot/controller/store/pgtx"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // Work is destructive work that a caller asks for.
@@ -91,28 +90,19 @@ func Admit(ctx context.Context, q *dbsqlc.Queries, w Work, now time.Time) error 
 	if err := q.LockApprovals(ctx); err != nil {
 		return fmt.Errorf("lock policies: %w", err)
 	}
-	return required(begin(ctx, q, w, now))
-}
-
-// Ask refuses what Admit refuses, keeps nothing and takes no lock: previews ask it.
-func Ask(ctx context.Context, q *dbsqlc.Queries, w Work, now time.Time) error {
-	if auth.IdentityFrom(ctx) == "" {
-		return nil
-	}
-	exists, err := q.AnyApprovalPolicy(ctx)
-	if err != nil || !exists {
-		return pgtx.Wrap(err, "look for approval policies")
-	}
-	return required(demanding(ctx, q, w, now))
-}
-
-// required is the refusal of work by the first policy that was found.
-func required(found []dbsqlc.DemandingPoliciesRow, err error) error {
+	found, err := begin(ctx, q, w, now)
 	if err != nil || len(found) == 0 {
 		return err
 	}
-	p := found[0]
-	return failure.Precondition("APPROVAL_REQUIRED",
-		"approval policy %s lets one person destroy data on %d machines in 24 hours; create a rollout of this work "+
-			"(ingot rollout create), which another approver begins", p.Name, p.Machines).WithMeta("approval_policy", p.Name)
+	return start.ApprovalRequired(start.Policy{Name: found[0].Name, Machines: found[0].Machines})
+}
+
+// Demanded returns the first policy that demands approval of the call's caller for the work; nil if none does. It keeps
+// nothing, takes no lock and is one statement.
+func Demanded(ctx context.Context, q *dbsqlc.Queries, w Work, now time.Time) (*start.Policy, error) {
+	found, err := demanding(ctx, q, w, now)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return &start.Policy{Name: found[0].Name, Machines: found[0].Machines}, nil
 }

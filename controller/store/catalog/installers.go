@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
-	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 )
 
@@ -55,19 +54,4 @@ func NewestInstallers(rows []dbsqlc.InstallerImagesRow, cmdline string) []*fleet
 		out = append(out, newest[arch])
 	}
 	return out
-}
-
-// NoInstallerFor refuses a machine of an architecture that the catalogue has no installer for; "" is any.
-func NoInstallerFor(ctx context.Context, q *dbsqlc.Queries, arch string) (*fleet.Refusal, error) {
-	files, err := InstallerFiles(ctx, q, "")
-	if err != nil || arch == "" {
-		return nil, err
-	}
-	for _, f := range files {
-		if f.GetArch() == arch {
-			return nil, nil
-		}
-	}
-	return &fleet.Refusal{Reason: "INSTALLER_MISSING", Message: "the image catalogue has no installer for " + arch +
-		", which the machine is of; add one with `ingot image add --kind installer-kernel --arch " + arch + "`"}, nil
 }

@@ -10,20 +10,14 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
+	"github.com/ingot-metal/ingot/controller/domain/start"
 	"github.com/ingot-metal/ingot/controller/store/convert"
-	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
-
-func scriptNotFound(ref string) error {
-	return failure.NotFound("SCRIPT_NOT_FOUND", "there is no script %q in the catalogue; see `ingot script list`",
-		ref).WithField("script_ref", "unknown")
-}
 
 func scriptMessage(r dbsqlc.Script) *baremetalv1.Script {
 	return &baremetalv1.Script{
@@ -37,7 +31,7 @@ func scriptMessage(r dbsqlc.Script) *baremetalv1.Script {
 func (s *Store) GetScript(ctx context.Context, ref string) (*baremetalv1.Script, error) {
 	row, err := s.db.Q.GetScript(ctx, ref)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, scriptNotFound(ref)
+		return nil, start.ScriptNotFound(ref)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read script: %w", err)
@@ -117,7 +111,7 @@ func (s *Store) RemoveScript(ctx context.Context, ref, actor string, now time.Ti
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
 		if row, err = q.LockScript(ctx, ref); errors.Is(err, pgx.ErrNoRows) {
-			return scriptNotFound(ref)
+			return start.ScriptNotFound(ref)
 		}
 		if err != nil {
 			return fmt.Errorf("lock script: %w", err)
@@ -176,58 +170,4 @@ func DestructiveScripts(ctx context.Context, q *dbsqlc.Queries, p *baremetalv1.P
 		}
 	}
 	return false, nil
-}
-
-// ScriptsReady refuses work that would need a script that is not there, or a machine without credentials for a log-in.
-// A script that it finds stays until the transaction has ended.
-func ScriptsReady(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, steps []plan.Filled) error {
-	spec, err := convert.SpecFromJSON(m.Spec)
-	if err != nil {
-		return err
-	}
-	for _, f := range steps {
-		if kind.Of(f.Kind).Route != kind.OverSSH {
-			continue
-		}
-		_, err := q.HoldScript(ctx, f.Step.GetSsh().GetCommand())
-		if errors.Is(err, pgx.ErrNoRows) {
-			return scriptNotFound(f.Step.GetSsh().GetCommand())
-		}
-		if err != nil {
-			return fmt.Errorf("read script: %w", err)
-		}
-		if err := sshReady(ctx, q, m.MachineID, spec); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func sshReady(ctx context.Context, q *dbsqlc.Queries, machineID string, spec *baremetalv1.MachineSpec) error {
-	switch {
-	case spec.GetSshEndpoint() == "":
-		return failure.Precondition("SSH_NOT_CONFIGURED",
-			"machine %s names no SSH endpoint; give it with `ingot machine update %s --ssh-endpoint HOST:22`", machineID,
-			machineID).
-			WithField("machine.spec.ssh_endpoint", "required to run a script")
-	case spec.GetSshCredentialsRef() == "":
-		return failure.Precondition("SSH_NOT_CONFIGURED",
-			"machine %s names no SSH credentials; give them with `ingot machine update %s --ssh-credentials NAME`", machineID,
-			machineID).
-			WithField("machine.spec.ssh_credentials_ref", "required to run a script")
-	case len(spec.GetSshHostKeys()) == 0:
-		return failure.Precondition("SSH_HOST_KEY_UNKNOWN",
-			"no SSH host key of machine %s is known, and none is trusted on first use; read it at the machine "+
-				"(ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub) and give it with `ingot machine update %s --ssh-host-key "+
-				"SHA256:…`", machineID, machineID).
-			WithField("machine.spec.ssh_host_keys", "required to run a script")
-	}
-	_, err := q.GetSSHCredentials(ctx, spec.GetSshCredentialsRef())
-	if errors.Is(err, pgx.ErrNoRows) {
-		return credentialstore.SSHCredentialsNotFound(spec.GetSshCredentialsRef())
-	}
-	if err != nil {
-		return fmt.Errorf("read SSH credentials: %w", err)
-	}
-	return nil
 }

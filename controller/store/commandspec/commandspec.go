@@ -264,21 +264,6 @@ func (o *Order) repaveAction(
 	return a, o.describeSeed(ctx, q, a)
 }
 
-// Needs are the capabilities that a repave needs of its installer, by its step and by the machine's spec.
-func Needs(s operation.Step, spec *baremetalv1.MachineSpec) []string {
-	if s.Kind != kind.Repave {
-		return nil
-	}
-	needs := s.Needs
-	if spec.GetInstallMirror() != "" && !slices.Contains(needs, operation.CapMirror) {
-		needs = append(needs, operation.CapMirror)
-	}
-	if len(spec.GetDataDisks()) > 0 {
-		needs = append(needs, operation.CapDataDisks)
-	}
-	return needs
-}
-
 // describeSeed adds which images can take the operation's seed. A seed that cannot be opened here is not described: the
 // installer checks it when it has it.
 func (o *Order) describeSeed(ctx context.Context, q *dbsqlc.Queries, a *fleetv1.RepaveAction) error {

@@ -95,18 +95,9 @@ func stepFromRow(r dbsqlc.OperationStep) (operation.Step, error) {
 	if err := ParseStep(r.Spec, spec); err != nil {
 		return s, err
 	}
-	of := StepOf(spec)
+	of := plan.StepOf(spec)
 	s.Mode, s.Agentless, s.Needs = of.Mode, of.Agentless, of.Needs
 	return s, nil
-}
-
-// StepOf returns what the specification alone determines of a step: its mode, and what it needs of an installer.
-func StepOf(spec *baremetalv1.Step) operation.Step {
-	s := operation.Step{Mode: kind.ModeOf(spec), Agentless: spec.GetRepave().GetAgentless(), State: operation.StepWaiting}
-	if spec.GetRepave().GetMirror() != "" {
-		s.Needs = []string{operation.CapMirror}
-	}
-	return s
 }
 
 func ParseStep(stored []byte, into *baremetalv1.Step) error {

@@ -11,6 +11,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/kind"
+	"github.com/ingot-metal/ingot/controller/domain/start"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
@@ -29,11 +30,6 @@ type SealedCluster struct {
 func sealedCluster(r dbsqlc.Cluster) SealedCluster {
 	return SealedCluster{Ref: r.ClusterRef, Server: r.Server, CAPEM: r.CaPem, Sealed: r.Sealed, Version: r.Version,
 		UpdatedAt: r.UpdatedAt}
-}
-
-func clusterNotFound(ref string) error {
-	return failure.NotFound("CLUSTER_NOT_FOUND", "there is no cluster %q; see `ingot cluster set`",
-		ref).WithField("cluster_ref", "unknown")
 }
 
 // SetCluster stores a cluster under a new version.
@@ -66,7 +62,7 @@ func (s *Store) SetCluster(
 func (s *Store) GetCluster(ctx context.Context, ref string) (SealedCluster, error) {
 	row, err := s.db.Q.GetCluster(ctx, ref)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return SealedCluster{}, clusterNotFound(ref)
+		return SealedCluster{}, start.ClusterNotFound(ref)
 	}
 	if err != nil {
 		return SealedCluster{}, fmt.Errorf("read cluster: %w", err)
@@ -95,7 +91,7 @@ func (s *Store) DeleteCluster(
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
 		if row, err = q.LockCluster(ctx, ref); errors.Is(err, pgx.ErrNoRows) {
-			return clusterNotFound(ref)
+			return start.ClusterNotFound(ref)
 		}
 		if err != nil {
 			return fmt.Errorf("lock cluster: %w", err)

@@ -12,28 +12,11 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
-	"github.com/ingot-metal/ingot/controller/domain/plan"
+	"github.com/ingot-metal/ingot/controller/domain/start"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
-
-// ClustersReady refuses work that would need a cluster that is not there. A cluster that it finds stays until the
-// transaction has ended.
-func ClustersReady(ctx context.Context, q *dbsqlc.Queries, steps []plan.Filled) error {
-	for _, f := range steps {
-		ref := kind.ClusterOf(f.Step)
-		if ref == "" {
-			continue
-		}
-		if _, err := q.HoldCluster(ctx, ref); errors.Is(err, pgx.ErrNoRows) {
-			return clusterNotFound(ref)
-		} else if err != nil {
-			return fmt.Errorf("read cluster: %w", err)
-		}
-	}
-	return nil
-}
 
 // ClusterKnown reports whether the cluster which a machine names is stored.
 func ClusterKnown(ctx context.Context, q *dbsqlc.Queries, ref string) (bool, error) {
@@ -80,7 +63,7 @@ func (s *Store) ClusterFor(ctx context.Context, agentID, commandID string, now t
 		ref, join := clusterOfCommand(&spec)
 		row, err := q.GetCluster(ctx, ref)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return clusterNotFound(ref)
+			return start.ClusterNotFound(ref)
 		}
 		if err != nil {
 			return fmt.Errorf("read cluster: %w", err)

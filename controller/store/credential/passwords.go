@@ -10,11 +10,14 @@ import (
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/proto"
 
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/start"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/internal/bmcaddr"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -147,35 +150,29 @@ func currentFor(
 	if err := mayGoTo(c, m.BmcEndpoint); err != nil {
 		return SealedCredentials{}, err
 	}
-	return c, Rotatable(ctx, q, machineID, "", c.Ref, m.BmcEndpoint)
+	others, err := Neighbours(ctx, q, machineID, c.Ref, m.BmcEndpoint)
+	if err != nil {
+		return c, err
+	}
+	return c, start.PasswordIsOwn(start.Machine{Facts: fleet.Facts{MachineID: machineID},
+		Spec: &baremetalv1.MachineSpec{BmcEndpoint: m.BmcEndpoint, BmcCredentialsRef: c.Ref}}, others)
 }
 
-// Rotatable refuses a change of the password of a BMC without one of its own. The machine has no BMC, or its provider
-// keeps the password. Or another machine with the same credentials names the same BMC, whose account has one password.
-func Rotatable(ctx context.Context, q *dbsqlc.Queries, machineID, provider, ref, endpoint string) error {
-	if provider != "" && provider != fleet.AgentProvider {
-		return failure.Precondition("CAPABILITY_MISSING", "provider %q keeps the passwords of its BMCs itself; "+
-			"change it there", provider).
-			WithMeta("machine_id", machineID)
-	}
-	mine, err := bmcaddr.Parse(endpoint)
-	if err != nil || ref == "" {
-		return failure.Precondition("NO_BMC", "machine %s has no BMC, or no credentials for it; "+
-			"ingot machine update %s --bmc-endpoint ADDRESS --bmc-credentials NAME", machineID, machineID)
-	}
-	all, err := q.NeighboursAtBMC(ctx, dbsqlc.NeighboursAtBMCParams{CredentialsRef: ref, MachineID: machineID,
-		Host: mine.Host})
+// Neighbours returns the other machines with the same BMC credentials that may name the BMC at the endpoint, by one
+// statement.
+func Neighbours(
+	ctx context.Context, q *dbsqlc.Queries, machineID, ref, endpoint string,
+) (out []start.Neighbour, err error) {
+	at, err := bmcaddr.Parse(endpoint)
 	if err != nil {
-		return fmt.Errorf("look for other machines at the BMC: %w", err)
+		at.Host = endpoint // which no machine may have
 	}
-	for _, other := range all {
-		a, err := bmcaddr.Parse(other.BmcEndpoint)
-		if err == nil && a.Host == mine.Host && a.Port == mine.Port {
-			return failure.Precondition("BMC_SHARED", "machine %s has the same BMC, whose account has one password; it was "+
-				"not changed", other.MachineID).WithMeta("machine_id", other.MachineID)
-		}
+	rows, err := q.NeighboursAtBMC(ctx, dbsqlc.NeighboursAtBMCParams{CredentialsRef: ref, MachineID: machineID,
+		Host: at.Host})
+	for _, r := range rows {
+		out = append(out, start.Neighbour{MachineID: r.MachineID, BMCEndpoint: r.BmcEndpoint})
 	}
-	return nil
+	return out, pgtx.Wrap(err, "look for other machines at the BMC")
 }
 
 // passwordCommand reads a command that changes a password and was given to this agent.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ingot-metal/ingot/controller/domain/start"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
@@ -16,11 +17,6 @@ import (
 
 func sealedSSH(r dbsqlc.SshCredential) SealedCredentials {
 	return SealedCredentials{Ref: r.CredentialsRef, Sealed: r.Sealed, Version: r.Version, UpdatedAt: r.UpdatedAt}
-}
-
-func SSHCredentialsNotFound(ref string) error {
-	return failure.NotFound("CREDENTIALS_NOT_FOUND", "there are no SSH credentials %q; see `ingot ssh credentials set`",
-		ref).WithField("credentials_ref", "unknown")
 }
 
 // SetSSHCredentials stores sealed credentials under a new version.
@@ -69,7 +65,7 @@ func (s *Store) DeleteSSHCredentials(
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
 		if row, err = q.LockSSHCredentials(ctx, ref); errors.Is(err, pgx.ErrNoRows) {
-			return SSHCredentialsNotFound(ref)
+			return start.SSHCredentialsNotFound(ref)
 		}
 		if err != nil {
 			return fmt.Errorf("lock SSH credentials: %w", err)
@@ -122,7 +118,7 @@ func (s *Store) SSHCredentialsFor(
 				WithField("credentials_ref", "not those of the machine")
 		}
 		if row, err = q.GetSSHCredentials(ctx, ref); errors.Is(err, pgx.ErrNoRows) {
-			return SSHCredentialsNotFound(ref)
+			return start.SSHCredentialsNotFound(ref)
 		}
 		if err != nil {
 			return fmt.Errorf("read SSH credentials: %w", err)

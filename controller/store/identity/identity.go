@@ -5,17 +5,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/identity"
-	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
-	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
@@ -131,32 +127,6 @@ func recordIdentity(
 		return fmt.Errorf("record the machine's identity: %w", err)
 	}
 	return nil
-}
-
-// Identifiable refuses work that needs an installer on a machine that can't reach the level that is required of it. It
-// leaves out what only the installer can tell.
-func Identifiable(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, steps []plan.Filled) error {
-	ours := m.Provider == "" || m.Provider == fleet.AgentProvider
-	if !ours || m.Simulated || m.TpmKeyDigest != nil || !slices.ContainsFunc(steps, getsSecrets) {
-		return nil
-	}
-	level, err := requiredIdentity(ctx, q, m.MachineID)
-	if err != nil {
-		return err
-	}
-	media := !slices.ContainsFunc(steps, func(s plan.Filled) bool {
-		return getsSecrets(s) && plan.InstallerPath(s.Step) != operation.PathMedia
-	})
-	v := identity.Decide(identity.Facts{Required: level, Installs: true, Shown: &identity.Key{}, Media: media})
-	if v.Refused == nil {
-		return nil
-	}
-	return failure.Precondition(v.Refused.Reason, "%s", v.Refused.Message).WithMeta("machine_id", m.MachineID)
-}
-
-// getsSecrets reports whether the step is done by an installer that is given more than an inventory to take.
-func getsSecrets(s plan.Filled) bool {
-	return kind.Of(s.Kind).NeedsInstaller
 }
 
 // mediaAsked reports whether the operation brings its machine into the installer by virtual media.

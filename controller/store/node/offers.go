@@ -5,14 +5,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/node"
-	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
-	"github.com/ingot-metal/ingot/controller/store/workflowstate"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
@@ -82,7 +79,8 @@ func (s *Store) MayMove(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine
 	case !row.Work:
 		return nil
 	case r.To == node.Enrolling:
-		return s.mayBegin(ctx, q, m, r.onboarding())
+		_, err := s.workflows.Fits(ctx, q, m, r.onboarding())
+		return err
 	}
 	w, ok := nodeWork[r.To]
 	if !ok {
@@ -93,33 +91,5 @@ func (s *Store) MayMove(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine
 		return err
 	}
 	_, err = s.operations.Fits(ctx, q, m, start)
-	return err
-}
-
-// mayBegin returns why a workflow would not begin.
-func (s *Store) mayBegin(
-	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r workflowstore.WorkflowStart,
-) error {
-	if err := workflowstate.NoOpenWorkflow(ctx, q, m.MachineID); err != nil {
-		return err
-	}
-	if x := workflow.Startable(r.Kind, r.Mode, fleet.NodeState(m.NodeState)); x != nil {
-		return nodestate.NodeRefused(m, x)
-	}
-	stages, traits, err := workflowstore.WorkflowPlan(ctx, q, m, r)
-	if err != nil {
-		return err
-	}
-	if workflow.Destructive(r.Kind, r.Mode) {
-		if err := nodestate.NoDrift(ctx, q, m); err != nil {
-			return err
-		}
-	}
-	if r.EnterMaintenance {
-		m.Phase = string(fleet.Maintenance) // by an operation that is opened first
-	}
-	w := workflow.Workflow{Kind: r.Kind, Mode: r.Mode, Plan: workflow.Names(stages), Stage: stages[0].Name, Attempts: 1}
-	_, err = s.workflows.AttemptFits(ctx, q, m, workflowstore.Attempt{Workflow: &w, Traits: traits, Stages: stages,
-		Request: r.Request()})
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
+	"github.com/ingot-metal/ingot/controller/domain/start"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -153,18 +154,18 @@ func (s *Store) awaitReports(
 	if err != nil {
 		return m, err
 	}
-	start := operationstore.StartRequest{
+	request := operationstore.StartRequest{
 		MachineID: m.MachineID, RequestID: ids.New(ids.Operation), Type: fleet.NodeTransition,
 		PlanID: operationstore.ReportedPlan, Actor: actor,
 		Params: map[string]string{"node_state": node.Name(node.Installing)},
 	}
-	n, err := s.operations.InsertOperation(ctx, q, m, start, p, steps, now)
+	n, err := s.operations.InsertOperation(ctx, q, m, request, start.Move(request, p, steps), now)
 	if err != nil {
 		return m, err
 	}
 	op := n.Op
-	entry := history.AuditEntry{Actor: actor, Verb: string(start.Type), Target: m.MachineID, Request: start.RequestID,
-		Operation: op.ID, Data: start.Params}
+	entry := history.AuditEntry{Actor: actor, Verb: string(request.Type), Target: m.MachineID, Request: request.RequestID,
+		Operation: op.ID, Data: request.Params}
 	if err := history.Audit(ctx, q, entry, now); err != nil {
 		return m, err
 	}

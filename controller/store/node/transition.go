@@ -16,6 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/operation/decider"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
+	"github.com/ingot-metal/ingot/controller/domain/start"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	budgetstore "github.com/ingot-metal/ingot/controller/store/budget"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
@@ -93,7 +94,7 @@ var nodeWork = map[node.State]struct {
 	node.Reprovision:    {kind: fleet.Reimage},
 	node.Deprovisioning: {kind: fleet.RunPlan, plan: "erase"},
 	node.Migrating:      {kind: fleet.RMAType, plan: "replace"},
-	node.Draining:       {kind: fleet.RunPlan, plan: operationstore.DrainPlan},
+	node.Draining:       {kind: fleet.RunPlan, plan: start.DrainPlan},
 }
 
 // errDryRun takes a transaction back.
@@ -283,7 +284,7 @@ func (s *Store) record(
 	if err != nil {
 		return nil, err
 	}
-	n, err := s.operations.InsertOperation(ctx, q, m, r, p, steps, now)
+	n, err := s.operations.InsertOperation(ctx, q, m, r, start.Move(r, p, steps), now)
 	if err != nil {
 		return nil, err
 	}

@@ -38,42 +38,6 @@ func observedOf(row dbsqlc.ProviderObservation) workflow.Observation {
 	return workflow.Observation{State: maasstatus.State(row.State), SystemID: row.SystemID, HeldBy: row.HeldBy}
 }
 
-// NoDrift refuses work that destroys data while the state at the machine's provider does not fit the node's state, by
-// the site's threshold. The node's state may have changed since the provider was asked: it is compared anew. An
-// observation from before the end of the machine's last work refuses nothing: that work changed the provider's state.
-func NoDrift(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) error {
-	if m.Provider != workflow.ProviderMAAS {
-		return nil
-	}
-	row, err := q.GetProviderObservation(ctx, m.MachineID)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read what the provider says: %w", err)
-	}
-	if row.SetAsideAt != nil {
-		return nil
-	}
-	text, major, err := driftOf(ctx, q, m, observedOf(row))
-	if err != nil {
-		return err
-	}
-	threshold, err := q.DriftThresholdOf(ctx, m.Site)
-	if errors.Is(err, pgx.ErrNoRows) {
-		threshold = string(workflow.DriftMajor)
-	} else if err != nil {
-		return fmt.Errorf("read the site's threshold: %w", err)
-	}
-	if !workflow.DriftBlocks(workflow.Threshold(threshold), text, major) {
-		return nil
-	}
-	return failure.Precondition("PROVIDER_DRIFT",
-		"%s; resolve it in MAAS, or accept it with `ingot node update %s --adopt-provider-state`, then ask again", text,
-		m.MachineID).
-		WithMeta("machine_id", m.MachineID).WithMeta("provider_state", row.State).WithMeta("system_id", row.SystemID)
-}
-
 // AdoptDrift accepts the present state at the provider, and returns it.
 func AdoptDrift(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, now time.Time) (string, error) {
 	row, err := q.GetProviderObservation(ctx, m.MachineID)

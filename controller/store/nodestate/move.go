@@ -23,7 +23,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/history"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // The key of a move's metadata for the state of the disks, which removing → deleted requires.
@@ -222,7 +221,7 @@ func InstallPlan(m dbsqlc.Machine) string {
 }
 
 func NodeRefused(m dbsqlc.Machine, r *fleet.Refusal) error {
-	return failure.Precondition(r.Reason, "%s", r.Message).WithMeta("machine_id", m.MachineID).WithMeta("node_state",
+	return r.Failure().WithMeta("machine_id", m.MachineID).WithMeta("node_state",
 		m.NodeState)
 }
 

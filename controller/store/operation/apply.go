@@ -266,7 +266,7 @@ func (w *writes) newCommand(
 		}
 	}
 	order := commandspec.Order{
-		Machine: l.Machine, Spec: l.spec, Operation: d.Op, Command: c, Step: step, Catalog: l.catalog,
+		Machine: l.Machine, Spec: l.machine.Spec, Operation: d.Op, Command: c, Step: step, Catalog: l.catalog,
 		Generation: generation, Workflow: l.workflow,
 	}
 	if l.command != nil {

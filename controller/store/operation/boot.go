@@ -13,7 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
-	"github.com/ingot-metal/ingot/controller/store/startcheck"
+	"github.com/ingot-metal/ingot/controller/store/startfacts"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
 
@@ -35,7 +35,7 @@ func (l *OperationContext) boot(f *preloaded, w *operation.World) {
 		return
 	}
 	w.NewBootToken = ids.Secret(BootTokenBytes)
-	w.Boot = startcheck.BootOf(b)
+	w.Boot = startfacts.Boot(b)
 }
 
 // bootChanges reports whether applyBoot has something to do.

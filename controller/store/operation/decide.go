@@ -14,7 +14,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/history"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/internal/failpoint"
-	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/planted"
 )
 
@@ -253,6 +252,6 @@ func (a *Applied) Refused() error {
 	if r == nil {
 		return nil
 	}
-	return failure.Precondition(r.Reason, "%s", r.Message).WithMeta("operation_id", a.Decision.Op.ID).
+	return r.Failure().WithMeta("operation_id", a.Decision.Op.ID).
 		WithMeta("phase", string(a.Decision.Op.Phase)).WithMeta("machine_id", a.MachineID)
 }

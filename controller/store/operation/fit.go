@@ -13,34 +13,72 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
-	"github.com/ingot-metal/ingot/controller/domain/plan"
-	"github.com/ingot-metal/ingot/controller/domain/workflow"
-	approvalstore "github.com/ingot-metal/ingot/controller/store/approval"
-	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
+	"github.com/ingot-metal/ingot/controller/domain/start"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/incarnation"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
-	"github.com/ingot-metal/ingot/controller/store/startcheck"
+	"github.com/ingot-metal/ingot/controller/store/startfacts"
 )
 
 // Fit is work that may begin on a machine.
-type Fit struct {
-	Plan  *baremetalv1.Plan
-	Steps []plan.Filled
-	// NotAsked lists what could not be known before the work, one sentence each.
-	NotAsked []string
-}
+type Fit = start.Record
 
 // ParamNotAsked is the parameter by which the answer of a dry run names what it could not ask, one sentence a line.
 const ParamNotAsked = "not_asked"
 
-// Load returns the request with what a start decides by, unless it holds that already. A call that asks several
-// questions of one machine reads it once.
-func (s *Store) Load(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest) (StartRequest, error) {
-	if r.begun != nil {
-		return r, nil
+// Fits returns the work as it would begin on the machine now, or its refusal. Previews, offers and the start itself ask
+// the same facts and the same rules.
+func (s *Store) Fits(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest) (Fit, error) {
+	f, err := s.load(ctx, q, m, r, nil)
+	if err != nil {
+		return Fit{}, err
 	}
+	return startfacts.Admit(ctx, q, f)
+}
+
+// load reads the facts that every start is decided by, with the plan that the request runs. loaded has the rows that
+// the transaction has read of the machine already; nil reads them.
+func (s *Store) load(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, loaded *preloaded,
+) (*start.Facts, error) {
+	f, err := s.facts(ctx, q, m, r, loaded)
+	if err != nil {
+		return nil, err
+	}
+	f.Plan, err = s.catalog.UsedPlan(ctx, q, f.PlanID())
+	return f, err
+}
+
+// Facts reads the facts that every start is decided by, but for the plan.
+func (s *Store) Facts(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest,
+) (*start.Facts, error) {
+	return s.facts(ctx, q, m, r, nil)
+}
+
+func (s *Store) facts(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, loaded *preloaded,
+) (*start.Facts, error) {
+	if loaded == nil {
+		var err error
+		if loaded, err = s.readStart(ctx, q, m, r); err != nil {
+			return nil, err
+		}
+	}
+	machine, err := startfacts.Machine(m, loaded.conditions[m.MachineID])
+	machine.Freeze = loaded.freeze
+	return &start.Facts{
+		Now: s.db.Now(), Request: r, Caller: s.caller(ctx), Machine: machine,
+		Agents: startfacts.Agents(loaded.executors[m.MachineID]), Boot: startfacts.Boot(loaded.boots[m.MachineID]),
+		Defaults: s.catalog.Defaults, DefaultImage: s.catalog.DefaultImage,
+	}, err
+}
+
+// readStart reads the rows that every start is decided by. An operation that touches no machine needs no agent.
+func (s *Store) readStart(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest,
+) (*preloaded, error) {
 	f := &preloaded{
 		conditions: map[string][]dbsqlc.MachineCondition{}, executors: map[string][]dbsqlc.CandidatesForRow{},
 		boots: map[string]dbsqlc.BootWorldsRow{},
@@ -60,46 +98,18 @@ func (s *Store) Load(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r
 		)
 	}
 	if err := q.Together(ctx, reads...); err != nil {
-		return r, err
+		return nil, err
 	}
 	var err error
 	f.freeze, err = incarnation.WithCause(ctx, q, f.freeze)
-	r.begun = f
-	return r, err
-}
-
-// Admissible asks what every kind of work is asked once its steps are known, operations and attempts of workflows
-// alike. stage is nil outside of workflows. The request was loaded.
-func (s *Store) Admissible(
-	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, fit Fit, stage *workflow.StageFacts,
-) (Fit, error) {
-	spec, err := convert.SpecFromJSON(m.Spec)
-	if err != nil {
-		return fit, err
-	}
-	w := startcheck.World{
-		Machine: m, Spec: spec, Conditions: r.begun.conditions[m.MachineID], Executors: r.begun.executors[m.MachineID],
-		Boot: r.begun.boots[m.MachineID], Freeze: r.begun.freeze, Stage: stage, Now: s.db.Now(),
-	}
-	destroys, err := catalogstore.DestructiveScripts(ctx, q, fit.Plan)
-	if err == nil && (destroys || r.Harm == kind.Destroys) && !r.Judged {
-		err = approvalstore.Ask(ctx, q, approvalstore.WorkOn(m.MachineID, r.Actor), w.Now)
-	}
-	if err != nil {
-		return fit, err
-	}
-	fit.NotAsked, err = startcheck.Check(ctx, q, w, startcheck.Work{
-		Type: r.Type, PlanID: fit.Plan.GetPlanId(), Steps: fit.Steps, Agentless: r.Inputs.Agentless,
-		Seed: r.Params["seed"] != "", AfterInstall: r.AfterInstall,
-	})
-	return fit, err
+	return f, err
 }
 
 // unfitNow returns why the image cannot be installed for which the operation is about to leave the machine's system;
 // nil for any other operation, and where it may.
 func (l *OperationContext) unfitNow(ctx context.Context, q *dbsqlc.Queries) (*fleet.Refusal, error) {
 	op := l.Snap.Op
-	if operation.IsTerminal(op.Phase) || !startcheck.OnMetal(l.Machine, l.executors) {
+	if operation.IsTerminal(op.Phase) || !start.OnMetal(l.machine, l.agents) {
 		return nil, nil
 	}
 	i := op.CurrentStep
@@ -114,7 +124,12 @@ func (l *OperationContext) unfitNow(ctx context.Context, q *dbsqlc.Queries) (*fl
 	if err := convert.ParseStep(l.steps[i].Spec, step); err != nil {
 		return nil, err
 	}
-	return startcheck.Unfit(ctx, q, l.Machine.MachineID, l.spec, l.executors, step.GetRepave())
+	known, err := startfacts.Installation(ctx, q, l.Machine.MachineID, step.GetRepave().GetImage())
+	if err != nil {
+		return nil, err
+	}
+	known.Spec, known.Agents = l.machine.Spec, l.agents
+	return known.Unfit(step.GetRepave()), nil
 }
 
 // Validated returns the machine as a call that only validates judges it: see fleet.ValidatedPhase.

@@ -4,42 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
-	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
-	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
-	"github.com/ingot-metal/ingot/controller/store/startcheck"
 )
 
-// installs reports whether an operation of the type with these steps is an installation whose node state follows it.
-// The moves of onboardings and decommissions are their workflow's.
-func installs(t fleet.OperationType, kinds ...kind.Kind) bool {
-	return t != fleet.Onboard && t != fleet.Decommission &&
-		slices.ContainsFunc(kinds, func(k kind.Kind) bool { return kind.Of(k).WritesSystem || byProvider(t, k) })
-}
-
-// byProvider reports whether a step of a reimage is how the machine's provider installs it.
-func byProvider(t fleet.OperationType, k kind.Kind) bool {
-	return t == fleet.Reimage && kind.Of(k).Route == kind.ThroughProvider
-}
-
-// approvesByInstalling reports whether asking for the installation moves the node to pending: nobody has approved it
-// yet, or its attempts are spent and this is the operator's new plan.
-func approvesByInstalling(m dbsqlc.Machine, r StartRequest, steps []plan.Filled) bool {
-	state := node.Parse(m.NodeState)
-	return installs(r.Type, startcheck.Kinds(steps)...) && (state == node.Discovered || state == node.InstallFailed)
-}
-
-// approveByInstalling moves such a node to pending, with all its attempts.
+// approveByInstalling moves a node to pending, with all its attempts, because its installation was asked for.
 func approveByInstalling(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r StartRequest, operationID string, now time.Time,
 ) error {
@@ -60,7 +37,7 @@ func installBegins(l *OperationContext, d operation.Decision) bool {
 	if !d.Grant || c == nil || c.State == operation.Granted {
 		return false
 	}
-	return kind.Of(c.Kind).WritesSystem || byProvider(l.Snap.Op.Type, c.Kind)
+	return operation.WritesSystem(l.Snap.Op.Type, c.Kind)
 }
 
 // workMove is a move by the operation, or by the report that it waited for.
@@ -79,7 +56,7 @@ func countsAttempts(m dbsqlc.Machine, op operation.Operation) bool {
 	if node.Parse(m.NodeState) != node.Installing {
 		return false
 	}
-	return installs(op.Type, op.Kinds()...) || waitsForReports(op) ||
+	return operation.Installs(op.Type, op.Kinds()...) || waitsForReports(op) ||
 		op.Type == fleet.Onboard && op.WritesSystem()
 }
 

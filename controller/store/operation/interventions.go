@@ -15,7 +15,6 @@ import (
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // Settle lifts a fence on an operator's word. The command must be the machine's unresolved one.
@@ -23,13 +22,8 @@ func (s *Store) Settle(
 	ctx context.Context, machineID, commandID, verdict, actor, comment string, now time.Time,
 ) (*baremetalv1.Machine, error) {
 	return s.machines.WithMachine(ctx, machineID, func(q *dbsqlc.Queries, m dbsqlc.Machine) error {
-		if m.UnresolvedCommandID == nil {
-			return failure.Precondition("NOTHING_TO_SETTLE", "machine %s has no unresolved command", machineID)
-		}
-		if *m.UnresolvedCommandID != commandID {
-			return failure.Precondition("NOTHING_TO_SETTLE", "the unresolved command is %s, not %s", *m.UnresolvedCommandID,
-				commandID).
-				WithField("command_id", "not the machine's unresolved command")
+		if err := operation.MaySettle(machineID, pgtx.StrVal(m.UnresolvedCommandID), commandID); err != nil {
+			return err
 		}
 		row, err := q.GetCommand(ctx, commandID)
 		if err != nil {
@@ -69,16 +63,13 @@ func (s *Store) ClearIntervention(
 	})
 }
 
-// MayClear says why a machine would not be cleared: its node was quarantined out of work, to which it does not go back.
+// MayClear returns why a machine would not be cleared; nil if it would be.
 func MayClear(m dbsqlc.Machine) error {
-	from := node.Parse(m.QuarantinedFrom)
-	if node.Parse(m.NodeState) != node.Quarantined || node.Resting(from) {
+	r := node.MayClear(node.Parse(m.NodeState), node.Parse(m.QuarantinedFrom), m.QuarantineReason)
+	if r == nil {
 		return nil
 	}
-	return failure.Precondition("NODE_GUARD_FAILED",
-		"the node was %s when it was quarantined (%s), and nobody does that work any more; resume its workflow, or move it "+
-			"to draining or retired",
-		node.Name(from), m.QuarantineReason).WithMeta("machine_id", m.MachineID)
+	return r.Failure().WithMeta("machine_id", m.MachineID)
 }
 
 // SetFlag sets or clears RMA or Retired. What is under way on a machine that is flagged is cancelled.

@@ -8,17 +8,17 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/plan"
+	"github.com/ingot-metal/ingot/controller/domain/start"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
-	"github.com/ingot-metal/ingot/controller/store/commandspec"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
-	"github.com/ingot-metal/ingot/controller/store/startcheck"
+	"github.com/ingot-metal/ingot/controller/store/startfacts"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
 
@@ -30,8 +30,10 @@ type OperationContext struct {
 	command *convert.CommandRow
 	// executors are the agents that might take steps on the machine.
 	executors []dbsqlc.CandidatesForRow
-	spec      *baremetalv1.MachineSpec
-	Snap      operation.Snapshot
+	agents    []fleet.Candidate
+	// machine is the record of the machine with its conditions.
+	machine start.Machine
+	Snap    operation.Snapshot
 	// grants are the asks with the last numbers of the memories that ask.
 	grants map[memory]grant
 	// report is the event, where it is an installer's report.
@@ -59,15 +61,16 @@ func (s *Store) contextOf(
 // complete makes of the rows what a decision is made of.
 func (l *OperationContext) complete(ctx context.Context, q *dbsqlc.Queries, f *preloaded, now time.Time) (err error) {
 	l.executors = f.executors[l.Machine.MachineID]
+	l.agents = startfacts.Agents(l.executors)
 	if l.Snap.Op, err = convert.OperationFromRow(l.Row, l.steps); err != nil {
 		return err
 	}
 	l.Snap.Command = convert.CommandFromRow(l.command)
-	if l.spec, err = convert.SpecFromJSON(l.Machine.Spec); err != nil {
+	if l.machine, err = startfacts.Machine(l.Machine, f.conditions[l.Machine.MachineID]); err != nil {
 		return err
 	}
 	for i, s := range l.Snap.Op.Steps {
-		l.Snap.Op.Steps[i].Needs = commandspec.Needs(s, l.spec)
+		l.Snap.Op.Steps[i].Needs = plan.InstallerNeeds(s, l.machine.Spec)
 	}
 	l.Snap.World, err = l.world(ctx, q, f, now)
 	return err
@@ -88,7 +91,7 @@ func (l *OperationContext) world(
 	ctx context.Context, q *dbsqlc.Queries, f *preloaded, now time.Time,
 ) (_ operation.World, err error) {
 	w := operation.World{
-		Machine:      convert.FleetFacts(l.Machine, f.conditions[l.Machine.MachineID]),
+		Machine:      l.machine.Facts,
 		Provider:     pgtx.OrText(l.Machine.Provider, fleet.AgentProvider),
 		TargetBootID: l.Machine.BootID, TargetAgentID: pgtx.StrVal(l.Machine.AgentID),
 		NewCommandID: ids.New(ids.Command),
@@ -104,7 +107,7 @@ func (l *OperationContext) world(
 	if w.SlotHeld, err = l.slot(ctx, q, now); err != nil {
 		return w, err
 	}
-	w.Candidates = startcheck.Candidates(l.Machine, l.spec, l.executors, l.Snap.Op.Steps, w.Provider)
+	w.Candidates = start.Candidates(l.machine, l.agents, l.Snap.Op.Steps, w.Provider)
 	for _, c := range w.Candidates {
 		if c.AgentID == w.TargetAgentID {
 			w.TargetAgentLive = c.Live

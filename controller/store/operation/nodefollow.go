@@ -29,7 +29,7 @@ func nodeStays(l *OperationContext, d operation.Decision) bool {
 		}
 	}
 	return d.AttemptFailed == "" && !workflowstate.OfWorkflow(d.Op.Type) &&
-		!installs(d.Op.Type, d.Op.Kinds()...) && !waitsForReports(d.Op)
+		!operation.Installs(d.Op.Type, d.Op.Kinds()...) && !waitsForReports(d.Op)
 }
 
 // nodeFollows moves the node with a decision about its operation, in the decision's transaction. A node is in a state
@@ -37,7 +37,7 @@ func nodeStays(l *OperationContext, d operation.Decision) bool {
 func nodeFollows(
 	ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d operation.Decision, now time.Time,
 ) error {
-	if installs(d.Op.Type, d.Op.Kinds()...) && installBegins(l, d) {
+	if operation.Installs(d.Op.Type, d.Op.Kinds()...) && installBegins(l, d) {
 		return beginInstall(ctx, q, l, now)
 	}
 	if d.AttemptFailed != "" {
@@ -51,7 +51,7 @@ func nodeFollows(
 		return nil
 	case workflowstate.OfWorkflow(d.Op.Type):
 		return endAttempts(ctx, q, l, d)
-	case installs(d.Op.Type, d.Op.Kinds()...) || waitsForReports(d.Op):
+	case operation.Installs(d.Op.Type, d.Op.Kinds()...) || waitsForReports(d.Op):
 		return endInstall(ctx, q, l, d, now)
 	case d.Op.Type == fleet.ExitMaintenance:
 		return verifiedByExit(ctx, q, l, d, now)

@@ -8,8 +8,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 )
 
@@ -51,6 +53,24 @@ func TestRoundTripsOfAReboot(t *testing.T) {
 	t.Logf("%d statements in %d round trips", statements, trips)
 	if trips > most {
 		t.Errorf("%d round trips, at most %d are wanted", trips, most)
+	}
+}
+
+// The start of a reimage reads the image, the inventory, the installers and all else that may refuse it in one round
+// trip.
+func TestRoundTripsOfAReimagesStart(t *testing.T) {
+	const mostStatements, mostTrips = 22, 7
+	c := &counter{}
+	r := storetest.NewMetalRigWith(t, store.Config{Tracer: c})
+	r.OfMetal(`{"name":"sda","serial":"QM1","size_bytes":1073741824}`, "reboot", "netboot")
+	statements, trips := c.statements.Load(), c.trips.Load()
+	storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage,
+		Inputs: storetest.Inputs("tiny"), Actor: "x"})
+	statements, trips = c.statements.Load()-statements, c.trips.Load()-trips
+	t.Logf("%d statements in %d round trips", statements, trips)
+	if statements > mostStatements || trips > mostTrips {
+		t.Errorf("%d statements in %d round trips, at most %d and %d are wanted", statements, trips, mostStatements,
+			mostTrips)
 	}
 }
 

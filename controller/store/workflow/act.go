@@ -13,6 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/start"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -22,6 +23,7 @@ import (
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/operationquery"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	"github.com/ingot-metal/ingot/controller/store/startfacts"
 	"github.com/ingot-metal/ingot/controller/store/workflowstate"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -104,7 +106,7 @@ func (s *Store) act(ctx context.Context, q *dbsqlc.Queries, r WorkflowAct, now t
 	}
 	e, refusal := workflow.Act(w, r.Action, f)
 	if refusal != nil {
-		return nil, failure.Precondition(refusal.Reason, "%s", refusal.Message).WithMeta("workflow_id",
+		return nil, refusal.Failure().WithMeta("workflow_id",
 			w.ID).WithMeta("machine_id", m.MachineID)
 	}
 	if r.Inputs != nil {
@@ -146,7 +148,7 @@ func stalledAttempt(
 func actFacts(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, w workflow.Workflow, now time.Time,
 ) (workflow.Facts, error) {
-	f := workflow.Facts{Contested: operationstore.Contested(m)}
+	f := workflow.Facts{Contested: start.Contested(fleet.NodeState(m.NodeState), m.QuarantineReason)}
 	var err error
 	if f.Stalled, f.OperationActive, err = stalledAttempt(ctx, q, w, now); err != nil {
 		return f, err
@@ -254,7 +256,8 @@ type next struct {
 func (s *Store) nextFits(ctx context.Context, q *dbsqlc.Queries, n *next, now time.Time) error {
 	w := n.effect.Workflow
 	if n.from == workflow.Cancelled {
-		if err := workflowstate.NoOpenWorkflow(ctx, q, w.MachineID); err != nil {
+		again := &start.Facts{Machine: start.Machine{Facts: fleet.Facts{MachineID: w.MachineID}}}
+		if err := startfacts.AdmitWorkflow(ctx, q, again); err != nil {
 			return err
 		}
 	}

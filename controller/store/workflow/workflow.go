@@ -16,6 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/machinefilter"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/rollout"
+	"github.com/ingot-metal/ingot/controller/domain/start"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -24,8 +25,8 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	"github.com/ingot-metal/ingot/controller/store/startfacts"
 	"github.com/ingot-metal/ingot/controller/store/workflowstate"
-	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
 
@@ -141,7 +142,7 @@ func foretell(op *baremetalv1.Operation, r WorkflowStart) *baremetalv1.Operation
 func (s *Store) Fits(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r WorkflowStart,
 ) (fit operationstore.Fit, err error) {
-	a, err := begins(ctx, q, m, r)
+	a, err := s.begins(ctx, q, m, r)
 	if err != nil {
 		return fit, err
 	}
@@ -154,27 +155,20 @@ func (s *Store) Fits(
 	return s.AttemptFits(ctx, q, m, a)
 }
 
-// begins makes the checks that do not depend on the machine's phase, and returns the first attempt.
-func begins(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r WorkflowStart) (Attempt, error) {
-	if err := workflowstate.NoOpenWorkflow(ctx, q, m.MachineID); err != nil {
-		return Attempt{}, err
-	}
-	if x := workflow.Startable(r.Kind, r.Mode, fleet.NodeState(m.NodeState)); x != nil && m.DeletedAt == nil {
-		return Attempt{}, failure.Precondition(x.Reason, "%s", x.Message).WithMeta("machine_id", m.MachineID)
-	}
+// begins asks what does not depend on the machine's phase, and returns the first attempt.
+func (s *Store) begins(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r WorkflowStart) (Attempt, error) {
 	stages, traits, err := WorkflowPlan(ctx, q, m, r)
 	if err != nil {
 		return Attempt{}, err
 	}
-	if name := workflow.NotImplemented(stages); name != "" {
-		return Attempt{}, failure.Unimplemented("STAGE_NOT_WIRED", "stage %s of this machine's %s is not built", name,
-			workflow.PlanID(r.Kind, r.Mode, traits)).
-			WithMeta("stage", name)
+	machine, err := startfacts.Machine(m, nil)
+	if err != nil {
+		return Attempt{}, err
 	}
-	if workflow.Destructive(r.Kind, r.Mode) && m.DeletedAt == nil {
-		if err := nodestate.NoDrift(ctx, q, m); err != nil {
-			return Attempt{}, err
-		}
+	f := &start.Facts{Machine: machine,
+		Beginning: &start.Beginning{Kind: r.Kind, Mode: r.Mode, Traits: traits, Stages: stages}}
+	if err := startfacts.AdmitWorkflow(ctx, q, f); err != nil {
+		return Attempt{}, err
 	}
 	w := &workflow.Workflow{
 		ID: ids.New(ids.Workflow), MachineID: m.MachineID, Provider: m.Provider, Kind: r.Kind, Mode: r.Mode,
@@ -187,7 +181,7 @@ func begins(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r Workflow
 func (s *Store) BeginWorkflow(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r WorkflowStart, now time.Time,
 ) (*baremetalv1.Operation, error) {
-	a, err := begins(ctx, q, m, r)
+	a, err := s.begins(ctx, q, m, r)
 	if err != nil {
 		return nil, err
 	}
@@ -289,7 +283,7 @@ type Attempt struct {
 func (s *Store) insertAttempt(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a Attempt, fit operationstore.Fit, now time.Time,
 ) (*baremetalv1.Operation, error) {
-	n, err := s.operations.InsertOperation(ctx, q, m, a.Request, fit.Plan, fit.Steps, now)
+	n, err := s.operations.InsertOperation(ctx, q, m, a.Request, fit, now)
 	if err != nil {
 		return nil, err
 	}
@@ -305,40 +299,26 @@ func (s *Store) insertAttempt(
 	return n.Message(), nil
 }
 
-// AttemptFits checks that an attempt may be made now. Every stage is asked before the first one begins.
+// AttemptFits returns the work of an attempt that may be made now, or its refusal. Every stage is asked before the
+// first one begins.
 func (s *Store) AttemptFits(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a Attempt,
 ) (fit operationstore.Fit, err error) {
-	fit.Plan = &baremetalv1.Plan{PlanId: workflow.PlanID(a.Workflow.Kind, a.Workflow.Mode, a.Traits),
-		Steps: workflow.Steps(a.Stages)}
-	if a.Request, err = s.operations.Load(ctx, q, m, a.Request); err != nil {
-		return fit, err
-	}
-	if err := admitAttempt(ctx, q, m, a, fit.Plan); err != nil {
-		return fit, err
-	}
-	if fit.Steps, err = s.operations.Fill(fit.Plan, m, a.Request.Inputs); err != nil {
-		return fit, err
-	}
-	stage, err := workflowstate.StageFacts(ctx, q, m, *a.Workflow)
+	w := a.Workflow
+	a.Request.Removes = w.Mode == workflow.FullDecommission
+	f, err := s.operations.Facts(ctx, q, m, a.Request)
 	if err != nil {
 		return fit, err
 	}
-	return s.operations.Admissible(ctx, q, m, a.Request, fit, &stage)
-}
-
-// admitAttempt asks what every operation is asked. A node that this workflow itself has retired is not blocked for the
-// removal that is left to do, which touches no machine.
-func admitAttempt(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a Attempt, p *baremetalv1.Plan) error {
-	if a.Workflow.Mode == workflow.FullDecommission && m.NodeState == string(fleet.Retired) && a.Workflow.Attempts > 1 &&
-		a.Stages[0].Name == workflow.RemoveRecord {
-		if m.CurrentOperationID != nil {
-			return failure.Precondition("MACHINE_BUSY", "operation %s is active; wait for it", *m.CurrentOperationID)
-		}
-		return nil
+	stage, err := workflowstate.StageFacts(ctx, q, m, *w)
+	if err != nil {
+		return fit, err
 	}
-	a.Request.Removes = a.Workflow.Mode == workflow.FullDecommission
-	return operationstore.Admitted(ctx, q, m, a.Request, p)
+	f.Stage, f.Plan = &stage, &baremetalv1.Plan{PlanId: workflow.PlanID(w.Kind, w.Mode, a.Traits),
+		Steps: workflow.Steps(a.Stages)}
+	f.RemovesRecord = a.Request.Removes && f.Machine.NodeState == fleet.Retired && w.Attempts > 1 &&
+		a.Stages[0].Name == workflow.RemoveRecord
+	return startfacts.Admit(ctx, q, f)
 }
 
 // GetWorkflow reads a workflow.

@@ -3,31 +3,15 @@ package workflowstate
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
-
-func NoOpenWorkflow(ctx context.Context, q *dbsqlc.Queries, machineID string) error {
-	w, err := q.OpenWorkflowOf(ctx, machineID)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("look for an open workflow: %w", err)
-	}
-	return failure.Precondition("WORKFLOW_ACTIVE", "workflow %s of the machine is %s; act on it, or cancel it first",
-		w.WorkflowID, strings.ToLower(w.State)).WithMeta("workflow_id", w.WorkflowID).WithMeta("machine_id", machineID)
-}
 
 func WorkflowNotFound(id string) error {
 	return failure.NotFound("WORKFLOW_NOT_FOUND", "there is no workflow %q", id).WithField("workflow_id", "unknown")

@@ -10,6 +10,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/api/public/service"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/operationlog"
 	"github.com/ingot-metal/ingot/controller/validate"
@@ -50,7 +51,7 @@ func (s *Server) validateRun(ctx context.Context, w service.Work) (*baremetalv1.
 	}
 	proposed := operation.Operation{Type: fleet.OperationType(op.GetType().String())}
 	for _, f := range steps {
-		step := convert.StepOf(f.Step)
+		step := plan.StepOf(f.Step)
 		step.Name, step.Kind, step.State = f.Step.GetName(), f.Kind, operation.StepWaiting
 		proposed.Steps = append(proposed.Steps, step)
 	}
