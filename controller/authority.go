@@ -58,7 +58,7 @@ func (f *authorityFollower) follow(ctx context.Context) error {
 	}
 }
 
-// load takes over the generations of the database, and gives it those that it has lost.
+// load takes over the generations of the database, and stores those that the database has lost.
 func (f *authorityFollower) load(ctx context.Context) error {
 	all, err := f.store.Authorities(ctx)
 	if err != nil {
@@ -117,7 +117,7 @@ func writeRoots(dataDir string, authority *ca.Authority) error {
 	return nil
 }
 
-// tellAgents tells each session once of every change: which roots to trust, and to renew a certificate of an older
+// tellAgents sends each session every change once: which roots to trust, and to renew a certificate of an older
 // generation. A session with a certificate that has been withdrawn ends; its agent enrols again.
 func (f *authorityFollower) tellAgents() {
 	changed := f.ca.Changed()

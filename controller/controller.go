@@ -36,7 +36,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// Options are what the configuration file does not say.
+// Options are settings that the configuration file has no fields for.
 type Options struct {
 	Logger *slog.Logger
 	// Clock is for tests that turn its hands; nil follows the database's.
@@ -207,7 +207,7 @@ func (c *Controller) openEngine(context.Context) (err error) {
 // Addresses are where the listeners are. REST is empty where it is off.
 type Addresses struct{ Frontpage, Fleet, Enrolment, HTTP, REST string }
 
-// Addresses says where the listeners are, with the real ports.
+// Addresses returns the addresses of the listeners, with the real ports.
 func (c *Controller) Addresses() Addresses {
 	return Addresses{c.cfg.Listen.Frontpage, c.cfg.Listen.Fleet, c.cfg.Listen.Enrolment, c.cfg.Listen.HTTP,
 		c.cfg.Listen.REST}

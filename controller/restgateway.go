@@ -14,7 +14,7 @@ import (
 )
 
 // runREST serves the frontpage's calls as JSON. They go to a server of the same kind as the frontpage's, behind the
-// same interceptors, which nobody but the gateway can reach.
+// same interceptors, which only the gateway can reach.
 func (c *Controller) runREST(ctx context.Context) error {
 	pipe := gateway.NewPipe()
 	conn, err := grpc.NewClient("passthrough:///frontpage", grpc.WithContextDialer(pipe.Dial),

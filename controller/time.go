@@ -22,8 +22,8 @@ type timekeeper struct {
 }
 
 // keep has the controller's clock follow the database's, which all controllers share. What is stored with a time,
-// such as when an operation is to be looked at again, then means the same to each of them, and survives that somebody
-// sets a machine's clock.
+// such as when an operation is to be looked at again, then means the same to each of them, and survives a change
+// of a machine's clock.
 func (t *timekeeper) keep(ctx context.Context) error {
 	ticker := t.clock.NewTicker(timeEvery)
 	defer ticker.Stop()
@@ -34,7 +34,7 @@ func (t *timekeeper) keep(ctx context.Context) error {
 		case <-ticker.C():
 		}
 		if err := t.follow(ctx); err != nil && ctx.Err() == nil {
-			// Others say that the database is away. The clock goes on from where it was.
+			// Other parts log that the database is away. The clock goes on from where it was.
 			t.log.Debug("the database does not tell the time", "error", err.Error())
 		}
 	}

@@ -28,8 +28,8 @@ const (
 	refusals = 100
 )
 
-// knock looks at the calls of the frontpage before their messages are read, so that those whom nobody knows cost no
-// memory.
+// knock looks at the calls of the frontpage before their messages are read, so that calls without a known
+// caller cost no memory.
 type knock struct {
 	guard *auth.Guard
 	conns *ratelimit.Listener
@@ -88,7 +88,7 @@ func (k *knock) rest(ctx context.Context, method string, authorization []string)
 	return nil
 }
 
-// enrolmentBounds bound the calls of the enrolment listener, where nobody is known: the messages that are being
+// enrolmentBounds bound the calls of the enrolment listener, where no caller is known: the messages that are being
 // received by their number, and those that have come by their size.
 func (s *Servers) enrolmentBounds() []grpc.ServerOption {
 	calls := ratelimit.NewAnonymousCalls(s.cfg.Config.Strangers.EnrolmentCalls, enrolmentTime)

@@ -60,7 +60,7 @@ type Changes struct {
 	Next string
 	// SafeSince may be sent as updated_since and misses nothing. While there is more to read it does not move on.
 	SafeSince time.Time
-	// More says that there is more to read right now.
+	// More reports that there is more to read right now.
 	More bool
 }
 
@@ -97,7 +97,7 @@ func (f *Feed) reconcile(
 	return out, err
 }
 
-// page finds the machines of a page, and says where to go on. Its cursors begin like here.
+// page returns the machines of a page and the cursor behind it. Its cursors begin like here.
 func (f *Feed) page(
 	ctx context.Context, from string, since time.Time, limit int32,
 ) (out *Changes, found []dbsqlc.ChangedMachinesRow, here cursor, err error) {
@@ -159,7 +159,7 @@ type Change struct {
 	Xid uint64
 }
 
-// Follow is Reconcile after a cursor with a cursor for each machine. more says that there is more to read right now.
+// Follow is Reconcile after a cursor with a cursor for each machine. more reports that there is more to read right now.
 func (f *Feed) Follow(
 	ctx context.Context,
 	from string,
