@@ -58,7 +58,7 @@ func (f *authorityFollower) follow(ctx context.Context) error {
 	}
 }
 
-// load takes over the generations of the database, and stores those that it has lost.
+// load takes over the generations of the database, and stores those that the database has lost.
 func (f *authorityFollower) load(ctx context.Context) error {
 	all, err := f.store.Authorities(ctx)
 	if err != nil {

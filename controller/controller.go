@@ -36,7 +36,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// Options are what the configuration file does not say.
+// Options are settings that the configuration file has no fields for.
 type Options struct {
 	Logger *slog.Logger
 	// Clock is for tests that turn its hands; nil follows the database's.

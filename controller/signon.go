@@ -12,7 +12,7 @@ import (
 // signOnTime bounds one answer of the provider that people sign on with.
 const signOnTime = 10 * time.Second
 
-// openSignOn makes the provider that people sign on with. It is asked at a sign-on.
+// openSignOn makes the provider that people sign on with. It is asked at each sign-on.
 func (c *Controller) openSignOn(context.Context) error {
 	s := c.cfg.SignOn
 	if s.Issuer == "" {

@@ -21,8 +21,8 @@ type timekeeper struct {
 	log     *slog.Logger
 }
 
-// keep has the controller's clock follow the database's, which all controllers share. Stored times, such
-// as an operation's next evaluation, then mean the same to each of them. They survive a change of a machine's clock.
+// keep has the controller's clock follow the database's, which all controllers share. Stored times, such as
+// an operation's next evaluation, then mean the same to each of them. They survive a change of a machine's clock.
 func (t *timekeeper) keep(ctx context.Context) error {
 	ticker := t.clock.NewTicker(timeEvery)
 	defer ticker.Stop()

@@ -86,8 +86,9 @@ func (g *Guard) refused(actor, address, method string, req any, err error) {
 // maxMachine bounds an unchecked machine id in the audit log.
 const maxMachine = 64
 
-// PreAuthorize checks a call whose message has not been read yet, and refuses it when it needs a token and has no known one.
-// Unary and Stream check an admitted call again. known reports whether it has one, even if it does not open the method.
+// PreAuthorize checks a call whose message has not been read yet. It refuses a call that needs a token and has no known
+// one. Unary and Stream check an admitted call again. known reports whether it has one, even if it does not open the
+// method.
 func (g *Guard) PreAuthorize(ctx context.Context, method string) (known bool, err error) {
 	need := g.table[method].Need.Scope()
 	if need == 0 {

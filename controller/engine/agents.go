@@ -237,7 +237,7 @@ func (ag *Agents) grantFailed(s *session.Session, r *fleetv1.GrantRequest, err e
 	return refuseGrant(r, "DATABASE_UNAVAILABLE", "the controller could not decide; ask again", false)
 }
 
-// finishGrant signs the grant that was decided, or says why there is none.
+// finishGrant returns the grant that was decided, signed, or its refusal.
 func (ag *Agents) finishGrant(
 	ctx context.Context, s *session.Session, r *fleetv1.GrantRequest, d operationstore.Decided,
 ) *fleetv1.ControllerMessage {
@@ -254,7 +254,7 @@ func (ag *Agents) finishGrant(
 			"agent_id", s.AgentID, "reason", rr.Reason)
 		return refuseGrant(r, rr.Reason, rr.Message, true)
 	case !ag.position.sure():
-		// The decision was made in a database that nobody has compared. It stays, and is given when asked again.
+		// The decision was made in a database that is not compared yet. It stays: the agent gets it when it asks again.
 		return refuseInDoubt(r)
 	}
 	ag.log.Info("grant given", "command_id", r.GetCommandId(), "operation_id", d.Applied.OperationID,
@@ -286,7 +286,7 @@ func resultAck(r *fleetv1.CommandResult) *fleetv1.ControllerMessage {
 	}}
 }
 
-// beginResult returns what a result asks, or its acknowledgement where nobody waits for it.
+// beginResult returns the event of a result, or its acknowledgement where no operation waits for it.
 func (ag *Agents) beginResult(
 	ctx context.Context, s *session.Session, r *fleetv1.CommandResult,
 ) (asked operationstore.Asked, ack *fleetv1.ControllerMessage, err error) {
@@ -299,7 +299,7 @@ func (ag *Agents) beginResult(
 	case err != nil:
 		return asked, nil, err
 	case operationID == "":
-		// A command that this database has never heard of: nobody waits for it.
+		// This database does not know the command: no operation waits for it.
 		ag.log.Warn("result of an unknown command", "command_id", r.GetCommandId(), "agent_id", s.AgentID)
 		return asked, resultAck(r), nil
 	case !waited:
@@ -313,8 +313,8 @@ func (ag *Agents) beginResult(
 	}}, nil, nil
 }
 
-// operationOf returns the operation of a command, and says whether it waits for the result. Of a command that was sent
-// from here that is known the first time.
+// operationOf returns the operation of a command and reports whether it waits for the result. For a command that was
+// sent from here both are known the first time.
 func (ag *Agents) operationOf(ctx context.Context, commandID string) (operationID string, waited bool, err error) {
 	if id := ag.index.take(commandID); id != "" {
 		return id, true, nil

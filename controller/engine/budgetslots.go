@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// admitEvery is how long a slot of a budget stays free at most when nobody has told of it: it was given back on
+	// admitEvery is how long a slot of a budget stays free at most where no signal came: it was given back on
 	// another controller, or an hour is over.
 	admitEvery = time.Second
 	// admitPause is the least time between two rounds.
@@ -26,7 +26,7 @@ type budgetSlots struct {
 	room signal
 }
 
-// run gives the slots of budgets to those who wait for them, as soon as they are free.
+// run grants the slots of budgets to operations that wait for them, as soon as the slots are free.
 func (b *budgetSlots) run(ctx context.Context) error {
 	w := work{what: "admit destructive operations"}
 	t := b.clock.NewTicker(admitEvery)
@@ -48,7 +48,7 @@ func (b *budgetSlots) run(ctx context.Context) error {
 	}
 }
 
-// admit is one round, in one transaction. The next sweep has somebody look at those who got a slot. It is not called
+// admit is one round, in one transaction. The next sweep evaluates the operations that got a slot. It is not called
 // here: with many operations due it would queue looks faster than they are made.
 func (b *budgetSlots) admit(ctx context.Context) error {
 	_, busy, err := b.budgets.AdmitDestructive(ctx, b.clock.Now())

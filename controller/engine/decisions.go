@@ -58,7 +58,7 @@ func (d *decisions) revoked(ctx context.Context, fingerprints []string) {
 	d.log.Info("certificates revoked", "certificates", len(fingerprints), "sessions_ended", n)
 }
 
-// afterApply tells agents, watchers and metrics what has been committed.
+// afterApply notifies agents, watchers and metrics of a committed decision.
 func (d *decisions) afterApply(a *operationstore.Applied) {
 	d.index.note(a)
 	for _, o := range a.Send {

@@ -1,10 +1,16 @@
-// Package engine moves operations: it brings events to the store's Decide, sends what a committed decision wants sent,
-// and makes sure that somebody looks when nobody calls.
+// Package engine moves operations: it brings events to the store's Decide, sends the commands of committed decisions,
+// and evaluates operations that are due when no call comes.
+//
+// # Parts
+//
+// Engine composes and runs the parts. Requests carries out what clients ask for, Agents takes what agents send, and
+// decisions commits what either of them brings. commandSender and peers reach agents here and on other controllers.
+// scheduler, sessionScan, repairs and budgetSlots work without a call.
 //
 // # What is authoritative
 //
-// Postgres. River's jobs, and the list of what was created here, say "look now" and may be lost, doubled or late;
-// operations.wake_at says when somebody must look whatever they say. No goroutine waits for a machine.
+// Postgres. River's jobs, and the list of what was created here, mean "evaluate now" and may be lost, doubled or late;
+// operations.wake_at is when an operation must be evaluated in any case. No goroutine waits for a machine.
 //
 // # State model
 //

@@ -22,7 +22,7 @@ type Config struct {
 	Store    *store.Store
 	Sessions *session.Registry
 	Clock    clock.Clock
-	// Monotonic judges the lease, and is set by nobody; nil means Clock.
+	// Monotonic judges the lease, and is never set; nil means Clock.
 	Monotonic    clock.Clock
 	Logger       *slog.Logger
 	ControllerID string
@@ -46,7 +46,7 @@ type Config struct {
 	Serving func() bool
 	// Webhooks sends events to other systems; nil sends none.
 	Webhooks *delivery.Config
-	// Retention says how long logs and states of machines are kept.
+	// Retention is how long logs and states of machines are kept.
 	Retention Retention
 	// Marks keeps how far the database was seen to get; nil keeps it in memory alone.
 	Marks Marks

@@ -26,7 +26,7 @@ const (
 	handOverDelay = 2 * time.Millisecond
 	// handOverPage keeps one message below the 8,000 bytes that PostgreSQL takes: an item has some 33.
 	handOverPage = 150
-	// unheardEvery is how often a controller looks for commands that nobody has told it about, and how old they are then.
+	// unheardEvery is how often a controller searches for commands that were not handed to it, and their least age.
 	unheardEvery = time.Second
 )
 
@@ -55,7 +55,7 @@ func (o *outbox) add(agentID, item string) {
 	o.waiting.fire()
 }
 
-// take removes the oldest items, and says whether more are left.
+// take removes the oldest items and reports whether more are left.
 func (o *outbox) take(limit int) (agents, items []string, more bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

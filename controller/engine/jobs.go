@@ -183,7 +183,7 @@ func (s *scheduler) rescueJobs(ctx context.Context) (int64, error) {
 	return n + left, errors.Join(err, leftErr)
 }
 
-// tidyJobsEvery is how often jobs are looked at that nobody would work on.
+// tidyJobsEvery is how often jobs are searched that no worker would fetch.
 const tidyJobsEvery = 15 * time.Second
 
 // tidyJobs removes the jobs of older versions, whose last controller may have gone, and hastens those that wait by a

@@ -51,7 +51,7 @@ type leases struct {
 	written lease
 }
 
-// renew says in Postgres that this controller is alive. The lease counts from before the statement.
+// renew stores in Postgres that this controller is alive. The lease counts from before the statement.
 func (l *leases) renew(ctx context.Context) error {
 	asked, now := l.lease.clock.Now(), l.clock.Now()
 	if err := l.sessions.RenewLease(ctx, l.cfg.ControllerID, l.cfg.Version, now.Add(l.cfg.Lease), now); err != nil {

@@ -110,7 +110,7 @@ func (p *peers) announce(ctx context.Context, what string) error {
 	return p.sessions.Announce(limited, what+p.cfg.ControllerID)
 }
 
-// findPeers counts the other controllers, with none of which there is nobody to tell anything, and the fleet.
+// findPeers counts the other controllers, without which nothing is announced, and the fleet.
 func (p *peers) findPeers(ctx context.Context) error {
 	found, err := p.sessions.Peers(ctx, p.cfg.ControllerID, p.clock.Now())
 	if err != nil {

@@ -90,8 +90,8 @@ func refuseInDoubt(r *fleetv1.GrantRequest) *fleetv1.ControllerMessage {
 	}}}
 }
 
-// startedGrant compares a grant that an agent says it has begun a command under. Only a controller can have signed it,
-// so that a database which does not know it has gone back, and no agent can make that up.
+// startedGrant compares a grant that an agent reports to have begun a command under. Only a controller can have signed
+// it: a database that does not know it has gone back, and no agent can make that up.
 func (p *positionCheck) startedGrant(ctx context.Context, agentID string, s *fleetv1.StartedGrant) error {
 	g := s.GetGrant()
 	if g == nil {

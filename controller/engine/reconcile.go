@@ -41,7 +41,7 @@ type signals struct {
 	// changed: something that a client can see. revoked: a certificate. unheard: commands may have been missed. peers: a
 	// controller has come or gone.
 	changed, revoked, unheard, peers signal
-	// room: a slot of a budget may be free, or somebody asks for one.
+	// room: a slot of a budget may be free, or an operation asks for one.
 	room signal
 	// position: another database server answers.
 	position signal
@@ -132,7 +132,7 @@ type repairs struct {
 // a controller of an older version may be about to give it one.
 const ownerGrace = time.Minute
 
-// repairNodes takes nodes out of states that stand for work when nobody does it. By what this version writes there are
+// repairNodes takes nodes out of states that stand for work without an operation. By what this version writes there are
 // none; an older one, or a restored database, may have left some.
 func (r *repairs) repairNodes(ctx context.Context) error {
 	now := r.clock.Now()
@@ -160,7 +160,7 @@ func (r *repairs) admitHealthy(ctx context.Context) error {
 	return err
 }
 
-// recomputeConditions sets the conditions that follow from a node's state as that state says.
+// recomputeConditions sets the conditions that follow from a node's state.
 func (r *repairs) recomputeConditions(ctx context.Context) error {
 	n, err := r.nodes.RecomputeConditions(ctx, r.clock.Now())
 	if n > 0 {
@@ -170,8 +170,8 @@ func (r *repairs) recomputeConditions(ctx context.Context) error {
 	return err
 }
 
-// compareWorkflows reports nodes whose state does not go with the workflow that holds them. It changes nothing: what is
-// wrong is for an operator to say.
+// compareWorkflows reports nodes whose state does not go with the workflow that holds them. It changes nothing:
+// an operator decides which of the two is wrong.
 func (r *repairs) compareWorkflows(ctx context.Context) error {
 	found, err := r.workflowstates.WorkflowViolations(ctx)
 	if err != nil {

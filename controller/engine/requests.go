@@ -89,7 +89,7 @@ func (q *Requests) StartWorkflow(ctx context.Context, r workflowstore.WorkflowSt
 	return op, err
 }
 
-// ActOnWorkflow takes an operator's action, and tells agents what it means for them.
+// ActOnWorkflow takes an operator's action, and sends agents the commands that follow from it.
 func (q *Requests) ActOnWorkflow(ctx context.Context, r workflowstore.WorkflowAct) (*baremetalv1.Operation, error) {
 	began := q.clock.Now()
 	a, err := q.workflows.ActOnWorkflow(ctx, r, began)

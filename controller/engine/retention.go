@@ -24,7 +24,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/pki"
 )
 
-// Retention says how long logs of operations are kept, and where they go then; and how long states of machines are.
+// Retention is how long logs of operations and states of machines are kept, and where the logs go then.
 type Retention struct {
 	// Logs is counted from the creation of the operation; 0 keeps logs for ever.
 	Logs time.Duration

@@ -21,7 +21,7 @@ type revocations struct {
 	turn uint64
 }
 
-// revocationsAtOnce is about how many sessions are looked at each time where nobody has announced a revocation.
+// revocationsAtOnce is about how many sessions are checked each time where no revocation was announced.
 const revocationsAtOnce = 2000
 
 var partSeed = maphash.MakeSeed()
@@ -51,7 +51,7 @@ func (r *revocations) check(ctx context.Context) error {
 	return nil
 }
 
-// certificates gives those of all sessions, or of the part of them whose turn it is.
+// certificates returns those of all sessions, or of the part of them whose turn it is.
 func (r *revocations) certificates(all []*session.Session, whole bool) []string {
 	parts := uint64(1)
 	if !whole {

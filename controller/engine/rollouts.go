@@ -45,8 +45,8 @@ func (w *rolloutWorker) Work(ctx context.Context, job *river.Job[rolloutArgs]) e
 	return w.rollouts.advance(ctx, job.Args.RolloutID)
 }
 
-// sweepRollouts inserts a job for every rollout that is due. Nobody tells of operations that have ended: most belong to
-// none.
+// sweepRollouts inserts a job for every rollout that is due. The end of an operation wakes no
+// rollout: most operations belong to none.
 func (s *scheduler) sweepRollouts(ctx context.Context) error {
 	due, err := s.rollouts.DueRollouts(ctx, s.clock.Now())
 	if err != nil || len(due) == 0 {

@@ -41,7 +41,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/workflowstate"
 )
 
-// Config says how to reach the database, and what requests and plans leave open.
+// Config is the address of the database, and the defaults of requests and plans.
 type Config struct {
 	// URL is a libpq connection string.
 	URL string

@@ -289,7 +289,7 @@ func write(out, ref string, img v1.Image, o options) (err error) {
 	return os.Rename(packed, out)
 }
 
-// writeDockerManifest lets `docker load` read the layout: it is the file of the same archives that `docker save` writes.
+// writeDockerManifest writes the file by which `docker load` reads the layout, as in archives of `docker save`.
 func writeDockerManifest(tree, ref string, img v1.Image) error {
 	m, err := img.Manifest()
 	if err != nil {

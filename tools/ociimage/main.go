@@ -1,5 +1,5 @@
-// Command ociimage writes an image of one of Ingot's programs as an archive of an OCI image layout, without a daemon and
-// without a base image.
+// Command ociimage writes an image of one of Ingot's programs as an archive of an OCI image layout. It needs no daemon
+// and no base image.
 //
 //	ociimage --image controller|agent|cli --bin DIR --ca FILE --version V --revision R --epoch SECONDS --out FILE
 //

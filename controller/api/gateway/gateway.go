@@ -30,8 +30,8 @@ type Config struct {
 	// BodyTimeout is how long a client may take to send its body. WriteTimeout is how long it may take to read a single
 	// write; 0 means 30 s. Neither bounds the length of a stream.
 	BodyTimeout, WriteTimeout time.Duration
-	// PreAuthorize, if set, refuses a request whose body has not been read when it has no token that is known. method is gRPC's.
-	// It returns nil when the caller is known.
+	// PreAuthorize, if set, refuses a request without a known token before its body is read. method is gRPC's. It returns
+	// nil when the caller is known.
 	PreAuthorize func(ctx context.Context, method string, authorization []string) error
 	// Requested, if set, is called with each request before anything else is done with it.
 	Requested func(ctx context.Context)

@@ -97,7 +97,7 @@ func (f *Feed) reconcile(
 	return out, err
 }
 
-// page finds the machines of a page, and returns where to go on. Its cursors begin like here.
+// page returns the machines of a page and the cursor behind it. Its cursors begin like here.
 func (f *Feed) page(
 	ctx context.Context, from string, since time.Time, limit int32,
 ) (out *Changes, found []dbsqlc.ChangedMachinesRow, here cursor, err error) {

@@ -113,7 +113,7 @@ func NewMetalRigOn(t *testing.T, s *store.Store) *MetalRig {
 	return r
 }
 
-// Applied lets the site's agent say that it serves by the newest document, and looks at what waited for it.
+// Applied has the site's agent report the newest document as applied, and evaluates the operations that waited for it.
 func (r *MetalRig) Applied() *fleetv1.SiteDocument {
 	r.T.Helper()
 	d, err := r.Store.Sites.SiteDocument(r.T.Context(), "lab")
