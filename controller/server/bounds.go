@@ -13,8 +13,8 @@ import (
 // bounded are the listeners with their bounds; rest is nil where it is off.
 type bounded struct{ frontpage, fleet, enrolment, http, rest *ratelimit.Listener }
 
-// fleetHandshakeTime is the time that each agent has for its handshake whatever other agents do: round trips over a slow
-// line, and the computing of a machine under load.
+// fleetHandshakeTime is the time that each agent has for its handshake whatever other agents do. It covers round trips
+// over a slow line, and a machine under load.
 const fleetHandshakeTime = 2 * time.Second
 
 // boundListeners puts bounds on every listener, which hold before it is known who calls.

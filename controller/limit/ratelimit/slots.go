@@ -75,8 +75,8 @@ type slot struct {
 }
 
 // slots count a listener's connections: pure, without clock and lock. Where a bound is reached, the connection that has
-// made no progress for the longest time is closed: of the same address where that has its share, else of the same stage.
-// So a stage that is flooded costs the others nothing. A connection that waits for its turn is never closed for another
+// made no progress for the longest time is closed: of the same address where that has its share, else of the same
+// stage. So a stage that is flooded costs the others nothing. A connection that waits for its turn is never closed for another
 // one, which is refused instead: a fleet that comes back would lose its oldest turns to its own newest connections.
 type slots struct {
 	limits ConnectionLimits
@@ -134,8 +134,8 @@ func (b *slots) add(p *slot, now time.Time) (victims []*slot, ok bool) {
 	return victims, true
 }
 
-// least returns the connection of some that is lost most easily; nil where each waits for its turn or has just begun its
-// handshake.
+// least returns the connection of some that is lost most easily; nil where each waits for its turn or has just begun
+// its handshake.
 func (b *slots) least(of *stages, now time.Time) *slot {
 	for _, s := range []stage{silent, quiet} {
 		if of[s].Len() > 0 {

@@ -27,8 +27,8 @@ func (s *Store) CountRefusals(ctx context.Context, b auth.RefusalBatch) error {
 	return pgtx.Wrap(s.db.Q.CountRefusals(ctx, p), "count refusals")
 }
 
-// ChainRefusals implements auth.RefusalSource. One transaction takes and writes a minute that is over, so that only one of
-// several controllers writes it, and only once.
+// ChainRefusals implements auth.RefusalSource. One transaction takes and writes a minute that is over, so that only one
+// of several controllers writes it, and only once.
 func (s *Store) ChainRefusals(ctx context.Context) error {
 	due, err := s.db.Q.RefusalsAreDue(ctx)
 	if err != nil || !due {

@@ -13,8 +13,8 @@ import (
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// presentedTogether bounds the machines of a page that are presented by one set of statements. The parts of a larger page
-// are presented side by side: one is read while another one is being decoded.
+// presentedTogether bounds the machines of a page that are presented by one set of statements. The parts of a larger
+// page are presented side by side: one is read while another one is being decoded.
 const presentedTogether = 512
 
 // inParts presents a page in parts of equal size, and returns the messages in the order of the page.

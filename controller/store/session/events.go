@@ -51,8 +51,8 @@ func (s *Store) once(ctx context.Context, k EventKey, fn func(q *dbsqlc.Queries)
 	return nil
 }
 
-// take runs fn and then takes the event's number: a grant, too, locks its operation and machine before the memory of the
-// agent.
+// take runs fn and then takes the event's number: a grant, too, locks its operation and machine before the memory of
+// the agent.
 func take(ctx context.Context, q *dbsqlc.Queries, k EventKey, fn func(q *dbsqlc.Queries) error) error {
 	counts, err := countsOf(ctx, q, k)
 	if err != nil {
@@ -103,7 +103,7 @@ type Piece struct {
 }
 
 // LogEvents appends pieces of an agent's log to the log of the command's operation. Pieces of a command that this agent
-// did not receive are dropped. An installer's last pieces may follow the end of its own operation, whose log takes them.
+// did not receive are dropped. An installer's last pieces may follow the end of its operation, whose log takes them.
 func (s *Store) LogEvents(ctx context.Context, k EventKey, commandID string, pieces ...Piece) error {
 	k.InstallerOf = ""
 	return s.appendPieces(ctx, k, pieces, func(q *dbsqlc.Queries) (operationID, step string, err error) {

@@ -184,7 +184,15 @@ func TestPiecesOfALogAreStoredTogether(t *testing.T) {
 	if got := commits.n.Load() - before; got != 1 {
 		t.Errorf("%d transactions for three pieces, want 1", got)
 	}
-	if err := s.Sessions.LogEvents(t.Context(), key, c.ID, line(2, "b"), line(3, "c"), line(4, "d"), line(5, "e")); err != nil {
+	if err := s.Sessions.LogEvents(
+		t.Context(),
+		key,
+		c.ID,
+		line(2, "b"),
+		line(3, "c"),
+		line(4, "d"),
+		line(5, "e"),
+	); err != nil {
 		t.Fatal(err)
 	}
 	logs, err := s.Logs.LogsOf(t.Context(), id, 0, 10)

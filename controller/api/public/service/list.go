@@ -17,8 +17,8 @@ const (
 	// maxAnswer bounds the rows of one answer, in bytes: 4 MiB, which is what gRPC clients take by default, less room for
 	// tokens.
 	maxAnswer = 4<<20 - 16<<10
-	// rowsAtOnce bounds the rows of a list that one statement reads: those of the largest page. Each further statement of a
-	// page costs its own round trips.
+	// rowsAtOnce bounds the rows of a list that one statement reads: those of the largest page. Each further statement
+	// of a page costs its own round trips.
 	rowsAtOnce = 1000
 )
 
