@@ -6,18 +6,22 @@ import (
 	"time"
 )
 
-// Queue are places to compute handshakes in, of which the newest who waits is given the next. Where more connections
-// come than can be served, the one that has waited longest is about to go away: in order of arrival hardly one would
-// get through.
+// Queue hands out the turns of handshakes.
 type Queue struct {
-	mu   sync.Mutex
-	free int
-	// waiting holds a chan struct{} for each, the newest at the back, that is closed when it has a place.
+	mu      sync.Mutex
+	free    int
+	inOrder bool
+	// waiting holds a chan struct{} for each connection, the newest at the back. It is closed with the connection's turn.
 	waiting list.List
 }
 
-// NewQueue makes so many places.
+// NewQueue returns a queue of n turns, of which the newest connection gets the next. It is for listeners that end old
+// connections for new ones: the connection that has waited longest is about to end.
 func NewQueue(n int) *Queue { return &Queue{free: n} }
+
+// NewOrderedQueue returns a queue of n turns in the order of arrival. It is for listeners that refuse new connections
+// while many wait: each that waits is served before its agent gives up.
+func NewOrderedQueue(n int) *Queue { return &Queue{free: n, inOrder: true} }
 
 // acquire waits for a place, which must be given back, and reports whether there was one in time, before the wait was
 // given up.
@@ -55,12 +59,15 @@ func (t *Queue) acquire(limit time.Duration, givenUp <-chan struct{}) bool {
 func (t *Queue) release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	newest := t.waiting.Back()
-	if newest == nil {
+	next := t.waiting.Back()
+	if t.inOrder {
+		next = t.waiting.Front()
+	}
+	if next == nil {
 		t.free++
 		return
 	}
-	mine, ok := t.waiting.Remove(newest).(chan struct{})
+	mine, ok := t.waiting.Remove(next).(chan struct{})
 	if !ok {
 		panic("ratelimit: something else waits for a turn")
 	}

@@ -22,21 +22,32 @@ func wait(t *testing.T, turns *Queue, limit time.Duration) <-chan bool {
 	return got
 }
 
-func TestTheNewestHasTheNextTurn(t *testing.T) {
+func TestTheNextTurn(t *testing.T) {
 	t.Parallel()
-	turns := &Queue{free: 1}
-	if !turns.acquire(0, nil) {
-		t.Fatal("the first has no place")
-	}
-	oldest, middle, newest := wait(t, turns, time.Minute), wait(t, turns, time.Minute), wait(t, turns, time.Minute)
-	for _, next := range []<-chan bool{newest, middle, oldest} {
-		turns.release()
-		if !<-next {
-			t.Fatal("no turn")
+	for _, inOrder := range []bool{false, true} {
+		turns := &Queue{free: 1, inOrder: inOrder}
+		if !turns.acquire(0, nil) {
+			t.Fatal("the first has no place")
 		}
-	}
-	if turns.acquire(0, nil) {
-		t.Error("two have the one place")
+		oldest, middle, newest := wait(t, turns, time.Minute), wait(t, turns, time.Minute), wait(t, turns, time.Minute)
+		want := []<-chan bool{newest, middle, oldest}
+		if inOrder {
+			want = []<-chan bool{oldest, middle, newest}
+		}
+		for i, next := range want {
+			turns.release()
+			select {
+			case got := <-next:
+				if !got {
+					t.Fatal("no turn")
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatalf("in order %v: turn %d went to another connection", inOrder, i)
+			}
+		}
+		if turns.acquire(0, nil) {
+			t.Error("two have the one place")
+		}
 	}
 }
 
