@@ -31,7 +31,7 @@ func (s *Servers) boundListeners() error {
 	}
 	// A fleet that comes back leaves the others their turns. Those ask no database, so more than this would only slow each
 	// other.
-	turns, fleetTurns := ratelimit.NewQueue(2*runtime.GOMAXPROCS(0)), ratelimit.NewOrderedQueue(a.Handshakes)
+	turns, fleetTurns := ratelimit.NewQueue(2*runtime.GOMAXPROCS(0)), ratelimit.NewFairQueue(a.Handshakes)
 	s.bounded.frontpage = ratelimit.Listen(s.listeners.Frontpage, s.bounds("frontpage", clients, front, turns))
 	s.listeners.Frontpage = s.bounded.frontpage
 

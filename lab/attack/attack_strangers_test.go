@@ -85,7 +85,7 @@ func halfOpenFleet(ctx context.Context, r *Rig) (Outcome, error) {
 	var begun atomic.Int64
 	g, _ := task.New(ctx)
 	g.Go("half-open", func(ctx context.Context) error {
-		tick := time.NewTicker(time.Second / 60)
+		tick := time.NewTicker(time.Second / 200)
 		defer tick.Stop()
 		for {
 			select {

@@ -257,7 +257,7 @@ func (c *Conn) handshake() (_ *tls.Conn, why string) {
 		l.mu.Unlock()
 	}()
 	c.advance(waiting)
-	if !l.cfg.Turns.acquire(l.cfg.Times.Turn, closed) {
+	if !l.cfg.Turns.acquire(c.address, l.cfg.Times.Turn, closed) {
 		return nil, ClosedLate
 	}
 	c.advance(shaking)
@@ -309,7 +309,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 		c.turn = nil
 		return n, err
 	}
-	if !c.turn.acquire(c.of.cfg.Times.Handshake, c.waits) {
+	if !c.turn.acquire(c.address, c.of.cfg.Times.Handshake, c.waits) {
 		c.turn = nil
 		return n, errors.Join(err, errNoTurn)
 	}

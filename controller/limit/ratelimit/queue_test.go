@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -8,60 +9,72 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
-// wait takes a turn in the background, after those who wait already.
-func wait(t *testing.T, turns *Queue, limit time.Duration) <-chan bool {
-	t.Helper()
-	waiting := func() int {
-		turns.mu.Lock()
-		defer turns.mu.Unlock()
-		return turns.waiting.Len()
+// waitingFor counts the connections that wait for a turn.
+func waitingFor(q *Queue) (n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, l := range q.lines {
+		n += l.waiting.Len()
 	}
-	n, got := waiting(), make(chan bool, 1)
-	task.Background("wait for a turn", func() { got <- turns.acquire(limit, nil) })
-	testkit.Eventually(t, 10*time.Second, func() bool { return waiting() == n+1 }, "it waits")
+	return n
+}
+
+// wait takes a turn in the background, after those who wait already.
+func wait(t *testing.T, turns *Queue, address string) <-chan bool {
+	t.Helper()
+	n, got := waitingFor(turns), make(chan bool, 1)
+	task.Background("wait for a turn", func() {
+		got <- turns.acquire(netip.MustParseAddr(address), time.Minute, nil)
+	})
+	testkit.Eventually(t, 10*time.Second, func() bool { return waitingFor(turns) == n+1 }, "it waits")
 	return got
 }
 
+// TestTheNextTurn lets five connections of two addresses wait for one turn.
 func TestTheNextTurn(t *testing.T) {
 	t.Parallel()
-	for _, inOrder := range []bool{false, true} {
-		turns := &Queue{free: 1, inOrder: inOrder}
-		if !turns.acquire(0, nil) {
-			t.Fatal("the first has no place")
+	for name, c := range map[string]struct {
+		turns *Queue
+		want  []int
+	}{
+		"the newest first":          {NewQueue(1), []int{4, 3, 2, 1, 0}},
+		"one address after another": {NewFairQueue(1), []int{0, 3, 1, 4, 2}},
+	} {
+		if !c.turns.acquire(netip.Addr{}, 0, nil) {
+			t.Fatal("the first has no turn")
 		}
-		oldest, middle, newest := wait(t, turns, time.Minute), wait(t, turns, time.Minute), wait(t, turns, time.Minute)
-		want := []<-chan bool{newest, middle, oldest}
-		if inOrder {
-			want = []<-chan bool{oldest, middle, newest}
+		var all []<-chan bool
+		for _, address := range []string{"192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.2"} {
+			all = append(all, wait(t, c.turns, address))
 		}
-		for i, next := range want {
-			turns.release()
+		for i, next := range c.want {
+			c.turns.release()
 			select {
-			case got := <-next:
+			case got := <-all[next]:
 				if !got {
-					t.Fatal("no turn")
+					t.Fatalf("%s: no turn", name)
 				}
-			case <-time.After(10 * time.Second):
-				t.Fatalf("in order %v: turn %d went to another connection", inOrder, i)
+			case <-time.After(time.Minute):
+				t.Fatalf("%s: turn %d went to another connection than %d", name, i, next)
 			}
 		}
-		if turns.acquire(0, nil) {
-			t.Error("two have the one place")
+		if c.turns.acquire(netip.Addr{}, 0, nil) || len(c.turns.lines) != 0 {
+			t.Errorf("%s: two have the one turn, or a line is left", name)
 		}
 	}
 }
 
 func TestATurnThatDoesNotComeIsGivenUp(t *testing.T) {
 	t.Parallel()
-	turns := &Queue{free: 1}
-	if !turns.acquire(0, nil) || turns.acquire(time.Millisecond, nil) {
+	turns := NewQueue(1)
+	if !turns.acquire(netip.Addr{}, 0, nil) || turns.acquire(netip.Addr{}, time.Millisecond, nil) {
 		t.Fatal("not one place")
 	}
-	if turns.waiting.Len() != 0 {
+	if waitingFor(turns) != 0 {
 		t.Error("it still waits")
 	}
 	turns.release()
-	if !turns.acquire(0, nil) {
+	if !turns.acquire(netip.Addr{}, 0, nil) {
 		t.Error("its place is lost")
 	}
 }
