@@ -15,7 +15,7 @@ type bounded struct{ frontpage, fleet, enrolment, http, rest *ratelimit.Listener
 
 // fleetHandshakeTime is the time that each agent has for its handshake whatever other agents do. It covers round trips
 // over a slow line, and a machine under load.
-const fleetHandshakeTime = 2 * time.Second
+const fleetHandshakeTime = time.Second
 
 // boundListeners puts bounds on every listener, which hold before it is known who calls.
 func (s *Servers) boundListeners() error {

@@ -22,7 +22,7 @@ func strangerAttempts() []Attempt {
 	return []Attempt{
 		{Party: Stranger, Attempt: "connections that say nothing", Rule: 3, Run: silentConnections},
 		{Party: Stranger, Attempt: "handshakes that are begun and never finished", Rule: 3, Run: halfOpen},
-		{Party: Stranger, Attempt: "60 half-open connections a second at the port of agents", Rule: 3, Run: halfOpenFleet},
+		{Party: Stranger, Attempt: "200 half-open connections a second at the port of agents", Rule: 3, Run: halfOpenFleet},
 		{Party: Stranger, Attempt: "connections that shake hands and ask nothing", Rule: 3, Run: quietConnections},
 		{Party: Stranger, Attempt: "headers that come a byte at a time", Rule: 3, Run: slowHeaders},
 		{Party: Stranger, Attempt: "headers without end", Rule: 3, Run: hugeHeaders},
