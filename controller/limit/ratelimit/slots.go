@@ -76,8 +76,8 @@ type slot struct {
 
 // slots count a listener's connections: pure, without clock and lock. Where a bound is reached, the connection that has
 // made no progress for the longest time is closed: of the same address where that has its share, else of the same
-// stage. So a stage that is flooded costs the others nothing. A connection that waits for its turn is never closed for another
-// one, which is refused instead: a fleet that comes back would lose its oldest turns to its own newest connections.
+// stage. So a stage that is flooded costs the others nothing. A connection that waits for its turn is never closed for
+// another one, which is refused instead: a returning fleet would lose its oldest turns to its own newest connections.
 type slots struct {
 	limits ConnectionLimits
 	open   int
