@@ -17,7 +17,7 @@
 //
 // # Failure handling
 //
-// A desk that does not answer is asked again, for ever. A final no (ENROLMENT_CONTESTED, an expired token, a machine at
-// another place than recorded) stops the installer: it prints that on the console and waits to be switched off. It
-// neither asks again nor reboots, because both would end in the same place.
+// A site agent that does not answer is asked again, for ever. A final refusal (ENROLMENT_CONTESTED, an expired token, a
+// machine at another place than recorded) stops the installer: it prints that on the console and waits to be switched
+// off. It neither asks again nor reboots, because both would end in the same place.
 package installer

@@ -24,7 +24,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/when"
 )
 
-// Refused is a final no of the site's desk.
+// Refused is a final refusal of the site's agent.
 type Refused struct {
 	Status          int
 	Reason, Message string
@@ -33,10 +33,10 @@ type Refused struct {
 // Error returns reason and message.
 func (r *Refused) Error() string { return fmt.Sprintf("%s: %s", r.Reason, r.Message) }
 
-// maxAnswer bounds what the desk may say.
+// maxAnswer bounds an answer of the site's agent, in bytes.
 const maxAnswer = 1 << 20
 
-// enroller asks the desk of one site.
+// enroller asks the agent of one site.
 type enroller struct {
 	boot   pid1.Installer
 	client *http.Client
@@ -121,7 +121,7 @@ func (e *enroller) ask(
 	}
 }
 
-// once makes one request. after is how long the desk wants to be left alone.
+// once makes one request. after is the time until the next request.
 func (e *enroller) once(ctx context.Context, body []byte) (_ installerenrol.Answer, after time.Duration, err error) {
 	to := e.boot.Site + "/boot/" + url.PathEscape(e.boot.Token) + "/enrol"
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
@@ -151,7 +151,7 @@ func understand(resp *http.Response, data []byte) (a installerenrol.Answer, afte
 	after = when.RetryAfter(resp.Header.Get("Retry-After"), time.Now(), time.Minute)
 	var p installerenrol.Problem
 	if err := json.Unmarshal(data, &p); err != nil || p.Reason == "" {
-		// Not the desk, or not one that we know: perhaps the boot server on its way up or down.
+		// Not the site's agent, or an unknown version of it: perhaps the boot server on its way up or down.
 		return a, after, fmt.Errorf("the site answers %s", resp.Status)
 	}
 	if resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests {

@@ -78,7 +78,7 @@ func Run(ctx context.Context, cfg Config) error {
 	return serve(ctx, cfg, answer)
 }
 
-// certified returns the desk's answer, in this life of the process or in one before.
+// certified returns the site agent's answer to this process, or to one before it.
 func certified(ctx context.Context, cfg Config) (installerenrol.Answer, error) {
 	dir := state.Dir(cfg.StateDir)
 	enrolled, err := dir.Enrolled()

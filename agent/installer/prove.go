@@ -49,8 +49,8 @@ func openTPM(ctx context.Context, cfg Config) *tpmdevice.Device {
 	}
 }
 
-// prove answers the desk's challenge: the TPM releases its secret, and the controller issues the certificate for a
-// proof by that secret over this very connection.
+// prove answers the site agent's challenge: the TPM releases its secret, and the controller issues the certificate for
+// a proof by that secret over this very connection.
 func (e *enroller) prove(
 	ctx context.Context, csr, keyDigest []byte, a installerenrol.Answer, attempt int,
 ) (installerenrol.Answer, time.Duration, error) {

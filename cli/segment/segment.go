@@ -76,8 +76,8 @@ func In(s *pb.Segment, mode, pool string) error {
 	return nil
 }
 
-// Gives describes in words which addresses machines get.
-func Gives(s *pb.Segment) string {
+// Addresses describes in words which addresses machines get.
+func Addresses(s *pb.Segment) string {
 	if s.GetPoolStart() == "" {
 		return "gives machines no addresses (mode " + s.GetMode() + ")"
 	}

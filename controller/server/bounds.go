@@ -31,14 +31,17 @@ func (s *Servers) boundListeners() error {
 	}
 	// A fleet that comes back leaves the others their turns. Those ask no database, so more than this would only slow each
 	// other.
-	turns, fleetTurns := ratelimit.NewQueue(2*runtime.GOMAXPROCS(0)), ratelimit.NewFairQueue(a.Handshakes)
+	turns := ratelimit.NewQueue(2 * runtime.GOMAXPROCS(0))
 	s.bounded.frontpage = ratelimit.Listen(s.listeners.Frontpage, s.bounds("frontpage", clients, front, turns))
 	s.listeners.Frontpage = s.bounded.frontpage
 
-	fleet := s.bounds("fleet", ratelimit.ConnectionLimits{
+	agents := ratelimit.ConnectionLimits{
 		All: a.Connections, Unproven: a.UnprovenConnections, PerAddress: a.UnprovenPerAddress,
 		PerCaller: a.ConnectionsPerAgent, HandshakeTime: fleetHandshakeTime,
-	}, s.fleetTLS(), fleetTurns)
+	}
+	// A turn beyond the handshakes that may be under way would end the oldest of them.
+	fleetTurns := ratelimit.NewFairQueue(min(a.Handshakes, agents.Handshakes()))
+	fleet := s.bounds("fleet", agents, s.fleetTLS(), fleetTurns)
 	fleet.Caller = agentOf
 	s.bounded.fleet = ratelimit.Listen(s.listeners.Fleet, fleet)
 	s.listeners.Fleet = s.bounded.fleet

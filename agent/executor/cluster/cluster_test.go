@@ -38,7 +38,7 @@ type apiServer struct {
 	open          int  // connections
 	// evicting is called at every eviction; it may be nil.
 	evicting func()
-	// says answers instead of what follows, unless its status is 0; it may be nil.
+	// says replaces the server's own answers, but for a status of 0; it may be nil.
 	says  func(r *http.Request) (status int, body string)
 	calls []string
 }

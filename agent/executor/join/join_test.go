@@ -36,8 +36,8 @@ type machine struct {
 	unreadAfter bool
 	// undone is the error of kubeadm reset.
 	undone error
-	// says has the output of kubeadm, a stream and its text each; none is the usual.
-	says [][2]string
+	// prints has the output of kubeadm, a stream and its text each; nil is the usual output.
+	prints [][2]string
 	// during runs while kubeadm does.
 	during func()
 	calls  []string
@@ -57,11 +57,11 @@ var usually = [][2]string{
 }
 
 func (m *machine) Join(_ context.Context, e effect.Cause, r kubeadm.JoinRequest, output func(string, []byte)) error {
-	says := m.says
-	if says == nil {
-		says = usually
+	prints := m.prints
+	if prints == nil {
+		prints = usually
 	}
-	for _, s := range says {
+	for _, s := range prints {
 		output(s[0], []byte(s[1]))
 	}
 	if m.during != nil {
@@ -316,7 +316,7 @@ func TestWhatKubeadmSaysIsWrong(t *testing.T) {
 		"content": {nil, usually, "kubeadm is content, and the kubelet has no credentials of the cluster; its output"},
 	} {
 		r := newRig(t)
-		r.m.leads, r.m.does, r.m.says = kubeadm.Membership{}, c.does, c.says
+		r.m.leads, r.m.does, r.m.prints = kubeadm.Membership{}, c.does, c.says
 		j, logged := job(t.Context()), [][2]string{}
 		j.Output = func(stream string, data []byte) { logged = append(logged, [2]string{stream, string(data)}) }
 		got, err := r.executor().Execute(t.Context(), j)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
@@ -308,13 +309,24 @@ func statusOf(cause error) error {
 	}
 }
 
-// takenAtOnce bounds the messages that are taken together.
-const takenAtOnce = 64
+const (
+	// takenAtOnce bounds the messages that are taken together.
+	takenAtOnce = 64
+	// largeMessage is the size, in bytes, from which a message is taken before the next one is received: takenAtOnce
+	// messages of the largest size would fill memory.
+	largeMessage = 64 << 10
+)
+
+// received is a message that waits to be taken. taken is closed then; it is nil for a message that is not large.
+type received[M any] struct {
+	message M
+	taken   chan struct{}
+}
 
 // receive passes an agent's messages on in their order, and returns the first error. Those of a site's agent or of an
 // installer that have arrived together are passed on together: a site has many machines, and an installation many log
 // lines. A host's are passed on one by one; there are too many hosts for a buffer and a goroutine each.
-func receive[M any](
+func receive[M proto.Message](
 	s *Server, sess *session.Session, recv func() (M, error), take func([]M) error,
 ) error {
 	if sess.Role == "host" {
@@ -330,35 +342,67 @@ func receive[M any](
 			}
 		}
 	}
-	messages, ended := make(chan M, takenAtOnce), make(chan error, 1)
+	ctx, cancel := context.WithCancel(sess.Context())
+	defer cancel() // ends the reader where a message cannot be taken
+	messages, ended := make(chan received[M], takenAtOnce), make(chan error, 1)
 	task.Background("read messages of an agent", func() {
 		defer close(messages)
-		for {
+		ended <- readAhead(ctx, messages, func() (M, error) {
 			m, err := recv()
-			if err != nil {
-				ended <- err
-				return
+			if err == nil {
+				sess.Beat(s.cfg.Clock.Now())
 			}
-			sess.Beat(s.cfg.Clock.Now())
-			select {
-			case messages <- m:
-			case <-sess.Context().Done():
-				ended <- context.Cause(sess.Context())
-				return
-			}
-		}
+			return m, err
+		})
 	})
-	for m := range messages {
-		list := []M{m}
-		for len(messages) > 0 && len(list) < takenAtOnce {
-			list = append(list, <-messages)
+	for first := range messages {
+		all := []received[M]{first}
+		for len(messages) > 0 && len(all) < takenAtOnce {
+			all = append(all, <-messages)
+		}
+		list := make([]M, len(all))
+		for i, r := range all {
+			list[i] = r.message
 		}
 		err := task.Run(sess.Context(), "take messages", func(context.Context) error { return take(list) })
 		if err != nil {
 			return err
 		}
+		for _, r := range all {
+			if r.taken != nil {
+				close(r.taken)
+			}
+		}
 	}
 	return <-ended
+}
+
+// readAhead receives messages until one fails or ctx ends, and returns why. After a large message it waits until that
+// is taken.
+func readAhead[M proto.Message](ctx context.Context, messages chan<- received[M], recv func() (M, error)) error {
+	for {
+		m, err := recv()
+		if err != nil {
+			return err
+		}
+		r := received[M]{message: m}
+		if proto.Size(m) >= largeMessage {
+			r.taken = make(chan struct{})
+		}
+		select {
+		case messages <- r:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if r.taken == nil {
+			continue
+		}
+		select {
+		case <-r.taken:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // take takes messages in their order. Requests for grants and results are decided together up to a message of another

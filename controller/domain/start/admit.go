@@ -40,7 +40,7 @@ var rules = []Rule{
 		refuse: outsideWorkflows(passwordIsOwn)},
 	{Name: "steps are complete", Reasons: []string{"MACHINE_HAS_NO_IMAGE", "CLUSTER_NOT_CONFIGURED"},
 		refuse: func(f *Facts) error { return f.filled().fault }},
-	{Name: "nobody must approve", Reasons: []string{"APPROVAL_REQUIRED"}, asks: policyAsks, refuse: notDemanded},
+	{Name: "no approval is missing", Reasons: []string{"APPROVAL_REQUIRED"}, asks: policyAsks, refuse: notDemanded},
 	{Name: "installer is ours", Reasons: []string{"INVALID_FIELD"}, refuse: installerIsOurs},
 	{Name: "images exist", Reasons: []string{"IMAGE_NOT_FOUND"}, asks: imageAsks, refuse: imagesExist},
 	{Name: "machine proves its identity", Reasons: []string{"IDENTITY_LEVEL_TOO_LOW"}, asks: identityAsks,

@@ -157,7 +157,7 @@ var refusalCases = []refusalCase{
 	{rule: "steps are complete", reason: "CLUSTER_NOT_CONFIGURED", change: func(f *Facts) {
 		f.Machine.Spec.TargetClusterRef = ""
 	}},
-	{rule: "nobody must approve", reason: "APPROVAL_REQUIRED", change: func(f *Facts) {
+	{rule: "no approval is missing", reason: "APPROVAL_REQUIRED", change: func(f *Facts) {
 		f.Policy = &Policy{Name: "p", Machines: 3}
 	}},
 	{rule: "installer is ours", reason: "INVALID_FIELD", without: []string{"rotate"}, change: func(f *Facts) {

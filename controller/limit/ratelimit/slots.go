@@ -52,6 +52,9 @@ func (l ConnectionLimits) withDefaults() ConnectionLimits {
 	return l
 }
 
+// Handshakes returns how many handshakes may be under way at a time.
+func (l ConnectionLimits) Handshakes() int { return l.withDefaults().most(shaking) }
+
 func (l ConnectionLimits) most(s stage) int {
 	switch s {
 	case shaking:
@@ -63,11 +66,11 @@ func (l ConnectionLimits) most(s stage) int {
 	}
 }
 
-// slot is where a connection stands in the books. The zero value is one that is in none.
+// slot is the record of a connection in slots. The zero value is a connection that is not counted.
 type slot struct {
 	address netip.Addr
 	stage   stage
-	// inStage and ofAddress are its elements in the two lists of places; nil once it is proven or gone.
+	// inStage and ofAddress are its elements in the lists of its stage and of its address; nil once it is proven or gone.
 	inStage, ofAddress *list.Element
 	// since is the time of its latest progress.
 	since time.Time
