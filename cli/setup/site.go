@@ -101,7 +101,13 @@ func (o *install) checkSite(ctx context.Context) (string, []change, error) {
 				return "", nil, fmt.Errorf("site %s tells machines on %s another router or other name servers (%q, %q): "+
 					"ingot site set changes them", o.site, o.segment, g.GetRouter(), g.GetDns())
 			}
-			return fmt.Sprintf("site %s serves %s as %s, and %s", o.site, o.segment, g.GetAddress(), segment.Addresses(g)), nil, nil
+			return fmt.Sprintf(
+				"site %s serves %s as %s, and %s",
+				o.site,
+				o.segment,
+				g.GetAddress(),
+				segment.Addresses(g),
+			), nil, nil
 		}
 	}
 	return "", []change{{what, func(ctx context.Context) error {
