@@ -365,7 +365,12 @@ func (m *Machine) AgentProcess(failpoints string) *Process {
 	if err := os.WriteFile(token, []byte(m.Config.Bundle), 0o600); err != nil {
 		m.t.Fatal(err)
 	}
-	args := []string{"run", "--host", "sim", "--state-dir", m.StateDir, "--sim-dir", m.World.Dir(), "--sim-id", m.o.SimID,
+	simID := m.o.SimID
+	if m.o.Site {
+		// A site agent does not go down with the machine that it reboots.
+		simID = "site-machine"
+	}
+	args := []string{"run", "--host", "sim", "--state-dir", m.StateDir, "--sim-dir", m.World.Dir(), "--sim-id", simID,
 		"--token-file", token, "--sim-delay", m.o.Delay.String(), "--sim-repave-time", "50ms", "--sim-script", m.o.Script,
 		"--log-level", "warn"}
 	if m.o.Site {

@@ -105,9 +105,8 @@ func (x *inMAAS) leaves(seconds string) string {
 // fails waits until the newest workflow needs an operator.
 func (x *inMAAS) fails() string {
 	x.T.Helper()
-	testkit.Eventually(x.T, rig.Soon, func() bool { return rig.FailedState(x.Flow(x.id)) },
-		"the workflow of %s does not fail",
-		x.id)
+	testkit.Eventually(x.T, 2*rig.Soon, func() bool { return rig.FailedState(x.Flow(x.id)) },
+		"the workflow of %s does not fail", x.id)
 	return x.id
 }
 
@@ -227,7 +226,7 @@ func faultsInMAAS() []injected {
 		}, []string{""}, "provider", []string{"wait_deployed", "MAAS to deploy the machine"}},
 		{"MAAS deploying until the time is up", func(t *testing.T, r *whyRig) string {
 			x := r.maas(t, &maastest.Machine{Status: ms.New, StuckIn: ms.Deploying})
-			x.onboard("20")
+			x.onboard("45") // the steps before it have the same limit, on whatever machine
 			return x.fails()
 		}, []string{"MAAS_FAILED"}, "operator", []string{"still waiting", "deploy"}},
 		{"MAAS has no disk to boot from", comingIn(&maastest.Machine{Status: ms.New, NoBootDisk: true}, ""),
