@@ -561,13 +561,11 @@ func TestBothSidesDeclareTheSameHarm(t *testing.T) {
 // already or has changed is no rule: NotFound, AlreadyExists and Aborted are not counted. Rules belong into the domain,
 // as those of a start in controller/domain/start. The numbers may only fall.
 var storeRefusals = map[string]int{
-	"controller/store/access":      1,
 	"controller/store/agent":       10,
 	"controller/store/authority":   1,
 	"controller/store/budget":      2,
 	"controller/store/catalog":     8,
 	"controller/store/commandspec": 1,
-	"controller/store/credential":  17,
 	"controller/store/identity":    3,
 	"controller/store/machine":     10,
 	"controller/store/node":        9,
