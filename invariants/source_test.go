@@ -561,8 +561,6 @@ func TestBothSidesDeclareTheSameHarm(t *testing.T) {
 // already or has changed is no rule: NotFound, AlreadyExists and Aborted are not counted. Rules belong into the domain,
 // as those of a start in controller/domain/start. The numbers may only fall.
 var storeRefusals = map[string]int{
-	"controller/store/agent":       10,
-	"controller/store/authority":   1,
 	"controller/store/budget":      2,
 	"controller/store/catalog":     8,
 	"controller/store/commandspec": 1,
@@ -572,7 +570,6 @@ var storeRefusals = map[string]int{
 	"controller/store/nodestate":   1,
 	"controller/store/pgtx":        3,
 	"controller/store/rollout":     6,
-	"controller/store/session":     5,
 	"controller/store/workflow":    1,
 }
 
