@@ -565,8 +565,6 @@ var storeRefusals = map[string]int{
 	"controller/store/catalog":     8,
 	"controller/store/commandspec": 1,
 	"controller/store/identity":    3,
-	"controller/store/node":        9,
-	"controller/store/nodestate":   1,
 	"controller/store/pgtx":        3,
 	"controller/store/rollout":     6,
 	"controller/store/workflow":    1,
