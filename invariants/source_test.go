@@ -562,7 +562,6 @@ func TestBothSidesDeclareTheSameHarm(t *testing.T) {
 // as those of a start in controller/domain/start. The numbers may only fall.
 var storeRefusals = map[string]int{
 	"controller/store/budget":      2,
-	"controller/store/catalog":     8,
 	"controller/store/commandspec": 1,
 	"controller/store/identity":    3,
 	"controller/store/pgtx":        3,
