@@ -565,7 +565,6 @@ var storeRefusals = map[string]int{
 	"controller/store/commandspec": 1,
 	"controller/store/identity":    3,
 	"controller/store/pgtx":        3,
-	"controller/store/rollout":     6,
 	"controller/store/workflow":    1,
 }
 
