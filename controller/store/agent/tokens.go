@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,6 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/history"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
 // ListTokens reads tokens, newest first, from a position on.
@@ -87,10 +87,10 @@ func bindings(t dbsqlc.LockTokenRow, r EnrollRequest) error {
 	case t.BoundProvider != "" && t.BoundProvider != r.Provider:
 		return failure.Precondition("REGION_PROVIDER_MISMATCH", "the token is for provider %q, the agent says %q",
 			t.BoundProvider, r.Provider)
-	case t.BoundMac != "" && !slices.ContainsFunc(r.MACs, func(m string) bool { return strings.EqualFold(m, t.BoundMac) }):
+	case t.BoundMac != "" && !slices.ContainsFunc(r.MACs, func(m string) bool { return hwid.SameMAC(m, t.BoundMac) }):
 		return failure.Precondition("HARDWARE_MISMATCH", "the token is for MAC address %s, which the agent does not have",
 			t.BoundMac)
-	case t.BoundSerial != "" && t.BoundSerial != r.Serial:
+	case t.BoundSerial != "" && !hwid.SameSerial(t.BoundSerial, r.Serial):
 		return failure.Precondition("HARDWARE_MISMATCH", "the token is for another serial number than the agent's")
 	}
 	return nil
