@@ -39,11 +39,17 @@ func planned(f *rackFile, err error, have ...*pb.Machine) string {
 	return b.String()
 }
 
-// TestCases: ingot import -f and ingot rack import read every file of testdata/cases/import in the same way.
+// TestCases: ingot import -f and ingot rack import read every file of these folders of testdata/cases in the same way.
 func TestCases(t *testing.T) {
-	t.Chdir("testdata/cases/import")
+	for _, folder := range []string{"import", "dialects"} {
+		t.Run(folder, func(t *testing.T) { readAlike(t, folder) })
+	}
+}
+
+func readAlike(t *testing.T, folder string) {
+	t.Chdir("testdata/cases/" + folder)
 	files, err := filepath.Glob("*.csv")
-	if err != nil || len(files) < 10 {
+	if err != nil || len(files) < 8 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	for _, file := range files {

@@ -67,7 +67,7 @@ func TestSystemSeed(t *testing.T) {
 // is added to it by testdata/oracle.py.
 func oracle(t *testing.T) (files []string, table string) {
 	t.Helper()
-	files, err := filepath.Glob("testdata/cases/*.data")
+	files, err := filepath.Glob("testdata/cases/*/*.data")
 	if err != nil || len(files) < 30 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
