@@ -101,6 +101,8 @@ var mimeHeader = regexp.MustCompile(`(?i)^content-type[ \t]*:`)
 // partFault describes what keeps cloud-init from taking a part whose type it handles.
 func partFault(p userdata.Part) string {
 	switch p.Type {
+	case userdata.Broken:
+		return "cloud-init would fail on all of it: a part is declared compressed, and cannot be decompressed"
 	case userdata.CloudConfig:
 		return yamlOf(p.Content, yaml.MappingNode, "a mapping")
 	case userdata.Archive:
