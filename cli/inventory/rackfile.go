@@ -297,8 +297,8 @@ type interfaces struct {
 	several map[string]bool
 }
 
-// of returns the addresses of a device, by its number where both files have numbers. one is false where its name is that
-// of several devices.
+// of returns the addresses of a device, by its number where both files have numbers. one is false where its name is
+// that of several devices.
 func (in interfaces) of(number, name string) (macs []string, one bool) {
 	if number != "" && len(in.byNumber) > 0 {
 		return in.byNumber[number], true

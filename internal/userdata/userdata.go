@@ -166,8 +166,8 @@ func walk(text string, depth int, out *[]Part) {
 		kind, content, plain = "text/plain", string(inflated), false
 	}
 	part := Part{kind, content}
-	// The text of a part that isn't encoded reaches cloud-init as ASCII with escapes: other spaces before its beginning are
-	// none there.
+	// The text of a part that isn't encoded reaches cloud-init as ASCII with escapes: other spaces before its beginning
+	// are none there.
 	first := strings.TrimLeft(content, " \t\r\n\v\f\x1c\x1d\x1e\x1f")
 	if !plain || first == "" || first[0] < utf8.RuneSelf {
 		part = typed(kind, content)
@@ -321,8 +321,8 @@ func decoded(encoding, body string) string {
 	return body
 }
 
-// fromBase64 decodes as Python's email/_encoded_words.py does (decode_b): what is no digit is left out, padding is added,
-// and a text of an impossible length stays.
+// fromBase64 decodes as Python's email/_encoded_words.py does (decode_b): what is no digit is left out, padding is
+// added, and a text of an impossible length stays.
 func fromBase64(body string) string {
 	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 	clean := strings.Map(func(r rune) rune {
