@@ -144,7 +144,7 @@ func maasTargets(list []*fleetv1.ProviderTarget) []maas.Target {
 		if t.GetProvider() == provideraction.Provider {
 			out = append(out, maas.Target{
 				MachineID: t.GetMachineId(), RegionRef: t.GetRegionRef(), RegionVersion: t.GetRegionVersion(),
-				MACs: t.GetMacAddresses(),
+				MACs: t.GetMacAddresses(), Serial: t.GetSerial(),
 			})
 		}
 	}

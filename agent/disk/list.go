@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,8 +47,8 @@ func (s scanner) scan(more func(*disk.Device)) ([]disk.Device, error) {
 	var out []disk.Device
 	for _, e := range entries {
 		name := e.Name()
-		if !s.exists("sys/block/"+name+"/device") || strings.HasPrefix(name, "sr") || strings.HasPrefix(name, "fd") {
-			continue // virtual, optical, floppy
+		if !s.exists("sys/block/"+name+"/device") || noDisk.MatchString(name) {
+			continue // virtual, or no disk
 		}
 		if s.hidden(name) {
 			continue
@@ -58,6 +59,11 @@ func (s scanner) scan(more func(*disk.Device)) ([]disk.Device, error) {
 	}
 	return foldPaths(out), nil
 }
+
+// noDisk are optical drives, floppies, and flash that holds firmware (mtdblock); and of an eMMC the partitions that its
+// firmware boots from, or that take authenticated writes alone: they are areas of a disk that is listed itself (Linux,
+// drivers/mmc/core/block.c).
+var noDisk = regexp.MustCompile(`^(sr\d|fd\d|mtdblock|ubiblock|mmcblk\d+(boot\d+|rpmb)$)`)
 
 type scanner struct{ root string }
 
@@ -115,7 +121,7 @@ func (s scanner) device(name string) disk.Device {
 	dir := "sys/block/" + name + "/"
 	d := disk.Device{
 		Name: name, Path: "/dev/" + strings.ReplaceAll(name, "!", "/"),
-		Serial: s.serial(dir), WWN: s.first(dir+"wwid", dir+"device/wwid", dir+"device/wwn"),
+		Serial: s.serial(dir), WWN: s.wwn(dir),
 		Model:      s.text(dir + "device/model"),
 		Size:       s.number(dir+"size") * 512, // sysfs counts sectors of 512 bytes whatever the disk's are
 		Sector:     int(max(s.number(dir+"queue/logical_block_size"), 512)),
@@ -169,6 +175,16 @@ func (s scanner) serial(dir string) string {
 		return ""
 	}
 	return strings.Trim(string(page[4:]), " \x00")
+}
+
+// wwn leaves out one of zeros, which belongs to no disk.
+func (s scanner) wwn(dir string) string {
+	for _, file := range []string{"wwid", "device/wwid", "device/wwn"} {
+		if t := s.text(dir + file); strings.Trim(t[strings.LastIndexByte(t, '.')+1:], "0-x") != "" {
+			return t
+		}
+	}
+	return ""
 }
 
 func (s scanner) partitions(name string) []string {

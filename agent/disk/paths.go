@@ -3,7 +3,6 @@ package disk
 import (
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/ingot-metal/ingot/internal/disk"
 )
@@ -39,8 +38,7 @@ func foldPaths(all []disk.Device) []disk.Device {
 }
 
 func samePaths(a, b disk.Device) bool {
-	unique := strings.Trim(a.WWN[strings.LastIndexByte(a.WWN, '.')+1:], "0-") != ""
-	return unique && a.Serial != "" && a.WWN == b.WWN && a.Serial == b.Serial && a.Size == b.Size &&
+	return a.WWN != "" && a.Serial != "" && a.WWN == b.WWN && a.Serial == b.Serial && a.Size == b.Size &&
 		a.Sector == b.Sector &&
 		a.Model == b.Model
 }

@@ -4,10 +4,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/ingot-metal/ingot/agent/inventory"
+	"github.com/ingot-metal/ingot/agent/tpmdevice"
 	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
@@ -30,6 +33,12 @@ func (l *Linux) Identity(ctx context.Context) (Identity, error) {
 // knows the machine by that one compares it once more.
 func (l *Linux) hardware() hwid.Facts {
 	f := inventory.Identity(l.Root)
+	switch key, err := l.tpm.read(l.Path("dev")); {
+	case err == nil:
+		f.TPM = key
+	case !errors.Is(err, tpmdevice.ErrNone):
+		f.Unread = append(f.Unread, "the TPM's key")
+	}
 	f.V1 = fingerprintV1(inventory.ReadFingerprinted(l.Root), inventory.PermanentMACs(l.Root))
 	return f
 }
@@ -48,4 +57,21 @@ func fingerprintV1(s inventory.System, macs []string) string {
 		fmt.Fprintf(h, "mac %s\n", m)
 	}
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+// tpmKey remembers the key of the machine's TPM, which stays as long as this process. The zero value knows none.
+type tpmKey struct {
+	mu     sync.Mutex
+	digest string
+}
+
+func (k *tpmKey) read(dev string) (string, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.digest != "" {
+		return k.digest, nil
+	}
+	digest, err := tpmdevice.KeptKey(dev)
+	k.digest = digest
+	return digest, err
 }

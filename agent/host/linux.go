@@ -87,6 +87,7 @@ type Linux struct {
 	now        func() time.Time
 	raiseLinks bool
 	heard      atomic.Pointer[lldp.Heard]
+	tpm        tpmKey
 }
 
 var _ Host = (*Linux)(nil)

@@ -35,7 +35,10 @@ func TestCases(t *testing.T) {
 				entries[name] = content + "\n"
 			}
 		}
-		if got := told(Collect(Config{Root: tree(t, entries)})); got != string(want) {
+		root := tree(t, entries)
+		got := told(Collect(Config{Root: root})) + "cards that tell the machine: " +
+			strings.Join(Identity(root).MACs, " ") + "\n"
+		if got != string(want) {
 			t.Errorf("%s:\n%swant\n%s", file, got, want)
 		}
 	}

@@ -31,8 +31,15 @@ func (c collector) disks() []Disk {
 			continue // a reader of cards without a card
 		}
 		disks = append(disks, Disk{
-			Name: d.Name, Model: d.Model, Serial: d.Serial, WWN: d.WWN, SizeBytes: uint64(d.Size), Rotational: d.Rotational,
-			Removable: d.Removable, Transport: d.Transport, Firmware: d.Firmware,
+			Name:       d.Name,
+			Model:      d.Model,
+			Serial:     hwid.Text(d.Serial),
+			WWN:        d.WWN,
+			SizeBytes:  uint64(d.Size),
+			Rotational: d.Rotational,
+			Removable:  d.Removable,
+			Transport:  d.Transport,
+			Firmware:   d.Firmware,
 		})
 	}
 	return disks

@@ -41,8 +41,9 @@ func Identity(root string) hwid.Facts {
 	return f
 }
 
-// representor is the port name of a switch's end of a virtual function or subfunction (Linux, devlink-port.rst).
-var representor = regexp.MustCompile(`^(c\d+)?pf\d+(vf|sf)\d+$`)
+// representor is the port name of a switch's end of a function (Linux, devlink-port.rst; a split one in nfp, "vfr" in
+// ice, the port before it in sfc).
+var representor = regexp.MustCompile(`^(c\d+|p\d+)?pf\d+(s\d+)?((vf|sf)r?\d+)?$`)
 
 // ethernet is ARPHRD_ETHER (linux/if_arp.h).
 const ethernet = "1"

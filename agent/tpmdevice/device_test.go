@@ -4,12 +4,17 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
+	"encoding/hex"
 	"encoding/pem"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/google/go-tpm/tpm2"
+	"github.com/google/go-tpm/tpm2/transport"
 
 	"github.com/ingot-metal/ingot/agent/tpmdevice"
 	"github.com/ingot-metal/ingot/internal/testkit"
@@ -152,5 +157,68 @@ func TestNoTPM(t *testing.T) {
 	t.Parallel()
 	if _, err := tpmdevice.Open(t.TempDir()); !errors.Is(err, tpmdevice.ErrNone) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestKeptKey: a running system reads the key that the installer proves, from its certificate or where it is kept, and
+// makes none.
+func TestKeptKey(t *testing.T) {
+	t.Parallel()
+	if _, err := tpmdevice.KeptKey(t.TempDir()); !errors.Is(err, tpmdevice.ErrNone) {
+		t.Errorf("without a TPM: %v", err)
+	}
+	certified := testkit.TempDir(t)
+	if _, err := swtpm.Make(t.Context(), certified); err != nil {
+		t.Fatal(err)
+	}
+	for name, dir := range map[string]string{"certified": certified, "kept": testkit.TempDir(t)} {
+		d, off := open(t, dir)
+		key, err := tpm.ParseEndorsementKey(d.Endorsement)
+		if err != nil {
+			t.Fatal(err)
+		}
+		off()
+		want := key.Digest()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		defer cancel()
+		chip, conn, err := swtpm.Open(ctx, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name == "kept" {
+			if got, err := tpmdevice.ReadKeptKey(conn); !errors.Is(err, tpmdevice.ErrNotKept) {
+				t.Errorf("before it is kept: %q, %v", got, err)
+			}
+			keep(t, conn)
+		}
+		if got, err := tpmdevice.ReadKeptKey(conn); err != nil || got != hex.EncodeToString(want[:]) {
+			t.Errorf("%s: %q, %v; want %x", name, got, err, want)
+		}
+		if err := errors.Join(conn.Close(), chip.Wait()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// keep makes the endorsement key persistent, as a provisioning tool does.
+func keep(t *testing.T, conn io.ReadWriteCloser) {
+	t.Helper()
+	chip := transport.FromReadWriter(conn)
+	made, err := tpm2.CreatePrimary{
+		PrimaryHandle: tpm2.TPMRHEndorsement,
+		InPublic:      tpm2.New2B(tpm2.RSAEKTemplate),
+	}.Execute(
+		chip,
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = tpm2.EvictControl{
+		Auth:             tpm2.TPMRHOwner,
+		ObjectHandle:     &tpm2.NamedHandle{Handle: made.ObjectHandle, Name: made.Name},
+		PersistentHandle: 0x81010001,
+	}.Execute(chip)
+	if err != nil {
+		t.Fatal(err)
 	}
 }

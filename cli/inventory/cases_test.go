@@ -39,11 +39,17 @@ func planned(f *rackFile, err error, have ...*pb.Machine) string {
 	return b.String()
 }
 
-// TestCases: ingot import -f and ingot rack import read every file of testdata/cases/import in the same way.
+// TestCases: ingot import -f and ingot rack import read every file of these folders of testdata/cases in the same way.
 func TestCases(t *testing.T) {
-	t.Chdir("testdata/cases/import")
+	for _, folder := range []string{"import", "dialects"} {
+		t.Run(folder, func(t *testing.T) { readAlike(t, folder) })
+	}
+}
+
+func readAlike(t *testing.T, folder string) {
+	t.Chdir("testdata/cases/" + folder)
 	files, err := filepath.Glob("*.csv")
-	if err != nil || len(files) < 10 {
+	if err != nil || len(files) < 8 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	for _, file := range files {
@@ -136,6 +142,28 @@ func TestNetBoxInterfaces(t *testing.T) {
 	}
 	if _, err := read("nbx-dev.json"); err == nil || !strings.Contains(err.Error(), "no interface") {
 		t.Errorf("a table of something else: %v", err)
+	}
+	// Names of devices are those of one site alone.
+	for name, want := range map[string]string{"two-sites-if.json": "node01 berlin 52:54:00:ab:00:01 52:54:00:ab:00:03\n",
+		"two-sites-if.csv": "one-site.json:1:1: machine_id: two-sites-if.csv has interfaces of two devices called node01"} {
+		f, err := netboxFile(t, "one-site.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := os.ReadFile("testdata/cases/netbox/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := planned(f, f.addInterfaces(name, raw)); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if _, err := netboxFile(t, "page-twice.json"); err == nil || !strings.Contains(err.Error(), "2 of 3 entries") {
+		t.Errorf("one page twice: %v", err)
+	}
+	f, err = netboxFile(t, "pages-that-overlap.json")
+	if got := planned(f, err); got != "p1 s\np2 s\np3 s\n" {
+		t.Errorf("pages that overlap: %q", got)
 	}
 	pages := `{"count":2,"next":"x","results":[{"name":"a","site":{"slug":"s"}}]}
 {"count":2,"next":null,"previous":"x","results":[{"name":"b","site":{"slug":"s"}}]}`

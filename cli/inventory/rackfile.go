@@ -28,6 +28,8 @@ type rackRow struct {
 	line   int
 	fields map[string]cell
 	given  *pb.Machine
+	// device is NetBox's number of the device; empty where the file has none.
+	device string
 }
 
 // problem is one thing that is wrong with a file.
@@ -178,7 +180,7 @@ func (f *rackFile) readJSON(text string) error {
 		return command.Invalidf("%s: %w", f.name, err)
 	}
 	for i, device := range devices {
-		row := rackRow{line: i + 1, fields: map[string]cell{}}
+		row := rackRow{line: i + 1, fields: map[string]cell{}, device: table.PlainText("", device["id"])}
 		for key, value := range device {
 			field, _ := fieldOf(key)
 			if text := table.PlainText(field, value); field != "" && text != "" {
@@ -269,7 +271,11 @@ func (f *rackFile) addInterfaces(name string, raw []byte) error {
 	used := false
 	for _, row := range f.rows {
 		c, named := row.fields["machine_id"]
-		macs := in[strings.ToLower(c.text)]
+		macs, one := in.of(row.device, c.text)
+		if !one {
+			f.fault(c, "machine_id", "%s has interfaces of two devices called %s: NetBox's names are those of one site alone. "+
+				"Export the interfaces of one site, or both files as JSON", name, c.text)
+		}
 		if !named || len(macs) == 0 {
 			continue
 		}
@@ -284,26 +290,61 @@ func (f *rackFile) addInterfaces(name string, raw []byte) error {
 	return nil
 }
 
-// readInterfaces returns MAC addresses by the name of their device in lower case.
-func readInterfaces(name string, raw []byte) (map[string][]string, error) {
+// interfaces are MAC addresses by the number and by the name of their device, the name in lower case.
+type interfaces struct {
+	byNumber, byName map[string][]string
+	// several are names of more than one device.
+	several map[string]bool
+}
+
+// of returns the addresses of a device, by its number where both files have numbers. one is false where its name is
+// that of several devices.
+func (in interfaces) of(number, name string) (macs []string, one bool) {
+	if number != "" && len(in.byNumber) > 0 {
+		return in.byNumber[number], true
+	}
+	name = strings.ToLower(name)
+	return in.byName[name], !in.several[name]
+}
+
+// readInterfaces reads NetBox's table of interfaces. Two devices of one name show themselves by their numbers, or by an
+// interface that is there twice.
+func readInterfaces(name string, raw []byte) (interfaces, error) {
+	out := interfaces{map[string][]string{}, map[string][]string{}, map[string]bool{}}
 	rows, err := interfaceRows(name, raw)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	out := map[string][]string{}
+	numbers, seen := map[string]string{}, map[[2]string]bool{}
 	for _, row := range rows {
 		device := strings.ToLower(table.PlainText("machine_id", cmp.Or(row["device"], row["machine_id"])))
+		nested, _ := row["device"].(map[string]any)
+		number, own := table.PlainText("", nested["id"]), [2]string{device, table.PlainText("", row["name"])}
+		if before, there := numbers[device]; there && before != number || number == "" && own[1] != "" && seen[own] {
+			out.several[device] = true
+		}
+		numbers[device], seen[own] = number, true
 		mac := cmp.Or(table.PlainText("", row["mac_address"]), table.PlainText("", row["primary_mac_address"]),
 			table.PlainText("", row["primary_mac"]))
 		management := row["mgmt_only"] == true || strings.EqualFold(table.PlainText("", cmp.Or(row["management_only"],
 			row["mgmt_only"])), "true")
 		// InfiniBand has longer ones, and nothing boots by them.
 		long := len(strings.NewReplacer(":", "", "-", "", ".", "").Replace(mac)) > 12
-		if device != "" && mac != "" && !management && !long && !slices.Contains(out[device], mac) {
-			out[device] = append(out[device], mac)
+		if device == "" || mac == "" || management || long {
+			continue
+		}
+		addOnce(out.byName, device, mac)
+		if number != "" {
+			addOnce(out.byNumber, number, mac)
 		}
 	}
 	return out, nil
+}
+
+func addOnce(by map[string][]string, key, mac string) {
+	if !slices.Contains(by[key], mac) {
+		by[key] = append(by[key], mac)
+	}
 }
 
 func interfaceRows(name string, raw []byte) ([]map[string]any, error) {

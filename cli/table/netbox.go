@@ -55,10 +55,11 @@ func FieldOf(header string) (field string, known bool) {
 	return "", slices.Contains(ignored, name)
 }
 
-// NetBox reads what NetBox's API answers: a list, or pages with "results" one after the other. Pages that are not
-// all of them are refused: what they lack would look like what does not exist.
+// NetBox reads what NetBox's API answers: a list, or pages with "results" one after the other, each object once. Pages
+// that are not all of them are refused: what they lack would look like what does not exist.
 func NetBox(text string) ([]map[string]any, error) {
 	var out []map[string]any
+	seen := map[any]bool{}
 	d := json.NewDecoder(strings.NewReader(text))
 	whole := 0
 	for d.More() {
@@ -78,7 +79,13 @@ func NetBox(text string) ([]map[string]any, error) {
 		if err := json.Unmarshal(raw, into); err != nil {
 			return nil, err
 		}
-		out = append(out, page.Results...)
+		for _, one := range page.Results {
+			id, numbered := one["id"].(float64)
+			if !numbered || !seen[id] {
+				seen[id] = true
+				out = append(out, one)
+			}
+		}
 		switch {
 		case page.Count != nil:
 			whole = max(whole, *page.Count)

@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/crypto/ssh"
@@ -97,6 +101,8 @@ var mimeHeader = regexp.MustCompile(`(?i)^content-type[ \t]*:`)
 // partFault describes what keeps cloud-init from taking a part whose type it handles.
 func partFault(p userdata.Part) string {
 	switch p.Type {
+	case userdata.Broken:
+		return "cloud-init would fail on all of it: a part is declared compressed, and cannot be decompressed"
 	case userdata.CloudConfig:
 		return yamlOf(p.Content, yaml.MappingNode, "a mapping")
 	case userdata.Archive:
@@ -109,14 +115,19 @@ func partFault(p userdata.Part) string {
 
 // jsonPatch checks that the rest is a list in JSON (RFC 6902), by which cloud-init changes the configuration.
 func jsonPatch(s string) string {
-	s = strings.TrimSpace(s)
-	const prefix = "#cloud-config-jsonp"
-	if len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix) {
-		s = s[len(prefix):]
+	s = strings.TrimPrefix(strings.TrimSpace(s), "#cloud-config-jsonp") // in this case alone: handlers/cloud_config.py
+	var patch []struct {
+		Op   string
+		Path *string
 	}
-	var patch []map[string]any
 	if json.Unmarshal([]byte(s), &patch) != nil {
 		return "not a JSON patch: a list of operations in JSON (RFC 6902)"
+	}
+	for i, o := range patch {
+		if !slices.Contains([]string{"add", "remove", "replace", "move", "copy", "test"}, o.Op) || o.Path == nil ||
+			*o.Path != "" && !strings.HasPrefix(*o.Path, "/") {
+			return fmt.Sprintf("not a JSON patch: operation %d has no op of RFC 6902, or no path that begins with /", i+1)
+		}
 	}
 	return ""
 }
@@ -152,14 +163,66 @@ func networkConfig(s string) string {
 
 var yamlLine = regexp.MustCompile(`line \d+`)
 
-// yamlOf reports what keeps the text from being YAML of a kind; an empty document is one.
+// yamlOf reports what keeps cloud-init from reading the text as YAML of a kind; an empty document is one. PyYAML's
+// safe_load takes one document, no tags but its own, and no keys that are lists or mappings.
 func yamlOf(s string, kind yaml.Kind, what string) string {
-	var doc yaml.Node
-	if err := yaml.Unmarshal([]byte(s), &doc); err != nil {
+	var doc, second yaml.Node
+	d := yaml.NewDecoder(strings.NewReader(s))
+	err := d.Decode(&doc)
+	if err == nil {
+		if err = d.Decode(&second); err == nil {
+			return "more than one document in YAML, of which cloud-init reads none"
+		}
+	}
+	if !errors.Is(err, io.EOF) {
 		return "not YAML: the fault is in " + orHere(yamlLine.FindString(err.Error()))
 	}
 	if len(doc.Content) > 0 && doc.Content[0].Kind != kind && doc.Content[0].Tag != "!!null" {
 		return "not " + what + " in YAML"
+	}
+	return unsafeYAML(&doc, 0)
+}
+
+// yamlTime is what PyYAML takes for a time (resolver.py), which it then makes, and fails where there is none.
+var yamlTime = regexp.MustCompile(`^(\d{4})-(\d\d?)-(\d\d?)(?:(?:[Tt]|[ \t]+)(\d\d?):(\d\d):(\d\d)(?:\.\d*)?` +
+	`(?:[ \t]*(?:Z|[-+]\d\d?(?::\d\d)?))?)?$`)
+
+func noSuchTime(text string) bool {
+	m := yamlTime.FindStringSubmatch(text)
+	if m == nil || m[4] == "" && len(text) != len("2006-01-02") {
+		return false
+	}
+	var n [6]int
+	for i := range n {
+		n[i], _ = strconv.Atoi(m[i+1]) // digits, or nothing
+	}
+	day := time.Date(n[0], time.Month(n[1]), n[2], 0, 0, 0, 0, time.UTC)
+	return n[0] == 0 || int(day.Month()) != n[1] || day.Day() != n[2] || n[3] > 23 || n[4] > 59 || n[5] > 59
+}
+
+// safeTags are those that PyYAML's SafeConstructor builds, and two of cloud-init's own (cloudinit/safeyaml.py).
+var safeTags = []string{"", "!", "!!map", "!!seq", "!!str", "!!int", "!!float", "!!bool", "!!null", "!!binary",
+	"!!timestamp", "!!merge", "!!omap", "!!pairs", "!!set", "!!python/unicode"}
+
+// unsafeYAML describes the first part of a document that a safe loader refuses.
+func unsafeYAML(n *yaml.Node, depth int) string {
+	const mostDepth = 1000
+	if !slices.Contains(safeTags, n.ShortTag()) {
+		return fmt.Sprintf("line %d has a tag of YAML that cloud-init does not read", n.Line)
+	}
+	if n.Kind == yaml.AliasNode || depth > mostDepth {
+		return ""
+	}
+	if n.Kind == yaml.ScalarNode && n.Style == 0 && noSuchTime(n.Value) {
+		return fmt.Sprintf("line %d has a date that does not exist, which cloud-init does not read without quotes", n.Line)
+	}
+	for i, part := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 0 && (part.Kind == yaml.MappingNode || part.Kind == yaml.SequenceNode) {
+			return fmt.Sprintf("line %d has a list or a mapping for a key, which cloud-init does not read", part.Line)
+		}
+		if why := unsafeYAML(part, depth+1); why != "" {
+			return why
+		}
 	}
 	return ""
 }

@@ -1,6 +1,10 @@
 package validate_test
 
 import (
+	"cmp"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -56,5 +60,55 @@ func TestSystemSeed(t *testing.T) {
 		case err != nil && strings.Contains(err.Error(), "hush"):
 			t.Errorf("%s repeats the secret: %v", name, err)
 		}
+	}
+}
+
+// oracle is what Debian's cloud-init says of every file of testdata/cases, which testdata/oracle.txt keeps. A new file
+// is added to it by testdata/oracle.py.
+func oracle(t *testing.T) (files []string, table string) {
+	t.Helper()
+	files, err := filepath.Glob("testdata/cases/*/*.data")
+	if err != nil || len(files) < 30 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	text, err := os.ReadFile("testdata/oracle.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files, string(text)
+}
+
+// TestCases: the parts of user-data are taken that cloud-init reads, and refused that it ignores.
+func TestCases(t *testing.T) {
+	t.Parallel()
+	files, table := oracle(t)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = validate.SystemSeed("seed", &baremetalv1.SystemSeed{UserData: string(text)})
+		said := map[bool]string{true: "taken", false: "ignored"}[err == nil]
+		if line := filepath.Base(file) + ": " + said + "\n"; !strings.Contains("\n"+table, "\n"+line) {
+			t.Errorf("%s%v", line, err)
+		}
+	}
+}
+
+// TestTheOracle runs the code of Debian's cloud-init over every case.
+func TestTheOracle(t *testing.T) {
+	t.Parallel()
+	files, table := oracle(t)
+	cmd := exec.CommandContext(t.Context(), "python3", append([]string{"testdata/oracle.py"}, files...)...)
+	cmd.Env = append(
+		os.Environ(),
+		"PYTHONPATH="+cmp.Or(os.Getenv("INGOT_TEST_CLOUD_INIT"), "/usr/lib/python3/dist-packages"),
+	)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("run cloud-init, which scripts/install-deps test installs: %v", err)
+	}
+	if string(out) != table {
+		t.Errorf("cloud-init:\n%s\ntestdata/oracle.txt:\n%s", out, table)
 	}
 }

@@ -326,7 +326,7 @@ type NIC struct {
 func Report(d Device, nics []Interface, o Observed) []Change {
 	subject := subjectOf(d)
 	out := reportFields(d, o, subject)
-	if d.Serial != "" && o.Serial != "" && !strings.EqualFold(d.Serial, o.Serial) {
+	if hwid.Text(d.Serial) != "" && o.Serial != "" && !hwid.SameSerial(d.Serial, o.Serial) {
 		out = append(out, Change{Kind: Conflict, Subject: subject, Text: fmt.Sprintf(
 			"serial is %q in NetBox, and the machine says %q: another machine, or a typing error?", d.Serial, o.Serial)})
 	}

@@ -139,10 +139,10 @@ type judgement struct {
 func (j *judgement) strong(name, known, now string, same bool) {
 	switch {
 	case known == "":
-	case now == "":
-		j.remarks = append(j.remarks, name+" was not read")
 	case same:
 		j.compared, j.confirmed = true, true
+	case now == "":
+		j.remarks = append(j.remarks, name+" was not read")
 	default:
 		j.compared, j.other = true, true
 		j.notes = append(j.notes, j.differs(name, known, now))

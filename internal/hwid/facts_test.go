@@ -50,6 +50,8 @@ func TestJudge(t *testing.T) {
 		"registered otherwise": {hwid.Facts{Serial: "SN-9", Registered: true}, whole(), hwid.Refused,
 			"the system's serial number is SN-1, and SN-9 is registered"},
 		"registered by another label": {hwid.Facts{Serial: "c-1", Registered: true}, whole(), hwid.Same, ""},
+		"registered by the board's, and the system's is unset": {hwid.Facts{Serial: "b-1", Registered: true},
+			with(whole(), func(f *hwid.Facts) { f.Serial = "" }), hwid.Same, ""},
 		"an upgraded agent":           {hwid.Facts{V1: "v1-of-1"}, whole(), hwid.Same, ""},
 		"upgraded, counted otherwise": {hwid.Facts{V1: "other"}, whole(), hwid.Remarked, "the hardware was counted by another version of the agent"},
 		"a rolled back agent":         {whole(), hwid.Facts{V1: "v1-of-1"}, hwid.Same, ""},

@@ -61,3 +61,9 @@ var boards = map[string]bool{
 	"123456781234567890abcddeefaabbcc": true,
 	"0123456789abcdef0123456789abcdef": true,
 }
+
+// SameSerial reports whether two serial numbers are known and the same: surrounding space and case are no difference.
+func SameSerial(a, b string) bool {
+	a, b = Text(a), Text(b)
+	return a != "" && strings.EqualFold(a, b)
+}

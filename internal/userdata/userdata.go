@@ -39,6 +39,9 @@ const (
 	JSONPatch   = "text/cloud-config-jsonp"
 	PartHandler = "text/part-handler"
 	ShellScript = "text/x-shellscript"
+	// Broken is of a part that is declared compressed and can't be decompressed. cloud-init then fails on user-data as a
+	// whole (_handle_error).
+	Broken = "application/x-broken"
 )
 
 // beginnings are INCLUSION_TYPES_MAP, the longest first as in INCLUSION_SRCH.
@@ -153,14 +156,23 @@ func walk(text string, depth int, out *[]Part) {
 		return
 	}
 	content := decoded(header["content-transfer-encoding"], body)
+	plain := content == body
 	if slices.Contains(compressed, kind) {
 		inflated, err := inflate([]byte(content))
-		if err != nil {
-			return // it is logged and left out
+		if err != nil && content != "" { // nothing is a gzip file for Python
+			*out = append(*out, Part{Broken, ""})
+			return
 		}
-		kind, content = "text/plain", string(inflated)
+		kind, content, plain = "text/plain", string(inflated), false
 	}
-	*out = append(*out, typed(kind, content))
+	part := Part{kind, content}
+	// The text of a part that isn't encoded reaches cloud-init as ASCII with escapes: other spaces before its beginning
+	// are none there.
+	first := strings.TrimLeft(content, " \t\r\n\v\f\x1c\x1d\x1e\x1f")
+	if !plain || first == "" || first[0] < utf8.RuneSelf {
+		part = typed(kind, content)
+	}
+	*out = append(*out, part)
 	if kind == "message/rfc822" {
 		walk(content, depth+1, out)
 	}
@@ -300,22 +312,28 @@ func withoutEnd(s string) string {
 func decoded(encoding, body string) string {
 	switch strings.ToLower(strings.TrimSpace(encoding)) {
 	case "base64":
-		clean := strings.Map(func(r rune) rune {
-			if unicode.IsSpace(r) {
-				return -1
-			}
-			return r
-		}, body)
-		if raw, err := base64.StdEncoding.DecodeString(clean); err == nil {
-			return string(raw)
-		}
-		if raw, err := base64.RawStdEncoding.DecodeString(clean); err == nil {
-			return string(raw)
-		}
+		return fromBase64(body)
 	case "quoted-printable":
 		if raw, err := io.ReadAll(quotedprintable.NewReader(strings.NewReader(body))); err == nil {
 			return string(raw)
 		}
 	}
 	return body
+}
+
+// fromBase64 decodes as Python's email/_encoded_words.py does (decode_b): what is no digit is left out, padding is
+// added, and a text of an impossible length stays.
+func fromBase64(body string) string {
+	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+	clean := strings.Map(func(r rune) rune {
+		if !strings.ContainsRune(digits, r) {
+			return -1
+		}
+		return r
+	}, body)
+	raw, err := base64.RawStdEncoding.DecodeString(clean)
+	if err != nil {
+		return body
+	}
+	return string(raw)
 }

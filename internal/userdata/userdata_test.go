@@ -19,6 +19,9 @@ func types(file string, raw []byte) string {
 	}
 	var out []string
 	for _, p := range userdata.Parts(text) {
+		if p.Type == userdata.Broken {
+			return filepath.Base(file) + ": error"
+		}
 		kind := strings.ReplaceAll(p.Type, "-once-url", "-url")
 		if !p.Handled() {
 			kind = "(" + kind + ")"

@@ -36,7 +36,7 @@ func TestVerify(t *testing.T) {
 		"before reboot": {ptr(with(func(n *kubetest.Node) { n.BootID = "boot-1" })), "", "CLUSTER_NODE_NOT_READY",
 			"shows boot boot-1"},
 		"old kubelet": {&good, "v1.34.0", "CLUSTER_NODE_NOT_READY", "runs kubelet v1.33.2"},
-		"other machine": {ptr(with(func(n *kubetest.Node) { n.SystemUUID, n.BootID = "other", "other" })), "",
+		"other machine": {ptr(with(func(n *kubetest.Node) { n.SystemUUID, n.BootID = "4C4C4544-0043", "other" })), "",
 			"CLUSTER_NODE_MISMATCH", "another machine"},
 		"the version":    {&good, "v1.33.2", "", ""},
 		"any version":    {&good, "", "", ""},

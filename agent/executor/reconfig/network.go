@@ -9,6 +9,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 
 	"github.com/ingot-metal/ingot/agent/host/network"
+	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
 const defaultMIIMon = 100 * time.Millisecond
@@ -27,8 +28,12 @@ func networkOf(list []*baremetalv1.NetworkInterface) (network.Config, error) {
 }
 
 func interfaceOf(o *baremetalv1.NetworkInterface) (network.Interface, error) {
+	mac := strings.ToLower(o.GetMacAddress())
+	if card, err := hwid.MAC(mac); err == nil {
+		mac = card // whatever its separators are
+	}
 	i := network.Interface{
-		Name: o.GetName(), MAC: strings.ToLower(o.GetMacAddress()), MTU: int(o.GetMtu()), Search: o.GetSearchDomains(),
+		Name: o.GetName(), MAC: mac, MTU: int(o.GetMtu()), Search: o.GetSearchDomains(),
 		AcceptRA: o.GetAcceptRa(), Bond: bondOf(o),
 	}
 	if o.GetVlanId() != 0 || o.GetParent() != "" {

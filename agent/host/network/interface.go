@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
 // Key names the interface in messages and file names.
@@ -17,7 +19,7 @@ func (i Interface) Key() string {
 
 // Is reports whether a reference by name or MAC means this interface.
 func (i Interface) Is(ref string) bool {
-	return ref != "" && (ref == i.Name || strings.EqualFold(ref, i.MAC))
+	return ref != "" && (ref == i.Name || hwid.SameMAC(ref, i.MAC))
 }
 
 // Find returns the interface of the configuration that a reference means.

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/bougou/go-ipmi/pkg/types"
 
@@ -99,5 +101,28 @@ func fruText(form types.TypeLength, raw []byte) string {
 	if err != nil {
 		return ""
 	}
-	return strings.TrimSpace(strings.Trim(string(text), "\x00"))
+	return latin1(text)
+}
+
+// latin1 decodes a text of ASCII and Latin 1 (43.15), without surrounding space. One in UTF-8 stays.
+func latin1(raw []byte) string {
+	text := string(raw)
+	if !utf8.Valid(raw) {
+		var b strings.Builder
+		for _, c := range raw {
+			b.WriteRune(rune(c))
+		}
+		text = b.String()
+	}
+	return strings.TrimSpace(strings.Trim(text, "\x00"))
+}
+
+// sensorName decodes the name of a sensor. Most firmware writes plain characters whatever type it declares, which is
+// what ipmitool prints; others are of that type.
+func sensorName(form types.TypeLength, raw []byte) string {
+	odd := slices.ContainsFunc(raw, func(c byte) bool { return c != 0 && (c < ' ' || c > '~') })
+	if chars, err := form.Chars(raw); odd && err == nil {
+		raw = chars
+	}
+	return latin1(raw)
 }

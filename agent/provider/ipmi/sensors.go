@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/bougou/go-ipmi/pkg/client"
@@ -37,17 +38,14 @@ func (c *Client) Sensors(ctx context.Context) (out []provider.Sensor, err error)
 		default:
 			return err
 		}
-		info, err := c.api.GetSDRRepoInfo(ctx)
-		if unsupported(err) {
-			return refuse("the BMC offers no sensors")
-		}
-		if err != nil || info.RecordCount == 0 {
+		w := walk{c: c, ctx: ctx}
+		if some, err := w.find(); !some {
 			return err
 		}
-		w := walk{c: c, ctx: ctx}
 		err = w.records()
 		if out = append(out, w.out...); ctx.Err() != nil && len(w.out) > 0 {
-			out = append(out, provider.NotRead("further sensors", "sensor", "the time was up"))
+			name := fmt.Sprintf("sensor records from %#04x on", w.at)
+			out = append(out, provider.NotRead(name, "sensor", "the time was up"))
 			return nil
 		}
 		return err
@@ -57,10 +55,12 @@ func (c *Client) Sensors(ctx context.Context) (out []provider.Sensor, err error)
 
 // chassisFaults are the faults that Get Chassis Status names (28.2).
 func chassisFaults(s *chassis.GetChassisStatusResponse) (out []provider.Sensor) {
-	for name, is := range map[string]bool{"power": s.PowerFault || s.PowerOverload, "cooling": s.CollingFanFault,
-		"drive": s.DriveFault} {
-		if is {
-			out = append(out, provider.Sensor{Name: name, Kind: "chassis", Stateful: true, State: "fault", Health: critical})
+	for _, f := range []struct {
+		name string
+		is   bool
+	}{{"power", s.PowerFault || s.PowerOverload}, {"cooling", s.CollingFanFault}, {"drive", s.DriveFault}} {
+		if f.is {
+			out = append(out, provider.Sensor{Name: f.name, Kind: "chassis", Stateful: true, State: "fault", Health: critical})
 		}
 	}
 	return out
@@ -75,6 +75,36 @@ type walk struct {
 	quiet int
 	// reservation is that of the repository; 0 before it is needed (33.11).
 	reservation uint16
+	// device: the records are those that the controller keeps of its own sensors (35.2), and not a repository's.
+	device bool
+	// at is the record that is being read.
+	at uint16
+}
+
+// find looks for records, and reports whether there are any. A controller without a repository, or with an empty one,
+// may describe its own sensors: older OpenBMC does, and ipmitool reads those (lib/ipmi_sdr.c, use_built_in).
+func (w *walk) find() (some bool, err error) {
+	info, err := w.c.api.GetSDRRepoInfo(w.ctx)
+	none := unsupported(err)
+	if err != nil && !none || err == nil && info.RecordCount > 0 {
+		return err == nil, err
+	}
+	own, err := w.c.api.GetDeviceSDRInfo(w.ctx, true)
+	switch {
+	case err == nil && own.Count > 0:
+		w.device = true
+		for lun, has := range []bool{false, own.LUN1HasSensors, own.LUN2HasSensors, own.LUN3HasSensors} {
+			if has {
+				w.missing(fmt.Sprintf("sensors of unit %d", lun), "the records of the first unit alone are asked for")
+			}
+		}
+		return true, nil
+	case answeredNo(err) && none:
+		return false, refuse("the BMC offers no sensors")
+	case answeredNo(err):
+		return false, nil
+	}
+	return false, err
 }
 
 func (w *walk) records() error {
@@ -84,7 +114,7 @@ func (w *walk) records() error {
 			w.missing(fmt.Sprintf("sensor records after %#04x", id), "they are linked in a circle, or without an end")
 			return nil
 		}
-		seen[id] = true
+		seen[id], w.at = true, id
 		record, next, err := w.record(id)
 		if err := w.noted(err, fmt.Sprintf("sensor record %#04x", id)); err != nil {
 			return err
@@ -100,7 +130,7 @@ func (w *walk) records() error {
 			next = id + 1
 		}
 		if err == nil && record != nil {
-			if err := w.sensor(record); err != nil {
+			if err := w.sensors(record); err != nil {
 				return err
 			}
 		}
@@ -151,17 +181,16 @@ var errRecord = errors.New("the answer makes no sense")
 func (w *walk) record(id uint16) (sdr *types.SDR, next uint16, err error) {
 	var data []byte
 	for size := uint8(types.SDRRecordHeaderSize); ; {
-		r := &storage.GetSDRResponse{}
-		err = w.c.api.Exchange(w.ctx, &storage.GetSDRRequest{ReservationID: w.reservation, RecordID: id,
-			ReadOffset: uint8(len(data)), ReadBytes: size}, r) //nolint:gosec // at most 260, of which 255 are asked for
+		after, some, err := w.ask(storage.GetSDRRequest{ReservationID: w.reservation, RecordID: id,
+			ReadOffset: uint8(len(data)), ReadBytes: size}) //nolint:gosec // at most 260, of which 255 are asked for
 		if again := w.piece(err, &size); again {
 			continue
 		}
 		if err != nil {
 			return nil, next, err
 		}
-		next, data = r.NextRecordID, append(data, r.RecordData...)
-		if len(data) < types.SDRRecordHeaderSize || len(r.RecordData) == 0 {
+		next, data = after, append(data, some...)
+		if len(data) < types.SDRRecordHeaderSize || len(some) == 0 {
 			return nil, next, fmt.Errorf("%w: %d bytes", errRecord, len(data))
 		}
 		kind := types.SDRRecordType(data[3])
@@ -180,6 +209,19 @@ func (w *walk) record(id uint16) (sdr *types.SDR, next uint16, err error) {
 		}
 		size = uint8(min(int(size), left, 0xff-len(data))) //nolint:gosec // at most 16
 	}
+}
+
+// ask asks for a piece of a record.
+func (w *walk) ask(q storage.GetSDRRequest) (next uint16, data []byte, err error) {
+	if w.device {
+		own := storage.GetDeviceSDRRequest(q)
+		r := &storage.GetDeviceSDRResponse{}
+		err = w.c.api.Exchange(w.ctx, &own, r)
+		return r.NextRecordID, r.RecordData, err
+	}
+	r := &storage.GetSDRResponse{}
+	err = w.c.api.Exchange(w.ctx, &q, r)
+	return r.NextRecordID, r.RecordData, err
 }
 
 // piece reports whether a piece must be asked for again: with a new reservation (C5h), or a smaller one (C8h, CAh).
@@ -202,6 +244,13 @@ func (w *walk) piece(err error, size *uint8) bool {
 
 // reserve makes a reservation; 0 where the controller has none, and needs none.
 func (w *walk) reserve() uint16 {
+	if w.device {
+		r, err := w.c.api.ReserveDeviceSDRRepo(w.ctx)
+		if err != nil {
+			return 0
+		}
+		return r.ReservationID
+	}
 	r, err := w.c.api.ReserveSDRRepo(w.ctx)
 	if err != nil {
 		return 0
@@ -219,24 +268,71 @@ func parseRecord(data []byte, next uint16) (sdr *types.SDR, err error) {
 func described(sdr *types.SDR) (s *types.Sensor, possible []uint8) {
 	s = &types.Sensor{SDRRecordType: sdr.RecordHeader.RecordType, HasAnalogReading: sdr.HasAnalogReading()}
 	if f := sdr.Full; f != nil {
-		s.GeneratorID, s.Number, s.Name = f.GeneratorID, uint8(f.SensorNumber), string(f.IDStringBytes)
+		s.GeneratorID, s.Number, s.Name = f.GeneratorID, uint8(
+			f.SensorNumber,
+		), sensorName(
+			f.IDStringTypeLength,
+			f.IDStringBytes,
+		)
 		s.SensorUnit, s.SensorType, s.EventReadingType = f.SensorUnit, f.SensorType, f.SensorEventReadingType
 		s.Threshold.LinearizationFunc, s.Threshold.ReadingFactors = f.LinearizationFunc, f.ReadingFactors
 		return s, f.Mask.Discrete.Reading.TrueEvents()
 	}
 	f := sdr.Compact
-	s.GeneratorID, s.Number, s.Name = f.GeneratorID, uint8(f.SensorNumber), string(f.IDStringBytes)
+	s.GeneratorID, s.Number, s.Name = f.GeneratorID, uint8(
+		f.SensorNumber,
+	), sensorName(
+		f.IDStringTypeLength,
+		f.IDStringBytes,
+	)
 	s.SensorUnit, s.SensorType, s.EventReadingType = f.SensorUnit, f.SensorType, f.SensorEventReadingType
 	return s, f.Mask.Discrete.Reading.TrueEvents()
 }
 
-// sensor reads the sensor of a record. The number of a sensor counts with its owner alone, and messages to other
-// controllers need a bridge (IPMI 2.0, 6.13.3): asked without one, a BMC answers with a sensor of its own.
-func (w *walk) sensor(sdr *types.SDR) error {
-	s, possible := described(sdr)
-	name, kind := strings.TrimSpace(strings.Trim(s.Name, "\x00")), strings.ToLower(s.SensorType.String())
-	if owner := s.GeneratorID.OwnerID(); owner != types.BMC_SA {
+// sensors reads the sensors of a record: a compact one may describe several, whose numbers follow each other (43.2).
+func (w *walk) sensors(sdr *types.SDR) error {
+	count := 1
+	if sdr.Compact != nil {
+		count = max(count, int(sdr.Compact.ShareCount))
+	}
+	for i := range count {
+		s, possible := described(sdr)
+		if count > 1 {
+			s.Number += uint8(i) //nolint:gosec // below 16
+			s.Name += " " + instance(sdr.Compact, i)
+		}
+		if err := w.sensor(s, possible); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// instance is how the names of sensors that share a record are told apart (43.2): Temp 5, or Temp AB.
+func instance(c *types.SDRCompact, i int) string {
+	n := int(c.IDStringInstanceModifierOffset) + i
+	if c.IDStringInstanceModifierType != 1 {
+		return strconv.Itoa(n)
+	}
+	const letters = 26
+	text := string(rune('A' + n%letters))
+	if n >= letters {
+		text = string(rune('A'+n/letters-1)) + text
+	}
+	return text
+}
+
+// sensor reads a sensor. Its number counts with its owner alone, and messages to other controllers need a bridge (IPMI
+// 2.0, 6.13.3): asked without one, a BMC answers with a sensor of its own. No bridge is used.
+func (w *walk) sensor(s *types.Sensor, possible []uint8) error {
+	name, kind := s.Name, strings.ToLower(s.SensorType.String())
+	owner, channel := s.GeneratorID.OwnerID(), s.GeneratorID.ChannelNumber()
+	switch {
+	case owner != types.BMC_SA:
 		w.out = append(w.out, provider.NotRead(name, kind, fmt.Sprintf("it is of another controller (%#02x)", owner)))
+		return nil
+	case channel != 0:
+		w.out = append(w.out, provider.NotRead(name, kind, fmt.Sprintf("it is behind channel %d", channel)))
 		return nil
 	}
 	to := (&client.CommandContext{}).WithResponderAddr(types.BMC_SA).WithResponderLUN(s.GeneratorID.LUN())
@@ -272,7 +368,7 @@ func (w *walk) sensor(sdr *types.SDR) error {
 
 // sensor returns the reading of a sensor; false where it has none. One that is not scanned must be ignored (16.5).
 func sensor(s *types.Sensor, possible []uint8) (provider.Sensor, bool) {
-	out := provider.Sensor{Name: strings.TrimSpace(strings.Trim(s.Name, "\x00")),
+	out := provider.Sensor{Name: s.Name,
 		Kind: strings.ToLower(s.SensorType.String()), Stateful: !s.HasAnalogReading}
 	if !s.IsReadingValid() || s.ScanningDisabled {
 		return out, false

@@ -83,7 +83,7 @@ func Decide(o Order, s Seen) Next {
 	if s.M == nil && !a.Absent {
 		return gone()
 	}
-	if v := otherMachine(o, s.M); v.Other() {
+	if v := otherMachine(o.Serial, s.M); v.Other() {
 		return fail("HARDWARE_MISMATCH", false, "the machine with these MAC addresses in MAAS is another one: %s", v)
 	}
 	if a.Deployed && heldBy(o.Machine, s.M, s.User) != "" {

@@ -31,11 +31,11 @@ func foreign(machine string, m *Machine, user string) string {
 
 // otherMachine compares the hardware that MAAS has found with the registered serial number. MAC addresses alone name it
 // in MAAS, and a network card may have moved.
-func otherMachine(o Order, m *Machine) hwid.Verdict {
+func otherMachine(serial string, m *Machine) hwid.Verdict {
 	if m == nil {
 		return hwid.Verdict{}
 	}
-	return hwid.Judge(hwid.Facts{Serial: hwid.Text(o.Serial), Registered: true}, m.Hardware)
+	return hwid.Judge(hwid.Facts{Serial: hwid.Text(serial), Registered: true}, m.Hardware)
 }
 
 // unmarked reports whether the machine is in use and no annotation names it as ours. MAAS forgets the annotations of a

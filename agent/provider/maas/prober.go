@@ -1,6 +1,7 @@
 package maas
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -18,6 +19,8 @@ type Target struct {
 	// RegionVersion changes whenever the region's address or key does; 0 means that the region is not known.
 	RegionVersion int64
 	MACs          []string
+	// Serial is the registered serial number; empty for none.
+	Serial string
 }
 
 // Observation is a region's state of a machine.
@@ -28,7 +31,8 @@ type Observation struct {
 	Reason, Message string
 	// M is nil where the region has no such machine.
 	M *Machine
-	// HeldBy is the evidence that another client has the machine; empty if it is ours, or free.
+	// HeldBy is the evidence that another client has the machine, or that it is other hardware; empty if it is ours, or
+	// free.
 	HeldBy string
 	SeenAt time.Time
 }
@@ -76,7 +80,7 @@ func (p *Prober) Replace(targets []Target) {
 
 func sameTarget(a, b Target) bool {
 	return a.MachineID == b.MachineID && a.RegionRef == b.RegionRef && a.RegionVersion == b.RegionVersion &&
-		slices.Equal(a.MACs, b.MACs)
+		a.Serial == b.Serial && slices.Equal(a.MACs, b.MACs)
 }
 
 // Run looks until ctx ends.
@@ -146,6 +150,9 @@ func observed(t Target, list []*Machine, user string, err error, now time.Time) 
 		o.M, err = the(own, "")
 	}
 	o.Reachable, o.HeldBy = err == nil, heldBy(t.MachineID, o.M, user)
+	if v := otherMachine(t.Serial, o.M); v.Other() {
+		o.HeldBy = cmp.Or(o.HeldBy, "its hardware there is another machine's: "+v.String())
+	}
 	if err != nil {
 		o.Reason, o.Message = "MAAS_UNREACHABLE", err.Error()
 	}

@@ -15,11 +15,11 @@ import (
 )
 
 type bootOverride struct {
-	Enabled lenient[redfish.BootSourceOverrideEnabled]  `json:"BootSourceOverrideEnabled"`
-	Target  *lenient[redfish.BootSourceOverrideTarget]  `json:"BootSourceOverrideTarget"`
-	Mode    lenient[redfish.BootSourceOverrideMode]     `json:"BootSourceOverrideMode"`
-	Allowed lenient[[]redfish.BootSourceOverrideTarget] `json:"BootSourceOverrideTarget@Redfish.AllowableValues"`
-	Modes   lenient[[]redfish.BootSourceOverrideMode]   `json:"BootSourceOverrideMode@Redfish.AllowableValues"`
+	Enabled lenient[redfish.BootSourceOverrideEnabled]       `json:"BootSourceOverrideEnabled"`
+	Target  *lenient[redfish.BootSourceOverrideTarget]       `json:"BootSourceOverrideTarget"`
+	Mode    lenient[redfish.BootSourceOverrideMode]          `json:"BootSourceOverrideMode"`
+	Allowed lenient[words[redfish.BootSourceOverrideTarget]] `json:"BootSourceOverrideTarget@Redfish.AllowableValues"`
+	Modes   lenient[words[redfish.BootSourceOverrideMode]]   `json:"BootSourceOverrideMode@Redfish.AllowableValues"`
 }
 
 var bootTargets = map[provider.BootDevice]redfish.BootSourceOverrideTarget{
@@ -29,15 +29,19 @@ var bootTargets = map[provider.BootDevice]redfish.BootSourceOverrideTarget{
 
 // choice is what the override means. One that is continuous stays: it is a foreign choice for every boot.
 func (o bootOverride) choice() provider.BootChoice {
-	if o.Target == nil || o.Enabled.V == redfish.DisabledBootSourceOverrideEnabled || o.Enabled.V == "" {
+	if o.Target == nil || o.disabled() || o.Enabled.V == "" {
 		return provider.BootChoice{}
 	}
 	for device, word := range bootTargets {
-		if word == o.Target.V {
-			return provider.BootChoice{Device: device, Stays: o.Enabled.V == redfish.ContinuousBootSourceOverrideEnabled}
+		if same(o.Target.V, word) {
+			return provider.BootChoice{Device: device, Stays: same(o.Enabled.V, redfish.ContinuousBootSourceOverrideEnabled)}
 		}
 	}
 	return provider.BootChoice{}
+}
+
+func (o bootOverride) disabled() bool {
+	return same(o.Enabled.V, redfish.DisabledBootSourceOverrideEnabled)
 }
 
 // bootPlace is an object that holds the override: the system, or its settings object, from which a service takes it at
@@ -158,7 +162,7 @@ func (c *Client) SetBootOnce(ctx context.Context, d provider.BootDevice) (ordere
 // clearBoot disables the override wherever one is enabled.
 func (c *Client) clearBoot(places []bootPlace) error {
 	for _, p := range places {
-		if p.boot.choice().Device == provider.BootDefault && p.boot.Enabled.V == redfish.DisabledBootSourceOverrideEnabled {
+		if p.boot.choice().Device == provider.BootDefault && p.boot.disabled() {
 			continue
 		}
 		_, err := c.orderAt(p, clearings(p.boot, bootMode(places, c.cfg.BIOS)))
@@ -212,7 +216,7 @@ const (
 // Others want the mode with every change.
 func clearings(now bootOverride, mode redfish.BootSourceOverrideMode) []map[string]any {
 	target := redfish.PxeBootSourceOverrideTarget
-	if now.Target != nil && now.Target.V != "" && now.Target.V != redfish.NoneBootSourceOverrideTarget {
+	if now.Target != nil && now.Target.V != "" && !same(now.Target.V, redfish.NoneBootSourceOverrideTarget) {
 		target = now.Target.V
 	}
 	forms := []map[string]any{
@@ -242,12 +246,13 @@ func bootOrders(d provider.BootDevice, places []bootPlace, bios bool) ([]map[str
 			Detail: fmt.Sprintf("boot device %q", d),
 		}
 	}
-	if !takes(places, target) {
+	target, takes := spelled(places, target)
+	if !takes {
 		return nil, unsupported("the BMC does not boot from %q", target)
 	}
 	plain := map[string]any{wordEnabled: redfish.OnceBootSourceOverrideEnabled, wordTarget: target}
 	mode := bootMode(places, bios)
-	needed := d == provider.BootHTTP && mode == redfish.LegacyBootSourceOverrideMode
+	needed := d == provider.BootHTTP && same(mode, redfish.LegacyBootSourceOverrideMode)
 	if needed {
 		mode = redfish.UEFIBootSourceOverrideMode // nothing that a legacy BIOS could do
 	}
@@ -261,17 +266,17 @@ func bootOrders(d provider.BootDevice, places []bootPlace, bios bool) ([]map[str
 	return []map[string]any{full, plain}, nil
 }
 
-// takes reports whether a list of one of the places has the target, or none has a list. The list of a settings object
-// may be older than the system's (BlueField).
-func takes(places []bootPlace, t redfish.BootSourceOverrideTarget) bool {
+// spelled reports whether a list of one of the places has the target, or none has a list, and returns it as it stands
+// there. The list of a settings object may be older than the system's (BlueField).
+func spelled(places []bootPlace, t redfish.BootSourceOverrideTarget) (redfish.BootSourceOverrideTarget, bool) {
 	listed := false
 	for _, p := range places {
 		listed = listed || len(p.boot.Allowed.V) > 0
-		if slices.Contains(p.boot.Allowed.V, t) {
-			return true
+		if as, ok := p.boot.Allowed.V.find(t); ok {
+			return as, true
 		}
 	}
-	return !listed
+	return t, !listed
 }
 
 // bootMode is the mode in which the machine is to boot; empty where the service knows none. The override may be that of

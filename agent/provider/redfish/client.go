@@ -65,6 +65,8 @@ type Client struct {
 	// quiet how many requests in a row got no answer.
 	renewed       bool
 	proven, quiet int
+	// last is the document that was read last.
+	last path
 }
 
 // Probe reads the service root, which needs no log-in, and returns nil for a Redfish service, else ErrSilent or
@@ -269,7 +271,7 @@ func (c *Client) get(p path) (b []byte, etag string, err error) {
 	if err == nil {
 		defer resp.Body.Close()
 		if b, err = io.ReadAll(resp.Body); err == nil {
-			c.quiet = 0
+			c.quiet, c.last = 0, p
 			if plain(p) != plain(common.DefaultServiceRoot) {
 				c.proven++ // the root needs no log-in
 			}

@@ -70,6 +70,23 @@ func (c *Client) alone(err error) bool {
 	return errors.Is(err, provider.ErrRefused) || errors.Is(err, provider.ErrProtocol)
 }
 
+// maxChassis bounds the chassis and the managers of a system that are read.
+const maxChassis = 8
+
+// chassis are those of a system to read, each once: services have listed one twice. Others are missing.
+func (s *survey) chassis(sys system) []path { return s.some("chassis", sys.Links.V.Chassis.V) }
+
+// managers are those of a system to read, each once. Others are missing.
+func (s *survey) managers(sys system) []path { return s.some("managers", sys.Links.V.ManagedBy.V) }
+
+func (s *survey) some(what string, all []path) []path {
+	all = once(all, len(all))
+	if more := len(all) - maxChassis; more > 0 {
+		s.missing = append(s.missing, fmt.Sprintf("%s: %d of %d were not asked for", what, more, len(all)))
+	}
+	return all[:min(len(all), maxChassis)]
+}
+
 // object reads one document into a struct, and reports whether it could.
 func (s *survey) object(at path, into any) (ok bool, err error) {
 	if at == "" {
@@ -118,8 +135,8 @@ type page struct {
 	next    path
 	// elsewhere: the next page is no document of this service.
 	elsewhere bool
-	// count is the collection's own number of its members, on all pages.
-	count int
+	// count is the collection's own number of its members, on all pages; listed is how many are on this one.
+	count, listed int
 }
 
 func (c *Client) page(at path) (page, error) {
@@ -131,7 +148,7 @@ func (c *Client) page(at path) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	p := page{next: cleanPath(list.Next.V), count: int(list.Count.V)}
+	p := page{next: cleanPath(list.Next.V), count: int(list.Count.V), listed: len(list.Members)}
 	p.elsewhere = list.Next.V != "" && p.next == ""
 	for _, doc := range list.Members {
 		m := member{doc: doc}
@@ -150,10 +167,14 @@ func (s *survey) members(list path) (out []member, err error) {
 		return nil, nil
 	}
 	pages, seen := map[path]bool{}, map[path]bool{}
+	listed, count := 0, 0
 	for at := list; at != ""; {
 		pages[at] = true
 		p, err := s.c.page(at)
-		if err != nil && len(pages) > 1 {
+		switch {
+		case err != nil && len(pages) > 1 && count > 0 && listed >= count && s.c.alone(classify(s.c.rt.ctx, err)):
+			return out, nil // a link to nothing, behind the last member
+		case err != nil && len(pages) > 1:
 			return out, s.miss(at, err)
 		}
 		if err != nil {
@@ -165,7 +186,8 @@ func (s *survey) members(list path) (out []member, err error) {
 				out = append(out, m)
 			}
 		}
-		why := s.stop(p, pages, len(out))
+		listed, count = listed+p.listed, max(count, p.count)
+		why := s.stop(p, pages, len(out), listed)
 		if why != "" {
 			s.missing = append(s.missing, tail(list)+": "+why)
 			return out[:min(len(out), maxMembers)], nil
@@ -175,11 +197,14 @@ func (s *survey) members(list path) (out []member, err error) {
 	return out, nil
 }
 
-// stop is the reason to read no further page of a collection that has more; empty where there is none.
-func (s *survey) stop(p page, pages map[path]bool, count int) string {
+// stop is the reason to read no further page of a collection that has more; empty where there is none. listed is how
+// many members the pages have listed, those that are no link and those listed twice among them.
+func (s *survey) stop(p page, pages map[path]bool, count, listed int) string {
 	switch {
 	case p.elsewhere:
 		return "the next page is not on this service"
+	case p.next == "" && listed < p.count:
+		return fmt.Sprintf("it counts %d members, lists %d, and names no next page", p.count, listed)
 	case p.next == "":
 		return ""
 	case pages[p.next]:

@@ -125,9 +125,9 @@ func (c *Client) Light(ctx context.Context) (light provider.Light, err error) {
 			return err
 		}
 		switch led := s.IndicatorLED.V; {
-		case s.LocationIndicatorActive != nil && s.LocationIndicatorActive.V, led == "Lit", led == "Blinking":
+		case s.LocationIndicatorActive != nil && s.LocationIndicatorActive.V, same(led, "Lit"), same(led, "Blinking"):
 			light = provider.LightOn
-		case s.LocationIndicatorActive != nil, led == "Off":
+		case s.LocationIndicatorActive != nil, same(led, "Off"):
 			light = provider.LightOff
 		}
 		return nil

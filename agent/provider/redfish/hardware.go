@@ -72,7 +72,7 @@ func (s *survey) adapters(sys system) (out []string, err error) {
 		out = addMACs(out, macsOf(f.Ethernet.V))
 		return nil
 	}
-	for _, p := range sys.chassis() {
+	for _, p := range s.chassis(sys) {
 		var holder struct{ NetworkAdapters path }
 		if _, err := s.object(p, &holder); err != nil {
 			return out, err

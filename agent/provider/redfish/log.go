@@ -21,6 +21,9 @@ type logEntry struct {
 	Timestamp lenient[string] `json:"EventTimestamp"`
 	Severity  lenient[string]
 	Message   lenient[string]
+	MessageID lenient[string] `json:"MessageId"`
+	// EntryCode and Name are what an entry is without a message, which the schema does not require.
+	EntryCode, Name lenient[string]
 }
 
 // parseEntry returns the entry, if b is one and not only a link to it.
@@ -33,9 +36,8 @@ func parseEntry(b []byte) (provider.Event, bool) {
 	if at.IsZero() {
 		at = when.Stamp(e.Created.V)
 	}
-	return provider.Event{
-		ID: e.ID.V, At: at, Severity: strings.ToLower(e.Severity.V), Message: e.Message.V,
-	}, e.Message.V != ""
+	message := cmp.Or(strings.TrimSpace(e.Message.V), e.MessageID.V, e.EntryCode.V, e.Name.V)
+	return provider.Event{ID: e.ID.V, At: at, Severity: strings.ToLower(e.Severity.V), Message: message}, message != ""
 }
 
 // EventLog returns the newest entries of the system event log, newest first, at most limit. Where entries or pages
@@ -63,7 +65,7 @@ func (s *survey) findLog() (path, error) {
 		return "", err
 	}
 	places := []path{sys.LogServices}
-	for _, p := range slices.Concat(sys.managers(), sys.chassis()) {
+	for _, p := range slices.Concat(s.managers(sys), s.chassis(sys)) {
 		var holder struct{ LogServices path }
 		if _, err := s.object(p, &holder); err != nil {
 			return "", err

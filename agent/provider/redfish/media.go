@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/ingot-metal/ingot/agent/provider"
@@ -15,7 +14,7 @@ import (
 
 // medium is a VirtualMedia of the DMTF's schema (DSP2046).
 type medium struct {
-	MediaTypes   lenient[[]string]
+	MediaTypes   lenient[words[string]]
 	Image        lenient[string]
 	ImageName    lenient[string]
 	Inserted     *lenient[bool]
@@ -56,7 +55,9 @@ func (m medium) ejectAt() path {
 
 // cd reports whether a machine can boot from it as from a CD.
 func (m medium) cd() bool {
-	return slices.ContainsFunc(m.MediaTypes.V, func(t string) bool { return t == "CD" || t == "DVD" })
+	_, cd := m.MediaTypes.V.find("CD")
+	_, dvd := m.MediaTypes.V.find("DVD")
+	return cd || dvd
 }
 
 // public returns the drive and its image.
@@ -68,7 +69,7 @@ func (m medium) public() provider.Medium {
 	}
 	// Some show the last image, and that it is inserted, when it is not connected any more
 	// (github.com/ansible-collections/community.general, issue 6969).
-	if m.ConnectedVia.V == "NotConnected" || image == "" && m.ConnectedVia.V == "" {
+	if same(m.ConnectedVia.V, "NotConnected") || image == "" && m.ConnectedVia.V == "" {
 		image, inserted = "", false
 	}
 	return provider.Medium{Slot: string(m.at), Image: image, Inserted: inserted}
@@ -97,7 +98,7 @@ func (c *Client) media() ([]medium, error) {
 	}
 	sv := &survey{c: c}
 	collections := []path{s.VirtualMedia}
-	for _, manager := range s.managers() {
+	for _, manager := range sv.managers(s) {
 		var doc struct{ VirtualMedia path }
 		if _, err := sv.object(manager, &doc); err != nil {
 			return nil, err

@@ -97,6 +97,35 @@ func otherType(b []byte, into any) (err error) {
 
 var errNumber = errors.New("not of this type")
 
+// words are values of an enumeration, as a service writes them: some write them in another case than the schema's.
+type words[T ~string] []T
+
+// UnmarshalJSON leaves out members that are no text: one of them costs no other.
+func (w *words[T]) UnmarshalJSON(b []byte) error {
+	var all []lenient[T]
+	if err := json.Unmarshal(b, &all); err != nil {
+		return err
+	}
+	for _, one := range all {
+		if one.Said {
+			*w = append(*w, one.V)
+		}
+	}
+	return nil
+}
+
+// find returns a value in the service's own spelling, in which it is sent back.
+func (w words[T]) find(want T) (as T, ok bool) {
+	i := slices.IndexFunc(w, func(x T) bool { return same(x, want) })
+	if i < 0 {
+		return want, false
+	}
+	return w[i], true
+}
+
+// same compares two values of an enumeration.
+func same[T ~string](a, b T) bool { return strings.EqualFold(strings.TrimSpace(string(a)), string(b)) }
+
 type serviceRoot struct {
 	Type    lenient[string] `json:"@odata.type"`
 	Version lenient[string] `json:"RedfishVersion"`
@@ -126,12 +155,27 @@ type collection struct {
 	Count   lenient[float64] `json:"Members@odata.count"`
 }
 
+// looseCollection has the annotations where OData itself has them (DMTF's mock-up of a rack server), and the members
+// below Links, where DMTF's emulator of interfaces puts them.
+type looseCollection struct {
+	collection
+	Next  lenient[string]  `json:"@odata.nextLink"`
+	Count lenient[float64] `json:"@odata.count"`
+	Links lenient[collection]
+}
+
 func parseCollection(b []byte) (collection, error) {
-	var c collection
+	var c looseCollection
 	if err := json.Unmarshal(b, &c); err != nil {
 		return collection{}, fmt.Errorf("%w: collection: %w", provider.ErrProtocol, err)
 	}
-	return c, nil
+	out := c.collection
+	if out.Members == nil {
+		out.Members = c.Links.V.Members
+		out.Next, out.Count = cmp.Or(out.Next, c.Links.V.Next), cmp.Or(out.Count, c.Links.V.Count)
+	}
+	out.Next, out.Count = cmp.Or(out.Next, c.Next), cmp.Or(out.Count, c.Count)
+	return out, nil
 }
 
 type system struct {
@@ -150,7 +194,7 @@ type system struct {
 	ProcessorSummary        lenient[summary]
 	Memory, Processors      path
 	Boot                    lenient[bootOverride]
-	Links                   lenient[struct{ Chassis, ManagedBy []path }]
+	Links                   lenient[struct{ Chassis, ManagedBy lenient[[]path] }]
 	Actions                 lenient[struct {
 		Reset lenient[resetAction] `json:"#ComputerSystem.Reset"`
 	}]
@@ -158,8 +202,8 @@ type system struct {
 }
 
 type resetAction struct {
-	Target  lenient[string]              `json:"target"`
-	Allowed lenient[[]redfish.ResetType] `json:"ResetType@Redfish.AllowableValues"`
+	Target  lenient[string]                   `json:"target"`
+	Allowed lenient[words[redfish.ResetType]] `json:"ResetType@Redfish.AllowableValues"`
 }
 
 func parseSystem(b []byte) (system, error) {
@@ -181,12 +225,6 @@ var powerStates = map[string]provider.PowerState{
 func (s system) power() provider.PowerState {
 	return cmp.Or(powerStates[strings.ToLower(strings.TrimSpace(s.PowerState.V))], provider.PowerUnknown)
 }
-
-// chassis are those to read, each once: services have listed one twice.
-func (s system) chassis() []path { return once(s.Links.V.Chassis, maxChassis) }
-
-// managers are those to read, each once.
-func (s system) managers() []path { return once(s.Links.V.ManagedBy, maxChassis) }
 
 func once(all []path, most int) (out []path) {
 	for _, p := range all {
@@ -213,8 +251,11 @@ func (s system) resetFor(sw provider.Switch) (target path, kind redfish.ResetTyp
 		return "", "", false
 	}
 	for _, kind := range resetTypes[sw] {
-		if len(reset.Allowed.V) == 0 || slices.Contains(reset.Allowed.V, kind) {
+		if len(reset.Allowed.V) == 0 {
 			return target, kind, true
+		}
+		if as, ok := reset.Allowed.V.find(kind); ok {
+			return target, as, true
 		}
 	}
 	return "", "", false

@@ -14,7 +14,6 @@ import (
 
 // What one call reads at most: BMCs are slow.
 const (
-	maxChassis = 4
 	maxSensors = 512
 	maxParts   = 64
 	maxLogs    = 4
@@ -43,16 +42,16 @@ type readings struct {
 }
 
 type chassis struct {
-	Thermal, Power, Sensors path
-	PowerSubsystem          path
+	Thermal, Power, Sensors          path
+	PowerSubsystem, ThermalSubsystem path
 }
 
 // sensor returns the reading. An absent part, or one that is off, measures nothing, whatever its value. A part whose
 // reading is null or no number is worth a line where its health is.
 func (r reading) sensor() (provider.Sensor, bool) {
 	s := provider.Sensor{
-		Name: cmp.Or(r.Name.V, r.FanName.V), Kind: strings.ToLower(r.ReadingType.V), Unit: r.ReadingUnits.V,
-		Health: r.Status.V.health(),
+		Name: cmp.Or(r.Name.V, r.FanName.V, r.DeviceLocator.V, r.MemberID.V, r.ID.V), // a name is not required (DSP0268)
+		Kind: strings.ToLower(r.ReadingType.V), Unit: r.ReadingUnits.V, Health: r.Status.V.health(),
 	}
 	if j := r.Status.V.judge(); j == absent || j == off {
 		return s, false
@@ -148,7 +147,7 @@ func (c *Client) Sensors(ctx context.Context) (out []provider.Sensor, err error)
 		err = sv.sensorsOf(s, &all)
 		out = append(all.sensors, sv.unknown()...)
 		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && len(all.sensors) > 0 {
-			out = append(out, provider.NotRead("further documents", "document", "the time was up"))
+			out = append(out, provider.NotRead("documents after "+tail(c.last), "document", "the time was up"))
 			return nil
 		}
 		return err
@@ -158,7 +157,7 @@ func (c *Client) Sensors(ctx context.Context) (out []provider.Sensor, err error)
 
 // sensorsOf adds what the chassis of a system measure, and the parts of it that are not known to be well.
 func (s *survey) sensorsOf(sys system, all *parsed) error {
-	for _, p := range sys.chassis() {
+	for _, p := range s.chassis(sys) {
 		if err := s.chassisSensors(p, all); err != nil {
 			return fmt.Errorf("read sensors of %s: %w", p, err)
 		}
@@ -225,27 +224,39 @@ func (s *survey) chassisSensors(p path, into *parsed) error {
 		into.sensors, into.explained = append(into.sensors, found.sensors...), into.explained || found.explained
 		return err
 	}
+	read := map[path]bool{}
 	for _, at := range once([]path{ch.Thermal, ch.Power}, 2) {
 		b, _, err := s.c.get(at)
 		if err == nil {
 			err = take(at, b, "")
 		}
+		read[at] = err == nil
 		if err = s.miss(at, err); err != nil {
 			return err
 		}
 	}
-	if ch.Thermal == "" && ch.Power == "" {
+	if !read[ch.Thermal] && (!read[ch.Power] || ch.ThermalSubsystem != "") {
 		if err := s.each(ch.Sensors, maxSensors, take); err != nil {
 			return err
 		}
 	}
-	if ch.Power != "" || ch.PowerSubsystem == "" {
-		return nil
+	// PowerSubsystem and ThermalSubsystem replace the documents Power and Thermal (DSP0268).
+	for _, sub := range []struct {
+		kind string
+		old  path
+		at   path
+	}{{"power supply", ch.Power, ch.PowerSubsystem}, {"fan", ch.Thermal, ch.ThermalSubsystem}} {
+		var doc struct{ PowerSupplies, Fans path }
+		if sub.at == "" || read[sub.old] {
+			continue
+		}
+		ok, err := s.object(sub.at, &doc)
+		if ok {
+			err = s.parts(sub.kind, cmp.Or(doc.PowerSupplies, doc.Fans), unwell, into)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	// PowerSubsystem replaces the Power document (DSP0268).
-	var sub struct{ PowerSupplies path }
-	if ok, err := s.object(ch.PowerSubsystem, &sub); !ok {
-		return err
-	}
-	return s.parts("power supply", sub.PowerSupplies, unwell, into)
+	return nil
 }

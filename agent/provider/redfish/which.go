@@ -9,6 +9,7 @@ import (
 
 	"github.com/ingot-metal/ingot/agent/host/effect"
 	"github.com/ingot-metal/ingot/agent/provider"
+	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
 // ReasonWhichSystem is the reason of a refusal where nothing identifies the one of a service's systems.
@@ -114,8 +115,8 @@ func (cfg Config) pick(all []candidate, some bool) (found path, why string) {
 		name string
 	}{
 		{func(s candidate) bool { return s.mac }, "the MAC address"},
-		{func(s candidate) bool { return cfg.UUID != "" && strings.EqualFold(s.doc.UUID.V, cfg.UUID) }, "the UUID"},
-		{func(s candidate) bool { return cfg.Serial != "" && s.doc.Serial.V == cfg.Serial }, "the serial number"},
+		{func(s candidate) bool { is, known := hwid.SameUUID(s.doc.UUID.V, cfg.UUID); return is && known }, "the UUID"},
+		{func(s candidate) bool { return hwid.SameSerial(s.doc.Serial.V, cfg.Serial) }, "the serial number"},
 		{func(s candidate) bool { return !some && s.doc.Actions.V.Reset.V.Target.V != "" }, "a reset"},
 	} {
 		var fit []path

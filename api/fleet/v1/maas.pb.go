@@ -244,6 +244,8 @@ type ProviderTarget struct {
 	// Changes whenever the region's address or key does; 0 for a region that is not stored.
 	RegionVersion int64    `protobuf:"varint,4,opt,name=region_version,json=regionVersion,proto3" json:"region_version,omitempty"`
 	MacAddresses  []string `protobuf:"bytes,5,rep,name=mac_addresses,json=macAddresses,proto3" json:"mac_addresses,omitempty"`
+	// The registered serial number; empty for none. Hardware with another one is not this machine's.
+	Serial        string `protobuf:"bytes,6,opt,name=serial,proto3" json:"serial,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -313,6 +315,13 @@ func (x *ProviderTarget) GetMacAddresses() []string {
 	return nil
 }
 
+func (x *ProviderTarget) GetSerial() string {
+	if x != nil {
+		return x.Serial
+	}
+	return ""
+}
+
 // ProviderObservation is what a provider says of a machine. It is the provider's word, and nothing of ours.
 type ProviderObservation struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -335,7 +344,7 @@ type ProviderObservation struct {
 	SeenAt  *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=seen_at,json=seenAt,proto3" json:"seen_at,omitempty"`
 	// The provider's own name of what is deployed, such as "ubuntu/noble".
 	Deployed string `protobuf:"bytes,13,opt,name=deployed,proto3" json:"deployed,omitempty"`
-	// What shows that somebody else has the machine there: its owner, or what is deployed. Empty if it is ours, or nobody's.
+	// What shows that the machine there is not ours: its owner, its deployment, or its hardware. Empty if it is ours or free.
 	HeldBy        string `protobuf:"bytes,14,opt,name=held_by,json=heldBy,proto3" json:"held_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -494,7 +503,7 @@ const file_fleet_v1_maas_proto_rawDesc = "" +
 	"\x06ca_pem\x18\x03 \x01(\fR\x05caPem\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\x03R\aversion\x12\x1b\n" +
 	"\tuser_data\x18\x05 \x01(\tR\buserData\x12'\n" +
-	"\x0fretain_machines\x18\x06 \x01(\bR\x0eretainMachines\"\xb6\x01\n" +
+	"\x0fretain_machines\x18\x06 \x01(\bR\x0eretainMachines\"\xce\x01\n" +
 	"\x0eProviderTarget\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1a\n" +
@@ -502,7 +511,8 @@ const file_fleet_v1_maas_proto_rawDesc = "" +
 	"\n" +
 	"region_ref\x18\x03 \x01(\tR\tregionRef\x12%\n" +
 	"\x0eregion_version\x18\x04 \x01(\x03R\rregionVersion\x12#\n" +
-	"\rmac_addresses\x18\x05 \x03(\tR\fmacAddresses\"\xc2\x03\n" +
+	"\rmac_addresses\x18\x05 \x03(\tR\fmacAddresses\x12\x16\n" +
+	"\x06serial\x18\x06 \x01(\tR\x06serial\"\xc2\x03\n" +
 	"\x13ProviderObservation\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1a\n" +

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
 // Machine is the machine of a token or an agent.
@@ -131,10 +132,10 @@ func (t *Token) bound(n Newcomer) error {
 	case t.Provider != "" && t.Provider != n.Provider:
 		return failure.Precondition("REGION_PROVIDER_MISMATCH", "the token is for provider %q, the agent says %q",
 			t.Provider, n.Provider)
-	case t.MAC != "" && !slices.ContainsFunc(n.MACs, func(m string) bool { return strings.EqualFold(m, t.MAC) }):
+	case t.MAC != "" && !slices.ContainsFunc(n.MACs, func(m string) bool { return hwid.SameMAC(m, t.MAC) }):
 		return failure.Precondition("HARDWARE_MISMATCH", "the token is for MAC address %s, which the agent does not have",
 			t.MAC)
-	case t.Serial != "" && t.Serial != n.Serial:
+	case t.Serial != "" && !hwid.SameSerial(t.Serial, n.Serial):
 		return failure.Precondition("HARDWARE_MISMATCH", "the token is for another serial number than the agent's")
 	}
 	return nil

@@ -3,6 +3,7 @@ package hardware
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -39,34 +40,54 @@ func worth(s *baremetalv1.HardwareSensor) int {
 	return 0
 }
 
-// KeepFaults keeps the faults of an earlier reading in a new one that was not whole: silence heals none. What the new
-// one has read of the same part counts.
-func KeepFaults(h, before *baremetalv1.HardwareHealth) {
-	read := map[string]bool{}
-	whole := true
-	for _, s := range h.GetSensors() {
-		if s.GetHealth() == unknownHealth {
-			whole = false
-			continue
-		}
-		read[component(s)] = true
-	}
-	if whole {
-		return
+// keepFaults keeps the faults of an earlier reading in a new one that was not whole: silence heals none. What the new
+// one has read of the same part counts. read are the parts that it has read, unread those that it has not.
+//
+// Some parts are never read: sensors of another controller, documents that a service lists and has not. What was not
+// read when a fault was found doesn't hold that fault, and doesn't keep it.
+func keepFaults(h, before *baremetalv1.HardwareHealth, read map[string]bool, unread []string) {
+	never := map[string]bool{}
+	for _, s := range before.GetSensors() {
+		never[component(s)] = s.GetHealth() == unknownHealth
 	}
 	for _, f := range before.GetFaults() {
-		if !read[f.GetComponent()] && len(h.Faults) < mostFaults {
-			said, _ := strings.CutSuffix(f.GetSaid(), notReadNow)
+		said, kept, waits := keptFor(f.GetSaid())
+		var causes []string
+		for _, u := range unread {
+			if kept && (waits == "" || strings.Contains(waits, u)) || !kept && (u == f.GetComponent() || !never[u]) {
+				causes = append(causes, u)
+			}
+		}
+		if len(causes) > 0 && !read[f.GetComponent()] && len(h.Faults) < mostFaults {
 			h.Faults = append(h.Faults, &baremetalv1.HardwareFault{Component: f.GetComponent(), Severity: f.GetSeverity(),
-				Said: said + notReadNow})
+				Said: said + keptBy(causes)})
 		}
 	}
 }
 
-const notReadNow = " (before; not read now)"
+// keptText is what stands behind a fault that was not read again, with the parts that may still have it.
+var keptText = regexp.MustCompile(`^(.*?) \(before; not read now(?:: (.*))?\)$`)
 
-// Settle bounds, cleans and sorts a reading, and fills in its faults. Firmware may say anything of any size.
-func Settle(h *baremetalv1.HardwareHealth) {
+// keptFor takes apart what keptBy has written. waits are the parts that the fault waits for, empty for any.
+func keptFor(said string) (text string, kept bool, waits string) {
+	if m := keptText.FindStringSubmatch(said); m != nil {
+		return m[1], true, m[2]
+	}
+	return said, false, ""
+}
+
+// keptBy names a few parts. With more the fault waits until everything is read.
+func keptBy(causes []string) string {
+	const most = 3
+	if len(causes) > most {
+		return " (before; not read now)"
+	}
+	return " (before; not read now: " + strings.Join(causes, "; ") + ")"
+}
+
+// Settle bounds, cleans and sorts a reading, and fills in its faults. Firmware may say anything of any size. before is
+// the earlier reading of the same BMC, nil for none.
+func Settle(h, before *baremetalv1.HardwareHealth) {
 	for _, s := range h.GetSensors() {
 		s.Name, s.Kind, s.Unit, s.State = printable(s.GetName()), printable(s.GetKind()), printable(s.GetUnit()),
 			printable(s.GetState())
@@ -79,6 +100,14 @@ func Settle(h *baremetalv1.HardwareHealth) {
 		h.NotRead[i] = printable(text)
 	}
 	h.Faults = nil
+	read, unread := map[string]bool{}, []string(nil)
+	for _, s := range h.GetSensors() {
+		if s.GetHealth() == unknownHealth {
+			unread = append(unread, component(s))
+		} else {
+			read[component(s)] = true
+		}
+	}
 	// Faults come first, so that the bound cuts none of them off.
 	slices.SortStableFunc(h.Sensors, func(a, b *baremetalv1.HardwareSensor) int {
 		return cmp.Or(cmp.Compare(worth(b), worth(a)), cmp.Compare(a.GetKind(), b.GetKind()),
@@ -91,6 +120,7 @@ func Settle(h *baremetalv1.HardwareHealth) {
 				Said: Said(s)})
 		}
 	}
+	keepFaults(h, before, read, unread)
 	slices.SortStableFunc(h.Sensors, func(a, b *baremetalv1.HardwareSensor) int {
 		return cmp.Or(cmp.Compare(a.GetKind(), b.GetKind()), cmp.Compare(a.GetName(), b.GetName()))
 	})

@@ -16,36 +16,78 @@ func TestSilenceHealsNoPart(t *testing.T) {
 	part := func(name, health string) *baremetalv1.HardwareSensor {
 		return &baremetalv1.HardwareSensor{Name: name, Kind: "power supply", State: "s", Health: health}
 	}
-	read := func(sensors ...*baremetalv1.HardwareSensor) *baremetalv1.HardwareHealth {
-		h := &baremetalv1.HardwareHealth{Sensors: sensors}
-		Settle(h)
-		return h
-	}
-	before := read(part("PSU1", "critical"), part("PSU2", "warning"))
+	before := reading(nil, part("PSU1", "critical"), part("PSU2", "warning"))
 	for name, tc := range map[string]struct {
-		now  *baremetalv1.HardwareHealth
+		now  []*baremetalv1.HardwareSensor
 		want string
 	}{
-		"not read":             {read(part("PSU1", "unknown"), part("PSU2", "ok")), "power supply PSU1 (critical)"},
-		"a whole document":     {read(part("Chassis/1/Power", "unknown")), "power supply PSU1 (critical), power supply PSU2 (warning)"},
-		"whole, and one is ok": {read(part("PSU1", "ok")), ""},
-		"worse": {read(part("PSU1", "unknown"), part("PSU2", "critical")),
+		"not read": {[]*baremetalv1.HardwareSensor{part("PSU1", "unknown"), part("PSU2", "ok")}, "power supply PSU1 (critical)"},
+		"a whole document": {[]*baremetalv1.HardwareSensor{part("Chassis/1/Power", "unknown")},
+			"power supply PSU1 (critical), power supply PSU2 (warning)"},
+		"whole, and one is ok": {[]*baremetalv1.HardwareSensor{part("PSU1", "ok")}, ""},
+		"worse": {[]*baremetalv1.HardwareSensor{part("PSU1", "unknown"), part("PSU2", "critical")},
 			"power supply PSU2 (critical), power supply PSU1 (critical)"},
 	} {
-		KeepFaults(tc.now, before)
-		if got := FaultMessage(tc.now); got != tc.want {
+		now := reading(before, tc.now...)
+		if got := FaultMessage(now); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
-		again := read(tc.now.GetSensors()...)
-		KeepFaults(again, tc.now) // what was kept is kept again
+		again := reading(now, tc.now...) // what was kept is kept again
 		if got := FaultMessage(again); got != tc.want {
 			t.Errorf("%s, again: %q, want %q", name, got, tc.want)
 		}
 		for _, f := range again.GetFaults() {
-			if strings.Count(f.GetSaid(), notReadNow) > 1 {
+			if strings.Count(f.GetSaid(), "not read now") > 1 {
 				t.Errorf("%s: %q", name, f.GetSaid())
 			}
 		}
+	}
+}
+
+// reading is what the controller stores of sensors, after the reading before.
+func reading(before *baremetalv1.HardwareHealth, sensors ...*baremetalv1.HardwareSensor) *baremetalv1.HardwareHealth {
+	h := &baremetalv1.HardwareHealth{}
+	for _, s := range sensors {
+		h.Sensors = append(h.Sensors, proto.CloneOf(s))
+	}
+	Settle(h, before)
+	return h
+}
+
+// Intel's boards list sensors that no reading ever has. A fault that isn't listed any more is over all the same, and
+// one whose document is not read for a while comes through until that is read again.
+func TestWhatIsNeverReadKeepsNoFault(t *testing.T) {
+	t.Parallel()
+	part := func(kind, name, health string) *baremetalv1.HardwareSensor {
+		return &baremetalv1.HardwareSensor{Name: name, Kind: kind, State: "s", Health: health}
+	}
+	engine, power := part("temperature", "ME Temp", "unknown"), part("document", "Chassis/1/Power", "unknown")
+	thermal, supply := part("document", "Chassis/1/Thermal", "unknown"), part("power supply", "PSU1", "critical")
+	const fault = "power supply PSU1 (critical)"
+	last := reading(nil, engine, supply)
+	for i, step := range []struct {
+		now  []*baremetalv1.HardwareSensor
+		want string
+	}{
+		{[]*baremetalv1.HardwareSensor{engine, power, thermal}, fault},
+		{[]*baremetalv1.HardwareSensor{engine, power}, fault},
+		{[]*baremetalv1.HardwareSensor{engine, power}, fault},
+		{[]*baremetalv1.HardwareSensor{engine, thermal}, ""}, // that document has not had it either
+		{[]*baremetalv1.HardwareSensor{engine, supply}, fault},
+		{[]*baremetalv1.HardwareSensor{engine}, ""}, // it was pulled
+		{[]*baremetalv1.HardwareSensor{engine, power}, ""},
+	} {
+		if last = reading(last, step.now...); FaultMessage(last) != step.want {
+			t.Errorf("step %d: %q, want %q", i, FaultMessage(last), step.want)
+		}
+	}
+	var many []*baremetalv1.HardwareSensor
+	for i := range 10 {
+		many = append(many, part("document", fmt.Sprint("d", i), "unknown"))
+	}
+	last = reading(reading(reading(nil, supply), many...), many[9])
+	if FaultMessage(last) != fault || FaultMessage(reading(last)) != "" {
+		t.Errorf("of many: %q", FaultMessage(last))
 	}
 }
 
@@ -64,7 +106,7 @@ func TestSettleKeepsWhatIsIll(t *testing.T) {
 		&baremetalv1.HardwareSensor{Name: "Memory A2", Kind: "memory", State: "Enabled", Health: "warning"},
 		&baremetalv1.HardwareSensor{Name: "CPU1", Kind: "temperature", Value: proto.Float64(99.5), Unit: "Cel",
 			State: "hot", Health: "critical"})
-	Settle(h)
+	Settle(h, nil)
 	if len(h.GetSensors()) != 128 || len(h.GetEvents()) != 20 || len(h.GetNotRead()) != 8 {
 		t.Errorf("%d sensors, %d events, %d not read", len(h.GetSensors()), len(h.GetEvents()), len(h.GetNotRead()))
 	}
@@ -86,7 +128,7 @@ func TestSettleKeepsWhatIsIll(t *testing.T) {
 	for i := range 40 {
 		h.Sensors[i].Health = "critical"
 	}
-	if Settle(h); len(h.GetFaults()) != 32 || !strings.HasSuffix(FaultMessage(h), ", and 24 more") {
+	if Settle(h, nil); len(h.GetFaults()) != 32 || !strings.HasSuffix(FaultMessage(h), ", and 24 more") {
 		t.Errorf("%d faults: %s", len(h.GetFaults()), FaultMessage(h))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ingot-metal/ingot/controller/domain/node"
+	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
 // enough returns the facts that alone make a guard pass, with all other facts against it.
@@ -142,7 +143,8 @@ func TestListsAreComplete(t *testing.T) {
 
 // TestASimulatedMachineHasNoHardwareToCompare: neither its serial number nor its MAC addresses.
 func TestASimulatedMachineHasNoHardwareToCompare(t *testing.T) {
-	registered := node.Health{Serial: "x", MACs: []string{"52:54:00:00:00:01"}, Inventoried: true, SeenSerial: "x"}
+	registered := node.Health{Serial: "x", MACs: []string{"52:54:00:00:00:01"}, Inventoried: true,
+		Seen: hwid.Facts{Serial: "x"}}
 	if got := node.Failing(node.Evaluate(node.Checks(), node.Health{Live: true, Serial: "x", MACs: registered.MACs,
 		Simulated: true})); len(got) != 0 {
 		t.Errorf("simulated: %v", got)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
 // The health checks of a node on its way in. A group names those that its nodes must pass.
@@ -28,9 +30,9 @@ type Health struct {
 	Serial string
 	MACs   []string
 	// Inventoried reports whether there is an inventory, Simulated whether a program without hardware has made it;
-	// SeenSerial and SeenMACs are what it shows.
+	// Seen and SeenMACs are what it shows.
 	Inventoried, Simulated bool
-	SeenSerial             string
+	Seen                   hwid.Facts
 	SeenMACs               []string
 	// ProviderFault is what the provider reports that is not healthy; empty if it is. ProviderUnseen reports whether it
 	// has reported nothing yet.
@@ -105,15 +107,16 @@ func (h Health) provider() (CheckState, string) {
 // inventory compares the registration with the inventory. Where nothing was registered there is nothing to compare, and
 // a simulated machine has no hardware of its own.
 func (h Health) inventory() (CheckState, string) {
-	switch {
-	case h.Serial == "" && len(h.MACs) == 0, h.Simulated:
+	registered := hwid.Facts{Serial: hwid.Text(h.Serial), Registered: true}
+	switch v := hwid.Judge(registered, h.Seen); {
+	case registered.Serial == "" && len(h.MACs) == 0, h.Simulated:
 		return CheckPassed, ""
 	case !h.Inventoried:
 		return CheckUnknown, "the machine has sent no inventory"
-	case h.Serial != "" && h.SeenSerial == "":
+	case v.Other():
+		return CheckFailing, fmt.Sprintf("registered serial number %q is not the machine's: %q", h.Serial, h.Seen.Serial)
+	case registered.Serial != "" && !v.Confirmed:
 		return CheckUnknown, fmt.Sprintf("the machine's serial number was not read; %q is registered", h.Serial)
-	case h.Serial != "" && !strings.EqualFold(h.Serial, h.SeenSerial):
-		return CheckFailing, fmt.Sprintf("registered serial number %q is not the machine's: %q", h.Serial, h.SeenSerial)
 	}
 	for _, mac := range h.MACs {
 		if !slices.Contains(h.SeenMACs, mac) {

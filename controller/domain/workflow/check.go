@@ -32,7 +32,7 @@ type StageFacts struct {
 	Provider      string
 	ProviderState maasstatus.State
 	ProviderPower string
-	// ProviderHeldBy is the evidence that another client has the machine there; empty if it is ours, or free.
+	// ProviderHeldBy is Observation.HeldBy.
 	ProviderHeldBy string
 	RegionKnown    bool
 	// Unhealthy lists the health checks of the machine's group that do not pass, but for that of the session. It is read

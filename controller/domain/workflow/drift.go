@@ -29,9 +29,12 @@ type Observation struct {
 	State ms.State
 	// SystemID is the provider's name of the machine now, KnownID the one that we know it by; empty if there is none.
 	SystemID, KnownID string
-	// HeldBy is the evidence that another client has the machine there; empty if it is ours, or free.
+	// HeldBy is the evidence that the machine there is another client's, or other hardware; empty if it is ours, or free.
 	HeldBy string
 }
+
+// notOurs is before the evidence that a machine at a provider is not the one that we know.
+const notOurs = "the machine at the provider is not ours: "
 
 // Mark identifies the observation, so that one which an operator has accepted is recognized.
 func (o Observation) Mark() string {
@@ -60,7 +63,7 @@ func Drift(n fleet.NodeState, o Observation) (text string, major bool) {
 		return "the provider has the machine as " + o.SystemID + ", and it was " + o.KnownID, true
 	}
 	if o.HeldBy != "" && inLife {
-		return "somebody else has the machine: " + o.HeldBy, true
+		return notOurs + o.HeldBy, true
 	}
 	lost := []ms.State{ms.StateNew, ms.StateReady, ms.StateReleasing, ms.StateFailed, ms.StateAbsent}
 	return ProviderDrift(n, o.State), slices.Contains(lost, o.State)

@@ -78,7 +78,7 @@ func providerShows(stage string, f StageFacts) Verdict {
 	says := cmp.Or(string(f.ProviderState), "nothing yet")
 	switch {
 	case f.ProviderHeldBy != "":
-		return failed("somebody else has the machine: " + f.ProviderHeldBy)
+		return failed(notOurs + f.ProviderHeldBy)
 	case stage == PowerOffMAAS && f.ProviderPower != "off":
 		return failed("the provider says that the machine's power is " + cmp.Or(f.ProviderPower, "unknown"))
 	case stage == PowerOffMAAS:

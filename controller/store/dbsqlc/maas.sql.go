@@ -169,6 +169,7 @@ func (q *Queries) LockMAASRegion(ctx context.Context, regionRef string) (MaasReg
 
 const mAASMachinesOfSite = `-- name: MAASMachinesOfSite :many
 SELECT m.machine_id, coalesce(nullif(m.spec ->> 'provider_ref', ''), 'default')::text AS region_ref,
+       coalesce(m.spec ->> 'serial', '')::text AS serial,
        coalesce((SELECT r.version FROM maas_regions r
                  WHERE r.region_ref = coalesce(nullif(m.spec ->> 'provider_ref', ''), 'default')), 0)::bigint AS region_version,
        coalesce((SELECT array_agg(mm.mac::text ORDER BY mm.mac) FROM machine_macs mm WHERE mm.machine_id = m.machine_id), '{}')::text[] AS macs
@@ -180,6 +181,7 @@ ORDER BY m.machine_id
 type MAASMachinesOfSiteRow struct {
 	MachineID     string
 	RegionRef     string
+	Serial        string
 	RegionVersion int64
 	Macs          []string
 }
@@ -196,6 +198,7 @@ func (q *Queries) MAASMachinesOfSite(ctx context.Context, site string) ([]MAASMa
 		if err := rows.Scan(
 			&i.MachineID,
 			&i.RegionRef,
+			&i.Serial,
 			&i.RegionVersion,
 			&i.Macs,
 		); err != nil {

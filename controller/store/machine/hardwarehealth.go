@@ -33,16 +33,16 @@ func RecordHardware(
 	if err != nil {
 		return fmt.Errorf("lock machine: %w", err)
 	}
-	h, err := healthIn(r, now)
-	if err != nil {
-		return err
-	}
 	before, err := hardwareHealth(ctx, q, m.MachineID)
 	if err != nil {
 		return err
 	}
-	if before.GetEndpoint() == h.GetEndpoint() {
-		hardware.KeepFaults(h, before)
+	if before.GetEndpoint() != r.GetEndpoint() {
+		before = nil
+	}
+	h, err := healthIn(r, before, now)
+	if err != nil {
+		return err
 	}
 	doc, err := protojson.Marshal(h)
 	if err != nil {
@@ -62,10 +62,12 @@ func setFaults(ctx context.Context, q *dbsqlc.Queries, machineID, faults string,
 		Reason: baremetalv1.Reason_HARDWARE_FAULT.String(), Message: faults}, now)
 }
 
-// healthIn converts a reading into the public message, whose fields have the same names. A time that JSON cannot hold
-// is dropped, so that the log of one BMC cannot stop the report of its site. A read_at in the future becomes now,
-// because an older reading never replaces a newer one.
-func healthIn(r *fleetv1.HardwareReading, now time.Time) (*baremetalv1.HardwareHealth, error) {
+// healthIn converts a reading into the public message, whose fields have the same names. before is the earlier one of
+// the same BMC, nil for none. A time that JSON cannot hold is dropped, so that the log of one BMC cannot stop the report
+// of its site. A read_at in the future becomes now, because an older reading never replaces a newer one.
+func healthIn(
+	r *fleetv1.HardwareReading, before *baremetalv1.HardwareHealth, now time.Time,
+) (*baremetalv1.HardwareHealth, error) {
 	if !r.GetReadAt().IsValid() || r.GetReadAt().AsTime().After(now) {
 		r.ReadAt = convert.Timestamp(now)
 	}
@@ -82,7 +84,7 @@ func healthIn(r *fleetv1.HardwareReading, now time.Time) (*baremetalv1.HardwareH
 	if err := convert.SpecIn.Unmarshal(raw, h); err != nil {
 		return nil, fmt.Errorf("parse a reading: %w", err)
 	}
-	hardware.Settle(h)
+	hardware.Settle(h, before)
 	return h, nil
 }
 

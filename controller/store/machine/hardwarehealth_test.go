@@ -19,7 +19,7 @@ func TestNoTimeOfABMCStopsTheReportOfItsSite(t *testing.T) {
 	for _, read := range []*timestamppb.Timestamp{nil, year0, timestamppb.New(now.Add(time.Hour))} {
 		h, err := healthIn(&fleetv1.HardwareReading{MachineId: "m-1", ReadAt: read, IdentifyLight: "\x00",
 			Sensors: []*fleetv1.HardwareSensor{{Name: "T", Value: &nan}},
-			Events:  []*fleetv1.HardwareEvent{{Message: "started", At: year0}}}, now)
+			Events:  []*fleetv1.HardwareEvent{{Message: "started", At: year0}}}, nil, now)
 		if err != nil {
 			t.Fatal(err)
 		}

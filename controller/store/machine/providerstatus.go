@@ -64,7 +64,7 @@ func ProviderTargets(ctx context.Context, q *dbsqlc.Queries, site string) ([]*fl
 		}
 		out = append(out, &fleetv1.ProviderTarget{
 			MachineId: r.MachineID, Provider: workflow.ProviderMAAS, RegionRef: r.RegionRef, RegionVersion: r.RegionVersion,
-			MacAddresses: r.Macs,
+			MacAddresses: r.Macs, Serial: r.Serial,
 		})
 	}
 	return out, nil

@@ -63,7 +63,8 @@ func healthOf(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) (node.He
 	if err != nil {
 		return h, err
 	}
-	h.Inventoried, h.Simulated, h.SeenSerial = true, row.Simulated, seen.System.Serial
+	h.Inventoried, h.Simulated, h.Seen = true, row.Simulated, seen.strong()
+	h.Seen.Chassis = hwid.Text(seen.System.ChassisSerial) // as good as any other label for a person
 	for _, n := range seen.NICs {
 		h.SeenMACs = append(h.SeenMACs, strings.ToLower(n.MAC))
 	}
@@ -73,8 +74,9 @@ func healthOf(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) (node.He
 // inventoryDoc is what of an agent's inventory the controller decides by; see the agent's package inventory.
 type inventoryDoc struct {
 	System struct {
-		UUID, Serial string
-		BoardSerial  string `json:"board_serial"`
+		UUID, Serial  string
+		BoardSerial   string `json:"board_serial"`
+		ChassisSerial string `json:"chassis_serial"`
 	}
 	NICs []struct{ MAC string }
 	PCI  []struct{ Class, Vendor string }
@@ -99,8 +101,13 @@ func ObservedHardware(ctx context.Context, q *dbsqlc.Queries, machineID string) 
 		return hwid.Facts{}, fmt.Errorf("read inventory: %w", err)
 	}
 	doc, err := parseInventory(row.Document)
-	s := doc.System
-	return hwid.Facts{UUID: hwid.UUID(s.UUID), Serial: hwid.Text(s.Serial), Board: hwid.Text(s.BoardSerial)}, err
+	return doc.strong(), err
+}
+
+// strong are the strong facts of an inventory.
+func (d inventoryDoc) strong() hwid.Facts {
+	s := d.System
+	return hwid.Facts{UUID: hwid.UUID(s.UUID), Serial: hwid.Text(s.Serial), Board: hwid.Text(s.BoardSerial)}
 }
 
 // ReadableInventory reports whether a document is one that the controller can decide by: what it could not read later

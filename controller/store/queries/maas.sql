@@ -35,6 +35,7 @@ SELECT EXISTS (SELECT 1 FROM maas_regions WHERE region_ref = @region_ref) AS kno
 
 -- name: MAASMachinesOfSite :many
 SELECT m.machine_id, coalesce(nullif(m.spec ->> 'provider_ref', ''), 'default')::text AS region_ref,
+       coalesce(m.spec ->> 'serial', '')::text AS serial,
        coalesce((SELECT r.version FROM maas_regions r
                  WHERE r.region_ref = coalesce(nullif(m.spec ->> 'provider_ref', ''), 'default')), 0)::bigint AS region_version,
        coalesce((SELECT array_agg(mm.mac::text ORDER BY mm.mac) FROM machine_macs mm WHERE mm.machine_id = m.machine_id), '{}')::text[] AS macs

@@ -51,6 +51,27 @@ func TestTheSiteKnowsWhichSystemIsTheMachine(t *testing.T) {
 	}
 }
 
+// TestTheSiteKnowsTheRegisteredSerialNumber: with it a look at MAAS sees other hardware under a machine's addresses.
+func TestTheSiteKnowsTheRegisteredSerialNumber(t *testing.T) {
+	s := storetest.New(t)
+	storetest.Exec(t, s, `INSERT INTO sites (site, segments) VALUES ('lab', '[]')`)
+	for id, serial := range map[string]string{"m-1": "SN-1", "m-2": ""} {
+		_, err := s.Machines.Register(t.Context(), &baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{
+			Provider: "maas", Site: "lab", Serial: serial, MacAddresses: []string{"52:54:00:00:00:0" + id[2:]},
+		}}, "tester", storetest.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	doc, err := s.Sites.SiteDocument(t.Context(), "lab")
+	if err != nil || len(doc.GetProviders()) != 2 {
+		t.Fatalf("%v, %v", doc.GetProviders(), err)
+	}
+	if one, two := doc.GetProviders()[0].GetSerial(), doc.GetProviders()[1].GetSerial(); one != "SN-1" || two != "" {
+		t.Errorf("serial numbers %q and %q", one, two)
+	}
+}
+
 // TestAProbeMovesAMachineWithoutAnAgent, and no other, nor one of another site.
 func TestAProbeMovesAMachineWithoutAnAgent(t *testing.T) {
 	s := storetest.New(t)
