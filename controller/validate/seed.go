@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -152,10 +154,19 @@ func networkConfig(s string) string {
 
 var yamlLine = regexp.MustCompile(`line \d+`)
 
-// yamlOf reports what keeps the text from being YAML of a kind; an empty document is one.
+// yamlOf reports what keeps the text from being one YAML document of a kind; an empty document is one. cloud-init reads
+// with PyYAML's safe_load, which refuses a second document, and then leaves out all of the text.
 func yamlOf(s string, kind yaml.Kind, what string) string {
-	var doc yaml.Node
-	if err := yaml.Unmarshal([]byte(s), &doc); err != nil {
+	var doc, second yaml.Node
+	d := yaml.NewDecoder(strings.NewReader(s))
+	err := d.Decode(&doc)
+	if err == nil {
+		err = d.Decode(&second)
+	}
+	switch {
+	case err == nil:
+		return fmt.Sprintf("more than one document: line %d begins another, and cloud-init then takes none", second.Line)
+	case !errors.Is(err, io.EOF):
 		return "not YAML: the fault is in " + orHere(yamlLine.FindString(err.Error()))
 	}
 	if len(doc.Content) > 0 && doc.Content[0].Kind != kind && doc.Content[0].Tag != "!!null" {
