@@ -121,12 +121,12 @@ func (a *App) Roll(cmd *cobra.Command, b *Bulk, w *WorkFlags, args []string, spe
 	id := a.Request(w)
 	b.bound(spec)
 	if repeat && b.alone == nil {
-		ro, err := a.begunBefore(ctx, svc, b, args, spec, id)
+		ro, err := b.begunBefore(ctx, a, svc, args, spec, id)
 		if err != nil {
 			return err
 		}
 		if ro != nil {
-			return a.showAgain(cmd, svc, b, w, ro)
+			return b.showAgain(cmd, a, svc, w, ro)
 		}
 	}
 	// A call that begins nothing keeps no selection: its request id would stand for the machines of now when the work
@@ -145,7 +145,7 @@ func (a *App) Roll(cmd *cobra.Command, b *Bulk, w *WorkFlags, args []string, spe
 		return err
 	}
 	if b.alone != nil {
-		return a.foretellAlone(cmd, args, svc, b, spec, id)
+		return b.foretellAlone(cmd, args, a, svc, spec, id)
 	}
 	if b.ValidateOnly {
 		return a.validateRollout(cmd, args, svc,
@@ -156,7 +156,7 @@ func (a *App) Roll(cmd *cobra.Command, b *Bulk, w *WorkFlags, args []string, spe
 		return err
 	}
 	if b.Dry {
-		return a.printPreview(cmd, args, p, false)
+		return printPreview(cmd, args, a, p, false)
 	}
 	a.noteRefused(p)
 	if n := ready(p); n > 0 {
@@ -186,15 +186,15 @@ func (b *Bulk) bound(spec *pb.RolloutSpec) {
 // begunBefore returns the rollout that the same request has begun; nil if there is none. It refuses a request of other
 // work, or on other machines. The rollout may be under way: its machines are busy now, and a preview would not be the
 // same any more.
-func (a *App) begunBefore(
-	ctx context.Context, svc *Services, b *Bulk, args []string, spec *pb.RolloutSpec, id string,
+func (b *Bulk) begunBefore(
+	ctx context.Context, a *App, svc *Services, args []string, spec *pb.RolloutSpec, id string,
 ) (*pb.Rollout, error) {
 	r, err := svc.Rollouts.ListRollouts(ctx, &pb.ListRolloutsRequest{Filter: "request_id=" + strconv.Quote(id)})
 	if err != nil || len(r.GetRollouts()) != 1 {
 		return nil, err
 	}
 	old := r.GetRollouts()[0]
-	same, err := a.sameMachines(ctx, svc, &b.Targets, args, old)
+	same, err := b.Targets.sameMachines(ctx, a, svc, args, old)
 	if err != nil {
 		return nil, err
 	}
@@ -214,8 +214,8 @@ func (a *App) begunBefore(
 
 // sameMachines reports whether a rollout is of the machines that are chosen. A filter is compared by its text, as long
 // as the controller keeps that.
-func (a *App) sameMachines(
-	ctx context.Context, svc *Services, t *Targets, args []string, old *pb.Rollout,
+func (t *Targets) sameMachines(
+	ctx context.Context, a *App, svc *Services, args []string, old *pb.Rollout,
 ) (bool, error) {
 	names, err := a.names(t, args)
 	if err != nil {
@@ -244,7 +244,7 @@ func (a *App) sameMachines(
 }
 
 // showAgain shows a rollout that the same request has begun. A call that begins nothing waits for nothing.
-func (a *App) showAgain(cmd *cobra.Command, svc *Services, b *Bulk, w *WorkFlags, ro *pb.Rollout) error {
+func (b *Bulk) showAgain(cmd *cobra.Command, a *App, svc *Services, w *WorkFlags, ro *pb.Rollout) error {
 	if !b.Dry && !b.ValidateOnly {
 		return a.showRollout(cmd, svc, w, ro)
 	}
@@ -254,8 +254,8 @@ func (a *App) showAgain(cmd *cobra.Command, svc *Services, b *Bulk, w *WorkFlags
 
 // foretellAlone previews a call on one machine. The preview judges the machine as it is; the call itself knows what its
 // request id stands for, who must approve the work, and what fits one machine only.
-func (a *App) foretellAlone(
-	cmd *cobra.Command, args []string, svc *Services, b *Bulk, spec *pb.RolloutSpec, id string,
+func (b *Bulk) foretellAlone(
+	cmd *cobra.Command, args []string, a *App, svc *Services, spec *pb.RolloutSpec, id string,
 ) error {
 	ctx := cmd.Context()
 	a.Subject.Machine = args[0]
@@ -279,10 +279,10 @@ func (a *App) foretellAlone(
 	if ready(p) > 0 && refused != nil {
 		return refused
 	}
-	return a.printPreview(cmd, args, p, true)
+	return printPreview(cmd, args, a, p, true)
 }
 
-func (a *App) printPreview(cmd *cobra.Command, args []string, p *pb.RolloutPreview, alone bool) error {
+func printPreview(cmd *cobra.Command, args []string, a *App, p *pb.RolloutPreview, alone bool) error {
 	if len(p.GetMachines()) == 0 {
 		return noMatch(p.GetSpec().GetFilter())
 	}
