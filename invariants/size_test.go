@@ -73,30 +73,58 @@ func folderFiles(t *testing.T) map[string]int {
 // mostMethods is how many methods the method set of a type may have.
 const mostMethods = 40
 
-// largeMethodSets are the types with more than mostMethods methods, with their number. It may only fall.
-var largeMethodSets = map[string]int{
-	"agent/dispatch.Dispatcher":             61,
-	"agent/host.Linux":                      137,
-	"agent/host/sim.Host":                   44,
-	"agent/provider/bmc.Provider":           58,
-	"agent/provider/maas/maastest.Region":   57,
-	"agent/provider/redfish.Client":         43,
-	"agent/state.Begun":                     44,
-	"cli/admin.commands":                    95,
-	"cli/command.App":                       86,
-	"cli/inventory.commands":                69,
-	"cli/view.Style":                        96,
-	"cli/work.commands":                     55,
-	"controller/domain/explain/rules.scene": 189,
-	"controller/store/operation.Store":      42,
-	"lab/bench/agents.bench":                54,
-	"lab/bench/scale.bench":                 43,
-	"lab/bmc.Redfish":                       63,
-	"lab/chaos/trial.agentProgram":          41,
-	"lab/harness.Cluster":                   50,
-	"lab/harness.ControllerProcess":         54,
-	"lab/metal.Machine":                     42,
-	"lab/mutants.finder":                    42,
+// largeMethodSets are the types with more than mostMethods methods: how many, and why they stay. The numbers may only
+// fall.
+var largeMethodSets = map[string]struct {
+	methods int
+	why     string
+}{
+	"agent/dispatch.Dispatcher": {
+		61,
+		"one lock and one table of jobs, from a command's receipt to its acknowledged result; parts would share both",
+	},
+	"agent/host.Linux": {
+		137,
+		"the sum of seven parts by embedding, each with a type and tests of its own; executors see their small interfaces",
+	},
+	"agent/host/sim.Host": {44, "the same interfaces over a simulated machine"},
+	"agent/provider/bmc.Provider": {
+		58,
+		"the provider's interfaces, each method of which opens one connection and judges its end",
+	},
+	"agent/provider/maas/maastest.Region": {57, "a handler for each request of MAAS's API that a machine's life makes"},
+	"agent/provider/redfish.Client": {
+		43,
+		"the calls of one connection, which share its login, its system and its entity tags",
+	},
+	"agent/state.Begun": {
+		44,
+		"the agent's memory by embedding, and the mark of a started command beside it",
+	},
+	"cli/admin.commands": {95, "a method for each command"},
+	"cli/command.App": {
+		86,
+		"what every command may use of a terminal, a configuration and a connection",
+	},
+	"cli/inventory.commands": {69, "a method for each command"},
+	"cli/view.Style":         {96, "a method for each kind of thing that is printed"},
+	"cli/work.commands":      {55, "a method for each command"},
+	"controller/domain/explain/rules.scene": {
+		189,
+		"a method for each fact that a rule may ask, and for each rule; the order of rules is in one table",
+	},
+	"controller/store/operation.Store": {
+		42,
+		"two over: the ways to begin, decide and end an operation, in one transaction's care",
+	},
+	"lab/bench/agents.bench":        {54, "a method for each measurement"},
+	"lab/bench/scale.bench":         {43, "a method for each measurement"},
+	"lab/bmc.Redfish":               {63, "a handler for each resource of a BMC"},
+	"lab/chaos/trial.agentProgram":  {41, "one over: a method for each fault that an agent's process can have"},
+	"lab/harness.Cluster":           {50, "a client by embedding, and what a test may do to a controller"},
+	"lab/harness.ControllerProcess": {54, "a client by embedding, and what a test may do to a process"},
+	"lab/metal.Machine":             {42, "a chassis by embedding, and its two BMCs"},
+	"lab/mutants.finder":            {42, "a method for each form of code that can be changed"},
 }
 
 // TestMethodSetsAreSmall holds that an object has one purpose: no type has more than mostMethods methods. Embedded ones
@@ -118,14 +146,14 @@ func TestMethodSetsAreSmall(t *testing.T) {
 		}
 	}
 	for name, n := range counted {
-		if most := max(largeMethodSets[name], mostMethods); n > most {
+		if most := max(largeMethodSets[name].methods, mostMethods); n > most {
 			t.Errorf("%s has %d methods, and may have %d: move what belongs together to a type of its own", name, n, most)
 		}
 	}
-	for name, n := range largeMethodSets {
-		if counted[name] < n {
-			t.Errorf("%s has %d methods, and the list has %d: lower it, or remove it below %d", name, counted[name], n,
-				mostMethods+1)
+	for name, l := range largeMethodSets {
+		if counted[name] < l.methods || l.why == "" {
+			t.Errorf("%s has %d methods, and the list has %d, with the reason %q: lower it, or remove it below %d", name,
+				counted[name], l.methods, l.why, mostMethods+1)
 		}
 	}
 }

@@ -38,7 +38,7 @@ type Drain struct {
 func defaultAdmission() Admission {
 	return Admission{
 		Rate: 2000, Burst: 1000, Concurrent: 128, Waiting: 5000, Handshakes: 128,
-		Connections: 65_536, UnprovenConnections: 1024, UnprovenPerAddress: 512, ConnectionsPerAgent: 4,
+		Connections: 65_536, UnprovenConnections: 8192, UnprovenPerAddress: 4096, ConnectionsPerAgent: 4,
 	}
 }
 

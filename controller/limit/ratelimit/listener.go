@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"time"
 
@@ -55,6 +56,7 @@ const (
 	ClosedFull      = "full"      // as many are open, or wait for their turn, as may be
 	ClosedCrowded   = "crowded"   // another one came, and this had made no progress for longest; or the queue was full
 	ClosedLate      = "late"      // it took too long
+	ClosedLeft      = "left"      // its other end closed it before it had sent anything
 	ClosedHandshake = "handshake" // the handshake failed
 	ClosedRefused   = "refused"   // too many calls of it were refused
 	ClosedCaller    = "caller"    // its caller has newer ones
@@ -82,6 +84,7 @@ type Conn struct {
 	of *Listener
 	slot
 	key      netip.AddrPort
+	counted  bool // its closing was counted
 	refusals int
 	timer    *time.Timer // until the first request
 	caller   string
@@ -193,20 +196,27 @@ func (l *Listener) admit(raw net.Conn) {
 	task.Background("new connection", c.begin)
 }
 
-// closeConn closes the connection of a place, if there is one, and counts it.
+// closeConn closes the connection of a place, if there is one, and counts it under the first reason: what a closed
+// connection then fails at is no reason of its own.
 func (l *Listener) closeConn(p *slot, why string) {
 	if p == nil {
 		return
 	}
-	l.cfg.Closed(why)
+	l.mu.Lock()
+	first := !p.conn.counted
+	p.conn.counted = true
+	l.mu.Unlock()
+	if first {
+		l.cfg.Closed(why)
+	}
 	_ = p.conn.Close() // its error does not matter: it is forgotten
 }
 
 // begin brings a connection as far as Accept.
 func (c *Conn) begin() {
 	l := c.of
-	if !c.receive() {
-		l.closeConn(&c.slot, ClosedLate)
+	if why := c.receive(); why != "" {
+		l.closeConn(&c.slot, why)
 		return
 	}
 	var conn net.Conn = c
@@ -228,18 +238,21 @@ func (c *Conn) begin() {
 	}
 }
 
-// receive waits for the first byte.
-func (c *Conn) receive() bool {
+// receive waits for the first byte, and returns why there is none; "" where it has come.
+func (c *Conn) receive() (why string) {
 	if c.SetReadDeadline(time.Now().Add(c.of.cfg.Times.FirstByte)) != nil {
-		return false
+		return ClosedLeft
 	}
 	var one [1]byte
 	n, err := c.Conn.Read(one[:])
-	if n != 1 || err != nil {
-		return false
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return ClosedLate
+	case n != 1 || err != nil || c.SetReadDeadline(time.Time{}) != nil:
+		return ClosedLeft
 	}
 	c.first, c.hasFirst = one[0], true
-	return c.SetReadDeadline(time.Time{}) == nil
+	return ""
 }
 
 // handshake makes the handshake when it is its turn.

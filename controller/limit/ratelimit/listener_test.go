@@ -2,7 +2,9 @@ package ratelimit_test
 
 import (
 	"context"
+	"maps"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -152,6 +154,39 @@ func TestAnAddressSpendsItsOwnShare(t *testing.T) {
 		t.Errorf("the other address: %v", err)
 	}
 	v.counts(3, 3)
+}
+
+// TestEachClosingIsCountedOnce: a connection that gave way fails afterwards, which is no second closing.
+func TestEachClosingIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	l := plenty()
+	l.PerAddress = 2
+	var mu sync.Mutex
+	counted := map[string]int{}
+	v := newVisitors(t, ratelimit.ListenerConfig{Limits: l, Closed: func(why string) {
+		mu.Lock()
+		defer mu.Unlock()
+		counted[why]++
+	}})
+	var all []net.Conn
+	for i := range 5 {
+		conn, _ := v.come("127.0.0.2", false)
+		all = append(all, conn)
+		v.counts(min(i+1, 2), min(i+1, 2))
+	}
+	for _, conn := range all[:3] {
+		closed(t, conn)
+	}
+	for _, conn := range all[3:] {
+		_ = conn.Close()
+	}
+	v.counts(0, 0)
+	want := map[string]int{ratelimit.ClosedCrowded: 3, ratelimit.ClosedLeft: 2}
+	testkit.Eventually(t, soon, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return maps.Equal(counted, want)
+	}, "not counted as %v", want)
 }
 
 // TestKnownConnectionsCountForNoAddress: a site behind one address has any number of connections that are known.

@@ -992,13 +992,19 @@ func (q *Queries) LockAgentState(ctx context.Context, arg LockAgentStateParams) 
 
 const lockCalmAgents = `-- name: LockCalmAgents :many
 SELECT a.agent_id FROM agents a JOIN machines m ON m.machine_id = a.machine_id
-WHERE a.agent_id = ANY($1::text[]) AND a.role = 'host'
+WHERE a.agent_id = ANY($1::text[]) AND a.boot_id = ANY($2::text[]) AND a.role = 'host'
 ORDER BY m.machine_id FOR NO KEY UPDATE OF m, a SKIP LOCKED
 `
 
-// Those of the agents of machines that nobody else has locked, with their machines.
-func (q *Queries) LockCalmAgents(ctx context.Context, agentIds []string) ([]string, error) {
-	rows, err := q.db.Query(ctx, lockCalmAgents, agentIds)
+type LockCalmAgentsParams struct {
+	AgentIds []string
+	BootIds  []string
+}
+
+// Locks agents and machines that no other transaction has locked, and returns the agents. One with another boot than its last is no
+// calm one and is left out: OpenCalmSessions is costly to plan.
+func (q *Queries) LockCalmAgents(ctx context.Context, arg LockCalmAgentsParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, lockCalmAgents, arg.AgentIds, arg.BootIds)
 	if err != nil {
 		return nil, err
 	}

@@ -956,39 +956,60 @@ func (q *Queries) OperationsByRequest(ctx context.Context, arg OperationsByReque
 }
 
 const operationsTouchedByAgent = `-- name: OperationsTouchedByAgent :many
-SELECT o.operation_id, o.target_id FROM operations o JOIN machines m ON m.machine_id = o.target_id
+WITH touched AS (
+    SELECT o.operation_id FROM machines m JOIN operations o ON o.target_id = m.machine_id AND o.phase IN ('PENDING', 'RUNNING')
+    WHERE m.agent_id = $1::text
+    UNION
+    SELECT c.operation_id FROM commands c
+    WHERE c.executor_id = $1::text AND c.state IN ('QUEUED', 'SENT', 'ACKED', 'GRANTED')
+    UNION
+    SELECT a.operation_id FROM agents a WHERE a.agent_id = $1::text AND a.role = 'installer')
+SELECT o.operation_id FROM touched JOIN operations o USING (operation_id)
 WHERE o.phase IN ('PENDING', 'RUNNING')
-  AND (m.agent_id = $1
-       OR EXISTS (SELECT 1 FROM commands c WHERE c.operation_id = o.operation_id AND c.executor_id = $1
-                  AND c.state IN ('QUEUED', 'SENT', 'ACKED', 'GRANTED'))
-       OR o.operation_id = (SELECT a.operation_id FROM agents a WHERE a.agent_id = $1 AND a.role = 'installer')
-       OR ($2::text <> '' AND m.site = $2 AND o.wait_reason IN ('WAITING_FOR_AGENT', 'WAITING_FOR_SITE', 'NOBODY_REACHES_MACHINE')))
 ORDER BY o.created_at LIMIT 20000
 `
 
-type OperationsTouchedByAgentParams struct {
-	AgentID *string
-	Site    string
-}
-
-type OperationsTouchedByAgentRow struct {
-	OperationID string
-	TargetID    string
-}
-
-func (q *Queries) OperationsTouchedByAgent(ctx context.Context, arg OperationsTouchedByAgentParams) ([]OperationsTouchedByAgentRow, error) {
-	rows, err := q.db.Query(ctx, operationsTouchedByAgent, arg.AgentID, arg.Site)
+// Each way to an operation has an index of its own: one condition over all of them would read all operations under way.
+func (q *Queries) OperationsTouchedByAgent(ctx context.Context, agentID string) ([]string, error) {
+	rows, err := q.db.Query(ctx, operationsTouchedByAgent, agentID)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []OperationsTouchedByAgentRow
+	var items []string
 	for rows.Next() {
-		var i OperationsTouchedByAgentRow
-		if err := rows.Scan(&i.OperationID, &i.TargetID); err != nil {
+		var operation_id string
+		if err := rows.Scan(&operation_id); err != nil {
 			return nil, err
 		}
-		items = append(items, i)
+		items = append(items, operation_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const operationsWaitingForSiteAgent = `-- name: OperationsWaitingForSiteAgent :many
+SELECT o.operation_id FROM operations o JOIN machines m ON m.machine_id = o.target_id
+WHERE o.phase IN ('PENDING', 'RUNNING') AND m.site = $1
+  AND o.wait_reason IN ('WAITING_FOR_AGENT', 'WAITING_FOR_SITE', 'NOBODY_REACHES_MACHINE')
+ORDER BY o.created_at LIMIT 20000
+`
+
+func (q *Queries) OperationsWaitingForSiteAgent(ctx context.Context, site string) ([]string, error) {
+	rows, err := q.db.Query(ctx, operationsWaitingForSiteAgent, site)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var operation_id string
+		if err := rows.Scan(&operation_id); err != nil {
+			return nil, err
+		}
+		items = append(items, operation_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

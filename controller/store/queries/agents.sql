@@ -194,9 +194,10 @@ SELECT fingerprint, agent_id, public_key_digest, not_after, (revoked_at IS NOT N
 FROM agent_certs WHERE fingerprint = ANY(@fingerprints::text[]);
 
 -- name: LockCalmAgents :many
--- Those of the agents of machines that nobody else has locked, with their machines.
+-- Locks agents and machines that no other transaction has locked, and returns the agents. One with another boot than its last is no
+-- calm one and is left out: OpenCalmSessions is costly to plan.
 SELECT a.agent_id FROM agents a JOIN machines m ON m.machine_id = a.machine_id
-WHERE a.agent_id = ANY(@agent_ids::text[]) AND a.role = 'host'
+WHERE a.agent_id = ANY(@agent_ids::text[]) AND a.boot_id = ANY(@boot_ids::text[]) AND a.role = 'host'
 ORDER BY m.machine_id FOR NO KEY UPDATE OF m, a SKIP LOCKED;
 
 -- name: OpenCalmSessions :many

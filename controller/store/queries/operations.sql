@@ -85,13 +85,23 @@ SELECT (SELECT count(*) FROM operations WHERE phase = 'RUNNING')::int AS running
 SELECT count(*) FROM operations WHERE phase IN ('PENDING', 'RUNNING') AND wake_at < @overdue;
 
 -- name: OperationsTouchedByAgent :many
-SELECT o.operation_id, o.target_id FROM operations o JOIN machines m ON m.machine_id = o.target_id
+-- Each way to an operation has an index of its own: one condition over all of them would read all operations under way.
+WITH touched AS (
+    SELECT o.operation_id FROM machines m JOIN operations o ON o.target_id = m.machine_id AND o.phase IN ('PENDING', 'RUNNING')
+    WHERE m.agent_id = @agent_id::text
+    UNION
+    SELECT c.operation_id FROM commands c
+    WHERE c.executor_id = @agent_id::text AND c.state IN ('QUEUED', 'SENT', 'ACKED', 'GRANTED')
+    UNION
+    SELECT a.operation_id FROM agents a WHERE a.agent_id = @agent_id::text AND a.role = 'installer')
+SELECT o.operation_id FROM touched JOIN operations o USING (operation_id)
 WHERE o.phase IN ('PENDING', 'RUNNING')
-  AND (m.agent_id = @agent_id
-       OR EXISTS (SELECT 1 FROM commands c WHERE c.operation_id = o.operation_id AND c.executor_id = @agent_id
-                  AND c.state IN ('QUEUED', 'SENT', 'ACKED', 'GRANTED'))
-       OR o.operation_id = (SELECT a.operation_id FROM agents a WHERE a.agent_id = @agent_id AND a.role = 'installer')
-       OR (@site::text <> '' AND m.site = @site AND o.wait_reason IN ('WAITING_FOR_AGENT', 'WAITING_FOR_SITE', 'NOBODY_REACHES_MACHINE')))
+ORDER BY o.created_at LIMIT 20000;
+
+-- name: OperationsWaitingForSiteAgent :many
+SELECT o.operation_id FROM operations o JOIN machines m ON m.machine_id = o.target_id
+WHERE o.phase IN ('PENDING', 'RUNNING') AND m.site = @site
+  AND o.wait_reason IN ('WAITING_FOR_AGENT', 'WAITING_FOR_SITE', 'NOBODY_REACHES_MACHINE')
 ORDER BY o.created_at LIMIT 20000;
 
 -- name: EventsOf :many

@@ -57,7 +57,7 @@ func (s *Store) openBatch(ctx context.Context, lot []helloAt) ([]*Opened, error)
 	err := s.db.InSet(ctx, func(tx pgx.Tx) ([]*pgtx.Postcommit, error) {
 		clear(out)
 		q := s.db.Q.WithTx(tx)
-		locked, err := q.LockCalmAgents(ctx, agentsOf(lot))
+		locked, err := q.LockCalmAgents(ctx, calmParams(lot))
 		if err != nil {
 			return nil, fmt.Errorf("lock agents: %w", err)
 		}
@@ -92,12 +92,11 @@ func (s *Store) openBatch(ctx context.Context, lot []helloAt) ([]*Opened, error)
 	return out, err
 }
 
-func agentsOf(lot []helloAt) []string {
-	ids := make([]string, len(lot))
-	for i, h := range lot {
-		ids[i] = h.AgentID
+func calmParams(lot []helloAt) (p dbsqlc.LockCalmAgentsParams) {
+	for _, h := range lot {
+		p.AgentIds, p.BootIds = append(p.AgentIds, h.AgentID), append(p.BootIds, h.BootID)
 	}
-	return ids
+	return p
 }
 
 func addHello(p *dbsqlc.OpenCalmSessionsParams, h helloAt) {

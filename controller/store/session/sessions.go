@@ -139,18 +139,34 @@ func openSession(ctx context.Context, q *dbsqlc.Queries, h Hello, now time.Time)
 			return nil, err
 		}
 	}
-	site := ""
-	if before.Role == "site" {
-		site = before.Site
-	}
-	touched, err := q.OperationsTouchedByAgent(ctx, dbsqlc.OperationsTouchedByAgentParams{AgentID: &h.AgentID, Site: site})
+	out.Operations, err = touched(ctx, q, before)
+	return out, err
+}
+
+// touched returns the operations that an agent's session may move on, oldest first; those that wait for a site's agent
+// follow.
+func touched(ctx context.Context, q *dbsqlc.Queries, a dbsqlc.Agent) (operationIDs []string, err error) {
+	own, err := q.OperationsTouchedByAgent(ctx, a.AgentID)
 	if err != nil {
 		return nil, fmt.Errorf("read operations of the agent: %w", err)
 	}
-	for _, t := range touched {
-		out.Operations = append(out.Operations, t.OperationID)
+	have := make(map[string]bool, len(own))
+	for _, id := range own {
+		operationIDs, have[id] = append(operationIDs, id), true
 	}
-	return out, nil
+	if a.Role != "site" {
+		return operationIDs, nil
+	}
+	waiting, err := q.OperationsWaitingForSiteAgent(ctx, a.Site)
+	if err != nil {
+		return nil, fmt.Errorf("read operations that wait for the site's agent: %w", err)
+	}
+	for _, id := range waiting {
+		if !have[id] {
+			operationIDs = append(operationIDs, id)
+		}
+	}
+	return operationIDs, nil
 }
 
 // checkCert looks at the certificate in the session's own transaction, so that a revocation that has committed counts.

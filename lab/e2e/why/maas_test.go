@@ -168,7 +168,7 @@ func faultsOfRegions() []injected {
 			return x.id
 		}, []string{"MAAS_AUTH_FAILED"}, "operator", []string{"key"}},
 		{"MAAS does not answer a deployment",
-			comingIn(fresh, "15", maastest.Fault{Op: "POST deploy", Kind: maastest.CutBefore}),
+			comingIn(fresh, "30", maastest.Fault{Op: "POST deploy", Kind: maastest.CutBefore}),
 			[]string{"OUTCOME_UNKNOWN"}, "operator", []string{"deploy", "cmd-"}},
 		{"site agent of a MAAS machine gone", func(t *testing.T, r *whyRig) string {
 			const site, id = "why-maas-site", "m-maas-site-gone"
@@ -281,7 +281,7 @@ func faultsInMAAS() []injected {
 		{"MAAS switches, and nothing follows", func(t *testing.T, r *whyRig) string {
 			x := r.maas(t, &maastest.Machine{Status: ms.New, NoSwitch: true})
 			x.inService()
-			return x.leaves("3")
+			return x.leaves("15")
 		}, []string{"MAAS_FAILED"}, "operator", []string{"Releasing failed", "timed out"}},
 	}
 }
