@@ -187,6 +187,9 @@ func (f *fakeServer) CreatePlan(_ context.Context, r *pb.CreatePlanRequest) (*pb
 
 func (f *fakeServer) StartRun(_ context.Context, r *pb.StartRunRequest) (*pb.Run, error) {
 	f.sent = append(f.sent, r)
+	if r.GetValidateOnly() {
+		return &pb.Run{MachineId: r.GetMachineId(), PlanId: r.GetPlanId()}, nil
+	}
 	return someRun, nil
 }
 

@@ -68,6 +68,12 @@ func (f *fakeServer) PreviewRollout(_ context.Context, r *pb.PreviewRolloutReque
 }
 
 func (f *fakeServer) CreateRollout(_ context.Context, r *pb.CreateRolloutRequest) (*pb.Rollout, error) {
+	if r.GetRequestId() == "again" {
+		if r.GetSpec().GetAction() != pb.RolloutSpec_PROVISION {
+			return nil, refuse(codes.AlreadyExists, pb.Reason_REQUEST_ID_REUSED, "used for another rollout (ro-1)", nil)
+		}
+		return f.rollout("ro-1", func(*pb.Rollout) {})
+	}
 	if r.GetDigest() != rolloutDigest {
 		return nil, refuse(codes.FailedPrecondition, pb.Reason_ROLLOUT_CHANGED,
 			"fleet, plan or spec have changed since the preview", map[string]string{"digest": rolloutDigest})

@@ -167,11 +167,30 @@ func (f *fakeServer) start(machine, requestID string) (*pb.Operation, error) {
 	return op, nil
 }
 
+// validated answers a call that only validates: "used" is the request id of other work.
+func (f *fakeServer) validated(machine, requestID string) (*pb.Operation, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case requestID == "used":
+		return nil, refuse(codes.AlreadyExists, pb.Reason_REQUEST_ID_REUSED, "used for other work", nil)
+	case f.made[requestID]:
+		return f.op, nil
+	}
+	return &pb.Operation{MachineId: machine, RequestId: requestID, PlanId: "p"}, nil
+}
+
 func (f *fakeServer) RebootMachine(_ context.Context, r *pb.RebootMachineRequest) (*pb.Operation, error) {
+	if r.GetValidateOnly() {
+		return f.validated(r.GetMachineId(), r.GetRequestId())
+	}
 	return f.start(r.GetMachineId(), r.GetRequestId())
 }
 
 func (f *fakeServer) ReimageMachine(_ context.Context, r *pb.ReimageMachineRequest) (*pb.Operation, error) {
+	if r.GetValidateOnly() {
+		return f.validated(r.GetMachineId(), r.GetRequestId())
+	}
 	return f.start(r.GetMachineId(), r.GetRequestId())
 }
 

@@ -96,7 +96,11 @@ func Parse(b []byte) (Config, error) {
 	c := Default()
 	dec := yaml.NewDecoder(bytes.NewReader(b))
 	dec.KnownFields(true)
-	problems := yamlProblems(dec.Decode(&c))
+	err := dec.Decode(&c)
+	problems := yamlProblems(err)
+	if err == nil && !errors.Is(dec.Decode(&yaml.Node{}), io.EOF) {
+		problems = append(problems, errors.New(`there is more than one YAML document in the file: a line "---" begins it`))
+	}
 	for _, p := range c.problems() {
 		problems = append(problems, errors.New(p))
 	}

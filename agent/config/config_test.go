@@ -47,6 +47,9 @@ func TestDefaultsAndValues(t *testing.T) {
 	if _, err := config.Parse(nil); err != nil {
 		t.Fatalf("an empty file: %v", err)
 	}
+	if _, err := config.Parse([]byte("host: sim\n---\nrole: site\n")); err == nil {
+		t.Fatal("a second document is left out")
+	}
 }
 
 func TestTheExampleOfASite(t *testing.T) {

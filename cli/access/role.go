@@ -63,6 +63,8 @@ counts within 2 s. The same role for the same member and selection again changes
 	fl.StringVar(&b.Subject, "subject", "", `person, by the provider's "sub"`)
 	fl.StringVar(&b.Selection, "select", "", "machines that it is for, as in ingot list --filter (default: all)")
 	fl.DurationVar(&lasts, "for", 0, "how long it lasts (default: until it is revoked)")
+	command.Narrows(cmd, "all machines", "select")
+	command.Narrows(cmd, "a role until it is revoked", "for")
 	return cmd
 }
 

@@ -68,6 +68,7 @@ seconds; it comes back only with a new token.`,
 		},
 	}
 	cmd.Flags().StringVar(&req.Fingerprint, "fingerprint", "", "only the certificate with this SHA-256")
+	command.Narrows(cmd, "all certificates", "fingerprint")
 	cmd.Flags().StringVar(&req.Reason, "reason", "", "why; kept in the audit log")
 	return cmd
 }

@@ -54,6 +54,7 @@ asked for afterwards. You are held to what you replace for another 24 hours.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&p.Selection, "select", "", "the machines that count, such as site=berlin (default: all)")
+	command.Narrows(cmd, "all machines", "select")
 	f.Int32Var(&p.Machines, "machines", 0, "machines that one person may destroy data on in 24 hours without approval")
 	return cmd
 }

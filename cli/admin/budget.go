@@ -72,6 +72,7 @@ own. Work that has begun goes on; a lower limit holds for whoever comes next.`,
 	f.StringVar(&b.Domain, "domain", "fleet", "what is counted by: fleet, site, or label:KEY such as label:rack")
 	f.StringVar(&harm, "harm", "destroys", "the work that is limited: destroys (data are lost) or interrupts (service)")
 	f.StringVar(&b.Value, "value", "", "one site or one value of the label (default: each by itself)")
+	command.Narrows(cmd, "each by itself", "value")
 	f.Int32Var(&b.AtOnce, "at-once", 0, "machines at a time")
 	f.Int32Var(&b.Percent, "percent", 0, "percent of the domain's machines at a time, rounded down, one at least")
 	f.Int32Var(&b.PerHour, "per-hour", 0, "machines in any 60 minutes")

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v3"
 	"slices"
 	"strings"
 
@@ -77,12 +76,12 @@ func (a commands) readSite(path string) (*pb.SetSiteRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	var tree any
-	if err := yaml.Unmarshal(raw, &tree); err != nil {
-		return nil, command.Invalidf("%s: %w", path, err)
-	}
 	var site pb.Site
-	if err := command.FromTree(tree, &site); err != nil {
+	tree, err := command.Document(raw)
+	if err == nil {
+		err = command.FromTree(tree, &site)
+	}
+	if err != nil {
 		return nil, command.Invalidf("%s: %w", path, err)
 	}
 	return &pb.SetSiteRequest{Site: site.GetSite(), Segments: site.GetSegments(),

@@ -56,7 +56,7 @@ get.`,
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&f.role, "role", "host", "host, site or installer")
+	fl.StringVar(&f.role, "role", "host", "host or site; installers enrol at their site, without one")
 	fl.StringVar(&f.req.Site, "site", "", "site that the agent serves, for --role site")
 	fl.DurationVar(&f.lifetime, "lifetime", 0, "how long it may be used (default 24h, at most 30 days)")
 	fl.StringVar(&f.req.Region, "region", "", "region that the agent must report")
@@ -64,7 +64,9 @@ get.`,
 	fl.StringVar(&f.req.MacAddress, "mac", "", "MAC address that the machine must have")
 	fl.StringVar(&f.req.Serial, "serial", "", "serial number that the machine must have")
 	fl.BoolVar(&f.bare, "bare", false, "print the string and nothing else")
-	command.Fixed(cmd, "role", "host", "site", "installer")
+	command.Narrows(cmd, "a token for any", "region", "provider", "mac", "serial")
+	command.Narrows(cmd, "24h", "lifetime")
+	command.Fixed(cmd, "role", "host", "site")
 	return cmd
 }
 
@@ -135,6 +137,8 @@ last sign-on. One that a token makes ends with that token.`,
 	cmd.Flags().StringVar(&selection, "selection", "", "machines that it is good for, such as site=berlin (default all)")
 	cmd.Flags().DurationVar(&lifetime, "lifetime", 0, "how long it may be used (default 2160h, 90 days; at most 87600h)")
 	cmd.Flags().BoolVar(&bare, "bare", false, "print the secret and nothing else")
+	command.Narrows(cmd, "all machines", "selection")
+	command.Narrows(cmd, "90 days", "lifetime")
 	command.Fixed(cmd, "scope", "read", "operate", "report", "admin")
 	return cmd
 }

@@ -56,7 +56,11 @@ func Load(path string) (*File, error) {
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
 	dec.KnownFields(true)
-	if err := dec.Decode(f); err != nil && !errors.Is(err, io.EOF) {
+	err = dec.Decode(f)
+	if err == nil && !errors.Is(dec.Decode(&yaml.Node{}), io.EOF) {
+		err = errors.New("there is more than one YAML document in the file")
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("read configuration %s: %w", path, err)
 	}
 	if f.Contexts == nil {

@@ -83,6 +83,9 @@ func (a *App) Prepare(cmd *cobra.Command, _ []string) error {
 	default:
 		return Usagef("--output must be table, wide, json, yaml or name, not %q", a.Flags.Output)
 	}
+	if err := widened(cmd); err != nil {
+		return err
+	}
 	times.SetZone(a.zone())
 	if a.Flags.Timeout < 0 || a.Flags.RetryFor < 0 {
 		return Usagef("--timeout and --retry-for must not be negative")

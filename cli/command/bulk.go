@@ -2,15 +2,21 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	apiclient "github.com/ingot-metal/ingot/api/client"
 	"github.com/ingot-metal/ingot/cli/view"
+	"github.com/ingot-metal/ingot/internal/ids"
 )
 
 // Bulk is work on several machines: a rollout, however few they are.
@@ -26,8 +32,8 @@ type Bulk struct {
 	Comment string
 	// FailedPercent stops the rollout where no flag sets it; 0 stops it at the first failure.
 	FailedPercent int32
-	// alone: the call is one operation on the one machine that is named, and no rollout.
-	alone bool
+	// alone is the call on the one machine that is named, which is no rollout; nil for several machines.
+	alone *aloneCall
 }
 
 // Register adds the flags to a command that has those of WorkFlags, and of its own.
@@ -62,6 +68,11 @@ func (b *Bulk) Single(args []string) (string, bool) {
 	return b.Targets.Single(args)
 }
 
+// aloneCall is a call on one machine. validate makes it, and begins nothing.
+type aloneCall struct {
+	validate func(ctx context.Context, svc *Services, requestID string) (view.Work, error)
+}
+
 // StartOn is a call that starts work on a machine.
 type StartOn func(
 	ctx context.Context, svc *Services, machine, requestID string, stepSeconds int32,
@@ -84,10 +95,16 @@ func (a *App) WorkOn(
 			},
 		)
 	}
-	_, b.alone = b.Targets.Single(args)
 	seconds, err := w.StepSeconds()
 	if err != nil {
 		return err
+	}
+	if machine, ok := b.Targets.Single(args); ok {
+		b.alone = &aloneCall{func(ctx context.Context, svc *Services, id string) (view.Work, error) {
+			b.ValidateOnly = true
+			defer func() { b.ValidateOnly = false }()
+			return call(ctx, svc, machine, id, seconds)
+		}}
 	}
 	if seconds > 0 && spec.GetParams() != nil {
 		spec.Params["timeout_seconds"] = strconv.Itoa(int(seconds))
@@ -102,31 +119,33 @@ func (a *App) Roll(cmd *cobra.Command, b *Bulk, w *WorkFlags, args []string, spe
 	svc := a.Services()
 	repeat := w.RequestID != ""
 	id := a.Request(w)
-	if repeat {
-		// The rollout may be under way: its machines are busy now, and a preview would not be the same any more.
-		r, err := svc.Rollouts.ListRollouts(ctx, &pb.ListRolloutsRequest{Filter: "request_id=" + strconv.Quote(id)})
+	b.bound(spec)
+	if repeat && b.alone == nil {
+		ro, err := b.begunBefore(ctx, a, svc, args, spec, id)
 		if err != nil {
 			return err
 		}
-		if all := r.GetRollouts(); len(all) == 1 {
-			return a.showRollout(cmd, svc, w, all[0])
+		if ro != nil {
+			return b.showAgain(cmd, a, svc, w, ro)
 		}
 	}
-	spec.MaxInFlight = b.maxInFlight
+	// A call that begins nothing keeps no selection: its request id would stand for the machines of now when the work
+	// begins.
 	var err error
-	if b.ValidateOnly { // nothing is kept, a selection neither
+	if b.ValidateOnly || b.Dry {
 		spec.Filter, err = a.filterOf(ctx, svc, &b.Targets, args)
-	} else {
+	}
+	switch {
+	case b.Dry && errors.Is(err, errManyNames):
+		spec.SelectionId, err = a.selected(ctx, svc, &b.Targets, args, ids.New("req"))
+	case spec.GetFilter() == "" && err == nil:
 		spec.SelectionId, err = a.selected(ctx, svc, &b.Targets, args, id)
 	}
 	if err != nil {
 		return err
 	}
-	switch {
-	case b.maxFailures > 0:
-		spec.TotalGate = &pb.RolloutGate{Failures: b.maxFailures}
-	case b.FailedPercent > 0:
-		spec.TotalGate = &pb.RolloutGate{Percent: b.FailedPercent}
+	if b.alone != nil {
+		return b.foretellAlone(cmd, args, a, svc, spec, id)
 	}
 	if b.ValidateOnly {
 		return a.validateRollout(cmd, args, svc,
@@ -137,12 +156,7 @@ func (a *App) Roll(cmd *cobra.Command, b *Bulk, w *WorkFlags, args []string, spe
 		return err
 	}
 	if b.Dry {
-		begin := Line(cmd, args)
-		if err := a.Print(p, func() string { return a.Style().RolloutPreview(p, a.Wide(), begin) },
-			p.GetDigest()); err != nil {
-			return err
-		}
-		return ExitByPreview(p, b.alone)
+		return printPreview(cmd, args, a, p, false)
 	}
 	a.noteRefused(p)
 	if n := ready(p); n > 0 {
@@ -156,6 +170,128 @@ func (a *App) Roll(cmd *cobra.Command, b *Bulk, w *WorkFlags, args []string, spe
 		return err
 	}
 	return a.showRollout(cmd, svc, w, ro)
+}
+
+// bound sets the limits that flags give.
+func (b *Bulk) bound(spec *pb.RolloutSpec) {
+	spec.MaxInFlight = b.maxInFlight
+	switch {
+	case b.maxFailures > 0:
+		spec.TotalGate = &pb.RolloutGate{Failures: b.maxFailures}
+	case b.FailedPercent > 0:
+		spec.TotalGate = &pb.RolloutGate{Percent: b.FailedPercent}
+	}
+}
+
+// begunBefore returns the rollout that the same request has begun; nil if there is none. It refuses a request of other
+// work, or on other machines. The rollout may be under way: its machines are busy now, and a preview would not be the
+// same any more.
+func (b *Bulk) begunBefore(
+	ctx context.Context, a *App, svc *Services, args []string, spec *pb.RolloutSpec, id string,
+) (*pb.Rollout, error) {
+	r, err := svc.Rollouts.ListRollouts(ctx, &pb.ListRolloutsRequest{Filter: "request_id=" + strconv.Quote(id)})
+	if err != nil || len(r.GetRollouts()) != 1 {
+		return nil, err
+	}
+	old := r.GetRollouts()[0]
+	same, err := b.Targets.sameMachines(ctx, a, svc, args, old)
+	if err != nil {
+		return nil, err
+	}
+	if !same {
+		return nil, &ExitError{Code: ExitRefused, Err: fmt.Errorf(
+			"request id %q has begun %s, on other machines (REQUEST_ID_REUSED); leave --request-id out to get a new one",
+			id,
+			old.GetRolloutId(),
+		)}
+	}
+	again := proto.CloneOf(spec)
+	again.SelectionId, again.Filter = old.GetSpec().GetSelectionId(), old.GetSpec().GetFilter()
+	// The server compares the work, the seed too, which no answer shows.
+	return svc.Rollouts.CreateRollout(ctx, &pb.CreateRolloutRequest{RequestId: id, Spec: again, Digest: old.GetDigest(),
+		Comment: b.Comment, ValidateOnly: b.Dry || b.ValidateOnly})
+}
+
+// sameMachines reports whether a rollout is of the machines that are chosen. A filter is compared by its text, as long
+// as the controller keeps that.
+func (t *Targets) sameMachines(
+	ctx context.Context, a *App, svc *Services, args []string, old *pb.Rollout,
+) (bool, error) {
+	names, err := a.names(t, args)
+	if err != nil {
+		return false, err
+	}
+	if names != nil {
+		all, err := All[*pb.RolloutMachine](ctx, 0, svc.Rollouts.ListRolloutMachines,
+			&pb.ListRolloutMachinesRequest{RolloutId: old.GetRolloutId()})
+		its := Names(all, (*pb.RolloutMachine).GetMachineId)
+		slices.Sort(its)
+		return slices.Equal(slices.Sorted(slices.Values(names)), its), err
+	}
+	filter := old.GetSpec().GetFilter()
+	if id := old.GetSpec().GetSelectionId(); id != "" {
+		kept, err := svc.Rollouts.GetSelection(ctx, &pb.GetSelectionRequest{SelectionId: id})
+		switch status.Code(err) {
+		case codes.OK:
+		case codes.NotFound, codes.PermissionDenied: // it has expired
+			return true, nil
+		default:
+			return false, err
+		}
+		filter = kept.GetFilter()
+	}
+	return filter == t.terms(), nil
+}
+
+// showAgain shows a rollout that the same request has begun. A call that begins nothing waits for nothing.
+func (b *Bulk) showAgain(cmd *cobra.Command, a *App, svc *Services, w *WorkFlags, ro *pb.Rollout) error {
+	if !b.Dry && !b.ValidateOnly {
+		return a.showRollout(cmd, svc, w, ro)
+	}
+	a.Note("The same request has begun %s: nothing more would begin.", ro.GetRolloutId())
+	return a.Print(ro, func() string { return a.Style().Rollout(ro) }, ro.GetRolloutId())
+}
+
+// foretellAlone previews a call on one machine. The preview judges the machine as it is; the call itself knows what its
+// request id stands for, who must approve the work, and what fits one machine only.
+func (b *Bulk) foretellAlone(
+	cmd *cobra.Command, args []string, a *App, svc *Services, spec *pb.RolloutSpec, id string,
+) error {
+	ctx := cmd.Context()
+	a.Subject.Machine = args[0]
+	work, refused := b.alone.validate(ctx, svc, id)
+	switch {
+	case apiclient.Reason(refused) == pb.Reason_REQUEST_ID_REUSED:
+		return refused
+	case refused == nil && view.BegunAs(work) != "":
+		a.Note("The same request has begun %s: nothing more would begin.", view.BegunAs(work))
+		return a.Print(work, func() string { return view.Validated(work, view.BegunAs(work), Line(cmd, args)) },
+			view.BegunAs(work))
+	}
+	if spec.GetSeed().GetHostname() != "" {
+		spec.Seed = proto.CloneOf(spec.GetSeed())
+		spec.Seed.Hostname = ""
+	}
+	p, err := svc.Rollouts.PreviewRollout(ctx, &pb.PreviewRolloutRequest{Spec: spec})
+	if err != nil {
+		return err
+	}
+	if ready(p) > 0 && refused != nil {
+		return refused
+	}
+	return printPreview(cmd, args, a, p, true)
+}
+
+func printPreview(cmd *cobra.Command, args []string, a *App, p *pb.RolloutPreview, alone bool) error {
+	if len(p.GetMachines()) == 0 {
+		return noMatch(p.GetSpec().GetFilter())
+	}
+	begin := Line(cmd, args)
+	if err := a.Print(p, func() string { return a.Style().RolloutPreview(p, a.Wide(), begin) },
+		p.GetDigest()); err != nil {
+		return err
+	}
+	return ExitByPreview(p, alone)
 }
 
 func (a *App) showRollout(cmd *cobra.Command, svc *Services, w *WorkFlags, ro *pb.Rollout) error {

@@ -1,7 +1,9 @@
 package command
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -34,14 +36,31 @@ func (a *App) ReadMessage(path string, into proto.Message) error {
 	if err != nil {
 		return err
 	}
-	var tree any
-	if err := yaml.Unmarshal(raw, &tree); err != nil {
-		return Invalidf("%s: %w", path, err)
+	tree, err := Document(raw)
+	if err == nil {
+		err = FromTree(tree, into)
 	}
-	if err := FromTree(tree, into); err != nil {
+	if err != nil {
 		return Invalidf("%s: %w", path, err)
 	}
 	return nil
+}
+
+var errDocuments = errors.New(
+	`more than one document: a line "---" begins another, which would be left out; give one ` +
+		"file each",
+)
+
+// Document decodes the one document of a YAML or JSON file; nil for an empty one.
+func Document(raw []byte) (tree any, err error) {
+	d := yaml.NewDecoder(bytes.NewReader(raw))
+	if err := d.Decode(&tree); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if !errors.Is(d.Decode(&yaml.Node{}), io.EOF) {
+		return nil, errDocuments
+	}
+	return tree, nil
 }
 
 // FromTree fills a message from a decoded YAML or JSON document.

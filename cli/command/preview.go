@@ -17,7 +17,7 @@ var notReal = map[string]bool{"dry-run": true, "validate-only": true, "output": 
 func Line(cmd *cobra.Command, args []string) string {
 	words := []string{cmd.CommandPath()}
 	for _, arg := range args {
-		words = append(words, quote(arg))
+		words = append(words, Quote(arg))
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if notReal[f.Name] {
@@ -32,14 +32,14 @@ func Line(cmd *cobra.Command, args []string) string {
 			values = list.GetSlice()
 		}
 		for _, v := range values {
-			words = append(words, "--"+f.Name+"="+quote(v))
+			words = append(words, "--"+f.Name+"="+Quote(v))
 		}
 	})
 	return strings.Join(words, " ")
 }
 
-// quote returns a word as a POSIX shell reads it back.
-func quote(word string) string {
+// Quote returns a word as a POSIX shell reads it back.
+func Quote(word string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=,@%+", r)
 	}
@@ -52,11 +52,11 @@ func quote(word string) string {
 // ExitByPreview returns the exit code of the refusal where a preview answers no. alone reports whether the call is on
 // one machine, without a rollout; then the code is that of the machine's refusal.
 func ExitByPreview(p *pb.RolloutPreview, alone bool) error {
-	if ready(p) > 0 || len(p.GetMachines()) == 0 {
+	if ready(p) > 0 {
 		return nil
 	}
-	if code := p.GetMachines()[0].GetCode(); alone && code != 0 {
-		return &ExitError{Code: exitByStatus(codes.Code(code))}
+	if all := p.GetMachines(); alone && len(all) > 0 && all[0].GetCode() != 0 {
+		return &ExitError{Code: exitByStatus(codes.Code(all[0].GetCode()))}
 	}
 	return &ExitError{Code: ExitRefused} // as ROLLOUT_EMPTY
 }

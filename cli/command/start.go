@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	apiclient "github.com/ingot-metal/ingot/api/client"
 	"github.com/ingot-metal/ingot/cli/view"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
@@ -91,6 +92,12 @@ func (a *App) Work(cmd *cobra.Command, machine string, w *WorkFlags, call Start)
 		return a.Print(op, func() string { return a.Style().OperationLine(op) }, op.GetOperationId())
 	}
 	return a.Show(ctx, svc, op, before)
+}
+
+// NotOperation reports whether a subject that begins as ids of operations do may be a machine: there is no such
+// operation, and it has not the form of an id.
+func NotOperation(err error, subject string) bool {
+	return apiclient.Reason(err) == pb.Reason_OPERATION_NOT_FOUND && !ids.Valid(ids.Operation, subject)
 }
 
 // MachineBefore reads the machine before the work, for the comparison at the end. Only a token that may start work and

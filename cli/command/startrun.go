@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/view"
@@ -69,6 +70,13 @@ func (a *App) RunOn(cmd *cobra.Command, args []string, b *Bulk, w *WorkFlags, re
 			return a.validateRun(cmd, args, w, req)
 		}
 		return a.StartRun(cmd, w, req)
+	}
+	if machine, ok := b.Targets.Single(args); ok {
+		b.alone = &aloneCall{func(ctx context.Context, svc *Services, id string) (view.Work, error) {
+			r := proto.CloneOf(req)
+			r.MachineId, r.RequestId, r.ValidateOnly = machine, id, true
+			return svc.Runs.StartRun(ctx, r)
+		}}
 	}
 	return a.Roll(cmd, b, w, args,
 		&pb.RolloutSpec{Type: req.GetType(), PlanId: req.GetPlanId(), Params: req.GetParams()})

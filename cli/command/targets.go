@@ -66,6 +66,14 @@ func (t *Targets) Single(args []string) (string, bool) {
 	return args[0], true
 }
 
+// terms returns the filter that selects the machines; empty where names do.
+func (t *Targets) terms() string {
+	if t.all {
+		return "machine_id=*"
+	}
+	return t.filter
+}
+
 // names are those that are given, in their order; nil where a filter selects the machines.
 func (a *App) names(t *Targets, args []string) ([]string, error) {
 	if t.filter != "" || t.all {
@@ -119,10 +127,16 @@ func (a *App) selected(
 ) (string, error) {
 	sel, err := a.selection(ctx, svc, t, args, requestID)
 	if err == nil && sel.GetCount() == 0 {
-		err = &ExitError{Code: ExitNotFound, Err: fmt.Errorf("no machine matches %s", sel.GetFilter())}
+		err = noMatch(sel.GetFilter())
 	}
 	return sel.GetSelectionId(), err
 }
+
+func noMatch(filter string) error {
+	return &ExitError{Code: ExitNotFound, Err: fmt.Errorf("no machine matches %s", filter)}
+}
+
+var errManyNames = errors.New("too many names")
 
 // maxFilter is the length of the longest filter that the controller takes, in bytes.
 const maxFilter = 4096
@@ -134,10 +148,8 @@ func (a *App) filterOf(ctx context.Context, svc *Services, t *Targets, args []st
 	switch {
 	case err != nil:
 		return "", err
-	case t.all:
-		return "machine_id=*", nil
 	case names == nil:
-		return t.filter, nil
+		return t.terms(), nil
 	}
 	quoted := make([]string, len(names))
 	for i, n := range names {
@@ -145,7 +157,7 @@ func (a *App) filterOf(ctx context.Context, svc *Services, t *Targets, args []st
 	}
 	text := "machine_id in (" + strings.Join(quoted, ", ") + ")"
 	if len(text) > maxFilter {
-		return "", Usagef("%d names are too many for --validate-only; use --select or --all", len(names))
+		return "", Usagef("%w for --validate-only, %d; use --select or --all", errManyNames, len(names))
 	}
 	found, err := a.Machines(ctx, svc, &Targets{filter: text}, nil)
 	if err != nil {
@@ -162,10 +174,7 @@ func (a *App) filterOf(ctx context.Context, svc *Services, t *Targets, args []st
 func (a *App) selection(
 	ctx context.Context, svc *Services, t *Targets, args []string, requestID string,
 ) (*pb.Selection, error) {
-	r := &pb.CreateSelectionRequest{RequestId: requestID + "/selection", Filter: t.filter}
-	if t.all {
-		r.Filter = "machine_id=*"
-	}
+	r := &pb.CreateSelectionRequest{RequestId: requestID + "/selection", Filter: t.terms()}
 	var err error
 	if r.MachineIds, err = a.names(t, args); err != nil {
 		return nil, err

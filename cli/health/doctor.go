@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
@@ -104,12 +106,30 @@ func (x *examination) all(ctx context.Context) []doctor.Finding {
 	} {
 		before := len(x.found)
 		if err := c.do(ctx); err != nil {
-			x.fault(c.name, status.Convert(err).Message(), "journalctl -u ingot-controller")
+			x.notChecked(c.name, err)
 		} else if len(x.found) == before {
 			x.well(c.name, "nothing to do")
 		}
 	}
 	return x.found
+}
+
+// notChecked reports a check that was not made to its end. Where the caller has too few rights, that is no fault of the
+// controller.
+func (x *examination) notChecked(check string, err error) {
+	all := []error{err}
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
+		all = several.Unwrap()
+	}
+	remedy := "ingot config use-context, with a token of scope admin for all machines"
+	var texts []string
+	for _, err := range all {
+		texts = append(texts, status.Convert(err).Message())
+		if status.Code(err) != codes.PermissionDenied {
+			remedy = "journalctl -u ingot-controller"
+		}
+	}
+	x.fault(check, "not checked: "+strings.Join(texts, "; "), remedy)
 }
 
 // checkServer reports whether the controller answers an admin.
@@ -235,7 +255,7 @@ func (x *examination) checkAgents(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var others []string
+	var others, away []string
 	for _, agent := range agents {
 		name := agent.GetAgentId()
 		if m := agent.GetMachineId(); m != "" {
@@ -252,10 +272,16 @@ func (x *examination) checkAgents(ctx context.Context) error {
 		case agent.GetRole() == pb.AgentRole_AGENT_ROLE_SITE && !end.IsZero():
 			x.fault("agents", "the agent of site "+agent.GetSite()+" is away since "+view.Time(agent.GetLastHeartbeatAt()),
 				"on its machine: ingot-agent doctor; systemctl status ingot-agent")
-		case !end.IsZero() && end.After(x.a.app.Now()) && end.Before(x.a.app.Now().Add(certificateSoon)):
+		case endsSoon(agent, x.a.app.Now()):
 			x.warn("agents", name+" is away, and its certificate ends on "+times.TimeOf(end),
 				"on its machine: ingot-agent doctor")
+		case agent.GetRole() == pb.AgentRole_AGENT_ROLE_HOST && end.After(x.a.app.Now()):
+			away = append(away, cmp.Or(agent.GetMachineId(), agent.GetAgentId()))
 		}
+	}
+	if len(away) > 0 {
+		x.warn("agents", fmt.Sprintf("%d machines' agents are away: %s", len(away), firstOf(away)),
+			"ingot agent list --filter connected=false; ingot why "+away[0])
 	}
 	if len(others) > 0 {
 		x.warn("agents", fmt.Sprintf("%d have another version than the controller: %s", len(others), firstOf(others)),

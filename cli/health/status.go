@@ -159,7 +159,7 @@ func (s *fleetStatus) readCertificates(now time.Time) func(context.Context, *com
 	return func(ctx context.Context, svc *command.Services) error {
 		agents, err := command.All[*pb.Agent](ctx, 0, svc.Admin.ListAgents, &pb.ListAgentsRequest{Filter: "connected=false"})
 		for _, agent := range agents {
-			if end := certificateEnd(agent); !end.IsZero() && end.After(now) && end.Before(now.Add(certificateSoon)) {
+			if endsSoon(agent, now) {
 				s.certificates = append(s.certificates, agent)
 			}
 		}
@@ -169,13 +169,32 @@ func (s *fleetStatus) readCertificates(now time.Time) func(context.Context, *com
 
 // certificateEnd is when the last certificate of an agent that is not revoked ends.
 func certificateEnd(agent *pb.Agent) time.Time {
-	var end time.Time
+	if c := lastCertificate(agent); c != nil {
+		return c.GetNotAfter().AsTime()
+	}
+	return time.Time{}
+}
+
+// lastCertificate returns that of an agent's certificates that ends last; nil where all are revoked.
+func lastCertificate(agent *pb.Agent) (last *pb.AgentCert) {
 	for _, c := range agent.GetCerts() {
-		if c.GetRevokedAt() == nil && c.GetNotAfter().AsTime().After(end) {
-			end = c.GetNotAfter().AsTime()
+		if c.GetRevokedAt() == nil && (last == nil || c.GetNotAfter().AsTime().After(last.GetNotAfter().AsTime())) {
+			last = c
 		}
 	}
-	return end
+	return last
+}
+
+// endsSoon reports whether the last certificate of an agent is about to end. An agent renews when a third of the time
+// is left: a new certificate of a week is no sign of anything.
+func endsSoon(agent *pb.Agent, now time.Time) bool {
+	c := lastCertificate(agent)
+	if c == nil {
+		return false
+	}
+	end := c.GetNotAfter().AsTime()
+	soon := min(certificateSoon, end.Sub(c.GetNotBefore().AsTime())/3)
+	return end.After(now) && end.Before(now.Add(soon))
 }
 
 // failedSlots returns the number of slots that an operator must free: they no longer free themselves.

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -57,8 +56,8 @@ func (f *rackFile) readYAML(raw []byte) error {
 }
 
 func machinesFromYAML(raw []byte) ([]*pb.Machine, error) {
-	var tree any
-	if err := yaml.Unmarshal(raw, &tree); err != nil {
+	tree, err := command.Document(raw)
+	if err != nil {
 		return nil, err
 	}
 	var out []*pb.Machine

@@ -139,7 +139,10 @@ func selectFlag(machines []*pb.Machine) string {
 	if rack == "" || slices.ContainsFunc(machines, func(m *pb.Machine) bool { return m.GetSpec().GetRack() != rack }) {
 		return "--select state=NEW"
 	}
-	return "--select rack=" + rack + ",state=NEW"
+	if command.Quote(rack) != rack || strings.Contains(rack, ",") { // for the filter, and then for the shell
+		rack = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(rack) + `"`
+	}
+	return "--select " + command.Quote("rack="+rack+",state=NEW")
 }
 
 // rackOf reads the file, and the one of interfaces, and lays the flags over it.

@@ -65,10 +65,16 @@ var errRunOver = errors.New("the run is over")
 func (a commands) watchRuns(ctx context.Context, subject string, beginning bool) error {
 	filter := command.JoinFilter("machine_id", subject)
 	one := strings.HasPrefix(subject, "op-")
+	svc := a.app.Services()
+	if one {
+		_, err := svc.Runs.GetRun(ctx, &pb.GetRunRequest{RunId: subject})
+		if one = !command.NotOperation(err, subject); one && err != nil {
+			return err
+		}
+	}
 	if one {
 		filter = command.JoinFilter("run_id", subject)
 	}
-	svc := a.app.Services()
 	if _, err := svc.Runs.ListRuns(ctx, &pb.ListRunsRequest{Filter: filter, PageSize: 1}); err != nil {
 		return err
 	}

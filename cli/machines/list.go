@@ -73,6 +73,7 @@ further. --watch and --as-of have an order of their own.` + filterHelp,
 	cmd.Flags().BoolVar(&f.watch, "watch", false, "go on with every change")
 	cmd.Flags().StringVar(&f.view, "view", "", "saved view to list (ingot view list)")
 	f.asOf.Register(cmd)
+	cmd.MarkFlagsMutuallyExclusive("filter", "select")
 	cmd.MarkFlagsMutuallyExclusive("as-of", "watch")
 	cmd.MarkFlagsMutuallyExclusive("as-of", "order-by")
 	a.app.Must(cmd.RegisterFlagCompletionFunc("view", a.app.CompleteViews()))

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 )
 
@@ -116,16 +118,28 @@ func activeChange(after *pb.Machine) string {
 	return "(cleared)"
 }
 
-// work is an operation or a run.
-type work interface {
+// Work is an operation or a run.
+type Work interface {
+	proto.Message
 	GetMachineId() string
 	GetPlanId() string
 	GetParams() map[string]string
 }
 
+// BegunAs returns the id of the operation or run that the same request has begun; empty for none.
+func BegunAs(w Work) string {
+	if run, ok := w.(*pb.Run); ok {
+		return run.GetRunId()
+	}
+	if op, ok := w.(*pb.Operation); ok {
+		return op.GetOperationId()
+	}
+	return ""
+}
+
 // Validated returns what a call that only validates would start. id is the work that the same request has started
 // before; begin is the command that starts it.
-func Validated(w work, id, begin string) string {
+func Validated(w Work, id, begin string) string {
 	f := &Fields{}
 	f.Add("Machine", w.GetMachineId())
 	f.Add("Accepted", "yes; nothing was begun")

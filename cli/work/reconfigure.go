@@ -160,7 +160,7 @@ func (r *reconfigFlags) firewall(config *pb.NetReconfig, given func(string) bool
 // parseRule reads PROTOCOL[:PORT[-PORT]][@CIDR][%RATE]. What the parts may be is the server's to judge.
 func parseRule(text string) (*pb.FirewallRule, error) {
 	rest, rate, hasRate := strings.Cut(text, "%")
-	rest, cidr, _ := strings.Cut(rest, "@")
+	rest, cidr, hasCIDR := strings.Cut(rest, "@")
 	proto, ports, hasPorts := strings.Cut(rest, ":")
 	rule := &pb.FirewallRule{Protocol: proto, SourceCidr: cidr}
 	var err error
@@ -173,7 +173,7 @@ func parseRule(text string) (*pb.FirewallRule, error) {
 			rule.PortTo, err = number(to)
 		}
 	}
-	if err != nil || proto == "" {
+	if err != nil || proto == "" || hasCIDR && cidr == "" { // without a network it would let in everybody
 		return nil, command.Invalidf(
 			"--allow %q: want PROTOCOL[:PORT[-PORT]][@CIDR][%%RATE], such as tcp:22@10.0.0.0/8",
 			text,

@@ -29,7 +29,9 @@ connection is made again and nothing is missed.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			subject := strings.Join(args, "")
 			if strings.HasPrefix(subject, "op-") {
-				return a.attach(cmd, subject)
+				if err := a.attach(cmd, subject); !command.NotOperation(err, subject) {
+					return err
+				}
 			}
 			a.app.Subject.Machine = subject
 			return a.watchFleet(cmd, command.JoinFilter("machine_id", subject, "", filter), beginning)

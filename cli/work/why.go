@@ -44,6 +44,9 @@ waited for because something is wrong, or the step is stuck.`,
 				return a.whyMany(cmd, svc, filter, check)
 			}
 			e, err := svc.Machines.ExplainMachine(cmd.Context(), a.explainRequest(args[0]))
+			if command.NotOperation(err, args[0]) {
+				e, err = svc.Machines.ExplainMachine(cmd.Context(), &pb.ExplainMachineRequest{MachineId: args[0]})
+			}
 			if err != nil {
 				return err
 			}

@@ -170,11 +170,12 @@ func yamlOf(s string, kind yaml.Kind, what string) string {
 	d := yaml.NewDecoder(strings.NewReader(s))
 	err := d.Decode(&doc)
 	if err == nil {
-		if err = d.Decode(&second); err == nil {
-			return "more than one document in YAML, of which cloud-init reads none"
-		}
+		err = d.Decode(&second)
 	}
-	if !errors.Is(err, io.EOF) {
+	switch {
+	case err == nil:
+		return fmt.Sprintf("more than one document: line %d begins another, and cloud-init then takes none", second.Line)
+	case !errors.Is(err, io.EOF):
 		return "not YAML: the fault is in " + orHere(yamlLine.FindString(err.Error()))
 	}
 	if len(doc.Content) > 0 && doc.Content[0].Kind != kind && doc.Content[0].Tag != "!!null" {

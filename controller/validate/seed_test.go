@@ -43,13 +43,15 @@ func TestSystemSeed(t *testing.T) {
 		"host name":        {&baremetalv1.SystemSeed{Hostname: "a b"}, "seed.hostname"},
 		"private key": {&baremetalv1.SystemSeed{SshAuthorizedKeys: []string{"-----BEGIN PRIVATE KEY-----\nhush"}},
 			"private"},
-		"two keys":   {&baremetalv1.SystemSeed{SshAuthorizedKeys: []string{aKey + "\n" + aKey}}, "ssh_authorized_keys[0]"},
-		"no header":  {&baremetalv1.SystemSeed{UserData: "packages: [hush]\n"}, "cloud-init would ignore it"},
-		"no YAML":    {&baremetalv1.SystemSeed{UserData: "#cloud-config\na: hush: b\n"}, "line 2"},
-		"a list":     {&baremetalv1.SystemSeed{UserData: "#cloud-config\n- hush\n"}, "not a mapping"},
-		"too much":   {&baremetalv1.SystemSeed{UserData: "#!" + strings.Repeat("x", 64<<10)}, "at most 65536"},
-		"version 3":  {&baremetalv1.SystemSeed{NetworkConfig: "version: 3\n"}, "neither 1 nor 2"},
-		"no version": {&baremetalv1.SystemSeed{NetworkConfig: "ethernets: {}\n"}, "no version"},
+		"two keys":     {&baremetalv1.SystemSeed{SshAuthorizedKeys: []string{aKey + "\n" + aKey}}, "ssh_authorized_keys[0]"},
+		"no header":    {&baremetalv1.SystemSeed{UserData: "packages: [hush]\n"}, "cloud-init would ignore it"},
+		"no YAML":      {&baremetalv1.SystemSeed{UserData: "#cloud-config\na: hush: b\n"}, "line 2"},
+		"two":          {&baremetalv1.SystemSeed{UserData: "#cloud-config\nhush: b\n---\nc: d\n"}, "line 3 begins another"},
+		"two networks": {&baremetalv1.SystemSeed{NetworkConfig: "version: 2\n---\n"}, "more than one document"},
+		"a list":       {&baremetalv1.SystemSeed{UserData: "#cloud-config\n- hush\n"}, "not a mapping"},
+		"too much":     {&baremetalv1.SystemSeed{UserData: "#!" + strings.Repeat("x", 64<<10)}, "at most 65536"},
+		"version 3":    {&baremetalv1.SystemSeed{NetworkConfig: "version: 3\n"}, "neither 1 nor 2"},
+		"no version":   {&baremetalv1.SystemSeed{NetworkConfig: "ethernets: {}\n"}, "no version"},
 	} {
 		err := validate.SystemSeed("seed", c.seed)
 		switch {

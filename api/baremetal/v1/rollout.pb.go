@@ -144,13 +144,13 @@ const (
 	Rollout_PAUSED Rollout_State = 3
 	// Nothing more is started; operations under way are waited for.
 	Rollout_STOPPING Rollout_State = 4
-	// Every machine has ended, and the work is done on each that was not refused.
+	// Every machine has ended, and the work is done on each but those that the preview has refused.
 	Rollout_SUCCEEDED Rollout_State = 5
 	// A gate has closed and the rest was canceled, or it closed with the last machines.
 	Rollout_FAILED Rollout_State = 6
 	// Somebody has canceled it.
 	Rollout_CANCELED Rollout_State = 7
-	// Every machine has ended and no gate is closed, but on some the work has failed or was canceled.
+	// Every machine has ended and no gate is closed. On some the work has failed, or was canceled or skipped.
 	Rollout_COMPLETED_WITH_FAILURES Rollout_State = 8
 )
 

@@ -36,7 +36,7 @@ func (d *Decision) run(s Spec, w World, now time.Time) {
 	closed := closedGate(s, w)
 	switch {
 	case w.Total.Pending == 0 && w.Total.Running == 0:
-		d.end(w.Total, closed)
+		d.end(w, closed)
 	case closed != "" && w.Total.Pending > 0:
 		d.closeGate(s, w, closed, now)
 	case w.InWave.Pending == 0 && w.InWave.Running == 0:
@@ -53,14 +53,18 @@ func (d *Decision) run(s Spec, w World, now time.Time) {
 }
 
 // end sets the last state once every machine has ended.
-func (d *Decision) end(total Tally, closed string) {
-	d.State, d.Cause, d.Message = EndState(total, closed != ""), "", closed
+func (d *Decision) end(w World, closed string) {
+	t := w.Total
+	d.State, d.Cause, d.Message = EndState(t, w.Refused, closed != ""), "", closed
 	switch d.State {
 	case Failed:
 		d.Cause = ByGate
 	case CompletedWithFailures:
-		d.Message = fmt.Sprintf("%d of %d machines are done, %d failed, %d canceled", total.Succeeded,
-			total.Machines-total.Skipped, total.Failed, total.Canceled)
+		d.Message = fmt.Sprintf("%d of %d machines are done, %d failed, %d canceled", t.Succeeded, t.Machines-w.Refused,
+			t.Failed, t.Canceled)
+		if left := t.Skipped - w.Refused; left > 0 {
+			d.Message += fmt.Sprintf(", %d skipped at their turn", left)
+		}
 	}
 }
 
@@ -107,7 +111,7 @@ func (d *Decision) waitForMachines(w World, started int, now time.Time) {
 // paused waits for the work that is under way. A rollout with nothing left to begin ends like any other.
 func (d *Decision) paused(s Spec, w World, now time.Time) {
 	if w.Total.Pending == 0 && w.Total.Running == 0 {
-		d.end(w.Total, closedGate(s, w))
+		d.end(w, closedGate(s, w))
 		return
 	}
 	d.Next = lookIf(w.Total.Running > 0, now)

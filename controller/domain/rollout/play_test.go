@@ -201,10 +201,10 @@ func (p *play) final() {
 	if t.Pending+t.Running > 0 {
 		p.t.Fatalf("it has ended %s with %+v", p.w.State, t)
 	}
-	if p.w.State == rollout.Succeeded && t.Canceled+t.Failed > 0 {
-		p.t.Fatalf("it has succeeded with %d canceled and %d failed", t.Canceled, t.Failed)
+	if p.w.State == rollout.Succeeded && t.Succeeded < t.Machines {
+		p.t.Fatalf("it has succeeded with %+v", t)
 	}
-	if p.w.State == rollout.CompletedWithFailures && t.Canceled+t.Failed == 0 {
+	if p.w.State == rollout.CompletedWithFailures && t.Succeeded == t.Machines {
 		p.t.Fatalf("it has ended with failures, and has none: %+v", t)
 	}
 	// The same look again decides the same.

@@ -98,14 +98,14 @@ func (t Tally) Sum() Sum {
 	return Sum{Done: t.Succeeded, Failed: t.Failed, Left: t.Pending + t.Running}
 }
 
-// EndState returns the state of a rollout that has ended on every machine. The worst machine decides: one failure or
-// one cancellation is enough that the rollout has not succeeded. A closed gate is worse than either. Machines that were
-// refused count for nothing, as for gates.
-func EndState(t Tally, gateClosed bool) State {
+// EndState returns the state of a rollout that has ended on every machine. The worst machine decides: one that failed,
+// was canceled, or was skipped at its turn is enough that the rollout has not succeeded. A closed gate is worse than
+// any of them. The refused machines, which the preview left out, count for nothing.
+func EndState(t Tally, refused int, gateClosed bool) State {
 	switch {
 	case gateClosed:
 		return Failed
-	case t.Failed > 0 || t.Canceled > 0:
+	case t.Failed > 0 || t.Canceled > 0 || t.Skipped > refused:
 		return CompletedWithFailures
 	}
 	return Succeeded
@@ -125,6 +125,8 @@ type World struct {
 	Acked, AckedWave int
 	// Total is over all waves, InWave over that under way.
 	Total, InWave Tally
+	// Refused are the skipped machines of Total that the preview left out: they are in no wave.
+	Refused int
 	// InDomain are the machines under way by domain.
 	InDomain map[string]int
 	// HeldByBudget are those of them whose operations wait for a budget.

@@ -163,7 +163,7 @@ func outsideWorkflows(rule func(*Facts) error) func(*Facts) error {
 // destroying is the rule for plans that destroy data.
 func destroying(rule func(*Facts) error) func(*Facts) error {
 	return func(f *Facts) error {
-		if !plan.Destructive(f.Plan) {
+		if !f.planDestroys() {
 			return nil
 		}
 		return rule(f)

@@ -509,3 +509,27 @@ func TestHarm(t *testing.T) {
 		}
 	}
 }
+
+// TestADestructiveScriptDestroys: a script that the catalogue marks is refused as a step that loses data is, while a
+// workflow is open and where the provider disagrees.
+func TestADestructiveScriptDestroys(t *testing.T) {
+	t.Parallel()
+	script := func(f *Facts) {
+		f.Plan.Steps = slices.DeleteFunc(f.Plan.GetSteps(), func(s *baremetalv1.Step) bool { return s.GetSsh() == nil })
+	}
+	open := func(f *Facts) { f.OpenWorkflow = &OpenWorkflow{ID: "wf-1", State: "FAILED"} }
+	drift := func(f *Facts) {
+		f.Machine.Provider = workflow.ProviderMAAS
+		f.Observation = &workflow.Observation{State: maasstatus.StateFailed, SystemID: "abc", KnownID: "abc"}
+	}
+	for reason, change := range map[string]func(*Facts){"WORKFLOW_ACTIVE": open, "PROVIDER_DRIFT": drift} {
+		for destructive, want := range map[bool]string{true: reason, false: ""} {
+			_, _, err := answer(t, changed(script, change, func(f *Facts) {
+				f.Scripts = map[string]bool{"s": destructive}
+			}))
+			if got := failure.ReasonOf(err); got != want {
+				t.Errorf("%s, destructive %v: %v", reason, destructive, err)
+			}
+		}
+	}
+}

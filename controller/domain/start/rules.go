@@ -100,7 +100,7 @@ func (f *Facts) repeatable() fleet.OperationType {
 	return f.CommandOperation.Type
 }
 
-func (f *Facts) openWorkflowAsked() bool { return f.Stage == nil && plan.Destructive(f.Plan) }
+func (f *Facts) openWorkflowAsked() bool { return f.Stage == nil && f.planDestroys() }
 
 func openWorkflowAsks(f *Facts) []Fact {
 	if !f.openWorkflowAsked() {

@@ -172,7 +172,7 @@ func foundPlan(row dbsqlc.Plan, id string, err error) (*baremetalv1.Plan, error)
 }
 
 func planNotFound(id string) error {
-	return failure.NotFound("PLAN_NOT_FOUND", "there is no plan %q; ingot plans lists them", id).WithField("plan_id",
+	return failure.NotFound("PLAN_NOT_FOUND", "there is no plan %q; `ingot plan list` shows them", id).WithField("plan_id",
 		"unknown")
 }
 

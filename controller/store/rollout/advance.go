@@ -126,6 +126,7 @@ func rolloutWorld(ctx context.Context, q *dbsqlc.Queries, row dbsqlc.Rollout) (r
 		return rollout.Spec{}, w, err
 	}
 	w.Total, w.InWave = counts[row.RolloutID].total(), counts[row.RolloutID][row.Wave]
+	w.Refused = counts[row.RolloutID][0].Skipped
 	if w.Wave == 0 {
 		w.InWave = rollout.Tally{} // those that were refused from the beginning are no wave
 	}

@@ -294,10 +294,13 @@ func TestUnfitMachinesAreSkippedAndNoFailures(t *testing.T) {
 	r := roll(t, s, &baremetalv1.RolloutSpec{})
 	r.wants("m-1:1:PENDING m-2:1:PENDING m-3:1:PENDING m-0:0:SKIPPED:MACHINE_BLOCKED")
 	flag("m-2")
-	r.until(rollout.Succeeded, true)
+	r.until(rollout.CompletedWithFailures, true)
 	r.wants("m-1:1:SUCCEEDED m-2:1:SKIPPED:MACHINE_BLOCKED m-3:1:SUCCEEDED m-0:0:SKIPPED:MACHINE_BLOCKED")
 	if y := r.get().GetTally(); y.GetSkipped() != 2 || y.GetFailed() != 0 {
 		t.Errorf("%v", y)
+	}
+	if got := r.get().GetMessage(); got != "2 of 3 machines are done, 0 failed, 0 canceled, 1 skipped at their turn" {
+		t.Errorf("it reports %q", got)
 	}
 }
 

@@ -5410,10 +5410,10 @@ export interface components {
          *      - RUNNING: Machines are started, wave by wave.
          *      - PAUSED: Nothing more is started until it is resumed.
          *      - STOPPING: Nothing more is started; operations under way are waited for.
-         *      - SUCCEEDED: Every machine has ended, and the work is done on each that was not refused.
+         *      - SUCCEEDED: Every machine has ended, and the work is done on each but those that the preview has refused.
          *      - FAILED: A gate has closed and the rest was canceled, or it closed with the last machines.
          *      - CANCELED: Somebody has canceled it.
-         *      - COMPLETED_WITH_FAILURES: Every machine has ended and no gate is closed, but on some the work has failed or was canceled.
+         *      - COMPLETED_WITH_FAILURES: Every machine has ended and no gate is closed. On some the work has failed, or was canceled or skipped.
          * @default STATE_UNSPECIFIED
          * @enum {string}
          */

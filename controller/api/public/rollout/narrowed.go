@@ -24,6 +24,17 @@ func (s *Server) mayUseSelection(ctx context.Context, id string) error {
 	return s.insideIfKnown(ctx, kept.GetMachineIds(), err)
 }
 
+// hasUsed reports whether the caller's own rollout of the request has the selection: a repeat may come when the
+// selection has expired.
+func (s *Server) hasUsed(ctx context.Context, selectionID, requestID string) (bool, error) {
+	if selectionID == "" || requestID == "" {
+		return false, nil
+	}
+	own, err := s.stores.Rollouts.ListRollouts(ctx,
+		rolloutstore.RolloutFilter{RequestID: requestID, Identity: auth.IdentityFrom(ctx), Limit: 1})
+	return len(own) == 1 && own[0].GetSpec().GetSelectionId() == selectionID, err
+}
+
 // insideIfKnown refuses machines outside, and what was not found, alike.
 func (s *Server) insideIfKnown(ctx context.Context, machineIDs []string, err error) error {
 	within, none := query.Within(ctx)

@@ -7,6 +7,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/publictest"
+	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
@@ -57,6 +58,29 @@ func TestANarrowedCallerWorksOnWhatItsSelectionHolds(t *testing.T) {
 		outside("a preview of it", err)
 	}
 
+	rebooting := &pb.RolloutSpec{SelectionId: mine.GetSelectionId(), Type: "ENTER_MAINTENANCE", Title: "by selection"}
+	of, err := r.Rollouts.PreviewRollout(web, &pb.PreviewRolloutRequest{Spec: rebooting})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := func(ctx context.Context) (*pb.Rollout, error) {
+		return r.Rollouts.CreateRollout(ctx,
+			&pb.CreateRolloutRequest{RequestId: "kept", Spec: rebooting, Digest: of.GetDigest()})
+	}
+	first, err := again(web)
+	if err != nil {
+		t.Fatal(err)
+	}
+	storetest.Exec(t, r.Store, "DELETE FROM selections") // it has expired
+	if second, err := again(web); err != nil || second.GetRolloutId() != first.GetRolloutId() {
+		t.Errorf("a repeat after the selection: %v, %v", second, err)
+	}
+	_, err = again(db)
+	outside("the repeat of another", err)
+	if _, err := r.Rollouts.CancelRollout(web, &pb.CancelRolloutRequest{RolloutId: first.GetRolloutId()}); err != nil {
+		t.Fatal(err)
+	}
+
 	spec := &pb.RolloutSpec{Filter: "machine_id=*", Type: "ENTER_MAINTENANCE"}
 	p, err := r.Rollouts.PreviewRollout(web, &pb.PreviewRolloutRequest{Spec: spec})
 	if err != nil || len(p.GetMachines()) != 2 {
@@ -105,7 +129,7 @@ func TestANarrowedCallerWorksOnWhatItsSelectionHolds(t *testing.T) {
 	for what, err := range calls(db, makers.GetRolloutId()) {
 		outside("the rollout of its maker: "+what, err)
 	}
-	for ctx, want := range map[context.Context]int{web: 1, db: 0, t.Context(): 2} {
+	for ctx, want := range map[context.Context]int{web: 2, db: 0, t.Context(): 3} {
 		got, err := r.Rollouts.ListRollouts(ctx, &pb.ListRolloutsRequest{})
 		if err != nil || len(got.GetRollouts()) != want {
 			t.Errorf("%v, %v, want %d", got, err, want)

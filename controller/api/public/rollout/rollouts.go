@@ -37,7 +37,7 @@ func waveNumber(value string) (string, bool) {
 
 // rolloutRequest checks everything that can be checked without looking at machines.
 func (s *Server) rolloutRequest(
-	ctx context.Context, spec *baremetalv1.RolloutSpec, validateOnly bool,
+	ctx context.Context, spec *baremetalv1.RolloutSpec, requestID string, keepSeed bool,
 ) (rolloutstore.RolloutRequest, error) {
 	var r rolloutstore.RolloutRequest
 	var err error
@@ -55,14 +55,18 @@ func (s *Server) rolloutRequest(
 	if r.Machines, err = service.Walks(auth.Working(ctx), terms); err != nil {
 		return r, err
 	}
-	if err := s.mayUseSelection(auth.Working(ctx), r.Spec.GetSelectionId()); err != nil {
+	if used, err := s.hasUsed(ctx, r.Spec.GetSelectionId(), requestID); err != nil {
 		return r, err
+	} else if !used {
+		if err := s.mayUseSelection(auth.Working(ctx), r.Spec.GetSelectionId()); err != nil {
+			return r, err
+		}
 	}
 	if err := validate.PhonesHome("spec.seed", r.Spec.GetSeed(), r.Spec.GetParams()); err != nil {
 		return r, err
 	}
 	// The seed itself is in no row of the rollout, nor in its digest: its name is.
-	if r.Spec.SeedId, err = s.KeepSeed(ctx, "spec.seed", r.Spec.GetSeed(), validateOnly); err != nil {
+	if r.Spec.SeedId, err = s.KeepSeed(ctx, "spec.seed", r.Spec.GetSeed(), !keepSeed); err != nil {
 		return r, err
 	}
 	r.Spec.Seed = nil
@@ -97,7 +101,7 @@ func rolloutWork(spec *baremetalv1.RolloutSpec) (operationstore.StartRequest, er
 func (s *Server) PreviewRollout(
 	ctx context.Context, r *baremetalv1.PreviewRolloutRequest,
 ) (*baremetalv1.RolloutPreview, error) {
-	req, err := s.rolloutRequest(ctx, r.GetSpec(), false)
+	req, err := s.rolloutRequest(ctx, r.GetSpec(), "", false)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +115,7 @@ func (s *Server) CreateRollout(ctx context.Context, r *baremetalv1.CreateRollout
 	if err != nil {
 		return nil, err
 	}
-	req, err := s.rolloutRequest(ctx, r.GetSpec(), r.GetValidateOnly())
+	req, err := s.rolloutRequest(ctx, r.GetSpec(), r.GetRequestId(), !r.GetValidateOnly())
 	if err != nil {
 		return nil, err
 	}

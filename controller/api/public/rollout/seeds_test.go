@@ -8,6 +8,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/publictest"
+	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
@@ -27,6 +28,9 @@ func TestASeedIsCarriedToTheReimage(t *testing.T) {
 	}
 	if preview(r, spec("hunter3")).GetDigest() == preview(r, spec("hunter2")).GetDigest() {
 		t.Error("another seed has the same digest")
+	}
+	if n := storetest.Count(t, r.Store, "SELECT count(*) FROM system_seeds"); n != 1 {
+		t.Errorf("%d seeds are stored; a preview stores none", n)
 	}
 	for i := range 8 {
 		if err := turn(r, ro.GetRolloutId(), i+1); err != nil {
