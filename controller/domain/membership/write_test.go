@@ -212,7 +212,8 @@ func TestRefusalsNameWhatTheCallerMayRead(t *testing.T) {
 	w := write()
 	w.Before, w.Uses = nil, []membership.Use{{Kind: membership.Budget, Name: "half", Counted: true}}
 	e := failure.From(w.Refuse(errOutside))
-	if e == nil || !strings.Contains(e.Message, "registered only by an admin of all machines: their number is used by budget half") ||
+	if e == nil ||
+		!strings.Contains(e.Message, "registered only by an admin of all machines: their number is used by budget half") ||
 		e.Fields[0].Path != "machine" ||
 		e.Metadata["key"] != "" {
 		t.Errorf("a new machine that raises a percentage: %+v", e)
