@@ -557,60 +557,87 @@ func TestBothSidesDeclareTheSameHarm(t *testing.T) {
 	}
 }
 
-// storeRefusals is how often packages of the store refuse a call by a rule of their own. A row that is missing, exists
-// already or has changed is no rule: NotFound, AlreadyExists and Aborted are not counted. Rules belong into the domain,
-// as those of a start in controller/domain/start. The numbers may only fall.
-var storeRefusals = map[string]int{
-	"controller/store/access":      1,
-	"controller/store/agent":       10,
-	"controller/store/authority":   1,
-	"controller/store/budget":      2,
-	"controller/store/catalog":     8,
-	"controller/store/commandspec": 1,
-	"controller/store/credential":  17,
-	"controller/store/identity":    3,
-	"controller/store/machine":     10,
-	"controller/store/node":        9,
-	"controller/store/nodestate":   1,
-	"controller/store/pgtx":        3,
-	"controller/store/rollout":     6,
-	"controller/store/session":     5,
-	"controller/store/workflow":    1,
+// storeRefusal is a refusal that a package of the store makes itself.
+type storeRefusal struct{ dir, reason string }
+
+// storeRefusals are all of them, each with the reason why it is no rule. Rules belong into the domain: the store reads
+// facts, and a pure function of package controller/domain refuses. A row that is missing, exists already or has changed
+// is no rule, so that NotFound, AlreadyExists and Aborted are not counted.
+var storeRefusals = map[storeRefusal]string{
+	{"controller/store/pgtx", "VERSION_CONFLICT"}:     "the row has another version than the one that the client has read, or is gone",
+	{"controller/store/pgtx", "ReasonOutcomeUnknown"}: "the answer to a COMMIT is lost, whatever was decided",
+	{"controller/store/workflow", "WORKFLOW_ACTIVE"}:  "the unique index workflows_one_open has refused the row",
 }
 
-// TestTheStoreHoldsNoRules counts the refusals.
+// TestTheStoreHoldsNoRules compares the refusals with the list.
 func TestTheStoreHoldsNoRules(t *testing.T) {
-	found := map[string]int{}
+	found := map[storeRefusal]bool{}
 	for _, f := range handWritten(t) {
 		if !within(f.dir, "controller/store") {
 			continue
 		}
 		ast.Inspect(f.syntax, func(n ast.Node) bool {
-			if call, ok := n.(*ast.CallExpr); ok && refusesByRule(call.Fun) {
-				found[f.dir]++
+			reason, ok := refusesByRule(n)
+			if !ok {
+				return true
+			}
+			r := storeRefusal{f.dir, reason}
+			found[r] = true
+			if storeRefusals[r] == "" {
+				t.Errorf("%s: the store refuses with %s by a rule of its own: decide it in controller/domain", position(n), reason)
 			}
 			return true
 		})
 	}
-	for dir, n := range found {
-		if n != storeRefusals[dir] {
-			t.Errorf("%s refuses by a rule of its own %d times, and %d are written down", dir, n, storeRefusals[dir])
-		}
-	}
-	for dir := range storeRefusals {
-		if found[dir] == 0 {
-			t.Errorf("%s refuses nothing by a rule of its own any more: remove it from storeRefusals", dir)
+	for r := range storeRefusals {
+		if !found[r] {
+			t.Errorf("%s does not refuse with %s any more: remove it from storeRefusals", r.dir, r.reason)
 		}
 	}
 }
 
-// refusesByRule reports whether a call makes a refusal that is about more than the presence of a row.
-func refusesByRule(fun ast.Expr) bool {
-	sel, ok := fun.(*ast.SelectorExpr)
-	if !ok {
-		return false
+// refusesByRule returns the reason of a refusal, or the name of the constant that holds it. It reports whether a node
+// makes one that is about more than the presence of a row.
+func refusesByRule(n ast.Node) (reason string, ok bool) {
+	const computed = "a reason that is computed"
+	switch n := n.(type) {
+	case *ast.CompositeLit:
+		return computed, isSelector(n.Type, "failure", "Error")
+	case *ast.CallExpr:
+		if !slices.ContainsFunc([]string{"Precondition", "Invalid", "Denied", "Unimplemented", "Exhausted", "Unavailable",
+			"Unauthenticated"}, func(name string) bool { return isSelector(n.Fun, "failure", name) }) {
+			return "", false
+		}
+		switch x := n.Args[0].(type) {
+		case *ast.BasicLit:
+			return unquote(x), true
+		case *ast.Ident:
+			return x.Name, true
+		}
+		return computed, true
 	}
-	pkg, ok := sel.X.(*ast.Ident)
-	return ok && pkg.Name == "failure" && slices.Contains([]string{"Precondition", "Invalid", "Denied", "Unimplemented",
-		"Exhausted", "Unavailable", "Unauthenticated"}, sel.Sel.Name)
+	return "", false
+}
+
+// TestRefusalsOfTheStoreAreSeen holds that the search finds each form.
+func TestRefusalsOfTheStoreAreSeen(t *testing.T) {
+	for text, want := range map[string]string{
+		`failure.Precondition("A", "text")`: "A", `failure.Denied(reasonB, "text")`: "reasonB",
+		`failure.Invalid(r.Reason, "text")`: "a reason that is computed", `failure.Error{Reason: "C"}`: "a reason that is computed",
+	} {
+		x, err := parser.ParseExpr(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := refusesByRule(x); got != want || !ok {
+			t.Errorf("%s: %q, %t", text, got, ok)
+		}
+	}
+	for _, text := range []string{`failure.NotFound("A", "text")`, `failure.AlreadyExists("A", "text")`, `start.Admit(f)`} {
+		if x, err := parser.ParseExpr(text); err != nil {
+			t.Fatal(err)
+		} else if _, ok := refusesByRule(x); ok {
+			t.Errorf("%s is taken for a rule", text)
+		}
+	}
 }

@@ -21,10 +21,10 @@ import (
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/ca"
 	"github.com/ingot-metal/ingot/controller/catalog/blob"
+	"github.com/ingot-metal/ingot/controller/domain/credential"
 	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/store"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
-	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -311,7 +311,7 @@ func TestCredentialsReachTheSiteAgent(t *testing.T) {
 	set := func(sealed []byte) {
 		t.Helper()
 		if _, err := r.store.Credentials.SetCredentials(t.Context(),
-			credentialstore.CredentialsChange{Ref: "rack", Sealed: sealed, Allowed: []string{"10.0.0.0/24"}}, "tester",
+			credential.Change{Ref: "rack", Sealed: sealed, Allowed: []string{"10.0.0.0/24"}}, "tester",
 			time.Now()); err != nil {
 			t.Fatal(err)
 		}

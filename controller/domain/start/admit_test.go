@@ -11,6 +11,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/identity"
 	"github.com/ingot-metal/ingot/controller/domain/kind"
+	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
@@ -429,7 +430,7 @@ func TestTheSameWorkMayBeAskedAgain(t *testing.T) {
 	t.Parallel()
 	same := func(f *Facts) { f.CommandOperation.PlanID = "all" }
 	quarantined := func(f *Facts) { f.Machine.NodeState = fleet.Quarantined }
-	drain := func(f *Facts) { f.Request.Internal, f.Request.PlanID = true, DrainPlan }
+	drain := func(f *Facts) { f.Request.Internal, f.Request.PlanID = true, node.DrainPlan }
 	for name, c := range map[string]struct {
 		change []func(*Facts)
 		want   string

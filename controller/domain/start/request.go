@@ -8,12 +8,10 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/kind"
+	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 )
-
-// DrainPlan is the plan of a drain that an admin's move starts.
-const DrainPlan = "drain"
 
 // Request asks for one piece of work on one machine.
 type Request struct {
@@ -88,7 +86,7 @@ func (f *Facts) PlanID() string {
 		return plan.RepaveMAAS
 	case r.PlanID == "":
 		return fleet.DefaultPlan(r.Type)
-	case r.Internal && r.PlanID == DrainPlan && m.Spec.GetTargetClusterRef() == "" &&
+	case r.Internal && r.PlanID == node.DrainPlan && m.Spec.GetTargetClusterRef() == "" &&
 		!m.Conditions[fleet.InCustomerCluster]:
 		return plan.DrainNone
 	}
@@ -99,7 +97,7 @@ func (f *Facts) PlanID() string {
 // unless two machines answer in the node's name.
 func (f *Facts) drains() bool {
 	r := f.Request
-	return (r.Internal && r.PlanID == DrainPlan || r.Type == fleet.Decommission) &&
+	return (r.Internal && r.PlanID == node.DrainPlan || r.Type == fleet.Decommission) &&
 		f.Machine.NodeState == fleet.Quarantined && !Contested(f.Machine.NodeState, f.Machine.QuarantineReason)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
@@ -17,12 +18,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-const (
-	// maxRoleBindings bounds the bindings, which every controller has in memory.
-	maxRoleBindings = 5000
-
-	memberGroup, memberSubject = "group", "subject"
-)
+const memberGroup, memberSubject = "group", "subject"
 
 // CreateRoleBinding stores a binding. Where the role, member and selection have one, that one gets the new end.
 func (s *Store) CreateRoleBinding(
@@ -41,9 +37,8 @@ func (s *Store) CreateRoleBinding(
 		if err != nil {
 			return fmt.Errorf("count roles: %w", err)
 		}
-		if n >= maxRoleBindings {
-			return failure.Precondition("INVALID_FIELD", "there are %d role bindings; delete some first", n).
-				WithField("binding", "too many role bindings")
+		if err := access.AdmitBinding(n); err != nil {
+			return err
 		}
 		row, err = q.PutRoleBinding(ctx, dbsqlc.PutRoleBindingParams{
 			BindingID: b.ID, Role: string(b.Role), MemberKind: kind, Member: member, Selection: b.Selection, CreatedAt: now,

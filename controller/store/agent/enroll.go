@@ -4,15 +4,14 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/agent"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
@@ -74,16 +73,25 @@ func (s *Store) IssueToken(ctx context.Context, t NewToken, now time.Time) (*bar
 	}
 	id := t.TokenID
 	err = s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
-		if t.MachineID != "" {
-			if err := readyForToken(ctx, q, t, now); err != nil {
+		i, err := issueOf(ctx, q, t)
+		if err != nil {
+			return err
+		}
+		if err := i.Refuse(now); err != nil {
+			return err
+		}
+		if i.Machine != nil && i.Machine.State == fleet.Discovered {
+			if err := nodestate.MoveNode(ctx, q, t.MachineID, node.BootstrapIssued, node.Admin, t.Actor, "", nil,
+				now); err != nil {
 				return err
 			}
 		}
-		if id, err = issuedBefore(ctx, q, t, now); err != nil || id != "" {
-			return err
+		if i.Earlier != nil {
+			id = i.Earlier.TokenID
+			return nil
 		}
 		id = t.TokenID
-		err := q.InsertToken(ctx, dbsqlc.InsertTokenParams{
+		err = q.InsertToken(ctx, dbsqlc.InsertTokenParams{
 			TokenID: t.TokenID, SecretHash: HashSecret(t.Secret), Role: t.Role, MachineID: pgtx.StrPtr(t.MachineID),
 			Site:        t.Site,
 			BoundRegion: t.Region, BoundProvider: t.Provider, BoundMac: pgtx.StrPtr(t.MAC), BoundSerial: t.Serial,
@@ -115,55 +123,41 @@ func (s *Store) IssueToken(ctx context.Context, t NewToken, now time.Time) (*bar
 	}), nil
 }
 
-// issuedBefore returns the token that the same request has made, empty where there is none. One that cannot be used any
-// more is refused.
-func issuedBefore(ctx context.Context, q *dbsqlc.Queries, t NewToken, now time.Time) (string, error) {
+// issueOf reads what decides whether a token is issued: its machine, and the token that the same request has made.
+func issueOf(ctx context.Context, q *dbsqlc.Queries, t NewToken) (i agent.Issue, err error) {
+	i.RequestID = t.RequestID
+	if t.MachineID != "" {
+		m, err := machinestore.LockMachine(ctx, q, t.MachineID)
+		if err != nil {
+			return i, err
+		}
+		i.Machine = machineOf(m)
+	}
 	if t.RequestID == "" {
-		return "", nil
+		return i, nil
 	}
 	have, err := q.TokenOfRequest(ctx, dbsqlc.TokenOfRequestParams{MachineID: t.MachineID, Site: t.Site,
 		RequestID: t.RequestID})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return "", nil
+		return i, nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("look for the request: %w", err)
-	}
-	if diff := pgtx.Differing(convert.JSONToMap(have.RequestBody), t.Body); len(diff) > 0 {
-		return "", failure.AlreadyExists("REQUEST_ID_REUSED", "request_id %q was used with another %s", t.RequestID,
-			strings.Join(diff, ", ")).
-			WithField(diff[0], "differs from the first request")
+		return i, fmt.Errorf("look for the request: %w", err)
 	}
 	row, err := q.LockToken(ctx, have.TokenID)
 	if err != nil {
-		return "", fmt.Errorf("lock token: %w", err)
+		return i, fmt.Errorf("lock token: %w", err)
 	}
-	if row.UsedAt != nil || row.RevokedAt != nil || !now.Before(row.ExpiresAt) ||
-		!bytes.Equal(row.SecretHash, HashSecret(t.SecretOf(row.TokenID))) {
-		return "",
-			failure.Precondition("TOKEN_SPENT",
-				"token %s of this request can be used no more; ask for another under a new request_id",
-				row.TokenID).WithMeta("token_id", row.TokenID)
+	i.Earlier = &agent.Earlier{
+		TokenID: row.TokenID, Differing: pgtx.Differing(convert.JSONToMap(have.RequestBody), t.Body),
+		Used: row.UsedAt != nil, Revoked: row.RevokedAt != nil, ExpiresAt: row.ExpiresAt,
+		SameSecret: bytes.Equal(row.SecretHash, HashSecret(t.SecretOf(row.TokenID))),
 	}
-	return row.TokenID, nil
+	return i, nil
 }
 
-func readyForToken(ctx context.Context, q *dbsqlc.Queries, t NewToken, now time.Time) error {
-	m, err := q.LockMachine(ctx, t.MachineID)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return convert.MachineNotFound(t.MachineID)
-	}
-	if err != nil {
-		return fmt.Errorf("lock machine: %w", err)
-	}
-	if m.DeletedAt != nil {
-		return failure.Precondition("MACHINE_DELETED", "machine %s has been deleted; register it as a new record",
-			t.MachineID)
-	}
-	if node.Parse(m.NodeState) != node.Discovered {
-		return nil
-	}
-	return nodestate.MoveNode(ctx, q, t.MachineID, node.BootstrapIssued, node.Admin, t.Actor, "", nil, now)
+func machineOf(m dbsqlc.Machine) *agent.Machine {
+	return &agent.Machine{ID: m.MachineID, Deleted: m.DeletedAt != nil, State: fleet.NodeState(m.NodeState)}
 }
 
 // EnrollRequest is the request of an agent that is not enrolled yet.
@@ -192,11 +186,6 @@ type Enrolled struct {
 	Again bool
 }
 
-// errToken is the one answer to a token that is unknown, wrong, used, expired or revoked.
-func errToken() error {
-	return failure.Unauthenticated("BOOTSTRAP_TOKEN_INVALID", "the bootstrap token is not valid; ask for a new one")
-}
-
 var (
 	fpEnrollSigned = failpoint.Register("enroll.after-sign")
 	fpEnrollCommit = failpoint.Register("enroll.after-commit")
@@ -211,34 +200,33 @@ func (s *Store) Enroll(
 	var refusal error
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		out, refusal = nil, nil // of an attempt that was rolled back
-		t, err := q.LockToken(ctx, r.TokenID)
-		if errors.Is(err, pgx.ErrNoRows) {
-			refusal = errToken()
-			return nil
-		}
-		if err != nil {
+		row, err := q.LockToken(ctx, r.TokenID)
+		known := err == nil
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("lock token: %w", err)
 		}
-		if subtle.ConstantTimeCompare(t.SecretHash, HashSecret(r.Secret)) != 1 || t.RevokedAt != nil ||
-			!now.Before(t.ExpiresAt) {
-			refusal = errToken()
-			return auditRefusal(ctx, q, t, "wrong, expired or revoked", now)
-		}
-		if t.UsedAt != nil {
-			out, err = again(ctx, q, t, r)
-			if err != nil && failure.From(err).Kind != failure.KindUnauthenticated {
+		n := r.newcomer()
+		var t *agent.Token
+		var used dbsqlc.AgentCert
+		if known {
+			if t, used, err = tokenOf(ctx, q, row, n, now); err != nil {
 				return err
 			}
-			if err != nil {
-				refusal = err
-				return auditRefusal(ctx, q, t, "used with another key, or its certificate is revoked", now)
-			}
+		}
+		v := agent.Enroll(t, n, now)
+		switch {
+		case v.Refused != nil && v.Audit == "":
+			refusal = v.Refused
+			return nil
+		case v.Refused != nil:
+			refusal = v.Refused
+			return auditRefusal(ctx, q, row, v.Audit, now)
+		case v.Again:
+			out = &Enrolled{AgentID: used.AgentID, MachineID: pgtx.StrVal(row.MachineID), Site: row.Site, Role: row.Role,
+				ChainPEM: used.ChainPem, Again: true}
 			return nil
 		}
-		if refusal = bindings(t, r); refusal != nil {
-			return auditRefusal(ctx, q, t, "bound to another machine", now)
-		}
-		out, err = s.enrollNew(ctx, q, t, r, sign, now)
+		out, err = s.enrollNew(ctx, q, row, r, sign, now)
 		return err
 	})
 	if err == nil {
@@ -250,6 +238,39 @@ func (s *Store) Enroll(
 	return out, fpEnrollCommit.HitCtx(ctx)
 }
 
+func (r EnrollRequest) newcomer() agent.Newcomer {
+	return agent.Newcomer{SecretHash: HashSecret(r.Secret), KeyDigest: r.PublicKeyDigest, Region: r.Region,
+		Provider: r.Provider, MACs: r.MACs, Serial: r.Serial}
+}
+
+// tokenOf reads what decides about a newcomer with a token, and the certificate that a used one has given. For one
+// without the secret nothing more is read or locked.
+func tokenOf(
+	ctx context.Context, q *dbsqlc.Queries, row dbsqlc.LockTokenRow, n agent.Newcomer, now time.Time,
+) (t *agent.Token, used dbsqlc.AgentCert, err error) {
+	t = &agent.Token{
+		SecretHash: row.SecretHash, Revoked: row.RevokedAt != nil, Used: row.UsedAt != nil, ExpiresAt: row.ExpiresAt,
+		Region: row.BoundRegion, Provider: row.BoundProvider, MAC: row.BoundMac, Serial: row.BoundSerial,
+		UsedKey: row.UsedPublicKeyDigest,
+	}
+	switch {
+	case !t.Proven(n, now):
+	case t.Used:
+		used, err = q.GetCert(ctx, pgtx.StrVal(row.UsedFingerprint))
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return t, used, fmt.Errorf("read certificate: %w", err)
+		}
+		t.CertificateStands = err == nil && used.RevokedAt == nil
+	case row.MachineID != nil:
+		m, err := q.LockMachine(ctx, *row.MachineID)
+		if err != nil {
+			return t, used, fmt.Errorf("lock machine: %w", err)
+		}
+		t.Machine = machineOf(m)
+	}
+	return t, used, nil
+}
+
 func auditRefusal(ctx context.Context, q *dbsqlc.Queries, t dbsqlc.LockTokenRow, why string, now time.Time) error {
 	return history.Audit(ctx, q, history.AuditEntry{
 		Actor: "enrolment", Verb: "ENROLL_REFUSED", Target: pgtx.StrVal(t.MachineID),
@@ -257,33 +278,13 @@ func auditRefusal(ctx context.Context, q *dbsqlc.Queries, t dbsqlc.LockTokenRow,
 	}, now)
 }
 
-// again returns what the same token and key got before.
-func again(ctx context.Context, q *dbsqlc.Queries, t dbsqlc.LockTokenRow, r EnrollRequest) (*Enrolled, error) {
-	if !bytes.Equal(t.UsedPublicKeyDigest, r.PublicKeyDigest) {
-		return nil, errToken()
-	}
-	cert, err := q.GetCert(ctx, pgtx.StrVal(t.UsedFingerprint))
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return nil, fmt.Errorf("read certificate: %w", err)
-	}
-	if err != nil || cert.RevokedAt != nil {
-		return nil, errToken()
-	}
-	return &Enrolled{
-		AgentID: cert.AgentID, MachineID: pgtx.StrVal(t.MachineID), Site: t.Site, Role: t.Role, ChainPEM: cert.ChainPem,
-		Again: true,
-	}, nil
-}
-
 func (s *Store) enrollNew(
 	ctx context.Context, q *dbsqlc.Queries, t dbsqlc.LockTokenRow, r EnrollRequest,
 	sign func(context.Context, string) (*Signed, error), now time.Time,
 ) (*Enrolled, error) {
 	out := &Enrolled{AgentID: ids.New(ids.Agent), MachineID: pgtx.StrVal(t.MachineID), Site: t.Site, Role: t.Role}
-	if out.MachineID != "" {
-		if err := enrollMachine(ctx, q, out, now); err != nil {
-			return nil, err
-		}
+	if err := forgetFaults(ctx, q, out, now); err != nil {
+		return nil, err
 	}
 	signed, err := sign(ctx, out.AgentID)
 	if err != nil {
@@ -316,7 +317,7 @@ func (s *Store) enrollNew(
 		return nil, fmt.Errorf("use token: %w", err)
 	}
 	if n != 1 {
-		return nil, errToken()
+		return nil, pgtx.ErrLostVersion // it was decided on a token that is locked
 	}
 	return out, history.Audit(ctx, q, history.AuditEntry{
 		Actor: out.AgentID, Verb: "ENROLL", Target: out.MachineID,
@@ -324,18 +325,10 @@ func (s *Store) enrollNew(
 	}, now)
 }
 
-// enrollMachine refuses the agent of a deleted or retired machine like a bad token. The node stays where it is: its
-// agent's first session moves it, so that no node is enrolling without an agent. The new agent has to find anew what an
-// earlier one has found on the host.
-func enrollMachine(ctx context.Context, q *dbsqlc.Queries, e *Enrolled, now time.Time) error {
-	m, err := q.LockMachine(ctx, e.MachineID)
-	if err != nil {
-		return fmt.Errorf("lock machine: %w", err)
-	}
-	if m.DeletedAt != nil || m.NodeState == string(fleet.Retired) {
-		return errToken()
-	}
-	if e.Role != "host" {
+// forgetFaults clears the conditions of a host that an earlier agent has found: the new one has to find them anew. The
+// node stays where it is: its agent's first session moves it, so that no node is enrolling without an agent.
+func forgetFaults(ctx context.Context, q *dbsqlc.Queries, e *Enrolled, now time.Time) error {
+	if e.MachineID == "" || e.Role != "host" {
 		return nil
 	}
 	for _, c := range []fleet.ConditionType{fleet.Degraded, fleet.RAIDDegraded} {
@@ -372,7 +365,11 @@ func (s *Store) Rotate(
 		if err != nil {
 			return fmt.Errorf("lock agent: %w", err)
 		}
-		if err := refuseGone(ctx, q, a); err != nil {
+		m, err := machineOfAgent(ctx, q, a)
+		if err != nil {
+			return err
+		}
+		if err := agent.MayRenew(a.Role, m); err != nil {
 			return err
 		}
 		certs, err := q.CertsOf(ctx, []string{agentID})
@@ -404,28 +401,16 @@ func (s *Store) Rotate(
 	return out, nil
 }
 
-// roleInstaller is the role of agents that were certified for one operation.
-const roleInstaller = "installer"
-
-// refuseGone refuses a further certificate to an installer, whose only one ends with its operation, and to an agent
-// whose machine may not come back.
-func refuseGone(ctx context.Context, q *dbsqlc.Queries, a dbsqlc.Agent) error {
-	if a.Role == roleInstaller {
-		return failure.Precondition("REENROLL_REFUSED",
-			"an installer is certified for one operation, and its certificate ends with that; it gets no other")
-	}
+// machineOfAgent reads the machine of an agent; nil for one of a site.
+func machineOfAgent(ctx context.Context, q *dbsqlc.Queries, a dbsqlc.Agent) (*agent.Machine, error) {
 	if a.MachineID == nil {
-		return nil
+		return nil, nil
 	}
 	m, err := q.GetMachine(ctx, *a.MachineID)
 	if err != nil {
-		return fmt.Errorf("read machine: %w", err)
+		return nil, fmt.Errorf("read machine: %w", err)
 	}
-	if m.DeletedAt != nil || m.NodeState == string(fleet.Retired) || m.NodeState == string(fleet.Quarantined) {
-		return failure.Precondition("REENROLL_REFUSED", "machine %s is %s; its agent gets no certificate", m.MachineID,
-			m.NodeState)
-	}
-	return nil
+	return machineOf(m), nil
 }
 
 // Cert is a recorded certificate.

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/agent"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
@@ -210,7 +211,7 @@ func (s *Store) WithdrawAuthority(ctx context.Context, w Withdrawal, now time.Ti
 		if err != nil {
 			return err
 		}
-		if err := refuseHolders(held, w); err != nil {
+		if err := agent.MayWithdraw(w.Generation, holdersOf(held), w.LeaveBehind); err != nil {
 			return err
 		}
 		err = q.WithdrawCertificateAuthority(ctx, dbsqlc.WithdrawCertificateAuthorityParams{Generation: int32(w.Generation),
@@ -232,37 +233,15 @@ func (s *Store) WithdrawAuthority(ctx context.Context, w Withdrawal, now time.Ti
 }
 
 func names(held []*baremetalv1.Authority_Holder) (out []string) {
-	for _, h := range held {
-		out = append(out, Name(h))
+	for _, h := range holdersOf(held) {
+		out = append(out, h.Name())
 	}
 	return out
 }
 
-// Name is how people call a holder: by the machine where there is one.
-func Name(h *baremetalv1.Authority_Holder) string {
-	if h.GetMachineId() != "" {
-		return h.GetMachineId()
-	}
-	return h.GetAgentId()
-}
-
-func refuseHolders(held []*baremetalv1.Authority_Holder, w Withdrawal) error {
-	var unnamed []*baremetalv1.Authority_Holder
+func holdersOf(held []*baremetalv1.Authority_Holder) (out []agent.Holder) {
 	for _, h := range held {
-		if !slices.Contains(w.LeaveBehind, h.GetAgentId()) &&
-			(h.GetMachineId() == "" || !slices.Contains(w.LeaveBehind, h.GetMachineId())) {
-			unnamed = append(unnamed, h)
-		}
+		out = append(out, agent.Holder{AgentID: h.GetAgentId(), MachineID: h.GetMachineId()})
 	}
-	if len(unnamed) == 0 {
-		return nil
-	}
-	const shown = 5
-	text := strings.Join(names(unnamed[:min(shown, len(unnamed))]), ", ")
-	if len(unnamed) > shown {
-		text += fmt.Sprintf(" and %d more", len(unnamed)-shown)
-	}
-	return failure.Precondition("AUTHORITY_IN_USE",
-		"%d agents hold a certificate of generation %d of the CA: %s; wait for them, or name those that may lose their "+
-			"sessions with --leave-behind (ingot ca status)", len(unnamed), w.Generation, text)
+	return out
 }

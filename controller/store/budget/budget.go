@@ -209,14 +209,9 @@ func (s *Store) AdmitNow(ctx context.Context, q *dbsqlc.Queries, operationID str
 		return err
 	}
 	if no != nil {
-		return full(*no)
+		return no.Refuse()
 	}
 	return TakeSlots(ctx, q, []string{operationID}, now)
-}
-
-func full(no budget.Verdict) error {
-	return failure.Precondition("BUDGET_REQUIRED", "budget %s has no room for one more machine: %d of %d",
-		no.Rule.Name, no.Used, no.Limit).WithMeta("budget", no.Rule.Name)
 }
 
 // AdmitMachine takes a slot of work that will destroy what the machine holds once an operation has ended, which holds
@@ -241,8 +236,8 @@ func (s *Store) AdmitMachine(
 	}
 	v := budget.NewRound(rules, groups, slots, now).Ask(budget.Request{OperationID: operationID,
 		Harms: harmsOf(true, false), Place: place})
-	if !v.Admitted {
-		return full(v)
+	if err := v.Refuse(); err != nil {
+		return err
 	}
 	return pgtx.Wrap(q.TakeSlotOfMachine(ctx, dbsqlc.TakeSlotOfMachineParams{OperationID: operationID,
 		MachineID: m.MachineID, Now: now}), "take slot")
@@ -475,10 +470,8 @@ func (s *Store) ReleaseSlot(
 		if err != nil {
 			return fmt.Errorf("read slot: %w", err)
 		}
-		if !operation.IsTerminal(operation.Phase(row.Phase)) {
-			return failure.Precondition("BUDGET_SLOT_IN_USE",
-				"operation %s is %s and holds the slot; wait for its end or cancel it",
-				row.OperationID, row.Phase).WithMeta("operation_id", row.OperationID)
+		if err := budget.MayRelease(row.OperationID, operation.Phase(row.Phase)); err != nil {
+			return err
 		}
 		if err := q.ReleaseSlotsLeftBehind(ctx, dbsqlc.ReleaseSlotsLeftBehindParams{MachineID: machineID,
 			Now: &now}); err != nil {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/credential"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/store"
@@ -261,7 +262,7 @@ func TestCredentials(t *testing.T) {
 	}
 	set := func(ref, sealed string) credentialstore.SealedCredentials {
 		t.Helper()
-		c, err := s.Credentials.SetCredentials(t.Context(), credentialstore.CredentialsChange{Ref: ref,
+		c, err := s.Credentials.SetCredentials(t.Context(), credential.Change{Ref: ref,
 			Sealed: []byte(sealed), Allowed: []string{"10.0.0.0/24"}}, "tester", storetest.Now())
 		if err != nil {
 			t.Fatal(err)
@@ -315,7 +316,7 @@ func TestWhoGetsCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, ref := range []string{"rack", "second"} {
-		if _, err := s.Credentials.SetCredentials(t.Context(), credentialstore.CredentialsChange{Ref: ref,
+		if _, err := s.Credentials.SetCredentials(t.Context(), credential.Change{Ref: ref,
 			Sealed: []byte("sealed"), Allowed: []string{"10.0.0.0/24"}}, "tester", storetest.Now()); err != nil {
 			t.Fatal(err)
 		}

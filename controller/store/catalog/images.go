@@ -13,6 +13,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+	"github.com/ingot-metal/ingot/controller/domain/catalog"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
@@ -168,7 +169,11 @@ func (s *Store) RemoveImage(ctx context.Context, ref, actor string, now time.Tim
 		if err != nil {
 			return fmt.Errorf("lock image: %w", err)
 		}
-		if err := s.imageInUse(ctx, q, row); err != nil {
+		use, err := s.useOfImage(ctx, q, row)
+		if err != nil {
+			return err
+		}
+		if err := catalog.MayRemoveImage(ref, use); err != nil {
 			return err
 		}
 		if err := q.DeleteImage(ctx, ref); err != nil {
@@ -188,61 +193,44 @@ func (s *Store) RemoveImage(ctx context.Context, ref, actor string, now time.Tim
 	return imageMessage(row), nil
 }
 
-// imageInUse fails with IMAGE_IN_USE, and names the user.
-func (s *Store) imageInUse(ctx context.Context, q *dbsqlc.Queries, r dbsqlc.Image) error {
+// useOfImage reads what needs an image.
+func (s *Store) useOfImage(ctx context.Context, q *dbsqlc.Queries, r dbsqlc.Image) (u catalog.ImageUse, err error) {
 	if r.Kind != KindOS {
-		return installerInUse(ctx, q, r)
+		return useOfInstaller(ctx, q, r)
 	}
-	if r.ImageRef == s.DefaultImage {
-		return failure.Precondition("IMAGE_IN_USE", "%s is the server's default image", r.ImageRef)
-	}
-	machine, err := q.MachineWithDefaultImage(ctx, r.ImageRef)
-	if err == nil {
-		return failure.Precondition("IMAGE_IN_USE", "%s is the default image of machine %s", r.ImageRef,
-			machine).WithMeta("machine_id", machine)
-	}
-	if !errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("look for machines of the image: %w", err)
+	u.System, u.ServerDefault = true, r.ImageRef == s.DefaultImage
+	if u.Machine, err = q.MachineWithDefaultImage(ctx, r.ImageRef); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return u, fmt.Errorf("look for machines of the image: %w", err)
 	}
 	steps, err := q.RepavesUnderWay(ctx)
 	if err != nil {
-		return fmt.Errorf("look for operations of the image: %w", err)
+		return u, fmt.Errorf("look for operations of the image: %w", err)
 	}
 	for _, step := range steps {
 		var m baremetalv1.Step
 		if err := proto.Unmarshal(step.Spec, &m); err != nil {
-			return fmt.Errorf("read step of operation %s: %w", step.OperationID, err)
+			return u, fmt.Errorf("read step of operation %s: %w", step.OperationID, err)
 		}
 		if m.GetRepave().GetImage() == r.ImageRef {
-			return failure.Precondition("IMAGE_IN_USE", "operation %s writes %s", step.OperationID, r.ImageRef).
-				WithMeta("operation_id", step.OperationID)
+			u.Operation = step.OperationID
+			break
 		}
 	}
-	return nil
+	return u, nil
 }
 
-// installerInUse keeps the files that are served while a machine boots the installer.
-func installerInUse(ctx context.Context, q *dbsqlc.Queries, r dbsqlc.Image) error {
+// useOfInstaller reads whether a file is served while machines boot the installer.
+func useOfInstaller(ctx context.Context, q *dbsqlc.Queries, r dbsqlc.Image) (u catalog.ImageUse, err error) {
 	all, err := q.InstallerImages(ctx)
 	if err != nil {
-		return fmt.Errorf("look for installers: %w", err)
+		return u, fmt.Errorf("look for installers: %w", err)
 	}
-	served := slices.ContainsFunc(NewestInstallers(all, ""), func(f *fleetv1.InstallerFiles) bool {
+	u.Served = slices.ContainsFunc(NewestInstallers(all, ""), func(f *fleetv1.InstallerFiles) bool {
 		return f.GetArch() == r.Arch && slices.Contains([]string{f.GetKernelSha256(), f.GetInitrdSha256(), f.GetUkiSha256()},
 			r.Sha256File)
 	})
-	if !served {
-		return nil
-	}
-	boots, err := q.AnyMachineBootsInstaller(ctx)
-	if err != nil {
-		return fmt.Errorf("look for machines in the installer: %w", err)
-	}
-	if boots {
-		return failure.Precondition("IMAGE_IN_USE",
-			"machines boot the installer that %s is part of; add a newer one first, or wait", r.ImageRef)
-	}
-	return nil
+	u.Boots, err = q.AnyMachineBootsInstaller(ctx)
+	return u, pgtx.Wrap(err, "look for machines in the installer")
 }
 
 // DropBlob runs drop if no entry names the blob, while none can be added that does.

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/catalog"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -117,7 +118,11 @@ func (s *Store) DeletePlan(
 			pgtx.Stored{Exists: true, Version: row.Version}); err != nil {
 			return err
 		}
-		if err := planNeeded(ctx, q, row); err != nil {
+		use := catalog.PlanUse{BuiltIn: row.BuiltIn, Used: row.UsedAt != nil}
+		if use.NamedBy, err = q.NeederOfPlan(ctx, id); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return fmt.Errorf("look for what names the plan: %w", err)
+		}
+		if err := catalog.MayDeletePlan(id, use); err != nil {
 			return err
 		}
 		if err := q.DeletePlan(ctx, id); err != nil {
@@ -130,26 +135,6 @@ func (s *Store) DeletePlan(
 		return nil, fmt.Errorf("delete plan: %w", err)
 	}
 	return planFromRow(row)
-}
-
-// planNeeded refuses to delete a plan that something needs.
-func planNeeded(ctx context.Context, q *dbsqlc.Queries, row dbsqlc.Plan) error {
-	switch {
-	case row.BuiltIn:
-		return failure.Precondition("PLAN_IN_USE",
-			"plan %s is built in; create one under another plan_id to run something else", row.PlanID)
-	case row.UsedAt != nil:
-		return failure.Precondition("PLAN_IN_USE",
-			"a run has used plan %s, whose record must stay readable: ingot runs lists runs", row.PlanID)
-	}
-	needer, err := q.NeederOfPlan(ctx, row.PlanID)
-	if err == nil {
-		return failure.Precondition("PLAN_IN_USE", "%s names plan %s; give it another plan first", needer, row.PlanID)
-	}
-	if !errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("look for who needs the plan: %w", err)
-	}
-	return nil
 }
 
 // GetPlan reads a plan.

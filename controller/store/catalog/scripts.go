@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/catalog"
 	"github.com/ingot-metal/ingot/controller/domain/plan"
 	"github.com/ingot-metal/ingot/controller/domain/start"
 	"github.com/ingot-metal/ingot/controller/store/convert"
@@ -116,7 +117,11 @@ func (s *Store) RemoveScript(ctx context.Context, ref, actor string, now time.Ti
 		if err != nil {
 			return fmt.Errorf("lock script: %w", err)
 		}
-		if err := scriptInUse(ctx, q, ref); err != nil {
+		operation, err := userOfScript(ctx, q, ref)
+		if err != nil {
+			return err
+		}
+		if err := catalog.MayRemoveScript(ref, operation); err != nil {
 			return err
 		}
 		if err := q.DeleteScript(ctx, ref); err != nil {
@@ -131,22 +136,22 @@ func (s *Store) RemoveScript(ctx context.Context, ref, actor string, now time.Ti
 	return scriptMessage(row), nil
 }
 
-func scriptInUse(ctx context.Context, q *dbsqlc.Queries, ref string) error {
+// userOfScript reads the operation under way that needs a script; empty for none.
+func userOfScript(ctx context.Context, q *dbsqlc.Queries, ref string) (string, error) {
 	steps, err := q.ScriptStepsUnderWay(ctx)
 	if err != nil {
-		return fmt.Errorf("look for operations of the script: %w", err)
+		return "", fmt.Errorf("look for operations of the script: %w", err)
 	}
 	for _, step := range steps {
 		var m baremetalv1.Step
 		if err := proto.Unmarshal(step.Spec, &m); err != nil {
-			return fmt.Errorf("read step of operation %s: %w", step.OperationID, err)
+			return "", fmt.Errorf("read step of operation %s: %w", step.OperationID, err)
 		}
 		if m.GetSsh().GetCommand() == ref {
-			return failure.Precondition("SCRIPT_IN_USE", "operation %s needs %s", step.OperationID, ref).WithMeta("operation_id",
-				step.OperationID)
+			return step.OperationID, nil
 		}
 	}
-	return nil
+	return "", nil
 }
 
 // DestructiveScripts reports whether a plan is destructive, by itself or because a script of the catalogue is.

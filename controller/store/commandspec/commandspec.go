@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -25,7 +23,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
-	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ignition"
 	"github.com/ingot-metal/ingot/internal/pki"
 )
@@ -332,11 +329,5 @@ func (o *Order) bootAddress(ctx context.Context, q *dbsqlc.Queries) (string, err
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return "", fmt.Errorf("find the machine's segment: %w", err)
 	}
-	if a := bySegment[segment]; a != "" {
-		return a, nil
-	}
-	for _, name := range slices.Sorted(maps.Keys(bySegment)) {
-		return bySegment[name], nil
-	}
-	return "", failure.Unavailable("SITE_AGENT_SILENT", "the site's agent has not said where its boot server is")
+	return operation.BootServer(bySegment, segment)
 }

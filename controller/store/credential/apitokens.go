@@ -14,16 +14,14 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
-	"github.com/ingot-metal/ingot/controller/store/access"
+	"github.com/ingot-metal/ingot/controller/domain/access"
+	accessstore "github.com/ingot-metal/ingot/controller/store/access"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
-
-// maxAPITokens bounds the tokens in force, which every controller has in memory.
-const maxAPITokens = 10_000
 
 // NewAPIToken is a bearer token to be made.
 type NewAPIToken struct {
@@ -63,15 +61,20 @@ func (s *Store) CreateAPIToken(ctx context.Context, t NewAPIToken, now time.Time
 		if err != nil {
 			return fmt.Errorf("count tokens: %w", err)
 		}
-		if n >= maxAPITokens {
-			return failure.Precondition("INVALID_FIELD", "there are %d tokens in force; revoke some first", n).WithField("name",
-				"too many tokens")
+		revoked, err := makerRevoked(ctx, q, maker)
+		if err != nil {
+			return err
+		}
+		if err := access.AdmitToken(n, revoked); err != nil {
+			return err
 		}
 		if err := q.EndExpiredAPIToken(ctx, dbsqlc.EndExpiredAPITokenParams{Name: t.Name, Now: now}); err != nil {
 			return fmt.Errorf("end expired token: %w", err)
 		}
-		if err := checkMaker(ctx, q, maker); err != nil {
-			return err
+		if maker.Person != nil { // whose roles count for the token
+			if _, err := accessstore.PutPerson(ctx, q, *maker.Person); err != nil {
+				return err
+			}
 		}
 		if err := q.InsertAPIToken(ctx, t.row(maker, now)); err != nil {
 			return fmt.Errorf("store token: %w", err)
@@ -97,24 +100,16 @@ func (s *Store) CreateAPIToken(ctx context.Context, t NewAPIToken, now time.Time
 	}, nil
 }
 
-// checkMaker records a person who makes a token, whose roles then count for it. It checks that a token that makes one
-// has not been revoked meanwhile.
-func checkMaker(ctx context.Context, q *dbsqlc.Queries, maker auth.Caller) error {
-	if maker.Person != nil {
-		_, err := access.PutPerson(ctx, q, *maker.Person)
-		return err
-	}
-	if maker.TokenID == "" {
-		return nil
+// makerRevoked reports whether the maker is a token that has been revoked meanwhile.
+func makerRevoked(ctx context.Context, q *dbsqlc.Queries, maker auth.Caller) (bool, error) {
+	if maker.Person != nil || maker.TokenID == "" {
+		return false, nil
 	}
 	row, err := q.LockAPIToken(ctx, maker.TokenID)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("lock token: %w", err)
+		return false, fmt.Errorf("lock token: %w", err)
 	}
-	if err != nil || row.RevokedAt != nil {
-		return failure.Unauthenticated(auth.ReasonBearerInvalid, "the token was revoked")
-	}
-	return nil
+	return err != nil || row.RevokedAt != nil, nil
 }
 
 const sourceDatabase = "database"
@@ -196,7 +191,7 @@ func (s *Store) APITokens(ctx context.Context, known int64, now time.Time) ([]au
 	if version == known {
 		return nil, known, nil
 	}
-	rows, err := s.db.Q.APITokensInForce(ctx, dbsqlc.APITokensInForceParams{Now: now, MaxRows: maxAPITokens})
+	rows, err := s.db.Q.APITokensInForce(ctx, dbsqlc.APITokensInForceParams{Now: now, MaxRows: access.MaxTokens})
 	if err != nil {
 		return nil, 0, fmt.Errorf("read tokens: %w", err)
 	}

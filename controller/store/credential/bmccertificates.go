@@ -10,11 +10,11 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+	"github.com/ingot-metal/ingot/controller/domain/credential"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // RecordCertificate keeps the first certificate that a BMC shows, and the one that it shows instead of that. An
@@ -122,15 +122,10 @@ func (s *Store) TrustBMCCertificate(
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("lock certificate of BMC: %w", err)
 		}
-		if row.Sha256 == sum && sum != "" {
+		c := credential.Certificate{Trusted: row.Sha256, Offered: row.OfferedSha256}
+		if changes, err := c.Trust(machineID, sum); err != nil || !changes {
 			out = bmcCertificate(row)
-			return nil
-		}
-		if row.OfferedSha256 == "" || row.OfferedSha256 != sum {
-			return failure.Precondition("BMC_CERTIFICATE_NOT_OFFERED",
-				"the BMC of machine %s does not show this certificate now; "+
-					"ingot bmc certificates --machine %s shows which one it does", machineID, machineID).WithField("sha256",
-				"not the offered one")
+			return err
 		}
 		row, err = q.TrustBMCCertificate(ctx, dbsqlc.TrustBMCCertificateParams{Site: m.Site, Endpoint: m.BmcEndpoint,
 			TrustedBy: actor, Now: &now})
@@ -162,9 +157,9 @@ func (s *Store) UnparkBMC(
 		if err != nil {
 			return err
 		}
-		if m.BmcEndpoint == "" || m.CredentialsRef == "" {
-			return failure.Precondition("NO_BMC", "machine %s has no BMC, or no credentials for it; "+
-				"ingot machine update %s --bmc-endpoint ADDRESS --bmc-credentials NAME", machineID, machineID)
+		if err := credential.MayAskAgain(machineID,
+			credential.Named{Ref: m.CredentialsRef, Endpoint: m.BmcEndpoint}); err != nil {
+			return err
 		}
 		at, err := q.UnparkBMC(ctx, dbsqlc.UnparkBMCParams{Site: m.Site, Endpoint: m.BmcEndpoint})
 		if err != nil {

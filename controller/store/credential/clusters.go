@@ -10,12 +10,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/credential"
 	"github.com/ingot-metal/ingot/controller/domain/kind"
-	"github.com/ingot-metal/ingot/controller/domain/start"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // SealedCluster is a cluster as it is stored: the credentials can be opened with the key.
@@ -62,7 +61,7 @@ func (s *Store) SetCluster(
 func (s *Store) GetCluster(ctx context.Context, ref string) (SealedCluster, error) {
 	row, err := s.db.Q.GetCluster(ctx, ref)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return SealedCluster{}, start.ClusterNotFound(ref)
+		return SealedCluster{}, credential.Cluster.NotFound(ref)
 	}
 	if err != nil {
 		return SealedCluster{}, fmt.Errorf("read cluster: %w", err)
@@ -91,7 +90,7 @@ func (s *Store) DeleteCluster(
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
 		if row, err = q.LockCluster(ctx, ref); errors.Is(err, pgx.ErrNoRows) {
-			return start.ClusterNotFound(ref)
+			return credential.Cluster.NotFound(ref)
 		}
 		if err != nil {
 			return fmt.Errorf("lock cluster: %w", err)
@@ -100,7 +99,11 @@ func (s *Store) DeleteCluster(
 			pgtx.Stored{Exists: true, Version: row.Version}); err != nil {
 			return err
 		}
-		if err := clusterInUse(ctx, q, ref); err != nil {
+		use, err := useOfCluster(ctx, q, ref)
+		if err != nil {
+			return err
+		}
+		if err := credential.Cluster.MayRemove(ref, use); err != nil {
 			return err
 		}
 		if err := q.DeleteCluster(ctx, ref); err != nil {
@@ -114,28 +117,24 @@ func (s *Store) DeleteCluster(
 	return sealedCluster(row), nil
 }
 
-func clusterInUse(ctx context.Context, q *dbsqlc.Queries, ref string) error {
-	machine, err := q.MachineWithCluster(ctx, ref)
-	if err == nil {
-		return failure.Precondition("CLUSTER_IN_USE", "machine %s names the cluster %s", machine, ref).WithMeta("machine_id",
-			machine)
-	}
-	if !errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("look for machines of the cluster: %w", err)
+// useOfCluster reads which machine and which work under way name a cluster.
+func useOfCluster(ctx context.Context, q *dbsqlc.Queries, ref string) (u credential.Use, err error) {
+	if u.Machine, err = q.MachineWithCluster(ctx, ref); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return u, fmt.Errorf("look for machines of the cluster: %w", err)
 	}
 	steps, err := q.ClusterStepsUnderWay(ctx)
 	if err != nil {
-		return fmt.Errorf("look for operations of the cluster: %w", err)
+		return u, fmt.Errorf("look for operations of the cluster: %w", err)
 	}
 	for _, row := range steps {
 		var step baremetalv1.Step
 		if err := proto.Unmarshal(row.Spec, &step); err != nil {
-			return fmt.Errorf("read step of operation %s: %w", row.OperationID, err)
+			return u, fmt.Errorf("read step of operation %s: %w", row.OperationID, err)
 		}
 		if kind.ClusterOf(&step) == ref {
-			return failure.Precondition("CLUSTER_IN_USE", "operation %s needs %s", row.OperationID, ref).WithMeta("operation_id",
-				row.OperationID)
+			u.Operation = row.OperationID
+			break
 		}
 	}
-	return nil
+	return u, nil
 }

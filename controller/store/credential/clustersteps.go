@@ -10,12 +10,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+	"github.com/ingot-metal/ingot/controller/domain/credential"
 	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
-	"github.com/ingot-metal/ingot/controller/domain/start"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // ClusterKnown reports whether the cluster which a machine names is stored.
@@ -46,15 +45,12 @@ func (s *Store) ClusterFor(ctx context.Context, agentID, commandID string, now t
 	var out ClusterAccess
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		c, err := q.GetCommand(ctx, commandID)
-		if errors.Is(err, pgx.ErrNoRows) || err == nil && c.ExecutorID != agentID {
-			return failure.NotFound("COMMAND_NOT_FOUND", "there is no command %q of yours", commandID).WithField("command_id",
-				"unknown")
-		}
-		if err != nil {
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("read command: %w", err)
 		}
-		if c.State != string(operation.Granted) {
-			return failure.Precondition("GRANT_REFUSED", "command %s is %s, and not granted", commandID, c.State)
+		command := credential.Command{ID: commandID, ExecutorID: c.ExecutorID, State: operation.CommandState(c.State)}
+		if err := command.OpensCluster(agentID); err != nil {
+			return err
 		}
 		var spec fleetv1.CommandSpec
 		if err := proto.Unmarshal(c.Spec, &spec); err != nil {
@@ -63,7 +59,7 @@ func (s *Store) ClusterFor(ctx context.Context, agentID, commandID string, now t
 		ref, join := clusterOfCommand(&spec)
 		row, err := q.GetCluster(ctx, ref)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return start.ClusterNotFound(ref)
+			return credential.Cluster.NotFound(ref)
 		}
 		if err != nil {
 			return fmt.Errorf("read cluster: %w", err)

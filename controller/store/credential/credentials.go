@@ -9,11 +9,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ingot-metal/ingot/controller/domain/credential"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/internal/bmcaddr"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // SealedCredentials are credentials as they are stored: only who has the key can read them. What comes after UpdatedAt
@@ -46,53 +46,15 @@ func sealedCredentials(r dbsqlc.BmcCredential) SealedCredentials {
 	}
 }
 
-func credentialsNotFound(ref string) error {
-	return failure.NotFound("CREDENTIALS_NOT_FOUND", "there are no BMC credentials %q", ref).WithField("credentials_ref",
-		"unknown")
-}
-
-// CredentialsChange is an admin's change of the credentials of BMCs.
-type CredentialsChange struct {
-	Ref string
-	// Sealed is nil to keep those that are there.
-	Sealed []byte
-	// Allowed are their endpoints; empty keeps the allowance that is there.
-	Allowed bmcaddr.Allowance
-	// PlainHTTP and UnverifiedTLS are nil to keep the present values.
-	PlainHTTP, UnverifiedTLS *bool
-}
-
-// over returns the row that the change makes of another one, which is empty for new credentials.
-func (c CredentialsChange) over(old dbsqlc.BmcCredential) (dbsqlc.PutCredentialsParams, error) {
-	p := dbsqlc.PutCredentialsParams{
-		CredentialsRef: c.Ref, Sealed: old.Sealed, AllowedEndpoints: old.AllowedEndpoints, AllowPlainHttp: old.AllowPlainHttp,
-		AllowUnverifiedTls: old.AllowUnverifiedTls, Adopted: old.Adopted,
-	}
-	if c.Sealed != nil {
-		p.Sealed = c.Sealed
-	}
-	if len(c.Allowed) > 0 {
-		p.AllowedEndpoints, p.Adopted = c.Allowed, false
-	}
-	if c.PlainHTTP != nil {
-		p.AllowPlainHttp = *c.PlainHTTP
-	}
-	if c.UnverifiedTLS != nil {
-		p.AllowUnverifiedTls = *c.UnverifiedTLS
-	}
-	switch {
-	case p.Sealed == nil:
-		return p, credentialsNotFound(c.Ref)
-	case len(p.AllowedEndpoints) == 0:
-		return p, failure.Invalid("INVALID_FIELD", "allowed_endpoints: required: say which BMCs the credentials are for").
-			WithField("allowed_endpoints", "required")
-	}
-	return p, nil
+// settings are the credentials as far as they decide who receives them.
+func (c SealedCredentials) settings() *credential.Settings {
+	return &credential.Settings{Ref: c.Ref, Sealed: c.Sealed, Allowed: c.Allowed, PlainHTTP: c.PlainHTTP,
+		UnverifiedTLS: c.UnverifiedTLS, Adopted: c.Adopted}
 }
 
 // SetCredentials stores sealed credentials under a new version, and notifies the sites whose machines use them.
 func (s *Store) SetCredentials(
-	ctx context.Context, c CredentialsChange, actor string, now time.Time, opts ...pgtx.WriteOption,
+	ctx context.Context, c credential.Change, actor string, now time.Time, opts ...pgtx.WriteOption,
 ) (SealedCredentials, error) {
 	var out SealedCredentials
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
@@ -100,12 +62,13 @@ func (s *Store) SetCredentials(
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("lock credentials: %w", err)
 		}
-		p, err := c.over(old)
+		next, err := c.Over(*sealedCredentials(old).settings())
 		if err != nil {
 			return err
 		}
-		p.Now = now
-		row, err := q.PutCredentials(ctx, p)
+		row, err := q.PutCredentials(ctx, dbsqlc.PutCredentialsParams{CredentialsRef: next.Ref, Sealed: next.Sealed,
+			AllowedEndpoints: next.Allowed, AllowPlainHttp: next.PlainHTTP, AllowUnverifiedTls: next.UnverifiedTLS,
+			Adopted: next.Adopted, Now: now})
 		if err != nil {
 			return fmt.Errorf("store credentials: %w", err)
 		}
@@ -143,7 +106,7 @@ func (s *Store) ListCredentials(ctx context.Context, afterRef string, limit int3
 			return nil, fmt.Errorf("read BMCs of credentials: %w", err)
 		}
 		for _, u := range used {
-			if mayGoTo(c, u.BmcEndpoint) != nil && len(c.Refused) < maxRefused {
+			if c.settings().MayGoTo(u.BmcEndpoint) != nil && len(c.Refused) < maxRefused {
 				c.Refused = append(c.Refused, u.MachineID)
 			}
 		}
@@ -172,21 +135,6 @@ func (s *Store) countOwn(ctx context.Context, c *SealedCredentials) error {
 	return nil
 }
 
-// mayGoTo refuses the endpoint of a BMC that the credentials were not made for.
-func mayGoTo(c SealedCredentials, endpoint string) error {
-	a, err := bmcaddr.Parse(endpoint)
-	if err != nil || !c.Allowed.Covers(a) {
-		return failure.Precondition("BMC_ENDPOINT_NOT_ALLOWED",
-			"the credentials %s are not for the BMC %s; an admin allows it: "+
-				"ingot bmc credentials allow", c.Ref, endpoint)
-	}
-	if a.Plain() && !c.PlainHTTP {
-		return failure.Precondition("BMC_PLAIN_HTTP_NOT_ALLOWED",
-			"the credentials %s may not be sent to %s, which is without TLS", c.Ref, endpoint)
-	}
-	return nil
-}
-
 // DeleteCredentials removes credentials that no machine names.
 func (s *Store) DeleteCredentials(
 	ctx context.Context, ref, actor string, now time.Time, opts ...pgtx.WriteOption,
@@ -195,7 +143,7 @@ func (s *Store) DeleteCredentials(
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
 		if row, err = q.LockCredentials(ctx, ref); errors.Is(err, pgx.ErrNoRows) {
-			return credentialsNotFound(ref)
+			return credential.BMC.NotFound(ref)
 		}
 		if err != nil {
 			return fmt.Errorf("lock credentials: %w", err)
@@ -205,12 +153,11 @@ func (s *Store) DeleteCredentials(
 			return err
 		}
 		machine, err := q.MachineWithCredentials(ctx, ref)
-		if err == nil {
-			return failure.Precondition("CREDENTIALS_IN_USE", "machine %s names the credentials %s", machine,
-				ref).WithMeta("machine_id", machine)
-		}
-		if !errors.Is(err, pgx.ErrNoRows) {
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("look for machines of the credentials: %w", err)
+		}
+		if err := credential.BMC.MayRemove(ref, credential.Use{Machine: machine}); err != nil {
+			return err
 		}
 		if err := q.DeleteCredentials(ctx, ref); err != nil {
 			return fmt.Errorf("delete credentials: %w", err)
@@ -230,38 +177,26 @@ func (s *Store) CredentialsFor(
 ) (SealedCredentials, error) {
 	var out SealedCredentials
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
-		site, err := siteOfAgent(ctx, q, agentID)
+		r, err := s.request(ctx, q, credential.BMC, agentID, machineID, ref)
 		if err != nil {
 			return err
 		}
-		m, err := q.CredentialsRefOfMachine(ctx, dbsqlc.CredentialsRefOfMachineParams{MachineID: machineID, Site: site})
-		if errors.Is(err, pgx.ErrNoRows) {
-			return failure.NotFound("MACHINE_NOT_FOUND", "site %s has no machine %q", site, machineID).WithField("machine_id",
-				"not of this site")
-		}
-		if err != nil {
-			return fmt.Errorf("read machine: %w", err)
-		}
-		if m.CredentialsRef == "" || m.CredentialsRef != ref {
-			return failure.NotFound("CREDENTIALS_NOT_FOUND", "machine %s does not name the credentials %q", machineID, ref).
-				WithField("credentials_ref", "not those of the machine")
-		}
 		row, err := q.GetCredentials(ctx, ref)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return credentialsNotFound(ref)
-		}
-		if err != nil {
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("read credentials: %w", err)
 		}
-		out = sealedCredentials(row)
-		if err := mayGoTo(out, m.BmcEndpoint); err != nil {
+		if err == nil {
+			out = sealedCredentials(row)
+			r.Stored = out.settings()
+		}
+		if err := r.Refuse(); err != nil {
 			return err
 		}
 		own, err := ownPassword(ctx, q, machineID, ref)
 		if err != nil {
 			return err
 		}
-		out = out.overridden(own, m.BmcEndpoint)
+		out = out.overridden(own, r.Machine.Endpoint)
 		return history.Audit(ctx, q, history.AuditEntry{
 			Actor: agentID, Verb: "GET_BMC_CREDENTIALS", Target: machineID,
 			Data: map[string]string{"credentials_ref": ref, "version": fmt.Sprint(out.Version)},
@@ -273,15 +208,51 @@ func (s *Store) CredentialsFor(
 	return out, nil
 }
 
-func siteOfAgent(ctx context.Context, q *dbsqlc.Queries, agentID string) (string, error) {
+// agentOf reads the agent that asks; it is empty for one that is not known.
+func agentOf(ctx context.Context, q *dbsqlc.Queries, agentID string) (credential.Agent, error) {
 	a, err := q.GetAgent(ctx, agentID)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return "", fmt.Errorf("read agent: %w", err)
+		return credential.Agent{}, fmt.Errorf("read agent: %w", err)
 	}
-	if err != nil || a.Role != "site" || a.Site == "" {
-		return "", failure.Denied("SCOPE_TOO_SMALL", "only site agents get BMC credentials")
+	return credential.Agent{Role: a.Role, Site: a.Site}, nil
+}
+
+// request reads what decides an agent's request, besides the credentials themselves.
+func (s *Store) request(
+	ctx context.Context, q *dbsqlc.Queries, kind credential.Kind, agentID, machineID, ref string,
+) (r credential.Request, err error) {
+	r = credential.Request{Kind: kind, MachineID: machineID, Ref: ref}
+	if r.By, err = agentOf(ctx, q, agentID); err != nil {
+		return r, err
 	}
-	return a.Site, nil
+	r.Machine, err = named(ctx, q, kind, machineID, r.By.Site)
+	return r, err
+}
+
+// named reads the credentials that a machine of a site names; nil where the site has no such machine.
+func named(
+	ctx context.Context, q *dbsqlc.Queries, kind credential.Kind, machineID, site string,
+) (*credential.Named, error) {
+	n := &credential.Named{}
+	var err error
+	switch kind {
+	case credential.SSH:
+		n.Ref, err = q.SSHCredentialsRefOfMachine(ctx, dbsqlc.SSHCredentialsRefOfMachineParams{MachineID: machineID,
+			Site: site})
+	case credential.MAAS:
+		n.Ref, err = q.MAASRegionRefOfMachine(ctx, dbsqlc.MAASRegionRefOfMachineParams{MachineID: machineID, Site: site})
+	default:
+		var m dbsqlc.CredentialsRefOfMachineRow
+		m, err = q.CredentialsRefOfMachine(ctx, dbsqlc.CredentialsRefOfMachineParams{MachineID: machineID, Site: site})
+		n.Ref, n.Endpoint = m.CredentialsRef, m.BmcEndpoint
+	}
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read machine: %w", err)
+	}
+	return n, nil
 }
 
 // RoleOfAgent reads what an agent is there for: "host", "site" or "installer"; empty when there is no such agent.

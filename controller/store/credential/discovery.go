@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ingot-metal/ingot/controller/domain/credential"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	"github.com/ingot-metal/ingot/internal/bmcaddr"
@@ -34,7 +35,7 @@ func (s *Store) CredentialsForDiscovery(
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		row, err := q.GetCredentials(ctx, d.Ref)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return credentialsNotFound(d.Ref)
+			return credential.BMC.NotFound(d.Ref)
 		}
 		if err != nil {
 			return fmt.Errorf("read credentials: %w", err)

@@ -8,10 +8,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ingot-metal/ingot/controller/domain/credential"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // MAASRegion is a region as it is stored: only who has the key can read its API key.
@@ -30,11 +30,6 @@ func maasRegion(r dbsqlc.MaasRegion) MAASRegion {
 		RetainMachines: r.RetainMachines,
 		Version:        r.Version, UpdatedAt: r.UpdatedAt,
 	}
-}
-
-func regionNotFound(ref string) error {
-	return failure.NotFound("CREDENTIALS_NOT_FOUND", "there is no MAAS region %q; see `ingot maas set`",
-		ref).WithField("region_ref", "unknown")
 }
 
 // SetMAASRegion stores a region under a new version, and notifies the sites whose machines it drives.
@@ -85,7 +80,7 @@ func (s *Store) DeleteMAASRegion(
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
 		if row, err = q.LockMAASRegion(ctx, ref); errors.Is(err, pgx.ErrNoRows) {
-			return regionNotFound(ref)
+			return credential.MAAS.NotFound(ref)
 		}
 		if err != nil {
 			return fmt.Errorf("lock region: %w", err)
@@ -95,12 +90,11 @@ func (s *Store) DeleteMAASRegion(
 			return err
 		}
 		machine, err := q.MachineOfMAASRegion(ctx, ref)
-		if err == nil {
-			return failure.Precondition("CREDENTIALS_IN_USE", "MAAS region %s drives machine %s", ref,
-				machine).WithMeta("machine_id", machine)
-		}
-		if !errors.Is(err, pgx.ErrNoRows) {
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("look for machines of the region: %w", err)
+		}
+		if err := credential.MAAS.MayRemove(ref, credential.Use{Machine: machine}); err != nil {
+			return err
 		}
 		if err := q.DeleteMAASRegion(ctx, ref); err != nil {
 			return fmt.Errorf("delete region: %w", err)
@@ -118,27 +112,19 @@ func (s *Store) DeleteMAASRegion(
 func (s *Store) MAASRegionFor(ctx context.Context, agentID, machineID, ref string, now time.Time) (MAASRegion, error) {
 	var row dbsqlc.MaasRegion
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
-		site, err := siteOfAgent(ctx, q, agentID)
+		r, err := s.request(ctx, q, credential.MAAS, agentID, machineID, ref)
 		if err != nil {
 			return err
 		}
-		named, err := q.MAASRegionRefOfMachine(ctx, dbsqlc.MAASRegionRefOfMachineParams{MachineID: machineID, Site: site})
-		if errors.Is(err, pgx.ErrNoRows) {
-			return failure.NotFound("MACHINE_NOT_FOUND", "site %s has no machine %q of provider maas", site, machineID).
-				WithField("machine_id", "not of this site, or not of provider maas")
-		}
-		if err != nil {
-			return fmt.Errorf("read machine: %w", err)
-		}
-		if named != ref {
-			return failure.NotFound("CREDENTIALS_NOT_FOUND", "machine %s does not name the MAAS region %q", machineID, ref).
-				WithField("region_ref", "not that of the machine")
-		}
-		if row, err = q.GetMAASRegion(ctx, ref); errors.Is(err, pgx.ErrNoRows) {
-			return regionNotFound(ref)
-		}
-		if err != nil {
+		row, err = q.GetMAASRegion(ctx, ref)
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("read region: %w", err)
+		}
+		if err == nil {
+			r.Stored = &credential.Settings{}
+		}
+		if err := r.Refuse(); err != nil {
+			return err
 		}
 		return history.Audit(ctx, q, history.AuditEntry{
 			Actor: agentID, Verb: "GET_MAAS_REGION", Target: machineID,

@@ -10,16 +10,14 @@ import (
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/proto"
 
-	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
-	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/credential"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/domain/start"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/internal/bmcaddr"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // ownShift keeps the versions of a machine's own passwords apart from those of named credentials, which are below it.
@@ -76,15 +74,15 @@ func (s *Store) MakePassword(
 	seal func(machineID string, current SealedCredentials) ([]byte, error),
 ) (out NewPassword, err error) {
 	err = s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
-		c, spec, err := passwordCommand(ctx, q, agentID, commandID)
+		c, spec, err := passwordCommand(ctx, q, commandID)
 		if err != nil {
 			return err
 		}
-		if c.State != string(operation.Granted) {
-			return failure.Precondition("GRANT_REFUSED", "the command is %s, not granted", c.State)
-		}
-		current, err := currentFor(ctx, q, agentID, c.TargetID, spec)
+		change, current, err := passwordChange(ctx, q, agentID, c, spec)
 		if err != nil {
+			return err
+		}
+		if err := change.Refuse(); err != nil {
 			return err
 		}
 		ref, base := current.Ref, current.Version
@@ -122,40 +120,29 @@ func (s *Store) MakePassword(
 	return out, nil
 }
 
-// currentFor is the named credentials of the command's machine, if they may be used and the machine is still as in the
-// command.
-func currentFor(
-	ctx context.Context, q *dbsqlc.Queries, agentID, machineID string, spec *fleetv1.CommandSpec,
-) (SealedCredentials, error) {
-	site, err := siteOfAgent(ctx, q, agentID)
-	if err != nil {
-		return SealedCredentials{}, err
+// passwordChange reads what decides whether a command gets a new password, and the named credentials of its machine.
+func passwordChange(
+	ctx context.Context, q *dbsqlc.Queries, agentID string, c dbsqlc.GetCommandRow, spec *fleetv1.CommandSpec,
+) (p credential.PasswordChange, current SealedCredentials, err error) {
+	p = credential.PasswordChange{AgentID: agentID, MachineID: c.TargetID, Command: commandOf(c, spec),
+		Ordered: credential.Named{Ref: spec.GetBmcCredentialsRef(), Endpoint: spec.GetBmcEndpoint()}}
+	if p.By, err = agentOf(ctx, q, agentID); err != nil {
+		return p, current, err
 	}
-	m, err := q.CredentialsRefOfMachine(ctx, dbsqlc.CredentialsRefOfMachineParams{MachineID: machineID, Site: site})
-	if err != nil {
-		return SealedCredentials{}, fmt.Errorf("read machine: %w", err)
+	if p.Machine, err = named(ctx, q, credential.BMC, c.TargetID, p.By.Site); err != nil || p.Machine == nil {
+		return p, current, err
 	}
-	if m.CredentialsRef != spec.GetBmcCredentialsRef() || m.BmcEndpoint != spec.GetBmcEndpoint() {
-		return SealedCredentials{}, failure.Precondition("EXECUTION_FAILED",
-			"the machine's BMC or its credentials have changed since; the BMC was not told. Start again")
-	}
-	row, err := q.GetCredentials(ctx, m.CredentialsRef)
+	row, err := q.GetCredentials(ctx, p.Machine.Ref)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return SealedCredentials{}, credentialsNotFound(m.CredentialsRef)
+		return p, current, nil
 	}
 	if err != nil {
-		return SealedCredentials{}, fmt.Errorf("read credentials: %w", err)
+		return p, current, fmt.Errorf("read credentials: %w", err)
 	}
-	c := sealedCredentials(row)
-	if err := mayGoTo(c, m.BmcEndpoint); err != nil {
-		return SealedCredentials{}, err
-	}
-	others, err := Neighbours(ctx, q, machineID, c.Ref, m.BmcEndpoint)
-	if err != nil {
-		return c, err
-	}
-	return c, start.PasswordIsOwn(start.Machine{Facts: fleet.Facts{MachineID: machineID},
-		Spec: &baremetalv1.MachineSpec{BmcEndpoint: m.BmcEndpoint, BmcCredentialsRef: c.Ref}}, others)
+	current = sealedCredentials(row)
+	p.Stored = current.settings()
+	p.Neighbours, err = Neighbours(ctx, q, c.TargetID, current.Ref, p.Machine.Endpoint)
+	return p, current, err
 }
 
 // Neighbours returns the other machines with the same BMC credentials that may name the BMC at the endpoint, by one
@@ -175,9 +162,9 @@ func Neighbours(
 	return out, pgtx.Wrap(err, "look for other machines at the BMC")
 }
 
-// passwordCommand reads a command that changes a password and was given to this agent.
+// passwordCommand reads a command, which is empty where there is none.
 func passwordCommand(
-	ctx context.Context, q *dbsqlc.Queries, agentID, commandID string,
+	ctx context.Context, q *dbsqlc.Queries, commandID string,
 ) (dbsqlc.GetCommandRow, *fleetv1.CommandSpec, error) {
 	c, err := q.GetCommand(ctx, commandID)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
@@ -187,10 +174,13 @@ func passwordCommand(
 	if err := proto.Unmarshal(c.Spec, spec); err != nil {
 		return c, nil, fmt.Errorf("parse stored command: %w", err)
 	}
-	if c.ExecutorID != agentID || spec.GetBmcPassword() == nil {
-		return c, nil, failure.NotFound("COMMAND_NOT_FOUND", "the command was not given to this agent")
-	}
 	return c, spec, nil
+}
+
+// commandOf is a command that may change a password.
+func commandOf(c dbsqlc.GetCommandRow, spec *fleetv1.CommandSpec) credential.Command {
+	return credential.Command{ID: c.CommandID, ExecutorID: c.ExecutorID, State: operation.CommandState(c.State),
+		Needs: spec.GetBmcPassword() != nil}
 }
 
 // SettlePassword takes an agent's word of which password the BMC takes, and notifies the site. accepted makes the new
@@ -199,8 +189,11 @@ func (s *Store) SettlePassword(
 	ctx context.Context, agentID, commandID string, version int64, accepted bool, now time.Time,
 ) error {
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
-		c, spec, err := passwordCommand(ctx, q, agentID, commandID)
+		c, spec, err := passwordCommand(ctx, q, commandID)
 		if err != nil {
+			return err
+		}
+		if err := commandOf(c, spec).Of(agentID); err != nil {
 			return err
 		}
 		e := history.AuditEntry{Actor: agentID, Target: c.TargetID, Operation: c.OperationID,
@@ -236,11 +229,10 @@ func acceptPassword(
 	own, err := q.AcceptBMCPassword(ctx, dbsqlc.AcceptBMCPasswordParams{MachineID: c.TargetID, CommandID: c.CommandID,
 		Version: version, Now: now})
 	if errors.Is(err, pgx.ErrNoRows) {
-		own, err = ownPassword(ctx, q, c.TargetID, spec.GetBmcCredentialsRef())
-		if err == nil && own.SettledCommand != c.CommandID {
-			err = failure.Precondition("GRANT_REFUSED", "this password is not the one that was made for the command")
+		if own, err = ownPassword(ctx, q, c.TargetID, spec.GetBmcCredentialsRef()); err != nil {
+			return false, err
 		}
-		return false, err
+		return false, credential.Settled(own.SettledCommand, c.CommandID)
 	}
 	if err != nil {
 		return false, fmt.Errorf("make it the machine's password: %w", err)

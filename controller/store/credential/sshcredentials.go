@@ -8,11 +8,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ingot-metal/ingot/controller/domain/start"
+	"github.com/ingot-metal/ingot/controller/domain/credential"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 func sealedSSH(r dbsqlc.SshCredential) SealedCredentials {
@@ -65,7 +64,7 @@ func (s *Store) DeleteSSHCredentials(
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
 		if row, err = q.LockSSHCredentials(ctx, ref); errors.Is(err, pgx.ErrNoRows) {
-			return start.SSHCredentialsNotFound(ref)
+			return credential.SSH.NotFound(ref)
 		}
 		if err != nil {
 			return fmt.Errorf("lock SSH credentials: %w", err)
@@ -75,12 +74,11 @@ func (s *Store) DeleteSSHCredentials(
 			return err
 		}
 		machine, err := q.MachineWithSSHCredentials(ctx, ref)
-		if err == nil {
-			return failure.Precondition("CREDENTIALS_IN_USE", "machine %s names the credentials %s", machine,
-				ref).WithMeta("machine_id", machine)
-		}
-		if !errors.Is(err, pgx.ErrNoRows) {
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("look for machines of the SSH credentials: %w", err)
+		}
+		if err := credential.SSH.MayRemove(ref, credential.Use{Machine: machine}); err != nil {
+			return err
 		}
 		if err := q.DeleteSSHCredentials(ctx, ref); err != nil {
 			return fmt.Errorf("delete SSH credentials: %w", err)
@@ -100,28 +98,19 @@ func (s *Store) SSHCredentialsFor(
 ) (SealedCredentials, error) {
 	var row dbsqlc.SshCredential
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
-		site, err := siteOfAgent(ctx, q, agentID)
+		r, err := s.request(ctx, q, credential.SSH, agentID, machineID, ref)
 		if err != nil {
 			return err
 		}
-		named, err := q.SSHCredentialsRefOfMachine(ctx, dbsqlc.SSHCredentialsRefOfMachineParams{MachineID: machineID,
-			Site: site})
-		if errors.Is(err, pgx.ErrNoRows) {
-			return failure.NotFound("MACHINE_NOT_FOUND", "site %s has no machine %q", site, machineID).WithField("machine_id",
-				"not of this site")
-		}
-		if err != nil {
-			return fmt.Errorf("read machine: %w", err)
-		}
-		if named == "" || named != ref {
-			return failure.NotFound("CREDENTIALS_NOT_FOUND", "machine %s does not name the SSH credentials %q", machineID, ref).
-				WithField("credentials_ref", "not those of the machine")
-		}
-		if row, err = q.GetSSHCredentials(ctx, ref); errors.Is(err, pgx.ErrNoRows) {
-			return start.SSHCredentialsNotFound(ref)
-		}
-		if err != nil {
+		row, err = q.GetSSHCredentials(ctx, ref)
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("read SSH credentials: %w", err)
+		}
+		if err == nil {
+			r.Stored = &credential.Settings{}
+		}
+		if err := r.Refuse(); err != nil {
+			return err
 		}
 		return history.Audit(ctx, q, history.AuditEntry{
 			Actor: agentID, Verb: "GET_SSH_CREDENTIALS", Target: machineID,

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+	"github.com/ingot-metal/ingot/controller/domain/credential"
 	"github.com/ingot-metal/ingot/controller/domain/identity"
 	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
@@ -19,7 +20,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
-	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
 
@@ -89,7 +89,7 @@ func vouch(ctx context.Context, q *dbsqlc.Queries, r VouchRequest, sign Sign, no
 		return nil, err
 	}
 	out := &Vouched{MachineID: m.MachineID, OperationID: pgtx.StrVal(a.OperationID)}
-	if err := out.readOperation(ctx, q, m, a); err != nil {
+	if err := out.mayBoot(ctx, q, m, a, r); err != nil {
 		return nil, err
 	}
 	verdict, err := judgeIdentity(ctx, q, m, a, r)
@@ -131,54 +131,40 @@ func vouch(ctx context.Context, q *dbsqlc.Queries, r VouchRequest, sign Sign, no
 	return out, certifyInstaller(ctx, q, out, m, r, verdict, sign, now)
 }
 
-// readOperation reads how long the operation of an assignment may last, and refuses to certify for one that has ended.
-// The exception is the rescue system that it leaves on a machine without other work.
-func (v *Vouched) readOperation(
-	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a dbsqlc.BootAssignment,
+// mayBoot reads how long the operation of an assignment may last, and refuses to certify for one that is over.
+func (v *Vouched) mayBoot(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, a dbsqlc.BootAssignment, r VouchRequest,
 ) error {
-	op, err := q.OperationLimit(ctx, v.OperationID)
-	if err != nil {
-		return fmt.Errorf("read the assignment's operation: %w", err)
-	}
-	v.Ended = operation.IsTerminal(operation.Phase(op.Phase))
-	v.life = time.Duration(op.LimitMs) * time.Millisecond
-	if v.Ended && (a.Mode != operation.BootRescue || m.CurrentOperationID != nil) {
-		return assignmentOver()
-	}
-	return nil
-}
-
-func assignmentOver() error {
-	return failure.Precondition("ENROLMENT_CONTESTED", "the machine has no such assignment, or it is over")
-}
-
-// lockBoot finds the assignment that the boot token belongs to, and refuses one that is over.
-func lockBoot(ctx context.Context, q *dbsqlc.Queries, r VouchRequest) (dbsqlc.Machine, dbsqlc.BootAssignment, error) {
-	var a dbsqlc.BootAssignment
-	m, err := q.LockMachine(ctx, r.MachineID)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return m, a, convert.MachineNotFound(r.MachineID)
-	}
-	if err != nil {
-		return m, a, fmt.Errorf("lock machine: %w", err)
-	}
 	site, err := q.GetAgent(ctx, r.SiteAgentID)
 	if err != nil {
-		return m, a, fmt.Errorf("read site agent: %w", err)
+		return fmt.Errorf("read site agent: %w", err)
 	}
-	over := assignmentOver()
-	if site.Role != "site" || site.Site != m.Site {
-		return m, a, over
+	f := identity.Assignment{Vouched: site.Role == "site" && site.Site == m.Site, Mode: a.Mode,
+		OperationID: v.OperationID, TokenFits: a.Token == r.BootToken, Busy: m.CurrentOperationID != nil}
+	if v.OperationID != "" {
+		op, err := q.OperationLimit(ctx, v.OperationID)
+		if err != nil {
+			return fmt.Errorf("read the assignment's operation: %w", err)
+		}
+		v.Ended = operation.IsTerminal(operation.Phase(op.Phase))
+		v.life = time.Duration(op.LimitMs) * time.Millisecond
 	}
-	a, err = q.LockAssignment(ctx, r.MachineID)
+	f.Ended = v.Ended
+	return f.Refuse()
+}
+
+// lockBoot locks a machine and its assignment, which is empty where there is none.
+func lockBoot(ctx context.Context, q *dbsqlc.Queries, r VouchRequest) (dbsqlc.Machine, dbsqlc.BootAssignment, error) {
+	m, err := q.LockMachine(ctx, r.MachineID)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return m, a, over
+		return m, dbsqlc.BootAssignment{}, convert.MachineNotFound(r.MachineID)
 	}
 	if err != nil {
-		return m, a, fmt.Errorf("lock assignment: %w", err)
+		return m, dbsqlc.BootAssignment{}, fmt.Errorf("lock machine: %w", err)
 	}
-	if a.Mode == operation.BootDisk || a.Token != r.BootToken || a.OperationID == nil {
-		return m, a, over
+	a, err := q.LockAssignment(ctx, r.MachineID)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return m, a, fmt.Errorf("lock assignment: %w", err)
 	}
 	return m, a, nil
 }
@@ -227,8 +213,8 @@ func certAgain(ctx context.Context, q *dbsqlc.Queries, out *Vouched, a dbsqlc.Bo
 	if err != nil {
 		return nil, fmt.Errorf("read certificate: %w", err)
 	}
-	if len(certs) == 0 || certs[0].RevokedAt != nil {
-		return nil, failure.Unauthenticated("CERTIFICATE_REVOKED", "the certificate of this key has been revoked")
+	if err := identity.MayRepeat(len(certs) > 0 && certs[0].RevokedAt == nil); err != nil {
+		return nil, err
 	}
 	out.AgentID, out.ChainPEM = pgtx.StrVal(a.InstallerAgentID), certs[0].ChainPem
 	return out, nil
@@ -291,14 +277,13 @@ func (s *Store) IssueIdentity(
 	var out *Identity
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		c, err := q.GetCommand(ctx, commandID)
-		if errors.Is(err, pgx.ErrNoRows) || err == nil && (c.ExecutorID != agentID || !writesSystem(c)) {
-			return failure.NotFound("COMMAND_NOT_FOUND", "the command was not given to this agent")
-		}
-		if err != nil {
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("read command: %w", err)
 		}
-		if c.State != string(operation.Granted) {
-			return failure.Precondition("GRANT_REFUSED", "the command is %s, not granted", c.State)
+		command := credential.Command{ID: commandID, ExecutorID: c.ExecutorID, State: operation.CommandState(c.State),
+			Needs: err == nil && writesSystem(c)}
+		if err := command.GrantedTo(agentID); err != nil {
+			return err
 		}
 		if err := q.RevokeTokensOfCommand(ctx, dbsqlc.RevokeTokensOfCommandParams{CommandID: &commandID,
 			Now: &now}); err != nil {

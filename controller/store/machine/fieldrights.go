@@ -3,7 +3,6 @@ package machine
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
@@ -12,7 +11,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // defaultProvider is the provider of machines whose spec names none.
@@ -80,34 +78,72 @@ func levelOf(s auth.Scope) membership.Level {
 	return membership.None
 }
 
+// writerOf returns the caller of a write; nil for work of the controller's own.
+func writerOf(ctx context.Context) (*membership.Writer, error) {
+	roles, ok, err := CallerOf(ctx)
+	if err != nil || !ok {
+		return nil, err
+	}
+	c, _ := auth.CallerFrom(ctx)
+	return &membership.Writer{Roles: roles, Scope: c.Scope.String(), Admin: c.Scope.Covers(auth.ScopeAdmin)}, nil
+}
+
 // MayWriteFields refuses a write of a machine's fields that the caller has no right to. Without old the machine is new.
 // What depends on fields of machines stays as it is until the transaction ends.
 func (s *Store) MayWriteFields(
 	ctx context.Context, q *dbsqlc.Queries, old *dbsqlc.Machine, m *baremetalv1.Machine,
 ) error {
-	caller, ok, err := CallerOf(ctx)
-	if err != nil || !ok || caller.Everywhere() >= membership.Admin {
+	by, err := writerOf(ctx)
+	if err != nil || by == nil {
 		return err
 	}
-	after := FieldsOf(m)
-	var before *membership.Fields
-	if old != nil {
-		stored, err := StoredFields(*old)
-		if err != nil {
-			return err
-		}
-		before, after.Image = &stored, stored.Image
+	w, err := writeOf(*by, old, m)
+	if err != nil {
+		return err
 	}
-	var uses []membership.Use
-	if before == nil || !before.Equal(after) {
-		if uses, err = s.fieldUses(ctx, q); err != nil {
+	if w.AsksUses() {
+		if w.Uses, err = s.fieldUses(ctx, q); err != nil {
 			return err
 		}
 	}
-	if no := membership.Decide(caller, before, after, uses); no != nil {
-		return refusal(ctx, caller, no)
+	return w.Refuse(auth.OutsideSelection(ctx))
+}
+
+// writeOf is the write of a machine over the stored one, without what depends on its fields.
+func writeOf(by membership.Writer, old *dbsqlc.Machine, m *baremetalv1.Machine) (membership.Write, error) {
+	w := membership.Write{By: by, After: FieldsOf(m), Becomes: targetOf(m.GetSpec()),
+		Was: targetOf(&baremetalv1.MachineSpec{Site: m.GetSpec().GetSite()})}
+	if old == nil {
+		return w, nil
 	}
-	return mayAim(ctx, caller, old, m)
+	stored, err := StoredFields(*old)
+	if err != nil {
+		return w, err
+	}
+	spec, err := convert.SpecFromJSON(old.Spec)
+	if err != nil {
+		return w, err
+	}
+	w.Before, w.After.Image, w.Was = &stored, stored.Image, targetOf(spec)
+	w.Enrolled = old.AgentID != nil || old.TpmKeyDigest != nil || old.IdentityLevel != ""
+	return w, nil
+}
+
+func targetOf(spec *baremetalv1.MachineSpec) membership.Target {
+	return membership.Target{
+		BMCEndpoint: spec.GetBmcEndpoint(), BMCCredentials: spec.GetBmcCredentialsRef(), SSHEndpoint: spec.GetSshEndpoint(),
+		SSHCredentials: spec.GetSshCredentialsRef(), SSHHostKeys: spec.GetSshHostKeys(),
+		Site: pgtx.OrText(spec.GetSite(), defaultSite), MACs: spec.GetMacAddresses(),
+	}
+}
+
+// mayOffer refuses a change of the label that offers the machine to a tool. Work of the controller's own may.
+func mayOffer(ctx context.Context, old, wanted map[string]string) error {
+	by, err := writerOf(ctx)
+	if err != nil || by == nil {
+		return err
+	}
+	return by.MayOffer(old, wanted)
 }
 
 // mayOperate refuses a call about a stored machine, or its tombstone, to callers whose roles are for other machines.
@@ -156,53 +192,4 @@ func useOf(r dbsqlc.FieldUsesRow) (u membership.Use, err error) {
 	}
 	u.Terms, err = membership.ParseSelection(r.Filter)
 	return u, err
-}
-
-// refusal is the error of a refused write. It names what depends on the field as far as the caller may read it: roles
-// and tokens are for admins to read, the rest for callers with a role on all machines.
-func refusal(ctx context.Context, caller membership.Caller, no *membership.Refusal) error {
-	if no.Outside {
-		return auth.OutsideSelection(ctx)
-	}
-	use := "a " + string(no.Use.Kind)
-	if no.Use.Kind == membership.ApprovalPolicy || no.Use.Kind == membership.IdentityLevel {
-		use = "an " + string(no.Use.Kind)
-	}
-	listed := no.Use.Kind != membership.Role && no.Use.Kind != membership.Token
-	meta := map[string]string{"used_by": string(no.Use.Kind)}
-	if listed && caller.Everywhere() >= membership.Read {
-		use = string(no.Use.Kind) + " " + no.Use.Name
-		meta["used_by_name"] = no.Use.Name
-	}
-	if no.Key == "" {
-		return withMeta(failure.Denied("FIELD_IN_USE",
-			"a machine may be registered only by an admin of all machines: their number is used by %s", use).
-			WithField("machine", "needs scope admin"), meta)
-	}
-	meta["key"] = no.Key
-	return withMeta(failure.Denied(
-		"FIELD_IN_USE",
-		"the field %s may be changed only by an admin of the machine, as it is and as it would be: it is used by %s",
-		no.Key,
-		use,
-	).
-		WithField(fieldPath(no.Key), "needs scope admin"), meta)
-}
-
-func withMeta(err *failure.Error, meta map[string]string) error {
-	for key, value := range meta {
-		err = err.WithMeta(key, value)
-	}
-	return err
-}
-
-// fieldPath returns the field of a request that a filter's key stands for.
-func fieldPath(key string) string {
-	switch {
-	case key == "cluster":
-		return "machine.spec.target_cluster_ref"
-	case slices.Contains([]string{"provider", "site", "region", "rack", "group", "location", "serial"}, key):
-		return "machine.spec." + key
-	}
-	return "machine." + key
 }

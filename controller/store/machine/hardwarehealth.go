@@ -13,12 +13,12 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/hardware"
+	machinerules "github.com/ingot-metal/ingot/controller/domain/machine"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // RecordHardware stores a BMC's reading of a machine's hardware, and sets the condition HardwareFault from it. It drops
@@ -138,9 +138,8 @@ func (s *Store) SetIdentifyLight(
 		if err != nil {
 			return err
 		}
-		if h.GetEndpoint() == "" || m.Provider != "" && m.Provider != fleet.AgentProvider {
-			return failure.Precondition("NO_BMC", "no BMC of machine %s is known here that could light it; "+
-				"ingot machine update %s --bmc-endpoint ADDRESS --bmc-credentials NAME", machineID, machineID)
+		if err := machinerules.MayLight(machineID, h.GetEndpoint(), m.Provider); err != nil {
+			return err
 		}
 		err = q.SetIdentifyLight(
 			ctx,

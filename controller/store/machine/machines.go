@@ -13,6 +13,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	machinerules "github.com/ingot-metal/ingot/controller/domain/machine"
 	"github.com/ingot-metal/ingot/controller/fieldmask"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -207,15 +208,14 @@ func merged(old dbsqlc.Machine, m *baremetalv1.Machine, mask []string) (*baremet
 	}
 	before := &baremetalv1.Machine{MachineId: old.MachineID, Labels: convert.JSONToMap(old.Labels), Spec: spec}
 	out := fieldmask.Apply(before, m, mask)
-	had := pgtx.StrVal(old.ExternalID)
-	if had == "" || out.GetSpec().GetExternalId() == had {
-		return out, nil
+	id, err := machinerules.ExternalID(pgtx.StrVal(old.ExternalID), out.GetSpec().GetExternalId(),
+		slices.Contains(mask, "spec.external_id"))
+	if err != nil {
+		return nil, err
 	}
-	if out.GetSpec().GetExternalId() != "" || slices.Contains(mask, "spec.external_id") {
-		return nil, failure.Precondition("EXTERNAL_ID_IMMUTABLE", "external_id is %q and cannot change", had).
-			WithField("machine.spec.external_id", "immutable once set")
+	if id != out.GetSpec().GetExternalId() {
+		out.Spec.ExternalId = id // a mask that names all of spec keeps what cannot change
 	}
-	out.Spec.ExternalId = had // a mask that names all of spec keeps what cannot change
 	return out, nil
 }
 
@@ -241,9 +241,8 @@ func (s *Store) updateMachine(
 	ctx context.Context, q *dbsqlc.Queries, old dbsqlc.Machine, m *baremetalv1.Machine, c pgtx.Conditions, actor string,
 	now time.Time,
 ) (*baremetalv1.Machine, error) {
-	if old.DeletedAt != nil {
-		return nil, failure.Precondition("MACHINE_DELETED", "machine %s has been deleted; its identity is not used again",
-			old.MachineID)
+	if err := machinerules.MayUpdate(old.MachineID, old.DeletedAt != nil); err != nil {
+		return nil, err
 	}
 	if err := c.Check("machine "+old.MachineID, MachineExists,
 		pgtx.Stored{Exists: true, Version: old.Version}); err != nil {

@@ -67,12 +67,10 @@ func (s *Store) setMacs(ctx context.Context, q *dbsqlc.Queries, m *baremetalv1.M
 	return nil
 }
 
-// mayTakeMACs refuses MAC addresses that another record had last, where the caller may not move that record's fields to
-// those of this machine: the hardware would leave its place by a deletion, or by a change of the address, and a new
-// registration. An address of a deleted machine whose TPM is recorded needs an admin.
+// mayTakeMACs refuses MAC addresses that another record had last, where the caller may not take them from it.
 func (s *Store) mayTakeMACs(ctx context.Context, q *dbsqlc.Queries, m *baremetalv1.Machine, macs []string) error {
-	caller, ok, err := CallerOf(ctx)
-	if err != nil || !ok || caller.Everywhere() >= membership.Admin {
+	by, err := writerOf(ctx)
+	if err != nil || by == nil || by.Roles.Everywhere() >= membership.Admin {
 		return err
 	}
 	last, err := q.LastMachinesOfMACs(ctx, macs)
@@ -92,11 +90,10 @@ func (s *Store) mayTakeMACs(ctx context.Context, q *dbsqlc.Queries, m *baremetal
 		if err != nil {
 			return err
 		}
-		if no := membership.Decide(caller, &before, after, uses); no != nil {
-			return refusal(ctx, caller, no)
-		}
-		if row.DeletedAt != nil && row.TpmKeyDigest != nil && caller.LevelAt(after) < membership.Admin {
-			return needsAdmin(ctx, "mac_addresses", "a deleted machine with it has a recorded TPM")
+		taken := membership.TakenAddress{By: *by, Last: before, After: after, Uses: uses,
+			DeletedWithTPM: row.DeletedAt != nil && row.TpmKeyDigest != nil}
+		if err := taken.Refuse(auth.OutsideSelection(ctx)); err != nil {
+			return err
 		}
 	}
 	return nil

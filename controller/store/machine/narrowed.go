@@ -7,6 +7,7 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	machinerules "github.com/ingot-metal/ingot/controller/domain/machine"
 	"github.com/ingot-metal/ingot/controller/domain/machinefilter"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -77,18 +78,18 @@ func (n *Narrowed) HeadCursor(ctx context.Context) (next string, safeSince time.
 
 // CheckCursor refuses a cursor from which Reconcile would not go on.
 func (n *Narrowed) CheckCursor(ctx context.Context, text string) error {
-	at, err := parseCursor(text)
+	at, err := machinerules.ParseCursor(text)
 	if err != nil {
 		return err
 	}
 	here, _, err := n.here(ctx)
-	if err == nil && !at.of(here) {
-		err = expired()
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = n.kept(ctx, at, time.Time{})
+	if err := at.ContinuesAt(here); err != nil {
+		return err
 	}
-	return err
+	return n.kept(ctx, at, time.Time{})
 }
 
 // here is Feed.here for the selections. The safe time is bounded by departures, too. They are read last: one that
@@ -119,11 +120,11 @@ func (n *Narrowed) page(
 	}
 	at := cursor{Xid: "0"}
 	if from != "" {
-		if at, err = parseCursor(from); err != nil {
+		if at, err = machinerules.ParseCursor(from); err != nil {
 			return nil, nil, here, err
 		}
-		if !at.of(here) {
-			return nil, nil, here, expired()
+		if err := at.ContinuesAt(here); err != nil {
+			return nil, nil, here, err
 		}
 	}
 	found, err = n.db.Q.ChangesWithin(ctx, dbsqlc.ChangesWithinParams{AfterXid: at.Xid, AfterID: at.Machine,
@@ -207,19 +208,11 @@ func (n *Narrowed) kept(ctx context.Context, at cursor, since time.Time) error {
 	if err != nil {
 		return fmt.Errorf("read how long departures are kept: %w", err)
 	}
-	behind, err := strconv.ParseUint(at.Xid, 10, 64)
-	if err != nil {
-		return fmt.Errorf("parse the change id of a cursor: %w", err)
-	}
 	through, err := strconv.ParseUint(kept.Through, 10, 64)
 	if err != nil {
 		return fmt.Errorf("parse how long departures are kept: %w", err)
 	}
-	byTime := at.Selections == ""
-	if byTime && since.Before(kept.DeparturesSince) || !byTime && through > 0 && behind <= through {
-		return expired()
-	}
-	return nil
+	return at.Kept(machinerules.Departures{Since: kept.DeparturesSince, Through: through}, since)
 }
 
 // departuresKept is how long a departure is kept: a cursor within selections that has rested for longer has expired.

@@ -2,56 +2,17 @@ package machine
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
-	"strconv"
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	machinerules "github.com/ingot-metal/ingot/controller/domain/machine"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// cursor is a place in the order of changes. Transaction ids mean nothing in another cluster, so it names its own.
-type cursor struct {
-	Version     int    `json:"v"`
-	System      string `json:"s"`
-	Timeline    string `json:"t"`
-	Incarnation string `json:"i"`
-	Xid         string `json:"x"`
-	Machine     string `json:"m,omitempty"`
-	// Selections is the digest of those that the reader is held to; empty where it sees every machine.
-	Selections string `json:"l,omitempty"`
-}
-
-func (c cursor) String() string {
-	// A struct of strings always serializes.
-	b, _ := json.Marshal(c)
-	return base64.RawURLEncoding.EncodeToString(b)
-}
-
-func parseCursor(s string) (cursor, error) {
-	var c cursor
-	b, err := base64.RawURLEncoding.DecodeString(s)
-	if err == nil {
-		err = json.Unmarshal(b, &c)
-	}
-	if err != nil || c.Version != 1 || c.Xid == "" || !digits(c.Xid) {
-		return c, failure.Invalid("INVALID_CURSOR", "the cursor is not one of ours").WithField("cursor", "malformed")
-	}
-	return c, nil
-}
-
-func digits(s string) bool {
-	for _, r := range s {
-		if r < '0' || r > '9' {
-			return false
-		}
-	}
-	return len(s) <= 20
-}
+// cursor is a place in the order of changes.
+type cursor = machinerules.Cursor
 
 // Changes is a page of machines that have changed.
 type Changes struct {
@@ -107,11 +68,11 @@ func (f *Feed) page(
 	}
 	at := cursor{Xid: "0"}
 	if from != "" {
-		if at, err = parseCursor(from); err != nil {
+		if at, err = machinerules.ParseCursor(from); err != nil {
 			return nil, nil, here, err
 		}
-		if !at.of(here) {
-			return nil, nil, here, expired()
+		if err := at.ContinuesAt(here); err != nil {
+			return nil, nil, here, err
 		}
 	}
 	if found, err = f.changes(ctx, at, since, limit); err != nil {
@@ -126,29 +87,17 @@ func (f *Feed) page(
 	return out, found, here, nil
 }
 
-// of reports whether the cursor is of this database as it is now, and of a reader that sees the same machines.
-func (c cursor) of(here cursor) bool {
-	return c.System == here.System && c.Timeline == here.Timeline && c.Incarnation == here.Incarnation &&
-		c.Selections == here.Selections
-}
-
-func expired() error {
-	return failure.Precondition("CURSOR_EXPIRED",
-		"the cursor is of another incarnation of this database, of other selections, or too old; walk the fleet again").
-		WithField("cursor", "expired")
-}
-
 // CheckCursor refuses a cursor from which Reconcile would not go on.
 func (f *Feed) CheckCursor(ctx context.Context, text string) error {
-	at, err := parseCursor(text)
+	at, err := machinerules.ParseCursor(text)
 	if err != nil {
 		return err
 	}
 	here, _, err := f.here(ctx)
-	if err == nil && !at.of(here) {
-		err = expired()
+	if err != nil {
+		return err
 	}
-	return err
+	return at.ContinuesAt(here)
 }
 
 // Change is a machine as it is now, and the cursor behind the change by which it was found.
@@ -248,7 +197,12 @@ func (f *Feed) here(ctx context.Context) (cursor, dbsqlc.ReconcileBoundsRow, err
 	if err != nil {
 		return cursor{}, bounds, err
 	}
-	return cursor{Version: 1, System: id.SystemID, Timeline: id.Timeline, Incarnation: id.Incarnation}, bounds, nil
+	return cursor{
+		Version:     machinerules.CursorVersion,
+		System:      id.SystemID,
+		Timeline:    id.Timeline,
+		Incarnation: id.Incarnation,
+	}, bounds, nil
 }
 
 // HeadCursor is where a reader stands who begins a full walk now: whatever changes during the walk comes after it.
@@ -270,13 +224,13 @@ type Spot struct {
 
 // SpotOf reads a cursor.
 func SpotOf(text string) (Spot, error) {
-	c, err := parseCursor(text)
+	c, err := machinerules.ParseCursor(text)
 	if err != nil {
 		return Spot{}, err
 	}
-	xid, err := strconv.ParseUint(c.Xid, 10, 64)
+	xid, err := c.Transaction()
 	if err != nil {
-		return Spot{}, failure.Invalid("INVALID_CURSOR", "the cursor is not one of ours").WithField("cursor", "malformed")
+		return Spot{}, err
 	}
 	return Spot{Xid: xid, Machine: c.Machine}, nil
 }

@@ -106,19 +106,19 @@ func (s *Store) approve(
 	ctx context.Context, q *dbsqlc.Queries, r ApproveRequest, now time.Time,
 ) (*baremetalv1.Operation, error) {
 	seen, err := q.GetDiscovered(ctx, dbsqlc.GetDiscoveredParams{Site: r.Site, Mac: r.MAC})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, failure.NotFound("DISCOVERY_NOT_FOUND",
-			"no machine with MAC address %s has asked to boot at site %s; see `ingot site discovered`", r.MAC, r.Site).
-			WithField("mac_address", "not among the discovered machines of the site")
-	}
-	if err != nil {
+	d := node.Discovery{Site: r.Site, MAC: r.MAC, MachineID: r.Machine.GetMachineId(), Seen: err == nil}
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("read discovered machine: %w", err)
+	}
+	if d.Taken, err = registered(ctx, q, d.MachineID); err != nil {
+		return nil, err
+	}
+	if err := d.Refuse(); err != nil {
+		return nil, err
 	}
 	m := proto.Clone(r.Machine).(*baremetalv1.Machine)
 	if m.GetMachineId() == "" {
 		m.MachineId = ids.New(ids.Machine)
-	} else if err := unusedID(ctx, q, m.GetMachineId()); err != nil {
-		return nil, err
 	}
 	if m.GetSpec() == nil {
 		m.Spec = &baremetalv1.MachineSpec{}
@@ -138,17 +138,16 @@ func (s *Store) approve(
 	return s.record(ctx, q, row, r.start(row.MachineID), v, now)
 }
 
-func unusedID(ctx context.Context, q *dbsqlc.Queries, id string) error {
+// registered reports whether a machine has the id.
+func registered(ctx context.Context, q *dbsqlc.Queries, id string) (bool, error) {
+	if id == "" {
+		return false, nil
+	}
 	_, err := q.GetMachine(ctx, id)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil
+		return false, nil
 	}
-	if err != nil {
-		return fmt.Errorf("read machine: %w", err)
-	}
-	return failure.Precondition("NODE_GUARD_FAILED",
-		"machine %s is registered already; give its MAC address to it, or choose another id", id).
-		WithField("machine_id", "taken by another machine")
+	return err == nil, pgtx.Wrap(err, "read machine")
 }
 
 func withMAC(macs []string, mac string) []string {

@@ -17,7 +17,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/controller/store/workflowstate"
-	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
 
@@ -35,11 +34,9 @@ func (s *Store) Delete(
 			return fmt.Errorf("lock machine: %w", err)
 		case m.DeletedAt != nil:
 			return nil
-		case m.CurrentOperationID != nil:
-			return failure.Precondition("MACHINE_BUSY", "operation %s is active; cancel it first", *m.CurrentOperationID)
-		case m.UnresolvedCommandID != nil:
-			return failure.Precondition("COMMAND_UNRESOLVED", "command %s may still be acting; settle it first",
-				*m.UnresolvedCommandID)
+		}
+		if err := node.MayDelete(pgtx.StrVal(m.CurrentOperationID), pgtx.StrVal(m.UnresolvedCommandID)); err != nil {
+			return err
 		}
 		if err := pgtx.ConditionsOf(opts).Check("machine "+id, machinestore.MachineExists,
 			pgtx.Stored{Exists: true, Version: m.Version}); err != nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
-	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
 
@@ -33,7 +32,7 @@ func (s *Store) MayMoves(ctx context.Context, machineID string) (out []node.Stat
 				out = append(out, to)
 			}
 		}
-		cancels = m.CurrentOperationID != nil && slices.Contains(cancelledIntoService, node.Parse(m.NodeState)) &&
+		cancels = m.CurrentOperationID != nil && node.CancelledIntoService(node.Parse(m.NodeState)) &&
 			slices.Contains(out, node.Retired)
 		return nil
 	})
@@ -46,10 +45,6 @@ func (s *Store) MayMoves(ctx context.Context, machineID string) (out []node.Stat
 	}
 	return out, err
 }
-
-// cancelledIntoService are states of work from which a cancel may put a node back into service. There, it is not
-// retired without a decommission.
-var cancelledIntoService = []node.State{node.Migrating, node.Deprovisioning, node.Draining}
 
 // mayRetireCancelled returns why a node would not be retired after its operation was cancelled. Where the cancel leaves
 // the node depends on how far the work has come, so that both are done, and taken back.
@@ -70,23 +65,19 @@ func (s *Store) MayMove(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine
 	if err != nil {
 		return err
 	}
-	row, refusal := node.Check(node.Parse(m.NodeState), r.To, node.Admin, f)
+	course, err := callOf(m, r, f).Decide()
 	switch {
-	case refusal != nil:
-		return nodestate.NodeRefused(m, refusal)
-	case m.CurrentOperationID != nil && r.To != node.Retired && r.To != node.Quarantined:
-		return nodeBusy(m)
-	case !row.Work:
-		return nil
+	case err != nil || course != node.Worked:
+		return err
 	case r.To == node.Enrolling:
 		_, err := s.workflows.Fits(ctx, q, m, r.onboarding())
 		return err
 	}
-	w, ok := nodeWork[r.To]
-	if !ok {
-		return failure.Precondition("NODE_GUARD_FAILED", "%s", noWork(r.To))
+	w, err := node.MayStart(m.MachineID, r.To)
+	if err != nil {
+		return err
 	}
-	start, err := r.work(ctx, q, m, w.kind, w.plan)
+	start, err := r.work(ctx, q, m, w)
 	if err != nil {
 		return err
 	}

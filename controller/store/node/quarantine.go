@@ -14,7 +14,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/nodestate"
 	"github.com/ingot-metal/ingot/controller/store/operationquery"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // quarantineBusy quarantines a node on which something is under way. The node is quarantined at once, so that nothing
@@ -47,12 +46,11 @@ func (s *Store) quarantinedBefore(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r TransitionRequest,
 ) (*baremetalv1.Operation, bool, error) {
 	id, err := q.MovedByRequest(ctx, dbsqlc.MovedByRequestParams{MachineID: m.MachineID, RequestID: r.RequestID})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, false, failure.Precondition("NODE_TRANSITION_ILLEGAL", "the node is quarantined already").
-			WithMeta("machine_id", m.MachineID).WithMeta("node_state", m.NodeState)
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return nil, false, fmt.Errorf("look for the request: %w", err)
+	}
+	if err := node.MayRepeat(m.MachineID, m.NodeState, id); err != nil {
+		return nil, false, err
 	}
 	row, err := q.GetOperation(ctx, id)
 	if err != nil {

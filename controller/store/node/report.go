@@ -91,31 +91,20 @@ func percentOf(r *baremetalv1.ReportNodeRequest) int32 {
 	return r.GetInstallationProgress()
 }
 
-// reportInstall brings the report to the operation that waits for it, which moves the node. An installation that
-// another operation makes is judged by that operation's evidence: a foreign report may show its progress and decides
-// nothing.
+// reportInstall brings the report to the operation that waits for it, which moves the node.
 func (s *Store) reportInstall(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r *baremetalv1.ReportNodeRequest, actor string,
 	now time.Time,
 ) error {
 	e := operation.Reported{Status: r.GetInstallationStatus(), Error: r.GetInstallationError(), Actor: actor}
-	was := node.Install{State: node.Parse(m.NodeState), Attempts: int(m.InstallAttempts), LastError: m.LastInstallError}
-	_, refusal := node.Decide(was, node.Report{Status: e.Status, Percent: int(r.GetInstallationProgress()),
-		Error: e.Error})
-	if refusal != nil {
-		return nodestate.NodeRefused(m, refusal)
-	}
-	waiting, err := waitingForReports(ctx, q, m)
-	switch {
-	case err != nil:
+	f, err := reportFacts(ctx, q, m, r)
+	if err != nil {
 		return err
-	case m.CurrentOperationID != nil && !waiting && e.Status == node.Progress:
-		return nil
-	case m.CurrentOperationID != nil && !waiting:
-		return failure.Precondition("REPORT_REFUSED", "operation %s is active on the machine and decides by its own evidence",
-			*m.CurrentOperationID).
-			WithMeta("machine_id", m.MachineID).WithMeta("active_operation_id", *m.CurrentOperationID)
-	case !waiting:
+	}
+	switch taken, err := f.Take(); {
+	case err != nil || taken == node.Shown:
+		return err
+	case taken == node.Begins:
 		if m, err = s.awaitReports(ctx, q, m, actor, now); err != nil {
 			return err
 		}
@@ -127,15 +116,32 @@ func (s *Store) reportInstall(
 	return err
 }
 
-func waitingForReports(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) (bool, error) {
-	if m.CurrentOperationID == nil {
-		return false, nil
+// reportFacts reads what decides about a report.
+func reportFacts(
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, r *baremetalv1.ReportNodeRequest,
+) (node.Reported, error) {
+	f := node.Reported{
+		MachineID: m.MachineID, State: m.NodeState, ActiveOperation: pgtx.StrVal(m.CurrentOperationID),
+		Report: node.Report{Status: r.GetInstallationStatus(), Percent: int(r.GetInstallationProgress()),
+			Error: r.GetInstallationError()},
+		Install: node.Install{State: node.Parse(m.NodeState), Attempts: int(m.InstallAttempts),
+			LastError: m.LastInstallError},
 	}
-	row, err := q.GetOperation(ctx, *m.CurrentOperationID)
+	if f.ActiveOperation != "" {
+		row, err := q.GetOperation(ctx, f.ActiveOperation)
+		if err != nil {
+			return f, fmt.Errorf("read the active operation: %w", err)
+		}
+		f.Waits = row.PlanID == operationstore.ReportedPlan
+		return f, nil
+	}
+	conds, err := q.ConditionsOf(ctx, []string{m.MachineID})
 	if err != nil {
-		return false, fmt.Errorf("read the active operation: %w", err)
+		return f, fmt.Errorf("read conditions: %w", err)
 	}
-	return row.PlanID == operationstore.ReportedPlan, nil
+	flags := convert.FleetFacts(m, conds).Conditions
+	f.Blocked = flags[fleet.RMA] || flags[fleet.RetiredFlag]
+	return f, nil
 }
 
 // awaitReports makes the operation that owns the node while an installer that is not ours installs it, and returns the
@@ -143,9 +149,6 @@ func waitingForReports(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine)
 func (s *Store) awaitReports(
 	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, actor string, now time.Time,
 ) (dbsqlc.Machine, error) {
-	if err := notBlocked(ctx, q, m); err != nil {
-		return m, err
-	}
 	p, err := catalogstore.GetPlan(ctx, q, operationstore.ReportedPlan)
 	if err != nil {
 		return m, err
@@ -183,20 +186,6 @@ func (s *Store) awaitReports(
 		return m, err
 	}
 	return machinestore.LockMachine(ctx, q, m.MachineID)
-}
-
-// notBlocked refuses to let an installation begin on a machine on which nothing may run.
-func notBlocked(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine) error {
-	conds, err := q.ConditionsOf(ctx, []string{m.MachineID})
-	if err != nil {
-		return fmt.Errorf("read conditions: %w", err)
-	}
-	if f := convert.FleetFacts(m, conds); f.Conditions[fleet.RMA] || f.Conditions[fleet.RetiredFlag] {
-		return failure.Precondition("MACHINE_BLOCKED", "machine %s is flagged RMA or Retired; nothing may be installed on it",
-			m.MachineID).
-			WithMeta("machine_id", m.MachineID)
-	}
-	return nil
 }
 
 // MachineOfMAC returns the id of the machine that has a MAC address; empty where none has.

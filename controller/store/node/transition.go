@@ -30,7 +30,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	workflowstore "github.com/ingot-metal/ingot/controller/store/workflow"
 	"github.com/ingot-metal/ingot/controller/store/workflowstate"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // TransitionRequest asks to move a node.
@@ -76,25 +75,14 @@ func (r TransitionRequest) start() operationstore.StartRequest {
 	if r.Purge {
 		out.Params["purge"] = "true"
 	}
-	if w, ok := nodeWork[r.To]; ok {
-		out.Type, out.PlanID = w.kind, w.plan
+	if w, ok := node.WorkOf(r.To); ok {
+		out.Type, out.PlanID = w.Type, w.Plan
 		out.Inputs.ImageRef = r.ImageRef
 		if r.ImageRef != "" {
 			out.Params["image_ref"] = r.ImageRef
 		}
 	}
 	return out
-}
-
-// nodeWork is the work that a state stands for, where an admin's move starts it.
-var nodeWork = map[node.State]struct {
-	kind fleet.OperationType
-	plan string
-}{
-	node.Reprovision:    {kind: fleet.Reimage},
-	node.Deprovisioning: {kind: fleet.RunPlan, plan: "erase"},
-	node.Migrating:      {kind: fleet.RMAType, plan: "replace"},
-	node.Draining:       {kind: fleet.RunPlan, plan: start.DrainPlan},
 }
 
 // errDryRun takes a transaction back.
@@ -155,17 +143,15 @@ func (s *Store) transition(
 	if err != nil {
 		return nil, false, err
 	}
-	row, refusal := node.Check(from, r.To, node.Admin, f)
+	course, err := callOf(m, r, f).Decide()
 	switch {
-	case refusal != nil:
-		return nil, false, nodestate.NodeRefused(m, refusal)
-	case m.CurrentOperationID != nil && r.To == node.Retired:
+	case err != nil:
+		return nil, false, err
+	case course == node.RetiresBusy:
 		return s.retireBusy(ctx, q, m, r, now)
-	case m.CurrentOperationID != nil && r.To == node.Quarantined:
+	case course == node.QuarantinesBusy:
 		return s.quarantineBusy(ctx, q, m, r, now)
-	case m.CurrentOperationID != nil:
-		return nil, false, nodeBusy(m)
-	case row.Work:
+	case course == node.Worked:
 		op, err := s.startWork(ctx, q, m, r, now)
 		if err != nil {
 			return nil, false, err
@@ -194,10 +180,9 @@ func (s *Store) transition(
 	return op, err == nil, err
 }
 
-func nodeBusy(m dbsqlc.Machine) error {
-	return failure.Precondition("MACHINE_BUSY", "operation %s is active on the machine; wait for it or cancel it first",
-		*m.CurrentOperationID).
-		WithMeta("machine_id", m.MachineID).WithMeta("active_operation_id", *m.CurrentOperationID)
+func callOf(m dbsqlc.Machine, r TransitionRequest, f node.Facts) node.Call {
+	return node.Call{MachineID: m.MachineID, State: m.NodeState, To: r.To, Facts: f,
+		ActiveOperation: pgtx.StrVal(m.CurrentOperationID)}
 }
 
 // resume starts the work of a node's state: work in progress is the answer, and lost work begins again.
@@ -225,14 +210,11 @@ func (s *Store) startWork(
 		w.DryRun = r.Dry()
 		return s.workflows.BeginWorkflow(ctx, q, m, w, now)
 	}
-	w, ok := nodeWork[r.To]
-	if r.To == node.Installing {
-		w, ok = nodeWork[node.Reprovision], true
+	w, err := node.MayStart(m.MachineID, r.To)
+	if err != nil {
+		return nil, err
 	}
-	if !ok {
-		return nil, failure.Precondition("NODE_GUARD_FAILED", "%s", noWork(r.To)).WithMeta("machine_id", m.MachineID)
-	}
-	start, err := r.work(ctx, q, m, w.kind, w.plan)
+	start, err := r.work(ctx, q, m, w)
 	if err != nil {
 		return nil, err
 	}
@@ -253,10 +235,10 @@ func (s *Store) startWork(
 
 // work is the request for the operation that owns the node in the state.
 func (r TransitionRequest) work(
-	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, k fleet.OperationType, planID string,
+	ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, w node.Work,
 ) (start operationstore.StartRequest, err error) {
 	start = r.start()
-	start.Type, start.PlanID, start.Internal = k, planID, true
+	start.Type, start.PlanID, start.Internal = w.Type, w.Plan, true
 	if r.To != node.Draining {
 		return start, nil
 	}
@@ -265,10 +247,6 @@ func (r TransitionRequest) work(
 		start.Harm = kind.Destroys // it ends retired
 	}
 	return start, err
-}
-
-func noWork(to node.State) string {
-	return "a decommission workflow moves a node to " + node.Name(to)
 }
 
 // record moves a node and keeps an operation that has ended with the move, so that a repeat of the request finds it.

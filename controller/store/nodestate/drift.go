@@ -12,7 +12,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
-	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
@@ -41,13 +40,12 @@ func observedOf(row dbsqlc.ProviderObservation) workflow.Observation {
 // AdoptDrift accepts the present state at the provider, and returns it.
 func AdoptDrift(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, now time.Time) (string, error) {
 	row, err := q.GetProviderObservation(ctx, m.MachineID)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return "", failure.Precondition("NODE_GUARD_FAILED", "nothing is known of what a provider says of machine %s",
-			m.MachineID).
-			WithField("adopt_provider_state", "only for machines of provider maas that the site's agent has asked about")
-	}
-	if err != nil {
+	observed := err == nil
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return "", fmt.Errorf("read what the provider says: %w", err)
+	}
+	if err := node.MayAdopt(m.MachineID, observed); err != nil {
+		return "", err
 	}
 	mark := observedOf(row).Mark()
 	if err := q.AcceptDrift(ctx, dbsqlc.AcceptDriftParams{MachineID: m.MachineID, AcceptedDrift: mark}); err != nil {

@@ -221,8 +221,7 @@ func InstallPlan(m dbsqlc.Machine) string {
 }
 
 func NodeRefused(m dbsqlc.Machine, r *fleet.Refusal) error {
-	return r.Failure().WithMeta("machine_id", m.MachineID).WithMeta("node_state",
-		m.NodeState)
+	return node.Refused(m.MachineID, m.NodeState, r)
 }
 
 // logMove records the actor and the reason of the next change of state for the node_state_log: the row itself is

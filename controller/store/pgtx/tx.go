@@ -30,7 +30,7 @@ func (s *DB) InTx(ctx context.Context, fn func(tx pgx.Tx, q *dbsqlc.Queries) err
 		if err == nil {
 			s.Committed(a.notes)
 		}
-		if !repeatable(err) {
+		if !Repeatable(err) {
 			return err
 		}
 	}
@@ -54,7 +54,9 @@ func (s *DB) committing(ctx context.Context, tx pgx.Tx, all ...*Postcommit) erro
 // ErrLostVersion reports that a row is not stored any more as it was read. Its transaction is tried again.
 var ErrLostVersion = dbsqlc.ErrRowChanged
 
-func repeatable(err error) bool {
+// Repeatable reports whether a transaction that ended with err changed nothing and may succeed when it is run again:
+// after a deadlock, a conflict of serialization, or a row that has changed meanwhile.
+func Repeatable(err error) bool {
 	if OutcomeUnknown(err) {
 		return false
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/rollout"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // RolloutAct is what a person does to a rollout.
@@ -71,20 +70,22 @@ func (s *Store) ActOnRollout(
 // actOn changes the row, and reports whether there was anything to change.
 func actOn(ctx context.Context, q *dbsqlc.Queries, row *dbsqlc.Rollout, a RolloutAct, now time.Time) (bool, error) {
 	if a.Action == rollout.Approve {
-		if err := mayApprove(*row, a, auth.IdentityFrom(ctx)); err != nil {
+		approval := rollout.Approval{Digest: row.Digest, Asked: a.Digest, CreatedBy: row.CreatedBy,
+			CreatedByIdentity: row.CreatedByIdentity, Actor: a.Actor, Identity: auth.IdentityFrom(ctx)}
+		if err := approval.Refuse(); err != nil {
 			return false, err
 		}
 	}
-	o := rollout.Act(rollout.State(row.State), a.Action)
-	if o.Refused != "" {
-		return false, rolloutRefused(*row, o.Refused)
+	to, err := rollout.Take(row.RolloutID, rollout.State(row.State), a.Action)
+	if err != nil {
+		return false, err
 	}
-	harder := a.CancelOperations && !row.CancelOperations && o.To == rollout.Stopping
-	if string(o.To) == row.State && !harder {
+	harder := a.CancelOperations && !row.CancelOperations && to == rollout.Stopping
+	if string(to) == row.State && !harder {
 		return false, nil
 	}
 	wasStopping := row.State == string(rollout.Stopping)
-	row.State = string(o.To)
+	row.State = string(to)
 	switch a.Action {
 	case rollout.Approve:
 		row.ApprovedBy, row.ApprovedAt = a.Actor, &now
@@ -113,29 +114,4 @@ func acknowledge(ctx context.Context, q *dbsqlc.Queries, row *dbsqlc.Rollout) er
 	row.Cause = ""
 	row.Acked, row.AckedWave = int32(counts[row.RolloutID].total().Failed), int32(counts[row.RolloutID][row.Wave].Failed)
 	return nil
-}
-
-// mayApprove compares identities: two people of one name are two, and a token that a person has made is that person.
-func mayApprove(row dbsqlc.Rollout, a RolloutAct, identity string) error {
-	same := row.CreatedByIdentity == identity
-	if row.CreatedByIdentity == "" || identity == "" { // created by an older version
-		same = row.CreatedBy == a.Actor
-	}
-	switch {
-	case row.Digest != a.Digest:
-		return rolloutChanged(row.Digest, "the digest is not that of the rollout")
-	case same:
-		return failure.Denied("ROLLOUT_SELF_APPROVAL", "%s has created the rollout; another person must approve it", a.Actor)
-	}
-	return nil
-}
-
-func rolloutRefused(row dbsqlc.Rollout, reason string) error {
-	text := map[string]string{
-		"ROLLOUT_ENDED":        "the rollout has ended",
-		"ROLLOUT_NOT_APPROVED": "the rollout waits for a second person's approval; approve it or cancel it",
-		"ROLLOUT_STOPPED":      "the rollout is being stopped, which cannot be taken back",
-	}[reason]
-	return failure.Precondition(reason, "%s (%s is %s)", text, row.RolloutID, row.State).WithMeta("rollout_id",
-		row.RolloutID)
 }

@@ -31,9 +31,6 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// maxRollout bounds the machines of one rollout: all of them are looked at while a client waits.
-const maxRollout = 10_000
-
 // RolloutRequest asks for a rollout, or for its preview.
 type RolloutRequest struct {
 	RequestID string
@@ -150,8 +147,8 @@ func (p *preview) walk(ctx context.Context, f machinestore.MachineFilter) error 
 				return err
 			}
 		}
-		if len(p.byID) > maxRollout {
-			return tooManyMachines("spec.filter")
+		if err := rollout.MayHold(len(p.byID), "spec.filter"); err != nil {
+			return err
 		}
 		if len(rows) < selectedAtOnce {
 			return nil

@@ -12,14 +12,11 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/domain/membership"
+	"github.com/ingot-metal/ingot/controller/domain/rollout"
 	accessstore "github.com/ingot-metal/ingot/controller/store/access"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
-
-// outsideSelection is the reason of machines that a rollout's creator may not work on any more.
-const outsideSelection = "OUTSIDE_SELECTION"
 
 // creatorOf returns the caller of a creation, as it is stored.
 func creatorOf(ctx context.Context) ([]byte, error) {
@@ -30,8 +27,8 @@ func creatorOf(ctx context.Context) ([]byte, error) {
 	return raw, nil
 }
 
-// mayWork refuses a machine that the rights of the rollout's creator do not cover any more: the machine has left the
-// selection, a role or a token was removed. A rollout of an older version has no creator, and is not judged.
+// mayWork refuses a machine that the rights of the rollout's creator do not cover any more. A rollout of an older
+// version has no creator, and is not judged.
 func (s *Store) mayWork(
 	ctx context.Context, q *dbsqlc.Queries, r dbsqlc.Rollout, m dbsqlc.Machine, now time.Time,
 ) error {
@@ -47,17 +44,17 @@ func (s *Store) mayWork(
 	if err != nil {
 		return err
 	}
+	var rights membership.Caller
 	for _, g := range c.Rights(facts, now) {
 		terms, err := membership.ParseSelection(g.Selection)
 		if err != nil {
 			return err
 		}
-		if g.Role.Covers(auth.ScopeOperate) && fields.In(terms) {
-			return nil
+		if g.Role.Covers(auth.ScopeOperate) {
+			rights = append(rights, membership.Grant{Level: membership.Operate, Terms: terms})
 		}
 	}
-	return failure.Denied(outsideSelection,
-		"the machine is not one of those that the roles of %s, who has created the rollout, are for now", r.CreatedBy)
+	return rollout.MayWork(r.CreatedBy, rights, fields)
 }
 
 // creatorFacts reads what the rights of a creator follow from. It reports whether there is a creator whose rights can

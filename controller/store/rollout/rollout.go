@@ -43,11 +43,11 @@ func (s *Store) CreateRollout(
 	if err != nil {
 		return nil, false, fmt.Errorf("create rollout: %w", err)
 	}
-	if p.GetDigest() != r.Digest {
-		return nil, false, stalePreview(p)
+	if err := rollout.Previewed(p.GetDigest(), r.Digest); err != nil {
+		return nil, false, err
 	}
-	if len(p.GetWaves()) == 0 {
-		return nil, false, emptyRollout(p)
+	if err := rollout.NotEmpty(len(p.GetWaves()), len(p.GetMachines())); err != nil {
+		return nil, false, err
 	}
 	id := ids.New(ids.Rollout)
 	err = s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error { return insertRollout(ctx, q, id, r, p, now) })
@@ -63,21 +63,6 @@ func (s *Store) CreateRollout(
 	}
 	out, err = s.GetRollout(ctx, id)
 	return out, true, err
-}
-
-func stalePreview(p *baremetalv1.RolloutPreview) error {
-	return rolloutChanged(p.GetDigest(), "fleet, plan or spec have changed since the preview; look at a new one")
-}
-
-func emptyRollout(p *baremetalv1.RolloutPreview) error {
-	return failure.Precondition("ROLLOUT_EMPTY", "no machine of those chosen can be worked on; the preview says why").
-		WithMeta("refused", fmt.Sprint(len(p.GetMachines())))
-}
-
-func rolloutChanged(digest, why string) error {
-	return failure.Precondition("ROLLOUT_CHANGED", "%s: its digest is %s", why, digest).WithField("digest",
-		"not the current one").
-		WithMeta("digest", digest)
 }
 
 // sameRollout returns the rollout of a repeated request, nil if there is none.
@@ -214,7 +199,7 @@ func (s *Store) WhoseRollout(ctx context.Context, id string) (identity string, a
 		return "", nil, nil, fmt.Errorf("read rollout: %w", err)
 	}
 	machines, err := s.db.Lists(ctx).ListRolloutMachines(ctx, dbsqlc.ListRolloutMachinesParams{RolloutID: id, Wave: -1,
-		PageSize: maxRollout})
+		PageSize: rollout.MaxMachines})
 	if err != nil {
 		return "", nil, nil, fmt.Errorf("list machines of the rollout: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/rollout"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
@@ -100,8 +101,8 @@ func (s *Store) selected(ctx context.Context, r SelectionRequest) ([]string, err
 			for _, m := range rows {
 				out = append(out, m.MachineID)
 			}
-			if len(out) > maxRollout {
-				return nil, tooManyMachines("filter")
+			if err := rollout.MayHold(len(out), "filter"); err != nil {
+				return nil, err
 			}
 			if len(rows) < selectedAtOnce {
 				break
@@ -117,8 +118,8 @@ const selectedAtOnce = 500
 
 // named returns the ids, which must all be of machines of the inventory.
 func (s *Store) named(ctx context.Context, machineIDs []string) ([]string, error) {
-	if len(machineIDs) > maxRollout {
-		return nil, tooManyMachines("machine_ids")
+	if err := rollout.MayHold(len(machineIDs), "machine_ids"); err != nil {
+		return nil, err
 	}
 	known, err := s.db.Q.KnownMachines(ctx, machineIDs)
 	if err != nil {
@@ -132,11 +133,6 @@ func (s *Store) named(ctx context.Context, machineIDs []string) ([]string, error
 	text := strings.Join(missing[:min(shown, len(missing))], ", ")
 	return nil, failure.NotFound("MACHINE_NOT_FOUND", "%d of %d machines do not exist: %s", len(missing), len(machineIDs),
 		text).WithField("machine_ids", "unknown: "+text).WithMeta("machine_id", missing[0])
-}
-
-func tooManyMachines(field string) error {
-	return failure.Precondition("ROLLOUT_TOO_LARGE", "more than %d machines; narrow the choice, such as by site or rack",
-		maxRollout).WithField(field, "too many machines")
 }
 
 func sorted(machineIDs []string) []string {

@@ -48,7 +48,7 @@ func (s *Store) StartRolloutMachine(
 		return fpRolloutStarts.HitCtx(ctx)
 	})
 	var f *failure.Error
-	if errors.As(err, &f) && (workflowstore.RefusesMachine(f) || f.Reason == outsideSelection) {
+	if errors.As(err, &f) && (workflowstore.RefusesMachine(f) || f.Reason == rollout.ReasonOutside) {
 		return nil, s.refuseRolloutMachine(ctx, rolloutID, machineID, f, now)
 	}
 	if err != nil {

@@ -30,8 +30,8 @@ func (s *Store) validated(ctx context.Context, r RolloutRequest, now time.Time) 
 		if err != nil {
 			return nil, err
 		}
-		if current.GetDigest() != r.Digest {
-			return nil, stalePreview(current)
+		if err := rollout.Previewed(current.GetDigest(), r.Digest); err != nil {
+			return nil, err
 		}
 	}
 	r.validates = true
@@ -39,8 +39,8 @@ func (s *Store) validated(ctx context.Context, r RolloutRequest, now time.Time) 
 	if err != nil {
 		return nil, err
 	}
-	if len(p.GetWaves()) == 0 {
-		return nil, emptyRollout(p)
+	if err := rollout.NotEmpty(len(p.GetWaves()), len(p.GetMachines())); err != nil {
+		return nil, err
 	}
 	all := len(p.GetMachines())
 	pending := 0

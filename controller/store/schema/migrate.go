@@ -14,6 +14,7 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
 
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/migrations"
 )
 
@@ -134,7 +135,26 @@ func schemaVersion(ctx context.Context, conn *pgxpool.Conn) (int, error) {
 	return v, nil
 }
 
+// migrationTries bounds how often a migration is run whose locks end in a deadlock with the work of controllers of an
+// older version. Each waits for the server's deadlock_timeout, 1 s by default.
+const migrationTries = 20
+
+// again runs migrations, each of which is a transaction. One that a deadlock has ended has changed nothing.
+func again(migrations func() error) (err error) {
+	for range migrationTries {
+		if err = migrations(); !pgtx.Repeatable(err) {
+			return err
+		}
+	}
+	return err
+}
+
+// runMigration runs a migration, and stores the version that it leads to in the same transaction.
 func runMigration(ctx context.Context, conn *pgxpool.Conn, sql string, version, needs int) error {
+	return again(func() error { return tryMigration(ctx, conn, sql, version, needs) })
+}
+
+func tryMigration(ctx context.Context, conn *pgxpool.Conn, sql string, version, needs int) error {
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		// An index on a large table takes longer than any call may.
 		if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = 0"); err != nil {
@@ -194,7 +214,11 @@ func (s *Store) riverMigrate(ctx context.Context, d rivermigrate.Direction) erro
 	if d == rivermigrate.DirectionDown {
 		opts.TargetVersion = -1
 	}
-	if _, err := m.Migrate(ctx, d, opts); err != nil {
+	err = again(func() error {
+		_, err := m.Migrate(ctx, d, opts)
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("migrate River's tables: %w", err)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ingot-metal/ingot/controller/domain/agent"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
@@ -19,7 +20,6 @@ import (
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/internal/evidence"
-	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/hwid"
 	"github.com/ingot-metal/ingot/internal/planted"
 )
@@ -90,37 +90,16 @@ func (s *Store) OpenSession(ctx context.Context, h Hello, now time.Time) (*Opene
 }
 
 func openSession(ctx context.Context, q *dbsqlc.Queries, h Hello, now time.Time) (*Opened, error) {
-	known, err := q.GetAgent(ctx, h.AgentID)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, failure.Unauthenticated("CERTIFICATE_UNKNOWN", "the agent is not known")
-	}
+	f, err := helloFacts(ctx, q, h)
 	if err != nil {
-		return nil, fmt.Errorf("read agent: %w", err)
-	}
-	var machine *dbsqlc.Machine
-	if known.MachineID != nil {
-		// The machine's row is locked before anything that belongs to it.
-		m, err := q.LockMachine(ctx, *known.MachineID)
-		if err != nil {
-			return nil, fmt.Errorf("lock machine: %w", err)
-		}
-		if m.DeletedAt != nil {
-			// Deletion revokes the certificates of the agent that the machine knew; one that never called is met here.
-			return nil, failure.Unauthenticated("CERTIFICATE_REVOKED", "the machine of this agent has been deleted")
-		}
-		machine = &m
-	}
-	before, err := q.LockAgent(ctx, h.AgentID)
-	if err != nil {
-		return nil, fmt.Errorf("lock agent: %w", err)
-	}
-	if err := checkCert(ctx, q, h, now); err != nil {
 		return nil, err
 	}
-	if before.Role == roleInstaller {
-		if err := checkInstaller(ctx, q, h.AgentID); err != nil {
-			return nil, err
-		}
+	if err := f.Refuse(); err != nil {
+		return nil, err
+	}
+	before, machine := f.agent, f.machine
+	if err := useCert(ctx, q, h, f.cert, now); err != nil {
+		return nil, err
 	}
 	out := &Opened{Role: before.Role, MachineID: pgtx.StrVal(before.MachineID), Site: before.Site,
 		PreviousHardware: before.HardwareFingerprint}
@@ -169,25 +148,60 @@ func touched(ctx context.Context, q *dbsqlc.Queries, a dbsqlc.Agent) (operationI
 	return operationIDs, nil
 }
 
-// checkCert looks at the certificate in the session's own transaction, so that a revocation that has committed counts.
-func checkCert(ctx context.Context, q *dbsqlc.Queries, h Hello, now time.Time) error {
-	cert, err := q.GetCert(ctx, h.Fingerprint)
-	if errors.Is(err, pgx.ErrNoRows) || (err == nil && cert.AgentID != h.AgentID) {
-		return failure.Unauthenticated("CERTIFICATE_UNKNOWN", "the certificate is not recorded")
+// hello is what decides whether a session is opened, with the rows that it is made of.
+type hello struct {
+	agent.Hello
+	agent   dbsqlc.Agent
+	machine *dbsqlc.Machine
+	cert    dbsqlc.AgentCert
+}
+
+// helloFacts reads them in the session's own transaction, so that a revocation that has committed counts. The machine
+// is locked before anything that belongs to it, and so that an installer's operation cannot end meanwhile.
+func helloFacts(ctx context.Context, q *dbsqlc.Queries, h Hello) (f hello, err error) {
+	known, err := q.GetAgent(ctx, h.AgentID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return f, nil
 	}
 	if err != nil {
-		return fmt.Errorf("read certificate: %w", err)
+		return f, fmt.Errorf("read agent: %w", err)
 	}
-	if cert.RevokedAt != nil || cert.ReplacedAt != nil {
-		return failure.Unauthenticated("CERTIFICATE_REVOKED", "the certificate has been revoked or replaced")
+	f.Known = true
+	if known.MachineID != nil {
+		m, err := q.LockMachine(ctx, *known.MachineID)
+		if err != nil {
+			return f, fmt.Errorf("lock machine: %w", err)
+		}
+		f.machine = &m
+		f.Machine = &agent.Machine{ID: m.MachineID, Deleted: m.DeletedAt != nil, State: fleet.NodeState(m.NodeState)}
 	}
+	if f.agent, err = q.LockAgent(ctx, h.AgentID); err != nil {
+		return f, fmt.Errorf("lock agent: %w", err)
+	}
+	f.Role = f.agent.Role
+	f.cert, err = q.GetCert(ctx, h.Fingerprint)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return f, fmt.Errorf("read certificate: %w", err)
+	}
+	if err == nil && f.cert.AgentID == h.AgentID {
+		f.Certificate = &agent.Certificate{Revoked: f.cert.RevokedAt != nil, Replaced: f.cert.ReplacedAt != nil}
+	}
+	if f.Role != agent.Installer {
+		return f, nil
+	}
+	f.Stands, err = q.InstallerStands(ctx, h.AgentID)
+	return f, pgtx.Wrap(err, "read the installer's operation")
+}
+
+// useCert records that a certificate has opened a session: older ones are replaced by it.
+func useCert(ctx context.Context, q *dbsqlc.Queries, h Hello, cert dbsqlc.AgentCert, now time.Time) error {
 	if cert.FirstUsedAt != nil {
 		return nil
 	}
 	if err := q.MarkCertUsed(ctx, dbsqlc.MarkCertUsedParams{Fingerprint: h.Fingerprint, Now: &now}); err != nil {
 		return fmt.Errorf("mark certificate as used: %w", err)
 	}
-	err = q.ReplaceOlderCerts(ctx, dbsqlc.ReplaceOlderCertsParams{
+	err := q.ReplaceOlderCerts(ctx, dbsqlc.ReplaceOlderCertsParams{
 		AgentID: h.AgentID, Fingerprint: h.Fingerprint, IssuedBefore: cert.IssuedAt, Now: &now,
 	})
 	if err != nil {
@@ -259,7 +273,7 @@ func recordHello(ctx context.Context, q *dbsqlc.Queries, h Hello, hardware strin
 
 // machineSeen updates the machine of a host agent: boot, reachability, coarse state, and proof for a fence.
 func machineSeen(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, h Hello, out *Opened, now time.Time) error {
-	if out.Role == roleInstaller {
+	if out.Role == agent.Installer {
 		return installerSeen(ctx, q, m, h, out, now)
 	}
 	if out.Role != "host" {

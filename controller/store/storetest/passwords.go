@@ -4,11 +4,11 @@ import (
 	"testing"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/credential"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
-	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 )
 
@@ -28,7 +28,7 @@ func NewPasswordRig(t *testing.T) *PasswordRig {
 	t.Helper()
 	r := &PasswordRig{t: t, Store: New(t), ops: map[string]string{}, commands: map[string]operation.Command{}}
 	for _, ref := range []string{"rack", "spare"} {
-		if _, err := r.Store.Credentials.SetCredentials(t.Context(), credentialstore.CredentialsChange{Ref: ref,
+		if _, err := r.Store.Credentials.SetCredentials(t.Context(), credential.Change{Ref: ref,
 			Sealed: []byte("sealed"), Allowed: []string{"10.0.0.0/24"}}, "tester", Now()); err != nil {
 			t.Fatal(err)
 		}

@@ -81,7 +81,7 @@ func filtersRollouts(hooks []dbsqlc.Webhook) bool {
 	return false
 }
 
-// machinesOfRollout reads the machines of a rollout as they are now: maxRollout at most.
+// machinesOfRollout reads the machines of a rollout as they are now: rollout.MaxMachines at most.
 func (s *Store) machinesOfRollout(ctx context.Context, q *dbsqlc.Queries, id string) ([]*baremetalv1.Machine, error) {
 	const page = 500
 	var out []*baremetalv1.Machine

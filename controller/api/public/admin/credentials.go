@@ -7,6 +7,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
+	"github.com/ingot-metal/ingot/controller/domain/credential"
 	"github.com/ingot-metal/ingot/controller/secret"
 	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
 	"github.com/ingot-metal/ingot/controller/validate"
@@ -24,7 +25,7 @@ func (s *Server) SetBMCCredentials(
 	if err != nil {
 		return nil, err
 	}
-	c := credentialstore.CredentialsChange{
+	c := credential.Change{
 		Ref: ref, Allowed: r.GetAllowedEndpoints(), PlainHTTP: r.AllowPlainHttp, UnverifiedTLS: r.AllowUnverifiedTls,
 	}
 	if r.GetPassword() != "" {
