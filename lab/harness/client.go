@@ -230,11 +230,15 @@ func (c *Client) Wait(operationID string, limit time.Duration) *baremetalv1.Oper
 	return op
 }
 
+// waitMost bounds the time in which an operation or a command becomes as a test expects. A machine at a fraction of its
+// speed looks at what waits for an agent only at the next attempt's time.
+const waitMost = 2 * time.Minute
+
 // WaitFor waits until cond holds for an operation.
 func (c *Client) WaitFor(operationID, what string, cond func(*baremetalv1.Operation) bool) *baremetalv1.Operation {
 	c.t.Helper()
 	op := c.Operation(operationID)
-	testkit.Eventually(c.t, time.Minute, func() bool {
+	testkit.Eventually(c.t, waitMost, func() bool {
 		op = c.Operation(operationID)
 		return cond(op)
 	}, "operation %s: not %s: %v", operationID, what, lazy(func() string { return op.String() }))
@@ -246,7 +250,7 @@ func (c *Client) WaitCommand(machineID, what string, cond func(*baremetalv1.Comm
 	c.t.Helper()
 	var found *baremetalv1.Command
 	var all []*baremetalv1.Command
-	testkit.Eventually(c.t, time.Minute, func() bool {
+	testkit.Eventually(c.t, waitMost, func() bool {
 		all = c.Commands(machineID)
 		for _, cmd := range all {
 			if cond(cmd) {

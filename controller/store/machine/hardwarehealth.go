@@ -63,8 +63,8 @@ func setFaults(ctx context.Context, q *dbsqlc.Queries, machineID, faults string,
 }
 
 // healthIn converts a reading into the public message, whose fields have the same names. before is the earlier one of
-// the same BMC, nil for none. A time that JSON cannot hold is dropped, so that the log of one BMC cannot stop the report
-// of its site. A read_at in the future becomes now, because an older reading never replaces a newer one.
+// the same BMC, nil for none. A time that JSON cannot hold is dropped, so that the log of one BMC cannot stop the
+// report of its site. A read_at in the future becomes now, because an older reading never replaces a newer one.
 func healthIn(
 	r *fleetv1.HardwareReading, before *baremetalv1.HardwareHealth, now time.Time,
 ) (*baremetalv1.HardwareHealth, error) {

@@ -87,7 +87,8 @@ const (
 		"nothing automatic due. Counted every 30 s over the whole fleet by every controller: take the maximum."
 	helpClosed = "Connections closed before their caller was known: full (as many are open, or wait, as may be), " +
 		"crowded (for a newer one, after the longest time without progress, or new at a full queue), late, " +
-		"left (by its other end, before it had sent anything), handshake (it failed), refused (100 calls without a known token), caller (an agent has too many). " +
+		"left (by its other end, before it had sent anything), handshake (it failed), " +
+		"refused (100 calls without a known token), caller (an agent has too many). " +
 		"Many of crowded are a flood or a returning fleet."
 	helpRefused = "Refused calls of clients: read_rate, write_rate, streams, all_streams, client_queue, queue, wait. " +
 		"client is the name of a bearer token."
