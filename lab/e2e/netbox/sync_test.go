@@ -346,8 +346,8 @@ func contradicted(t *testing.T, w *world, one int64) {
 	if m := w.c.Machine("r42-01"); m.GetLabels()["owner"] != "me" {
 		t.Errorf("a label of somebody else's is gone: %v", m)
 	}
-	w.patch(one, object{"serial": "OTHER"})
-	w.says(w.run(3), `serial is "OTHER" in NetBox, and the machine says "SIM-r42-01"`)
+	w.patch(one, object{"serial": "SN-OTHER"})
+	w.says(w.run(3), `serial is "SN-OTHER" in NetBox, and the machine says "SIM-r42-01"`)
 	w.patch(one, object{"serial": "sim-R42-01"})
 	if out := w.run(3); strings.Contains(out, "serial is") {
 		t.Errorf("serial numbers are compared by case: %s", out)
