@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/ingot-metal/ingot/agent/inventory"
 	"github.com/ingot-metal/ingot/agent/tpmdevice"
@@ -33,7 +34,7 @@ func (l *Linux) Identity(ctx context.Context) (Identity, error) {
 // knows the machine by that one compares it once more.
 func (l *Linux) hardware() hwid.Facts {
 	f := inventory.Identity(l.Root)
-	switch key, err := l.tpm.read(l.Path("dev")); {
+	switch key, err := l.tpm.read(l.Path("dev"), l.now()); {
 	case err == nil:
 		f.TPM = key
 	case !errors.Is(err, tpmdevice.ErrNone):
@@ -59,19 +60,25 @@ func fingerprintV1(s inventory.System, macs []string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// tpmRest is the time for which a TPM is left alone after it has shown no key. A wait for another boot id asks for the
+// identity several times a second, and a TPM takes long to answer.
+const tpmRest = time.Minute
+
 // tpmKey remembers the key of the machine's TPM, which stays as long as this process. The zero value knows none.
 type tpmKey struct {
 	mu     sync.Mutex
 	digest string
+	err    error
+	again  time.Time
 }
 
-func (k *tpmKey) read(dev string) (string, error) {
+func (k *tpmKey) read(dev string, now time.Time) (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.digest != "" {
-		return k.digest, nil
+	if k.digest != "" || k.err != nil && now.Before(k.again) {
+		return k.digest, k.err
 	}
-	digest, err := tpmdevice.KeptKey(dev)
-	k.digest = digest
-	return digest, err
+	k.digest, k.err = tpmdevice.KeptKey(dev)
+	k.again = now.Add(tpmRest)
+	return k.digest, k.err
 }

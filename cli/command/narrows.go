@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// narrows annotates flags that bound what a command gives, with what it gives without them.
+// narrows annotates flags that bound a right or a rule, with its extent without them.
 const narrows = "narrows"
 
 // Narrows marks flags whose empty value would give all, such as every machine. A flag that is given and empty is a

@@ -1,5 +1,5 @@
-// Package machine decides what may be written into the record of a machine, whoever writes it, and from which cursor
-// its changes can be read on. It is pure: rows in, a refusal out.
+// Package machine decides what any caller may write into the record of a machine, and from which cursor its changes can
+// be read on. It is pure: rows in, a refusal out.
 package machine
 
 import (

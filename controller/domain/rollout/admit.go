@@ -90,5 +90,5 @@ func MayWork(createdBy string, rights membership.Caller, f membership.Fields) er
 		return nil
 	}
 	return failure.Denied(ReasonOutside,
-		"the machine is not one of those that the roles of %s, who has created the rollout, are for now", createdBy)
+		"the roles of %s, who created the rollout, do not cover the machine now", createdBy)
 }

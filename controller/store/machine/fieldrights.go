@@ -84,7 +84,7 @@ func writerOf(ctx context.Context) (*membership.Writer, error) {
 	if err != nil || !ok {
 		return nil, err
 	}
-	c, _ := auth.CallerFrom(ctx)
+	c, _ := auth.CallerFrom(ctx) // there is one: it has roles
 	return &membership.Writer{Roles: roles, Scope: c.Scope.String(), Admin: c.Scope.Covers(auth.ScopeAdmin)}, nil
 }
 
