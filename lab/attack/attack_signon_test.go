@@ -20,6 +20,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
@@ -73,7 +74,7 @@ func (p *provider) token() string {
 // refusedSelection are the reasons for which a person with roles on some machines is refused.
 func refusedSelection(err error) bool {
 	return harness.HasReason(err, "OUTSIDE_SELECTION") || harness.HasReason(err, "SELECTION_TOO_NARROW") ||
-		harness.HasReason(err, auth.ReasonScopeTooSmall)
+		harness.HasReason(err, access.ReasonScopeTooSmall)
 }
 
 // outsideRole: Eve is an operator of the machines of one site. She calls everything about a machine of another one,
@@ -154,7 +155,7 @@ func outsideRole(ctx context.Context, r *Rig) (Outcome, error) {
 	deadline := time.Now().Add(2 * time.Second)
 	for {
 		_, err := eve.Machines().GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: inside})
-		if harness.HasReason(err, auth.ReasonNoRole) {
+		if harness.HasReason(err, access.ReasonNoRole) {
 			break
 		}
 		if time.Now().After(deadline) {

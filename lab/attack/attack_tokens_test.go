@@ -129,7 +129,7 @@ func outliveRole(ctx context.Context, r *Rig) (Outcome, error) {
 		&baremetalv1.DeleteRoleBindingRequest{BindingId: binding.GetBindingId()}); err != nil {
 		return Outcome{}, err
 	}
-	ended, err := endsSoon(ctx, kept, auth.ReasonNoRole)
+	ended, err := endsSoon(ctx, kept, access.ReasonNoRole)
 	if err != nil || !ended {
 		return breached("her token is an admin's after her role: %v", err), err
 	}
