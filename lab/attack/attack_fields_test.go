@@ -156,9 +156,9 @@ func enterSelection(ctx context.Context, r *Rig) (Outcome, error) {
 	const machine = "m-at-her-site"
 	r.C.Register(&baremetalv1.Machine{MachineId: machine, Spec: &baremetalv1.MachineSpec{Site: "here",
 		MacAddresses: []string{"52:54:00:aa:00:09"}}})
-	access := baremetalv1.NewAccessServiceClient(r.C.Conn())
+	roles := baremetalv1.NewAccessServiceClient(r.C.Conn())
 	for role, selection := range map[string]string{"operator": "site=here", "admin": "labels.team=eve"} {
-		if _, err := access.CreateRoleBinding(ctx, &baremetalv1.CreateRoleBindingRequest{
+		if _, err := roles.CreateRoleBinding(ctx, &baremetalv1.CreateRoleBindingRequest{
 			Binding: &baremetalv1.RoleBinding{Role: role, Group: "team", Selection: selection}}); err != nil {
 			return Outcome{}, err
 		}

@@ -82,7 +82,7 @@ func refusedSelection(err error) bool {
 func outsideRole(ctx context.Context, r *Rig) (Outcome, error) {
 	p := theProvider()
 	p.start()
-	access := baremetalv1.NewAccessServiceClient(r.C.Conn())
+	roles := baremetalv1.NewAccessServiceClient(r.C.Conn())
 	const inside, outside = "m-eves-own", "m-not-eves"
 	for id, site := range map[string]string{inside: "here", outside: "there"} {
 		r.C.Register(&baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{Site: site}})
@@ -92,7 +92,7 @@ func outsideRole(ctx context.Context, r *Rig) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	binding, err := access.CreateRoleBinding(ctx, &baremetalv1.CreateRoleBindingRequest{
+	binding, err := roles.CreateRoleBinding(ctx, &baremetalv1.CreateRoleBindingRequest{
 		Binding: &baremetalv1.RoleBinding{Role: "operator", Group: "team", Selection: "site=here"}})
 	if err != nil {
 		return Outcome{}, err
@@ -148,7 +148,7 @@ func outsideRole(ctx context.Context, r *Rig) (Outcome, error) {
 	if err := p.forged(ctx, r, outside); err != nil {
 		return breached("%v", err), nil
 	}
-	if _, err := access.DeleteRoleBinding(ctx,
+	if _, err := roles.DeleteRoleBinding(ctx,
 		&baremetalv1.DeleteRoleBindingRequest{BindingId: binding.GetBindingId()}); err != nil {
 		return Outcome{}, err
 	}

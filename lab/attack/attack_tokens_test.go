@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/lab/harness"
@@ -105,8 +106,8 @@ func approveByChild(ctx context.Context, r *Rig) (Outcome, error) {
 func outliveRole(ctx context.Context, r *Rig) (Outcome, error) {
 	p := theProvider()
 	p.start()
-	access := baremetalv1.NewAccessServiceClient(r.C.Conn())
-	binding, err := access.CreateRoleBinding(ctx, &baremetalv1.CreateRoleBindingRequest{
+	roles := baremetalv1.NewAccessServiceClient(r.C.Conn())
+	binding, err := roles.CreateRoleBinding(ctx, &baremetalv1.CreateRoleBindingRequest{
 		Binding: &baremetalv1.RoleBinding{Role: "admin", Group: "team"}})
 	if err != nil {
 		return Outcome{}, err
@@ -125,7 +126,7 @@ func outliveRole(ctx context.Context, r *Rig) (Outcome, error) {
 	if _, err := kept.Admin().ListAPITokens(ctx, &baremetalv1.ListAPITokensRequest{}); err != nil {
 		return Outcome{}, fmt.Errorf("while she is an admin: %w", err)
 	}
-	if _, err := access.DeleteRoleBinding(ctx,
+	if _, err := roles.DeleteRoleBinding(ctx,
 		&baremetalv1.DeleteRoleBindingRequest{BindingId: binding.GetBindingId()}); err != nil {
 		return Outcome{}, err
 	}
