@@ -34,8 +34,8 @@ type NewAPIToken struct {
 	Selection string
 }
 
-// row returns the stored row of a token. The hash of a token with a selection is in narrow_hash: a
-// controller of an older version, which would ignore the selection, does not find it.
+// row returns the stored row of a token. The hash of a token with a selection is in narrow_hash: a controller of an
+// older version, which would ignore the selection, does not find it.
 func (t NewAPIToken) row(now time.Time) dbsqlc.InsertAPITokenParams {
 	p := dbsqlc.InsertAPITokenParams{
 		TokenID: t.ID, Name: t.Name, Scope: t.Scope.String(), Hash: t.Hash[:], Selection: t.Selection,
