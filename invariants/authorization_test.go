@@ -12,6 +12,7 @@ import (
 	_ "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 )
 
 // listenerOf maps each proto package to its listener: one listener per level of trust.
@@ -64,17 +65,17 @@ func wrongNeed(pkg protoreflect.FullName, m protoreflect.MethodDescriptor, need 
 		return "" // who does not have a token yet asks how to get one
 	case need.Scope() == 0:
 		return "a method of the API that needs no bearer token"
-	case m.Input().Fields().ByName("request_id") != nil && !need.Scope().Covers(auth.ScopeOperate):
+	case m.Input().Fields().ByName("request_id") != nil && !need.Scope().Covers(access.ScopeOperate):
 		return "starts work and needs less than scope operate"
-	case m.Parent().Name() == "AdminService" && !reads(m.Name()) && need.Scope() != auth.ScopeAdmin:
+	case m.Parent().Name() == "AdminService" && !reads(m.Name()) && need.Scope() != access.ScopeAdmin:
 		return "administers and needs less than scope admin"
-	case m.Parent().Name() == "AccessService" && m.Name() != "GetCaller" && need.Scope() != auth.ScopeAdmin:
+	case m.Parent().Name() == "AccessService" && m.Name() != "GetCaller" && need.Scope() != access.ScopeAdmin:
 		return "is about the rights of others and needs less than scope admin"
 	case m.Name() == "ReportNode" && need == auth.NeedReport:
 		return "" // an installer's word, which its credential is for
 	case m.Parent().Name() == "ViewService" && need == auth.NeedOwn:
 		return "" // who may read saves what it reads
-	case !reads(m.Name()) && !need.Scope().Covers(auth.ScopeOperate):
+	case !reads(m.Name()) && !need.Scope().Covers(access.ScopeOperate):
 		return "writes and needs less than scope operate"
 	}
 	return ""

@@ -20,6 +20,7 @@ import (
 	"github.com/ingot-metal/ingot/controller"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/config"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/failpoint"
 	"github.com/ingot-metal/ingot/internal/obs"
 	"github.com/ingot-metal/ingot/internal/testkit"
@@ -69,7 +70,7 @@ func startController(
 	for _, ch := range change {
 		ch(c)
 	}
-	scope, err := auth.ParseScope("admin")
+	scope, err := access.ParseScope("admin")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/ingot-metal/ingot/controller"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/config"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	_ "github.com/ingot-metal/ingot/controller/store/storetest" // registers the schema of test databases
 	"github.com/ingot-metal/ingot/imagebuild"
 	"github.com/ingot-metal/ingot/internal/debian"
@@ -132,7 +133,7 @@ func startController(t *testing.T) running {
 	c.Listen = config.Listen{Frontpage: "127.0.0.1:0", Fleet: "127.0.0.1:0", Enrolment: "127.0.0.1:0", HTTP: "127.0.0.1:0"}
 	c.Agents.HeartbeatInterval = config.Duration{Duration: time.Second}
 	c.Database.URL = testkit.Database(t)
-	token, err := auth.AddToken(c.TokensFile, "test", auth.ScopeAdmin)
+	token, err := auth.AddToken(c.TokensFile, "test", access.ScopeAdmin)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,6 @@
 // Package auth decides who may call what on the three gRPC listeners: bearer tokens with scopes on the frontpage,
-// client certificates on the fleet listener, nothing but TLS on the enrolment listener.
+// client certificates on the fleet listener, nothing but TLS on the enrolment listener. The rights themselves are
+// values of controller/domain/access; controller/call carries the caller to the handlers.
 //
 // # Sources of truth
 //

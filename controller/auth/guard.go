@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
+	"github.com/ingot-metal/ingot/controller/call"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/obs"
 	"github.com/ingot-metal/ingot/internal/pki"
@@ -152,7 +154,7 @@ func (g *Guard) Stream() grpc.StreamServerInterceptor {
 func (g *Guard) need(method string) (Need, error) {
 	rule, ok := g.table[method]
 	if !ok {
-		return 0, failure.Denied(ReasonScopeTooSmall, "no scope opens %s", method)
+		return 0, failure.Denied(access.ReasonScopeTooSmall, "no scope opens %s", method)
 	}
 	if rule.Listener != g.cfg.Listener {
 		return 0, failure.Unimplemented("", "unknown method %s", method)
@@ -184,7 +186,7 @@ func (g *Guard) identify(ctx context.Context, need Need) (identity, error) {
 	case need == NeedNothing || need == NeedProof:
 		return identity{}, nil
 	}
-	return identity{}, failure.Denied(ReasonScopeTooSmall, "no scope opens this")
+	return identity{}, failure.Denied(access.ReasonScopeTooSmall, "no scope opens this")
 }
 
 // enter returns the context for the handler: without the authorization metadata, with the agent.
@@ -201,9 +203,9 @@ func (i identity) enter(ctx context.Context) context.Context {
 	return ctx
 }
 
-func withCaller(ctx context.Context, c Caller) context.Context {
+func withCaller(ctx context.Context, c access.Caller) context.Context {
 	obs.Annotate(ctx, slog.String("caller", c.Name))
-	return WithCaller(ctx, c)
+	return call.WithCaller(ctx, c)
 }
 
 const authorization = "authorization"

@@ -18,6 +18,8 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
@@ -32,7 +34,7 @@ func (machines) GetMachine(ctx context.Context, r *baremetalv1.GetMachineRequest
 	if len(md.Get("authorization")) > 0 {
 		return nil, errors.New("the handler sees the authorization metadata")
 	}
-	caller, ok := auth.CallerFrom(ctx)
+	caller, ok := call.Caller(ctx)
 	if !ok {
 		return nil, errors.New("no caller")
 	}
@@ -93,8 +95,8 @@ func newFrontpage(t *testing.T) *frontpage {
 		path: filepath.Join(t.TempDir(), "tokens"), secrets: map[string]string{},
 		log: &testkit.Buffer{}, started: make(chan struct{}, 10),
 	}
-	for name, scope := range map[string]auth.Scope{"reader": auth.ScopeRead, "operator": auth.ScopeOperate,
-		"boss": auth.ScopeAdmin} {
+	for name, scope := range map[string]access.Scope{"reader": access.ScopeRead, "operator": access.ScopeOperate,
+		"boss": access.ScopeAdmin} {
 		secret, err := auth.AddToken(f.path, name, scope)
 		if err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
@@ -16,31 +17,22 @@ import (
 type Verifier interface {
 	// Verify returns the person of a token. Without wait it makes no call to the provider, and returns ErrWouldWait where
 	// it would have to.
-	Verify(ctx context.Context, token string, wait bool) (Person, error)
+	Verify(ctx context.Context, token string, wait bool) (access.Person, error)
 }
 
 // ErrWouldWait is returned when a token cannot be checked without asking the provider.
 var ErrWouldWait = errors.New("the provider's keys are not known yet")
 
-// Seen is a session that a call came from.
-type Seen struct {
-	Person  Person
-	Address string
-	At      time.Time
-	// New is set when it is not recorded yet, as far as this controller knows.
-	New bool
-}
-
 // PeopleSource is where roles and sessions are kept.
 type PeopleSource interface {
 	// RoleBindings returns the bindings that have not ended.
-	RoleBindings(ctx context.Context, now time.Time) ([]RoleBinding, error)
+	RoleBindings(ctx context.Context, now time.Time) ([]access.RoleBinding, error)
 	// RevokedSessions returns when sessions were revoked, by id.
 	RevokedSessions(ctx context.Context, now time.Time) (map[string]time.Time, error)
 	// TokenMakers returns the people who have made tokens in force, by identity, as their newest sign-on has them.
-	TokenMakers(ctx context.Context, now time.Time) (map[string]Person, error)
+	TokenMakers(ctx context.Context, now time.Time) (map[string]access.Person, error)
 	// RecordSessions records who was here. New ones go to the audit log as sign-ons.
-	RecordSessions(ctx context.Context, all []Seen) error
+	RecordSessions(ctx context.Context, all []access.Seen) error
 }
 
 // maxPeople bounds the tokens of people that are in memory.
@@ -49,22 +41,22 @@ const maxPeople = 20_000
 // people are those who have signed on, and their roles. Tokens.mu guards it; the verifier never changes.
 type people struct {
 	verifier Verifier
-	known    map[tokenHash]Person
+	known    map[tokenHash]access.Person
 	// read is set when roles and revocations were read since the start.
 	read bool
 	peopleRead
 	// lastSignOn bounds the age of a person's sign-on by which the person's tokens are worth something.
 	lastSignOn time.Duration
 	// seen are the sessions to record, recorded those that were recorded, with their end.
-	seen     map[string]Seen
+	seen     map[string]access.Seen
 	recorded map[string]time.Time
 }
 
 // peopleRead is what was read last of people's roles.
 type peopleRead struct {
-	bindings []RoleBinding
+	bindings []access.RoleBinding
 	revoked  map[string]time.Time
-	makers   map[string]Person
+	makers   map[string]access.Person
 }
 
 // DefaultLastSignOn is the age of a sign-on by which the tokens of its person are worth something.
@@ -100,9 +92,9 @@ func (t *Tokens) meet(ctx context.Context, secret string, wait bool) error {
 }
 
 // add keeps a token. Where there are too many, those that have ended go, and then any one.
-func (p *people) add(h tokenHash, who Person, now time.Time) {
+func (p *people) add(h tokenHash, who access.Person, now time.Time) {
 	if p.known == nil {
-		p.known = map[tokenHash]Person{}
+		p.known = map[tokenHash]access.Person{}
 	}
 	if len(p.known) >= maxPeople {
 		p.forget(now)
@@ -118,12 +110,12 @@ func (p *people) add(h tokenHash, who Person, now time.Time) {
 
 // forget drops tokens and sessions that have ended.
 func (p *people) forget(now time.Time) {
-	maps.DeleteFunc(p.known, func(_ tokenHash, who Person) bool { return !now.Before(who.ExpiresAt) })
+	maps.DeleteFunc(p.known, func(_ tokenHash, who access.Person) bool { return !now.Before(who.ExpiresAt) })
 	maps.DeleteFunc(p.recorded, func(_ string, end time.Time) bool { return !now.Before(end) })
 }
 
 // find returns the caller whose token it is; found is false where it is no person's.
-func (p *people) find(h tokenHash, need Scope, now time.Time) (c Caller, found bool, err error) {
+func (p *people) find(h tokenHash, need access.Scope, now time.Time) (c access.Caller, found bool, err error) {
 	who, found := p.known[h]
 	if !found {
 		return c, false, nil
@@ -140,12 +132,12 @@ func (p *people) find(h tokenHash, need Scope, now time.Time) (c Caller, found b
 		return c, true, failure.Unauthenticated(ReasonSignOnRevoked,
 			"an admin has revoked this session of %s; sign on again (ingot login)", who.Name)
 	}
-	c, err = PersonCaller(who, grantsOf(who, p.bindings, now), need)
+	c, err = access.PersonCaller(who, who.Grants(p.bindings, now), need)
 	return c, true, err
 }
 
 // saw notes that a person's call was let in, or refused for lack of rights.
-func (t *Tokens) saw(c Caller) {
+func (t *Tokens) saw(c access.Caller) {
 	if c.Person == nil {
 		return
 	}
@@ -153,14 +145,14 @@ func (t *Tokens) saw(c Caller) {
 	defer t.mu.Unlock()
 	p := &t.people
 	if p.seen == nil {
-		p.seen, p.recorded = map[string]Seen{}, map[string]time.Time{}
+		p.seen, p.recorded = map[string]access.Seen{}, map[string]time.Time{}
 	}
 	if len(p.seen) >= maxPeople {
 		return // they are written every half minute: the next call of this one is noted
 	}
 	_, old := p.recorded[c.Person.Session]
 	was := p.seen[c.Person.Session]
-	one := Seen{Person: *c.Person, Address: c.Address, At: t.now(), New: !old}
+	one := access.Seen{Person: *c.Person, Address: c.Address, At: t.now(), New: !old}
 	if was.New { // the address of the sign-on is that of its first call
 		one.New, one.Address = true, was.Address
 	}
@@ -173,7 +165,7 @@ func (t *Tokens) flushSeen(ctx context.Context, src PeopleSource, all bool) {
 	if all {
 		t.people.forget(t.now())
 	}
-	var batch []Seen
+	var batch []access.Seen
 	for _, id := range slices.Sorted(maps.Keys(t.people.seen)) {
 		s := t.people.seen[id]
 		if renewed := t.people.recorded[id].Before(s.Person.ExpiresAt); all || renewed {

@@ -8,22 +8,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
 // book knows people by their tokens, as a provider would.
-type book map[string]Person
+type book map[string]access.Person
 
-func (b book) Verify(_ context.Context, token string, _ bool) (Person, error) {
+func (b book) Verify(_ context.Context, token string, _ bool) (access.Person, error) {
 	if p, ok := b[token]; ok {
 		return p, nil
 	}
-	return Person{}, failure.Unauthenticated(ReasonBearerInvalid, "nobody's")
+	return access.Person{}, failure.Unauthenticated(ReasonBearerInvalid, "nobody's")
 }
 
-func (m *memory) bind(bindings ...RoleBinding) {
+func (m *memory) bind(bindings ...access.RoleBinding) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.bindings, m.version = bindings, m.version+1
@@ -42,10 +43,10 @@ func withPeople(t *testing.T, v Verifier) (*Tokens, *memory) {
 	return tokens, db
 }
 
-func ada(groups ...string) Person {
+func ada(groups ...string) access.Person {
 	now := time.Now()
-	return Person{Issuer: "https://p.test", Subject: "1", Name: "Ada", Groups: groups, IssuedAt: now.Add(-time.Minute),
-		ExpiresAt: now.Add(time.Hour), Session: "ss-1", Lasting: true}
+	return access.Person{Issuer: "https://p.test", Subject: "1", Name: "Ada", Groups: groups,
+		IssuedAt: now.Add(-time.Minute), ExpiresAt: now.Add(time.Hour), Session: "ss-1", Lasting: true}
 }
 
 func TestRolesFollowGroups(t *testing.T) {
@@ -54,29 +55,29 @@ func TestRolesFollowGroups(t *testing.T) {
 	if err := tokens.meet(t.Context(), "a.d.a", true); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tokens.authenticate("a.d.a", ScopeRead); failure.ReasonOf(err) != ReasonNoRole {
+	if _, err := tokens.authenticate("a.d.a", access.ScopeRead); failure.ReasonOf(err) != access.ReasonNoRole {
 		t.Fatalf("without a role: %v", err)
 	}
-	if c, err := tokens.authenticate("a.d.a", ScopeCaller); err != nil || c.Name != "Ada" {
+	if c, err := tokens.authenticate("a.d.a", access.ScopeCaller); err != nil || c.Name != "Ada" {
 		t.Fatalf("who am I: %v, %v", c, err)
 	}
-	db.bind(RoleBinding{ID: "rb-1", Role: Operator, Group: "ops"},
-		RoleBinding{ID: "rb-2", Role: Admin, Group: "ops", ExpiresAt: time.Now().Add(-time.Second)},
-		RoleBinding{ID: "rb-3", Role: Admin, Subject: "2"})
+	db.bind(access.RoleBinding{ID: "rb-1", Role: access.Operator, Group: "ops"},
+		access.RoleBinding{ID: "rb-2", Role: access.Admin, Group: "ops", ExpiresAt: time.Now().Add(-time.Second)},
+		access.RoleBinding{ID: "rb-3", Role: access.Admin, Subject: "2"})
 	testkit.Eventually(t, 5*time.Second, func() bool {
-		c, err := tokens.authenticate("a.d.a", ScopeOperate)
-		return err == nil && c.Scope == ScopeOperate
+		c, err := tokens.authenticate("a.d.a", access.ScopeOperate)
+		return err == nil && c.Scope == access.ScopeOperate
 	}, "the role does not count")
-	if _, err := tokens.authenticate("a.d.a", ScopeAdmin); failure.ReasonOf(err) != ReasonScopeTooSmall {
+	if _, err := tokens.authenticate("a.d.a", access.ScopeAdmin); failure.ReasonOf(err) != access.ReasonScopeTooSmall {
 		t.Errorf("an expired role: %v", err)
 	}
-	if _, err := tokens.authenticate("a.d.a", ScopeApprove); failure.ReasonOf(err) != ReasonScopeTooSmall {
+	if _, err := tokens.authenticate("a.d.a", access.ScopeApprove); failure.ReasonOf(err) != access.ReasonScopeTooSmall {
 		t.Errorf("an operator approves: %v", err)
 	}
 	if err := tokens.meet(t.Context(), "e.v.e", true); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := tokens.authenticate("e.v.e", ScopeApprove); err != nil || c.Scope != ScopeAdmin {
+	if c, err := tokens.authenticate("e.v.e", access.ScopeApprove); err != nil || c.Scope != access.ScopeAdmin {
 		t.Errorf("by subject: %v, %v", c, err)
 	}
 	if err := tokens.meet(t.Context(), "x.y.z", true); failure.ReasonOf(err) != ReasonBearerInvalid {
@@ -89,19 +90,19 @@ func TestAStreamEndsWithTheRole(t *testing.T) {
 	if err := tokens.meet(t.Context(), "a.d.a", true); err != nil {
 		t.Fatal(err)
 	}
-	db.bind(RoleBinding{ID: "rb-1", Role: Viewer, Group: "ops"})
+	db.bind(access.RoleBinding{ID: "rb-1", Role: access.Viewer, Group: "ops"})
 	var ctx context.Context
 	testkit.Eventually(t, 5*time.Second, func() bool {
 		var err error
 		var done func()
 		ctx, _, done, err = tokens.admit( //nolint:fatcontext // it is let in once
-			t.Context(), "a.d.a", ScopeRead)
+			t.Context(), "a.d.a", access.ScopeRead)
 		if err == nil {
 			t.Cleanup(done)
 		}
 		return err == nil
 	}, "the stream is not let in")
-	db.bind(RoleBinding{ID: "rb-2", Role: Viewer, Group: "ops", Selection: "site=a"})
+	db.bind(access.RoleBinding{ID: "rb-2", Role: access.Viewer, Group: "ops", Selection: "site=a"})
 	select {
 	case <-ctx.Done():
 	case <-time.After(testkit.Patience):
@@ -128,13 +129,13 @@ func TestARevokedSessionStaysRevoked(t *testing.T) {
 	db.mu.Lock()
 	db.revoked = map[string]time.Time{"ss-1": time.Now(), "ss-3": time.Now()}
 	db.mu.Unlock()
-	db.bind(RoleBinding{ID: "rb-1", Role: Viewer, Group: "ops"})
+	db.bind(access.RoleBinding{ID: "rb-1", Role: access.Viewer, Group: "ops"})
 	testkit.Eventually(t, 5*time.Second, func() bool {
-		_, err := tokens.authenticate("l.o.p", ScopeRead)
+		_, err := tokens.authenticate("l.o.p", access.ScopeRead)
 		return err == nil // what was issued after the revocation, where the provider names no session
 	}, "the later token is not let in")
 	for _, secret := range []string{"a.d.a", "a.d.b", "l.o.o"} {
-		if _, err := tokens.authenticate(secret, ScopeRead); failure.ReasonOf(err) != ReasonSignOnRevoked {
+		if _, err := tokens.authenticate(secret, access.ScopeRead); failure.ReasonOf(err) != ReasonSignOnRevoked {
 			t.Errorf("%s: %v", secret, err)
 		}
 	}
@@ -146,7 +147,7 @@ func TestASignOnIsRecordedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 3 {
-		c, err := tokens.authenticate("a.d.a", ScopeCaller)
+		c, err := tokens.authenticate("a.d.a", access.ScopeCaller)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +174,7 @@ func TestAnEndedTokenSaysSo(t *testing.T) {
 	if err := tokens.meet(t.Context(), "a.d.a", true); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tokens.authenticate("a.d.a", ScopeCaller); failure.ReasonOf(err) != ReasonSignOnExpired {
+	if _, err := tokens.authenticate("a.d.a", access.ScopeCaller); failure.ReasonOf(err) != ReasonSignOnExpired {
 		t.Error(err)
 	}
 }
@@ -184,7 +185,7 @@ func TestRolesThatAreNotReadYet(t *testing.T) {
 	if err := tokens.meet(t.Context(), "a.d.a", true); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tokens.authenticate("a.d.a", ScopeRead); failure.ReasonOf(err) != "DATABASE_UNAVAILABLE" {
+	if _, err := tokens.authenticate("a.d.a", access.ScopeRead); failure.ReasonOf(err) != "DATABASE_UNAVAILABLE" {
 		t.Error(err)
 	}
 }
@@ -192,15 +193,15 @@ func TestRolesThatAreNotReadYet(t *testing.T) {
 func TestIdentities(t *testing.T) {
 	one, two := ada(), ada()
 	two.Subject = "2"
-	a, _ := PersonCaller(one, nil, ScopeCaller)
-	b, _ := PersonCaller(two, nil, ScopeCaller)
-	hers := Caller{Name: "ci", owner: one.Identity()}
+	a, _ := access.PersonCaller(one, nil, access.ScopeCaller)
+	b, _ := access.PersonCaller(two, nil, access.ScopeCaller)
+	hers := access.Caller{Name: "ci", Owner: one.Identity()}
 	switch {
 	case a.Name != b.Name || a.Identity() == b.Identity():
 		t.Error("two people of one name are one")
 	case hers.Identity() != a.Identity():
 		t.Error("a token is not whoever made it")
-	case Caller{Name: "Ada"}.Identity() == a.Identity():
+	case access.Caller{Name: "Ada"}.Identity() == a.Identity():
 		t.Error("a token of a person's name is that person")
 	}
 }
@@ -218,7 +219,9 @@ func TestPreAuthorizeAsksNoProvider(t *testing.T) {
 
 type waiting struct{}
 
-func (waiting) Verify(context.Context, string, bool) (Person, error) { return Person{}, ErrWouldWait }
+func (waiting) Verify(context.Context, string, bool) (access.Person, error) {
+	return access.Person{}, ErrWouldWait
+}
 
 // TestStrangersMakeFewRows: refused sign-ons from many addresses share a bounded number of rows in the audit log.
 func TestStrangersMakeFewRows(t *testing.T) {
@@ -226,7 +229,7 @@ func TestStrangersMakeFewRows(t *testing.T) {
 	for i := range 500 {
 		tokens.RefusedSignOn("", fmt.Sprintf("192.0.2.%d", i), "BEARER_INVALID")
 	}
-	tokens.RefusedSignOn("Eve", "192.0.2.9", ReasonNoRole)
+	tokens.RefusedSignOn("Eve", "192.0.2.9", access.ReasonNoRole)
 	testkit.Eventually(t, 5*time.Second, func() bool {
 		db.mu.Lock()
 		defer db.mu.Unlock()

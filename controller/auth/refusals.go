@@ -8,25 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
-
-// Refusal is a number of calls that were refused for lack of rights: of one actor, from one address, of one method.
-type Refusal struct {
-	Actor, Address, Method string
-	// Machine is the one that the first of the calls was about; empty where there was none.
-	Machine string
-	Count   int64
-}
-
-// RefusalBatch is a part of what one process has counted. A batch that is stored twice counts once.
-type RefusalBatch struct {
-	// Writer names the process, Number orders its batches from 1.
-	Writer   string
-	Number   int64
-	Refusals []Refusal
-}
 
 const (
 	// maxRefusals bounds the rows that wait for the database. Further refusals count in one whose fields are "*".
@@ -45,11 +30,11 @@ type refusalKey struct{ actor, address, method string }
 // loses none. The zero value is ready.
 type refusals struct {
 	mu      sync.Mutex
-	pending map[refusalKey]*Refusal
+	pending map[refusalKey]*access.Refusal
 	// waiting are the callers of pending, sent those of sending.
 	waiting, sent []chan struct{}
 	// sending is the batch that is being stored, or whose outcome is unknown. It is sent again until it is stored.
-	sending *RefusalBatch
+	sending *access.RefusalBatch
 	writer  string
 	number  int64
 	// wake asks follow for a round; it is nil while nothing follows. failing: the last round failed, and callers do not
@@ -94,7 +79,7 @@ func (r *refusals) add(actor, address, method, machine string) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.pending == nil {
-		r.pending = map[refusalKey]*Refusal{}
+		r.pending = map[refusalKey]*access.Refusal{}
 	}
 	key := refusalKey{actor, address, method}
 	if r.pending[key] == nil && len(r.pending) >= maxRefusals {
@@ -102,7 +87,7 @@ func (r *refusals) add(actor, address, method, machine string) <-chan struct{} {
 	}
 	one := r.pending[key]
 	if one == nil {
-		one = &Refusal{Actor: key.actor, Address: key.address, Method: key.method, Machine: machine}
+		one = &access.Refusal{Actor: key.actor, Address: key.address, Method: key.method, Machine: machine}
 		r.pending[key] = one
 	}
 	one.Count++
@@ -174,7 +159,7 @@ func (r *refusals) flush(ctx context.Context, src Source) error {
 }
 
 // next returns the batch to store, nil where there is none.
-func (r *refusals) next() *RefusalBatch {
+func (r *refusals) next() *access.RefusalBatch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.sending != nil || len(r.pending) == 0 {
@@ -184,11 +169,11 @@ func (r *refusals) next() *RefusalBatch {
 		r.writer = ids.New("rw")
 	}
 	r.number++
-	r.sending = &RefusalBatch{Writer: r.writer, Number: r.number}
+	r.sending = &access.RefusalBatch{Writer: r.writer, Number: r.number}
 	for _, one := range r.pending {
 		r.sending.Refusals = append(r.sending.Refusals, *one)
 	}
-	slices.SortFunc(r.sending.Refusals, func(a, b Refusal) int {
+	slices.SortFunc(r.sending.Refusals, func(a, b access.Refusal) int {
 		return cmp.Or(cmp.Compare(a.Actor, b.Actor), cmp.Compare(a.Address, b.Address), cmp.Compare(a.Method, b.Method))
 	})
 	r.pending, r.sent, r.waiting = nil, r.waiting, nil

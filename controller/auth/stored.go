@@ -6,31 +6,20 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/task"
 )
 
-// StoredToken is one of the database's tokens that is in force.
-type StoredToken struct {
-	ID, Name  string
-	Scope     Scope
-	Hash      [32]byte
-	ExpiresAt time.Time
-	// Owner is the identity of who made it; empty for one of before makers were stored.
-	Owner string
-	// Selection is the filter of the machines that it is good for. Empty stands for all.
-	Selection string
-}
-
 // worth returns the roles of a token: its own, and no more than its maker has now where that is a person. They are nil
 // where its scope alone counts.
-func (p *people) worth(tok StoredToken, now time.Time) ([]Grant, error) {
+func (p *people) worth(tok access.StoredToken, now time.Time) ([]access.Grant, error) {
 	if !tok.OfPerson() {
 		if tok.Selection == "" {
 			return nil, nil
 		}
-		return []Grant{tok.own()}, nil
+		return []access.Grant{tok.Own()}, nil
 	}
 	maker, known := p.makers[tok.Owner]
 	if !known || now.Sub(maker.IssuedAt) > p.lastSignOn {
@@ -38,20 +27,11 @@ func (p *people) worth(tok StoredToken, now time.Time) ([]Grant, error) {
 			"the person who made the token has not signed on for %s: the token is good again once that person signs on",
 			p.lastSignOn)
 	}
-	out := within(tok.own(), grantsOf(maker, p.bindings, now))
+	out := tok.Within(maker.Grants(p.bindings, now))
 	if len(out) == 0 {
-		return nil, failure.Denied(ReasonNoRole, "%s, who made the token, has no role that it could use", maker.Name)
+		return nil, failure.Denied(access.ReasonNoRole, "%s, who made the token, has no role that it could use", maker.Name)
 	}
 	return out, nil
-}
-
-// FileChange is what a reading of the token file has changed, by the names of its tokens. A token whose scope or secret
-// is another one is Changed.
-type FileChange struct {
-	// Start is set when the controller has read the file for the first time; then every token is Added.
-	Start                   bool
-	Added, Removed, Changed []string
-	At                      time.Time
 }
 
 // Source is where the database keeps people, tokens and refused calls.
@@ -65,16 +45,16 @@ type Source struct {
 type TokenSource interface {
 	// APITokens returns the tokens in force and the number of their last change. It returns none where that number is
 	// known.
-	APITokens(ctx context.Context, known int64, now time.Time) (tokens []StoredToken, version int64, err error)
+	APITokens(ctx context.Context, known int64, now time.Time) (tokens []access.StoredToken, version int64, err error)
 	// UsedAPITokens records when tokens were used last, by their ids.
 	UsedAPITokens(ctx context.Context, used map[string]time.Time) error
-	RecordTokenFile(ctx context.Context, c FileChange) error
+	RecordTokenFile(ctx context.Context, c access.FileChange) error
 }
 
 // RefusalSource is where refused calls are counted, and where the audit log is.
 type RefusalSource interface {
 	// CountRefusals adds refused calls to those of the minute, by the database's clock.
-	CountRefusals(ctx context.Context, b RefusalBatch) error
+	CountRefusals(ctx context.Context, b access.RefusalBatch) error
 	// ChainRefusals writes the refusals of each minute that is over to the audit log, once.
 	ChainRefusals(ctx context.Context) error
 }
@@ -146,7 +126,7 @@ func (t *Tokens) step(ctx context.Context, src Source) {
 	defer t.mu.Unlock()
 	if err == nil && version != known {
 		t.version = version
-		t.stored = make(map[tokenHash]StoredToken, len(stored))
+		t.stored = make(map[tokenHash]access.StoredToken, len(stored))
 		for _, s := range stored {
 			t.stored[s.Hash] = s
 		}
@@ -168,7 +148,7 @@ func (t *Tokens) Refresh() {
 func (t *Tokens) endStreams() (ended int) {
 	for a := range t.streams {
 		caller, err := t.check(a.hash, a.need)
-		if err == nil && caller.rights() != a.rights {
+		if err == nil && caller.Rights() != a.rights {
 			err = failure.Aborted(ReasonRolesChanged, "the roles of %s have changed; call again", caller.Name)
 		}
 		if err != nil {
@@ -213,7 +193,7 @@ const maxChanges = 100
 
 // noteChange compares two readings of the file. It needs t.mu.
 func (t *Tokens) noteChange(before, after tokenSet, start bool) {
-	c := FileChange{Start: start, At: t.now()}
+	c := access.FileChange{Start: start, At: t.now()}
 	byName := func(s tokenSet) map[string]token {
 		m := map[string]token{}
 		for _, tok := range s {
@@ -247,20 +227,13 @@ func (t *Tokens) noteChange(before, after tokenSet, start bool) {
 	t.changes = append(t.changes, c)
 }
 
-// FileToken is a token of the file, without its hash.
-type FileToken struct {
-	Name      string
-	Scope     Scope
-	Selection string
-}
-
 // OfFile returns the tokens of the file, in its order.
-func (t *Tokens) OfFile() []FileToken {
+func (t *Tokens) OfFile() []access.FileToken {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := make([]FileToken, 0, len(t.set))
+	out := make([]access.FileToken, 0, len(t.set))
 	for _, tok := range t.set {
-		out = append(out, FileToken{Name: tok.name, Scope: tok.scope, Selection: tok.selection})
+		out = append(out, access.FileToken{Name: tok.name, Scope: tok.scope, Selection: tok.selection})
 	}
 	return out
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/task"
@@ -24,22 +25,22 @@ import (
 // memory is a database in memory.
 type memory struct {
 	mu       sync.Mutex
-	tokens   []StoredToken
+	tokens   []access.StoredToken
 	version  int64
 	away     bool
 	used     map[string]time.Time
-	files    []FileChange
+	files    []access.FileChange
 	refusals map[refusalKey]int64
 	// batches are the numbers of those that were stored. lose takes the answers to the next of them away.
 	batches  map[int64]bool
 	lose     int
-	bindings []RoleBinding
+	bindings []access.RoleBinding
 	revoked  map[string]time.Time
-	makers   map[string]Person
-	sessions []Seen
+	makers   map[string]access.Person
+	sessions []access.Seen
 }
 
-func (m *memory) RoleBindings(context.Context, time.Time) ([]RoleBinding, error) {
+func (m *memory) RoleBindings(context.Context, time.Time) ([]access.RoleBinding, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.bindings), nil
@@ -51,7 +52,7 @@ func (m *memory) RevokedSessions(context.Context, time.Time) (map[string]time.Ti
 	return maps.Clone(m.revoked), nil
 }
 
-func (m *memory) RecordSessions(_ context.Context, all []Seen) error {
+func (m *memory) RecordSessions(_ context.Context, all []access.Seen) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.away {
@@ -63,7 +64,7 @@ func (m *memory) RecordSessions(_ context.Context, all []Seen) error {
 
 var errAway = errors.New("away")
 
-func (m *memory) APITokens(_ context.Context, known int64, _ time.Time) ([]StoredToken, int64, error) {
+func (m *memory) APITokens(_ context.Context, known int64, _ time.Time) ([]access.StoredToken, int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.away {
@@ -82,7 +83,7 @@ func (m *memory) UsedAPITokens(_ context.Context, used map[string]time.Time) err
 	return nil
 }
 
-func (m *memory) RecordTokenFile(_ context.Context, c FileChange) error {
+func (m *memory) RecordTokenFile(_ context.Context, c access.FileChange) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.away {
@@ -92,7 +93,7 @@ func (m *memory) RecordTokenFile(_ context.Context, c FileChange) error {
 	return nil
 }
 
-func (m *memory) CountRefusals(_ context.Context, b RefusalBatch) error {
+func (m *memory) CountRefusals(_ context.Context, b access.RefusalBatch) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.away {
@@ -111,7 +112,7 @@ func (m *memory) CountRefusals(_ context.Context, b RefusalBatch) error {
 	return nil
 }
 
-func (m *memory) TokenMakers(context.Context, time.Time) (map[string]Person, error) {
+func (m *memory) TokenMakers(context.Context, time.Time) (map[string]access.Person, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.makers), nil
@@ -119,7 +120,7 @@ func (m *memory) TokenMakers(context.Context, time.Time) (map[string]Person, err
 
 func (m *memory) ChainRefusals(context.Context) error { return nil }
 
-func (m *memory) set(tokens ...StoredToken) {
+func (m *memory) set(tokens ...access.StoredToken) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.tokens, m.version = tokens, m.version+1
@@ -153,13 +154,13 @@ func followed(t *testing.T) (*Tokens, *memory, string) {
 func TestRevocationAndExpiryEndStreams(t *testing.T) {
 	tokens, m, _ := followed(t)
 	secret, _ := NewToken()
-	tok := StoredToken{ID: "tk-1", Name: "ci", Scope: ScopeOperate, Hash: sha256.Sum256([]byte(secret)),
+	tok := access.StoredToken{ID: "tk-1", Name: "ci", Scope: access.ScopeOperate, Hash: sha256.Sum256([]byte(secret)),
 		ExpiresAt: time.Now().Add(time.Hour)}
 	open := func() context.Context {
 		t.Helper()
 		var opened []context.Context
 		testkit.Eventually(t, 2*time.Second, func() bool {
-			got, caller, done, err := tokens.admit(t.Context(), secret, ScopeRead)
+			got, caller, done, err := tokens.admit(t.Context(), secret, access.ScopeRead)
 			if err != nil {
 				return false
 			}
@@ -176,7 +177,7 @@ func TestRevocationAndExpiryEndStreams(t *testing.T) {
 		case <-time.After(2 * time.Second):
 			t.Errorf("%s: the stream goes on after 2 s", what)
 		}
-		if _, err := tokens.authenticate(secret, ScopeRead); failure.ReasonOf(err) != ReasonBearerInvalid {
+		if _, err := tokens.authenticate(secret, access.ScopeRead); failure.ReasonOf(err) != ReasonBearerInvalid {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -187,7 +188,7 @@ func TestRevocationAndExpiryEndStreams(t *testing.T) {
 	tok.ExpiresAt = time.Now().Add(1500 * time.Millisecond)
 	m.set(tok)
 	ends(open(), "expired")
-	if _, err := tokens.authenticate("ingotb_guess", ScopeRead); failure.ReasonOf(err) != ReasonBearerInvalid {
+	if _, err := tokens.authenticate("ingotb_guess", access.ScopeRead); failure.ReasonOf(err) != ReasonBearerInvalid {
 		t.Error(err)
 	}
 }
@@ -198,7 +199,7 @@ func TestTokenFileChangesReachTheAuditLog(t *testing.T) {
 	m.mu.Lock()
 	m.away = true
 	m.mu.Unlock()
-	if _, err := AddToken(path, "ci", ScopeOperate); err != nil {
+	if _, err := AddToken(path, "ci", access.ScopeOperate); err != nil {
 		t.Fatal(err)
 	}
 	if err := tokens.Reload(); err != nil {
@@ -223,7 +224,7 @@ func TestTokenFileChangesReachTheAuditLog(t *testing.T) {
 func TestRefusalsAreStoredBeforeTheAnswer(t *testing.T) {
 	tokens, m, _ := followed(t)
 	secret, _ := NewToken()
-	m.set(StoredToken{ID: "tk-1", Name: "reader", Scope: ScopeRead, Hash: sha256.Sum256([]byte(secret)),
+	m.set(access.StoredToken{ID: "tk-1", Name: "reader", Scope: access.ScopeRead, Hash: sha256.Sum256([]byte(secret)),
 		ExpiresAt: time.Now().Add(time.Hour)})
 	guard := NewGuard(GuardConfig{Listener: Frontpage, Tokens: tokens})
 	const method = "/baremetal.v1.MachineService/RebootMachine"
@@ -241,7 +242,7 @@ func TestRefusalsAreStoredBeforeTheAnswer(t *testing.T) {
 		}
 		return m.refusals[refusalKey{"reader", "", method}]
 	}
-	testkit.Eventually(t, 10*time.Second, func() bool { return failure.ReasonOf(call()) == ReasonScopeTooSmall },
+	testkit.Eventually(t, 10*time.Second, func() bool { return failure.ReasonOf(call()) == access.ReasonScopeTooSmall },
 		"the token is not known")
 	for i := range int64(20) {
 		if n := stored(); n != i+1 {

@@ -4,6 +4,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	enrollv1 "github.com/ingot-metal/ingot/api/enroll/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 )
 
 // Listener is one of the three gRPC listeners.
@@ -43,9 +44,10 @@ const (
 )
 
 // Scope is the scope that a bearer token must cover; 0 where no token is asked for.
-func (n Need) Scope() Scope {
-	return map[Need]Scope{NeedRead: ScopeRead, NeedOwn: ScopeRead, NeedOperate: ScopeOperate, NeedAdmin: ScopeAdmin,
-		NeedReport: ScopeReport, NeedApprove: ScopeApprove, NeedCaller: ScopeCaller}[n]
+func (n Need) Scope() access.Scope {
+	return map[Need]access.Scope{NeedRead: access.ScopeRead, NeedOwn: access.ScopeRead,
+		NeedOperate: access.ScopeOperate, NeedAdmin: access.ScopeAdmin,
+		NeedReport: access.ScopeReport, NeedApprove: access.ScopeApprove, NeedCaller: access.ScopeCaller}[n]
 }
 
 // Rule has the listener of a method and its need.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/filter"
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/internal/pki"
@@ -26,7 +27,7 @@ type tokenHash [sha256.Size]byte
 // token is one line of the file.
 type token struct {
 	name  string
-	scope Scope
+	scope access.Scope
 	hash  tokenHash
 	// selection is the filter of the machines that it is good for. Empty stands for all.
 	selection string
@@ -102,7 +103,7 @@ func parseToken(fields []string) (token, error) {
 	if !namePattern.MatchString(fields[0]) {
 		return token{}, fmt.Errorf("the name must match %s", namePattern)
 	}
-	scope, err := ParseScope(fields[1])
+	scope, err := access.ParseScope(fields[1])
 	if err != nil {
 		return token{}, errors.New("the scope is none of read, operate, admin, report")
 	}
@@ -134,16 +135,16 @@ func (s tokenSet) clash(t token) error {
 
 // AddToken makes a token, appends its line to the file and returns the token, which is stored nowhere. A file with
 // faults stays as it is. Owner and mode of the file are kept; a file that is made is of mode 0600.
-func AddToken(path, name string, scope Scope) (secret string, err error) {
+func AddToken(path, name string, scope access.Scope) (secret string, err error) {
 	return putToken(path, name, scope, false)
 }
 
 // ReplaceToken is AddToken, but ends the token that has the name, if there is one.
-func ReplaceToken(path, name string, scope Scope) (secret string, err error) {
+func ReplaceToken(path, name string, scope access.Scope) (secret string, err error) {
 	return putToken(path, name, scope, true)
 }
 
-func putToken(path, name string, scope Scope, replace bool) (secret string, err error) {
+func putToken(path, name string, scope access.Scope, replace bool) (secret string, err error) {
 	file, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", fmt.Errorf("read tokens: %w", err)

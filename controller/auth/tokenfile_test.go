@@ -10,42 +10,45 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
 func TestScopeOrder(t *testing.T) {
-	all := []Scope{ScopeRead, ScopeOperate, ScopeAdmin}
+	all := []access.Scope{access.ScopeRead, access.ScopeOperate, access.ScopeAdmin}
 	for i, have := range all {
 		for j, need := range all {
 			if have.Covers(need) != (i >= j) {
 				t.Errorf("%s covers %s: %v", have, need, have.Covers(need))
 			}
 		}
-		if back, err := ParseScope(have.String()); err != nil || back != have {
+		if back, err := access.ParseScope(have.String()); err != nil || back != have {
 			t.Errorf("%s came back as %s, %v", have, back, err)
 		}
-		if Scope(0).Covers(have) {
+		if access.Scope(0).Covers(have) {
 			t.Errorf("no scope covers %s", have)
 		}
 	}
-	if Scope(0).Covers(0) {
+	if access.Scope(0).Covers(0) {
 		t.Error("no scope covers no scope")
 	}
 }
 
 // An installer's scope opens its one call, and who may operate may make it too; nothing else goes either way.
 func TestScopeReportStandsAside(t *testing.T) {
-	for need, want := range map[Scope]bool{ScopeReport: true, ScopeRead: false, ScopeOperate: false, ScopeAdmin: false} {
-		if ScopeReport.Covers(need) != want {
+	for need, want := range map[access.Scope]bool{access.ScopeReport: true, access.ScopeRead: false,
+		access.ScopeOperate: false, access.ScopeAdmin: false} {
+		if access.ScopeReport.Covers(need) != want {
 			t.Errorf("report covers %s: %v", need, !want)
 		}
 	}
-	for have, want := range map[Scope]bool{ScopeRead: false, ScopeOperate: true, ScopeAdmin: true, 0: false} {
-		if have.Covers(ScopeReport) != want {
+	for have, want := range map[access.Scope]bool{access.ScopeRead: false, access.ScopeOperate: true,
+		access.ScopeAdmin: true, 0: false} {
+		if have.Covers(access.ScopeReport) != want {
 			t.Errorf("%s covers report: %v", have, !want)
 		}
 	}
-	if s, err := ParseScope("report"); err != nil || s != ScopeReport {
+	if s, err := access.ParseScope("report"); err != nil || s != access.ScopeReport {
 		t.Errorf("%v %v", s, err)
 	}
 }
@@ -53,7 +56,7 @@ func TestScopeReportStandsAside(t *testing.T) {
 func TestParseTokens(t *testing.T) {
 	h1, h2 := HashToken("one"), HashToken("two")
 	set, err := parseTokens([]byte("# tokens\n\nplatform operate " + h1 + " # since May\n\talice.b  admin\t" + h2 + "\n"))
-	if err != nil || len(set) != 2 || set[0].name != "platform" || set[1].scope != ScopeAdmin {
+	if err != nil || len(set) != 2 || set[0].name != "platform" || set[1].scope != access.ScopeAdmin {
 		t.Fatalf("%+v, %v", set, err)
 	}
 }
@@ -108,28 +111,28 @@ func TestNewTokens(t *testing.T) {
 
 func TestAddToken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens")
-	one, err := AddToken(path, "one", ScopeRead)
+	one, err := AddToken(path, "one", access.ScopeRead)
 	if err != nil {
 		t.Fatal(err)
 	}
-	two, err := AddToken(path, "two", ScopeAdmin)
+	two, err := AddToken(path, "two", access.ScopeAdmin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := AddToken(path, "two", ScopeRead); err == nil {
+	if _, err := AddToken(path, "two", access.ScopeRead); err == nil {
 		t.Error("a name was given twice")
 	}
-	if _, err := AddToken(path, "Not A Name", ScopeRead); err == nil {
+	if _, err := AddToken(path, "Not A Name", access.ScopeRead); err == nil {
 		t.Error("a bad name was written")
 	}
 	tokens, err := OpenTokens(path, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, err := tokens.authenticate(one, ScopeRead); err != nil || c.Name != "one" {
+	if c, err := tokens.authenticate(one, access.ScopeRead); err != nil || c.Name != "one" {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if c, err := tokens.authenticate(two, ScopeAdmin); err != nil || c.Name != "two" {
+	if c, err := tokens.authenticate(two, access.ScopeAdmin); err != nil || c.Name != "two" {
 		t.Errorf("%+v, %v", c, err)
 	}
 	info, err := os.Stat(path)
@@ -144,7 +147,7 @@ func TestAddToken(t *testing.T) {
 
 func TestBrokenFileKeepsTheOldTokens(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens")
-	secret, err := AddToken(path, "one", ScopeRead)
+	secret, err := AddToken(path, "one", access.ScopeRead)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +174,7 @@ func TestBrokenFileKeepsTheOldTokens(t *testing.T) {
 	if err := tokens.Reload(); err == nil {
 		t.Error("a missing file was loaded")
 	}
-	if _, err := tokens.authenticate(secret, ScopeRead); err != nil {
+	if _, err := tokens.authenticate(secret, access.ScopeRead); err != nil {
 		t.Errorf("the old token: %v", err)
 	}
 }
@@ -189,13 +192,13 @@ func TestAddTokenKeepsTheOwner(t *testing.T) {
 		t.Skip("only root gives files away")
 	}
 	path := filepath.Join(t.TempDir(), "tokens")
-	if _, err := AddToken(path, "one", ScopeRead); err != nil {
+	if _, err := AddToken(path, "one", access.ScopeRead); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(os.Chown(path, 0, 65534), os.Chmod(path, 0o640)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := AddToken(path, "two", ScopeAdmin); err != nil {
+	if _, err := AddToken(path, "two", access.ScopeAdmin); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(path)
@@ -211,15 +214,15 @@ func TestAddTokenKeepsTheOwner(t *testing.T) {
 func TestReplaceTokenEndsTheOldOne(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens")
 	for range 2 { // the first time there is none to replace
-		if _, err := ReplaceToken(path, "one", ScopeRead); err != nil {
+		if _, err := ReplaceToken(path, "one", access.ScopeRead); err != nil {
 			t.Fatal(err)
 		}
 	}
-	old, err := AddToken(path, "two", ScopeAdmin)
+	old, err := AddToken(path, "two", access.ScopeAdmin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret, err := ReplaceToken(path, "two", ScopeOperate)
+	secret, err := ReplaceToken(path, "two", access.ScopeOperate)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,10 +230,10 @@ func TestReplaceTokenEndsTheOldOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tokens.authenticate(old, ScopeRead); err == nil {
+	if _, err := tokens.authenticate(old, access.ScopeRead); err == nil {
 		t.Error("the replaced token still works")
 	}
-	if c, err := tokens.authenticate(secret, ScopeOperate); err != nil || c.Name != "two" {
+	if c, err := tokens.authenticate(secret, access.ScopeOperate); err != nil || c.Name != "two" {
 		t.Errorf("the new token: %+v, %v", c, err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -17,9 +18,7 @@ import (
 const (
 	ReasonBearerMissing       = "BEARER_MISSING"
 	ReasonBearerInvalid       = "BEARER_INVALID"
-	ReasonScopeTooSmall       = "SCOPE_TOO_SMALL"
 	ReasonCertificateRequired = "CERTIFICATE_REQUIRED"
-	ReasonNoRole              = "NO_ROLE"
 	ReasonRolesChanged        = "ROLES_CHANGED"
 	ReasonSignOnExpired       = "SIGN_ON_EXPIRED"
 	ReasonSignOnRevoked       = "SIGN_ON_REVOKED"
@@ -39,19 +38,19 @@ type Tokens struct {
 	set     tokenSet
 	streams map[*admission]struct{}
 	// stored are the tokens of the database, as of version.
-	stored  map[tokenHash]StoredToken
+	stored  map[tokenHash]access.StoredToken
 	version int64
 	// used is when tokens of the database were used last, by id, as far as that is not recorded.
 	used map[string]time.Time
 	// changes of the file that are not in the audit log yet.
-	changes []FileChange
+	changes []access.FileChange
 	people  people
 }
 
 // admission is an open stream and what let it in.
 type admission struct {
 	hash   tokenHash
-	need   Scope
+	need   access.Scope
 	rights string
 	end    context.CancelCauseFunc
 }
@@ -102,28 +101,28 @@ func (t *Tokens) Reload() error {
 
 // authenticate returns the holder of the token, and an error unless it suffices for need. The caller is known in both
 // cases.
-func (t *Tokens) authenticate(secret string, need Scope) (Caller, error) {
+func (t *Tokens) authenticate(secret string, need access.Scope) (access.Caller, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.check(sha256.Sum256([]byte(secret)), need)
 }
 
 // Identify returns the holder of a token that may read. It may ask the provider of sign-ons.
-func (t *Tokens) Identify(ctx context.Context, secret string) (Caller, error) {
+func (t *Tokens) Identify(ctx context.Context, secret string) (access.Caller, error) {
 	if err := t.meet(ctx, secret, true); err != nil {
-		return Caller{}, err
+		return access.Caller{}, err
 	}
-	return t.authenticate(secret, ScopeRead)
+	return t.authenticate(secret, access.ScopeRead)
 }
 
 // Saw notes that a person has signed on from an address.
-func (t *Tokens) Saw(c Caller, address string) {
+func (t *Tokens) Saw(c access.Caller, address string) {
 	c.Address = address
 	t.saw(c)
 }
 
 // check needs t.mu.
-func (t *Tokens) check(h tokenHash, need Scope) (Caller, error) {
+func (t *Tokens) check(h tokenHash, need access.Scope) (access.Caller, error) {
 	if caller, found, err := t.people.find(h, need, t.now()); found {
 		return caller, err
 	}
@@ -132,38 +131,38 @@ func (t *Tokens) check(h tokenHash, need Scope) (Caller, error) {
 	case err != nil:
 		return caller, err
 	case grants != nil:
-		return caller.with(grants, need)
+		return caller.With(grants, need)
 	}
 	if !caller.Scope.Covers(need) {
-		return caller, failure.Denied(ReasonScopeTooSmall, "this needs scope %s, the token has %s", need, caller.Scope).
-			WithMeta("scope", caller.Scope.String()).WithMeta("required_scope", need.String())
+		return caller, failure.Denied(access.ReasonScopeTooSmall, "this needs scope %s, the token has %s", need,
+			caller.Scope).WithMeta("scope", caller.Scope.String()).WithMeta("required_scope", need.String())
 	}
 	return caller, nil
 }
 
 // find looks among the tokens of the file, then among those of the database. The roles are nil where the scope counts.
 // It needs t.mu.
-func (t *Tokens) find(h tokenHash) (Caller, []Grant, error) {
+func (t *Tokens) find(h tokenHash) (access.Caller, []access.Grant, error) {
 	if tok, ok := t.set.find(h); ok {
-		c := Caller{Name: tok.name, Scope: tok.scope}
+		c := access.Caller{Name: tok.name, Scope: tok.scope}
 		if tok.selection == "" {
 			return c, nil, nil
 		}
-		return c, []Grant{{Role: tok.scope.Role(), Selection: tok.selection}}, nil
+		return c, []access.Grant{{Role: tok.scope.Role(), Selection: tok.selection}}, nil
 	}
 	tok, ok := t.stored[h]
 	if !ok {
-		return Caller{}, nil, failure.Unauthenticated(ReasonBearerInvalid, "the token is not known, or was revoked")
+		return access.Caller{}, nil, failure.Unauthenticated(ReasonBearerInvalid, "the token is not known, or was revoked")
 	}
 	now := t.now()
 	if !tok.ExpiresAt.IsZero() && !now.Before(tok.ExpiresAt) {
-		return Caller{}, nil, failure.Unauthenticated(
+		return access.Caller{}, nil, failure.Unauthenticated(
 			ReasonBearerInvalid,
 			"the token has expired; ask an admin for a new one",
 		)
 	}
 	t.used[tok.ID] = now
-	c := Caller{Name: tok.Name, Scope: tok.Scope, TokenID: tok.ID, TokenEnds: tok.ExpiresAt, owner: tok.Owner}
+	c := access.Caller{Name: tok.Name, Scope: tok.Scope, TokenID: tok.ID, TokenEnds: tok.ExpiresAt, Owner: tok.Owner}
 	grants, err := t.people.worth(tok, now)
 	return c, grants, err
 }
@@ -180,8 +179,8 @@ func (t *Tokens) Now() time.Time {
 // admit is authenticate for a stream: its context ends, with the reason as its cause, as soon as a reload takes the
 // token away. done must be called when the stream has ended.
 func (t *Tokens) admit(
-	ctx context.Context, secret string, need Scope,
-) (_ context.Context, _ Caller, done func(), err error) {
+	ctx context.Context, secret string, need access.Scope,
+) (_ context.Context, _ access.Caller, done func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	a := &admission{hash: sha256.Sum256([]byte(secret)), need: need}
@@ -189,7 +188,7 @@ func (t *Tokens) admit(
 	if err != nil {
 		return nil, caller, nil, err
 	}
-	a.rights = caller.rights()
+	a.rights = caller.Rights()
 	ctx, a.end = context.WithCancelCause(ctx)
 	t.streams[a] = struct{}{}
 	return ctx, caller, func() { t.leave(a) }, nil

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
@@ -17,27 +18,29 @@ import (
 func TestATokenIsWorthNoMoreThanItsMaker(t *testing.T) {
 	t.Parallel()
 	selections := []string{"", "site=a", "site=b", "labels.team=x"}
-	needs := []Scope{ScopeRead, ScopeOperate, ScopeAdmin, ScopeReport, ScopeApprove, ScopeCaller}
+	needs := []access.Scope{access.ScopeRead, access.ScopeOperate, access.ScopeAdmin, access.ScopeReport,
+		access.ScopeApprove, access.ScopeCaller}
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Now()
-		p := people{lastSignOn: time.Hour, peopleRead: peopleRead{makers: map[string]Person{}}}
-		who := Person{Issuer: "i", Subject: "s", Name: "Ada", IssuedAt: now}
+		p := people{lastSignOn: time.Hour, peopleRead: peopleRead{makers: map[string]access.Person{}}}
+		who := access.Person{Issuer: "i", Subject: "s", Name: "Ada", IssuedAt: now}
 		p.makers[who.Identity()] = who
 		for range rapid.IntRange(0, 4).Draw(t, "roles") {
-			p.bindings = append(p.bindings, RoleBinding{Subject: "s", Role: rapid.SampledFrom(Roles()).Draw(t, "role"),
+			p.bindings = append(p.bindings, access.RoleBinding{Subject: "s",
+				Role:      rapid.SampledFrom(access.Roles()).Draw(t, "role"),
 				Selection: rapid.SampledFrom(selections).Draw(t, "selection")})
 		}
-		tok := StoredToken{Name: "ci", Owner: who.Identity(),
-			Scope:     rapid.SampledFrom([]Scope{ScopeRead, ScopeOperate, ScopeAdmin, ScopeReport}).Draw(t, "scope"),
+		tok := access.StoredToken{Name: "ci", Owner: who.Identity(),
+			Scope:     rapid.SampledFrom(needs[:4]).Draw(t, "scope"),
 			Selection: rapid.SampledFrom(selections).Draw(t, "narrowed to")}
 		grants, err := p.worth(tok, now)
-		if err != nil && failure.ReasonOf(err) != ReasonNoRole {
+		if err != nil && failure.ReasonOf(err) != access.ReasonNoRole {
 			t.Fatal(err)
 		}
 		// A machine, by the selections that it is in.
 		in := rapid.SliceOfDistinct(rapid.SampledFrom(selections[1:]), rapid.ID[string]).Draw(t, "machine")
 		need := rapid.SampledFrom(needs).Draw(t, "need")
-		opens := func(g Grant) bool {
+		opens := func(g access.Grant) bool {
 			for _, one := range splitSelection(g.Selection) {
 				if !slices.Contains(in, one) {
 					return false
@@ -45,10 +48,10 @@ func TestATokenIsWorthNoMoreThanItsMaker(t *testing.T) {
 			}
 			return g.Role.Covers(need)
 		}
-		if slices.ContainsFunc(grants, opens) && !slices.ContainsFunc(grantsOf(who, p.bindings, now), opens) {
+		if slices.ContainsFunc(grants, opens) && !slices.ContainsFunc(who.Grants(p.bindings, now), opens) {
 			t.Fatalf("the token opens %v on a machine of %v by %v; its maker has %v", need, in, grants, p.bindings)
 		}
-		own := Grant{Role: tok.Scope.Role(), Selection: tok.Selection}
+		own := access.Grant{Role: tok.Scope.Role(), Selection: tok.Selection}
 		if slices.ContainsFunc(grants, opens) && !opens(own) {
 			t.Fatalf("the token opens %v on a machine of %v by %v; it was made with %v", need, in, grants, own)
 		}
@@ -73,37 +76,38 @@ func TestATokenEndsWithItsMakersRole(t *testing.T) {
 	who := ada("ops")
 	secret, _ := NewToken()
 	db.mu.Lock()
-	db.makers = map[string]Person{who.Identity(): who}
+	db.makers = map[string]access.Person{who.Identity(): who}
 	db.mu.Unlock()
 	db.set(
-		StoredToken{ID: "tk-1", Name: "ci", Scope: ScopeAdmin, Hash: sha256.Sum256([]byte(secret)), Owner: who.Identity(),
-			ExpiresAt: time.Now().Add(time.Hour)},
+		access.StoredToken{ID: "tk-1", Name: "ci", Scope: access.ScopeAdmin, Hash: sha256.Sum256([]byte(secret)),
+			Owner: who.Identity(), ExpiresAt: time.Now().Add(time.Hour)},
 	)
 	answers := func(reason string) func() bool {
 		return func() bool {
-			_, err := tokens.authenticate(secret, ScopeAdmin)
+			_, err := tokens.authenticate(secret, access.ScopeAdmin)
 			return failure.ReasonOf(err) == reason
 		}
 	}
-	testkit.Eventually(t, 5*time.Second, answers(ReasonNoRole), "a token of a person without a role opens something")
-	db.bind(RoleBinding{ID: "rb-1", Role: Admin, Group: "ops"})
+	testkit.Eventually(t, 5*time.Second, answers(access.ReasonNoRole),
+		"a token of a person without a role opens something")
+	db.bind(access.RoleBinding{ID: "rb-1", Role: access.Admin, Group: "ops"})
 	testkit.Eventually(t, 5*time.Second, answers(""), "the token of an admin is refused")
-	ctx, _, done, err := tokens.admit(t.Context(), secret, ScopeAdmin)
+	ctx, _, done, err := tokens.admit(t.Context(), secret, access.ScopeAdmin)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer done()
-	db.bind(RoleBinding{ID: "rb-2", Role: Viewer, Group: "ops"})
-	testkit.Eventually(t, 5*time.Second, answers(ReasonScopeTooSmall), "the token outlives its maker's role")
+	db.bind(access.RoleBinding{ID: "rb-2", Role: access.Viewer, Group: "ops"})
+	testkit.Eventually(t, 5*time.Second, answers(access.ReasonScopeTooSmall), "the token outlives its maker's role")
 	testkit.Eventually(t, 5*time.Second, func() bool { return ctx.Err() != nil }, "the stream goes on")
-	if _, err := tokens.authenticate(secret, ScopeRead); err != nil {
+	if _, err := tokens.authenticate(secret, access.ScopeRead); err != nil {
 		t.Errorf("as a viewer: %v", err)
 	}
 	who.IssuedAt = time.Now().Add(-25 * time.Hour)
 	db.mu.Lock()
-	db.makers = map[string]Person{who.Identity(): who}
+	db.makers = map[string]access.Person{who.Identity(): who}
 	db.mu.Unlock()
-	db.bind(RoleBinding{ID: "rb-1", Role: Admin, Group: "ops"})
+	db.bind(access.RoleBinding{ID: "rb-1", Role: access.Admin, Group: "ops"})
 	testkit.Eventually(t, 5*time.Second, answers(ReasonSignOnExpired), "the roles of long ago still count")
 }
 
@@ -115,40 +119,41 @@ func TestASelectionOfAToken(t *testing.T) {
 	ops, report := "secret-1", "secret-2"
 	ends := time.Now().Add(time.Hour)
 	db.set(
-		StoredToken{
+		access.StoredToken{
 			ID:        "tk-1",
 			Name:      "berlin",
-			Scope:     ScopeOperate,
+			Scope:     access.ScopeOperate,
 			Hash:      sha256.Sum256([]byte(ops)),
 			Selection: "site=berlin",
 			ExpiresAt: ends,
 		},
-		StoredToken{
+		access.StoredToken{
 			ID:        "tk-2",
 			Name:      "pxe",
-			Scope:     ScopeReport,
+			Scope:     access.ScopeReport,
 			Hash:      sha256.Sum256([]byte(report)),
 			Selection: "machine_id=m-1",
 			ExpiresAt: ends,
 		},
 	)
-	var c Caller
+	var c access.Caller
 	testkit.Eventually(t, 5*time.Second, func() (ok bool) {
 		var err error
-		c, err = tokens.authenticate(ops, ScopeOperate)
+		c, err = tokens.authenticate(ops, access.ScopeOperate)
 		return err == nil
 	}, "the token is not known")
 	within, restricted := c.Within()
-	if !restricted || !slices.Equal(within, []string{"site=berlin"}) || c.Scope != ScopeRead {
+	if !restricted || !slices.Equal(within, []string{"site=berlin"}) || c.Scope != access.ScopeRead {
 		t.Errorf("%v %v, scope %v", within, restricted, c.Scope)
 	}
-	if in := c.In(within); in.Scope != ScopeOperate {
+	if in := c.In(within); in.Scope != access.ScopeOperate {
 		t.Errorf("on its machines it has scope %v", in.Scope)
 	}
-	for need, want := range map[Scope]string{ScopeReport: "", ScopeRead: ReasonScopeTooSmall, ScopeCaller: ReasonScopeTooSmall, ScopeOperate: ReasonScopeTooSmall} {
+	for need, want := range map[access.Scope]string{access.ScopeReport: "", access.ScopeRead: access.ReasonScopeTooSmall,
+		access.ScopeCaller: access.ReasonScopeTooSmall, access.ScopeOperate: access.ReasonScopeTooSmall} {
 		c, err := tokens.authenticate(report, need)
 		if _, restricted := c.Within(); failure.ReasonOf(err) != want ||
-			err == nil && (!restricted || c.Scope != ScopeReport) {
+			err == nil && (!restricted || c.Scope != access.ScopeReport) {
 			t.Errorf("a token that reports, need %v: %v, %+v", need, err, c)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/backup"
 	"github.com/ingot-metal/ingot/controller/ca"
 	"github.com/ingot-metal/ingot/controller/config"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/store"
 	_ "github.com/ingot-metal/ingot/controller/store/storetest" // registers the migrations
@@ -56,7 +57,7 @@ func ready(t *testing.T) config.Config {
 	if _, err := secret.OpenFile(c.SecretKeyPath(), true); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := auth.AddToken(c.TokensFile, "root", auth.ScopeAdmin); err != nil {
+	if _, err := auth.AddToken(c.TokensFile, "root", access.ScopeAdmin); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(c.ImagesPath(), smallDigest), []byte("small\n"), 0o600); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/ingot-metal/ingot/controller"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/config"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/internal/doctor"
 	"github.com/ingot-metal/ingot/internal/failpoint"
@@ -221,7 +222,7 @@ func tokenCommand(f *flags) *cobra.Command {
 			if err != nil && !f.dev {
 				c = config.Default()
 			}
-			sc, err := auth.ParseScope(scope)
+			sc, err := access.ParseScope(scope)
 			if err != nil {
 				return err
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/ca"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/doctor"
 	"github.com/ingot-metal/ingot/internal/localpg"
 	"github.com/ingot-metal/ingot/internal/testkit"
@@ -54,7 +55,7 @@ tls: {names: [localhost]}
 	if err := os.WriteFile(i.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := auth.AddToken(i.tokens, "admin", auth.ScopeAdmin); err != nil {
+	if _, err := auth.AddToken(i.tokens, "admin", access.ScopeAdmin); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := ca.New(ca.Config{Dir: filepath.Join(dir, "ca")}); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/ingot-metal/ingot/controller"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/config"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/gctune"
 	"github.com/ingot-metal/ingot/internal/pki"
 	"github.com/ingot-metal/ingot/internal/task"
@@ -66,7 +67,7 @@ func devToken(c config.Config, log *slog.Logger) error {
 	if err := os.MkdirAll(c.DataDir, 0o711); err != nil {
 		return fmt.Errorf("make data directory: %w", err)
 	}
-	scope, err := auth.ParseScope("admin")
+	scope, err := access.ParseScope("admin")
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/clock"
 )
 
@@ -37,11 +37,11 @@ type SignOuts interface {
 // Config is what the console works with. Required are Identify, Ready, Sealer, Clock and Logger.
 type Config struct {
 	// Identify returns the holder of a bearer token, if it may read.
-	Identify func(ctx context.Context, secret string) (auth.Caller, error)
+	Identify func(ctx context.Context, secret string) (access.Caller, error)
 	// Provider is who people sign on with; nil where they don't.
 	Provider Provider
 	// SignedOn and RefusedSignOn are called for sign-ons, for the audit log.
-	SignedOn      func(who auth.Caller, address string)
+	SignedOn      func(who access.Caller, address string)
 	RefusedSignOn func(name, address, reason string)
 	// Ready refuses while it cannot be said who holds a token.
 	Ready  func() error
@@ -76,7 +76,7 @@ func New(c Config) (*Console, error) {
 		}
 	}
 	if c.SignedOn == nil {
-		c.SignedOn = func(auth.Caller, string) {}
+		c.SignedOn = func(access.Caller, string) {}
 	}
 	if c.RefusedSignOn == nil {
 		c.RefusedSignOn = func(string, string, string) {}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/console"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -25,7 +26,7 @@ type rig struct {
 	url   string
 	clock *clock.Fake
 	// tokens are those in force.
-	tokens map[string]auth.Caller
+	tokens map[string]access.Caller
 	ready  error
 	cookie *http.Cookie
 }
@@ -36,15 +37,15 @@ func newRig(t *testing.T, change ...func(*console.Config)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, clock: clock.NewFake(time.Unix(1_800_000_000, 0)), tokens: map[string]auth.Caller{
-		"good": {Name: "ada", Scope: auth.ScopeOperate},
+	r := &rig{t: t, clock: clock.NewFake(time.Unix(1_800_000_000, 0)), tokens: map[string]access.Caller{
+		"good": {Name: "ada", Scope: access.ScopeOperate},
 	}}
 	cfg := console.Config{
-		Identify: func(_ context.Context, token string) (auth.Caller, error) {
+		Identify: func(_ context.Context, token string) (access.Caller, error) {
 			if who, ok := r.tokens[token]; ok {
 				return who, nil
 			}
-			return auth.Caller{}, failure.Unauthenticated(auth.ReasonBearerInvalid, "the token is not known")
+			return access.Caller{}, failure.Unauthenticated(auth.ReasonBearerInvalid, "the token is not known")
 		},
 		Ready: func() error { return r.ready }, Sealer: box, Clock: r.clock, Logger: slog.New(slog.DiscardHandler),
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/console"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 )
 
 // signOuts is what controllers share: storetest has the real one.
@@ -66,7 +66,7 @@ func TestASignOutHoldsOnAllControllers(t *testing.T) {
 // TestOneCallerUsesUpNoCodes: a caller that asks for codes without end leaves those of others.
 func TestOneCallerUsesUpNoCodes(t *testing.T) {
 	r := newRig(t)
-	r.tokens["other"] = auth.Caller{Name: "bob", Scope: auth.ScopeRead}
+	r.tokens["other"] = access.Caller{Name: "bob", Scope: access.ScopeRead}
 	made := 0
 	for range 1100 {
 		resp, _ := r.do("POST", console.CodesPath, "", "Authorization", "Bearer good")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
@@ -132,7 +133,7 @@ func (c *Console) signOn(w http.ResponseWriter, r *http.Request) {
 }
 
 // showing returns the session as the page shows it, with the highest scope of any of the caller's roles.
-func showing(caller auth.Caller, s session) shown {
+func showing(caller access.Caller, s session) shown {
 	return shown{Name: caller.Name, Scope: caller.Highest().String(), ExpiresAt: s.Expires}
 }
 
@@ -291,7 +292,7 @@ func (c *Console) loginCode(w http.ResponseWriter, r *http.Request) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	token = strings.TrimSpace(token)
 	err := error(failure.Unauthenticated(auth.ReasonBearerMissing, "send the header Authorization: Bearer <token>"))
-	var caller auth.Caller
+	var caller access.Caller
 	if strings.EqualFold(scheme, "bearer") {
 		caller, err = c.cfg.Identify(r.Context(), token)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/console"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/signon"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -28,7 +29,7 @@ type provider struct {
 }
 
 func (p *provider) tokens(id string) signon.Tokens {
-	return signon.Tokens{ID: id, Renew: p.renew, Person: auth.Person{Issuer: "i", Subject: "7", Name: "ada",
+	return signon.Tokens{ID: id, Renew: p.renew, Person: access.Person{Issuer: "i", Subject: "7", Name: "ada",
 		ExpiresAt: p.r.clock.Now().Add(5 * time.Minute)}}
 }
 
@@ -78,11 +79,11 @@ func withProvider(t *testing.T) (*rig, *provider, *audit) {
 	p, a := &provider{renew: "next"}, &audit{}
 	r := newRig(t, func(c *console.Config) {
 		c.Provider, c.Names = p, []string{"127.0.0.1"}
-		c.SignedOn = func(who auth.Caller, address string) { a.add("on", who.Name, address) }
+		c.SignedOn = func(who access.Caller, address string) { a.add("on", who.Name, address) }
 		c.RefusedSignOn = func(name, address, reason string) { a.add("refused", name, address, reason) }
 	})
 	p.r = r
-	r.tokens["renewed"] = auth.Caller{Name: "ada", Scope: auth.ScopeOperate}
+	r.tokens["renewed"] = access.Caller{Name: "ada", Scope: access.ScopeOperate}
 	return r, p, a
 }
 

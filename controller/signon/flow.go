@@ -8,6 +8,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
@@ -15,7 +16,7 @@ import (
 type Tokens struct {
 	// ID is the bearer token, Renew what gets the next one; it may be empty.
 	ID, Renew string
-	Person    auth.Person
+	Person    access.Person
 }
 
 // Attempt is a sign-on under way: what the browser keeps until it comes back.

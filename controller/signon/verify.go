@@ -15,6 +15,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/safetext"
 )
@@ -33,7 +34,7 @@ const (
 )
 
 // Verify implements auth.Verifier.
-func (p *Provider) Verify(ctx context.Context, token string, wait bool) (auth.Person, error) {
+func (p *Provider) Verify(ctx context.Context, token string, wait bool) (access.Person, error) {
 	return p.verify(ctx, token, expected{}, wait)
 }
 
@@ -41,7 +42,7 @@ func (p *Provider) Verify(ctx context.Context, token string, wait bool) (auth.Pe
 type expected struct{ nonce, client string }
 
 // verify checks an ID token.
-func (p *Provider) verify(ctx context.Context, token string, want expected, wait bool) (who auth.Person, err error) {
+func (p *Provider) verify(ctx context.Context, token string, want expected, wait bool) (who access.Person, err error) {
 	if len(token) > maxToken {
 		return who, invalid("it is too long")
 	}
@@ -86,7 +87,7 @@ func (p *Provider) verify(ctx context.Context, token string, want expected, wait
 	}
 	who = p.person(id, claims)
 	if !p.cfg.Clock.Now().Before(who.ExpiresAt) {
-		return auth.Person{}, signOnExpired()
+		return access.Person{}, signOnExpired()
 	}
 	return who, nil
 }
@@ -175,8 +176,8 @@ func (p *Provider) forUs(audience []string, party string) bool {
 }
 
 // person reads who it is. A person without a name there is called by its subject.
-func (p *Provider) person(id *oidc.IDToken, claims map[string]json.RawMessage) auth.Person {
-	who := auth.Person{
+func (p *Provider) person(id *oidc.IDToken, claims map[string]json.RawMessage) access.Person {
+	who := access.Person{
 		Issuer: id.Issuer, Subject: id.Subject, Name: id.Subject, IssuedAt: id.IssuedAt, ExpiresAt: id.Expiry,
 		Groups: groups(claims[p.cfg.GroupsClaim]),
 	}

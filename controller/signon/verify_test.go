@@ -21,6 +21,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/testkit"
@@ -171,24 +172,24 @@ func TestATokenThatCounts(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		changes []string
-		good    func(auth.Person) bool
+		good    func(access.Person) bool
 	}{
 		"for the command line":  {[]string{"aud", `"cli"`}, nil},
 		"for a further client":  {[]string{"aud", `["x","robot"]`, "azp", `"robot"`}, nil},
-		"one group as a string": {[]string{"groups", `"ops"`}, func(p auth.Person) bool { return len(p.Groups) == 1 }},
-		"no groups":             {[]string{"groups", ""}, func(p auth.Person) bool { return len(p.Groups) == 0 }},
-		"no name":               {[]string{"preferred_username", ""}, func(p auth.Person) bool { return p.Name == "7" }},
+		"one group as a string": {[]string{"groups", `"ops"`}, func(p access.Person) bool { return len(p.Groups) == 1 }},
+		"no groups":             {[]string{"groups", ""}, func(p access.Person) bool { return len(p.Groups) == 0 }},
+		"no name":               {[]string{"preferred_username", ""}, func(p access.Person) bool { return p.Name == "7" }},
 		"a name for logs": {[]string{"preferred_username", `"a\nb\u001b[1m"`},
-			func(p auth.Person) bool { return p.Name == "a b[1m" }},
+			func(p access.Person) bool { return p.Name == "a b[1m" }},
 		"a long life": {[]string{"exp", fmt.Sprint(r.clock.Now().Add(24 * time.Hour).Unix())},
-			func(p auth.Person) bool { return p.ExpiresAt.Equal(r.clock.Now().Add(time.Hour)) }},
-		"no session": {[]string{"auth_time", ""}, func(p auth.Person) bool { return !p.Lasting }},
+			func(p access.Person) bool { return p.ExpiresAt.Equal(r.clock.Now().Add(time.Hour)) }},
+		"no session": {[]string{"auth_time", ""}, func(p access.Person) bool { return !p.Lasting }},
 		"a renewed one": {[]string{"iat", fmt.Sprint(r.clock.Now().Unix() + 1)},
-			func(p auth.Person) bool { return p.Session == who.Session }},
+			func(p access.Person) bool { return p.Session == who.Session }},
 		"another sign-on": {[]string{"auth_time", fmt.Sprint(r.clock.Now().Unix() - 9)},
-			func(p auth.Person) bool { return p.Session != who.Session }},
+			func(p access.Person) bool { return p.Session != who.Session }},
 		"a session of the provider": {[]string{"sid", `"s"`},
-			func(p auth.Person) bool { return p.Lasting && p.Session != who.Session }},
+			func(p access.Person) bool { return p.Lasting && p.Session != who.Session }},
 	} {
 		p, err := r.Verify(t.Context(), r.token(c.changes...), true)
 		if err != nil || c.good != nil && !c.good(p) {
@@ -227,7 +228,7 @@ func TestTokensThatDoNotCount(t *testing.T) {
 	} {
 		verify := r.Verify
 		if strings.HasPrefix(name, "the nonce") {
-			verify = func(ctx context.Context, token string, wait bool) (auth.Person, error) {
+			verify = func(ctx context.Context, token string, wait bool) (access.Person, error) {
 				return r.verify(ctx, token, expected{nonce: "b"}, wait)
 			}
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	accessstore "github.com/ingot-metal/ingot/controller/store/access"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	approvalstore "github.com/ingot-metal/ingot/controller/store/approval"
@@ -60,7 +60,7 @@ type Config struct {
 	// OpenArgument opens a secret argument of a script; nil: none is opened.
 	OpenArgument func(sealed string) (string, error)
 	// FileTokens returns the tokens of the token file; nil: there are none.
-	FileTokens func() []auth.FileToken
+	FileTokens func() []access.FileToken
 	Logger     *slog.Logger
 	// Now is the time for what has no time of its own; nil means time.Now.
 	Now func() time.Time
@@ -144,7 +144,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	})
 	s.Identities = identitystore.New(db, s.Machines)
 	s.NodeStates = nodestate.New(db, s.Machines)
-	s.Operations = operationstore.New(db, s.Machines, s.Incarnations, s.Budgets, s.Catalog, callerOf)
+	s.Operations = operationstore.New(db, s.Machines, s.Incarnations, s.Budgets, s.Catalog)
 	s.Sites = sitestore.New(db, s.Catalog)
 	s.Workflows = workflowstore.New(db, s.Operations, s.Budgets)
 	s.Nodes = nodestore.New(db, s.Machines, s.Catalog, s.Operations, s.Workflows, s.Budgets)

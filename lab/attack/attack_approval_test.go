@@ -6,7 +6,7 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -34,7 +34,7 @@ func destroyAlone(ctx context.Context, r *Rig) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	l := &loner{self: r.Client("alice", auth.ScopeAdmin), machine: values["host"]}
+	l := &loner{self: r.Client("alice", access.ScopeAdmin), machine: values["host"]}
 	if l.child, _, err = token(ctx, l.self, "alice-too", "admin", ""); err != nil {
 		return Outcome{}, err
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/console"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -129,7 +129,7 @@ func useUpCodes(ctx context.Context, r *Rig) (Outcome, error) {
 		}
 		return answer.StatusCode, answer.Body.Close()
 	}
-	reader := r.Client("reader", auth.ScopeRead)
+	reader := r.Client("reader", access.ScopeRead)
 	got := 0
 	for range 200 {
 		code, err := ask(reader)
@@ -140,7 +140,7 @@ func useUpCodes(ctx context.Context, r *Rig) (Outcome, error) {
 			got++
 		}
 	}
-	if code, err := ask(r.Client("other", auth.ScopeRead)); err != nil || code != http.StatusOK {
+	if code, err := ask(r.Client("other", access.ScopeRead)); err != nil || code != http.StatusOK {
 		return breached("after %d codes of one reader another is answered %d, %v", got, code, err), nil
 	}
 	return held("one reader has %d codes, and others theirs", got), nil
@@ -169,7 +169,7 @@ func signedOut(ctx context.Context, r *Rig) (Outcome, error) {
 		return answer.StatusCode, answer.Cookies(), answer.Body.Close()
 	}
 	code, cookies, err := session(http.MethodPost,
-		fmt.Sprintf(`{"token": %q}`, r.Client("reader", auth.ScopeRead).Token()), nil)
+		fmt.Sprintf(`{"token": %q}`, r.Client("reader", access.ScopeRead).Token()), nil)
 	if err != nil || len(cookies) != 1 {
 		return Outcome{}, fmt.Errorf("sign on: %d, %w", code, err)
 	}

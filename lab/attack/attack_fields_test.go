@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -55,7 +55,7 @@ func changeFields(ctx context.Context, c *harness.Client, id string, change func
 		if err == nil {
 			return nil
 		}
-		if !harness.HasReason(err, "FIELD_IN_USE") && !harness.HasReason(err, auth.ReasonScopeTooSmall) {
+		if !harness.HasReason(err, "FIELD_IN_USE") && !harness.HasReason(err, access.ReasonScopeTooSmall) {
 			return fmt.Errorf("refused for another reason: %w", err)
 		}
 	}
@@ -73,7 +73,7 @@ func escapeBudget(ctx context.Context, r *Rig) (Outcome, error) {
 	if _, err := budgets.SetBudget(ctx, budgetOf("label:rack", 1)); err != nil {
 		return Outcome{}, err
 	}
-	operator := r.Client("operator", auth.ScopeOperate)
+	operator := r.Client("operator", access.ScopeOperate)
 	const machines = 3
 	moved := 0
 	for i := range machines {
@@ -124,7 +124,7 @@ func escapeByRack(ctx context.Context, r *Rig) (Outcome, error) {
 	}
 	const machine = "m-racked"
 	r.C.Register(&baremetalv1.Machine{MachineId: machine, Spec: &baremetalv1.MachineSpec{Rack: "r1"}})
-	operator := r.Client("operator", auth.ScopeOperate)
+	operator := r.Client("operator", access.ScopeOperate)
 	for what, change := range map[string]func(*baremetalv1.Machine){
 		"another field":          func(w *baremetalv1.Machine) { w.Spec.Rack = "own" },
 		"no field":               func(w *baremetalv1.Machine) { w.Spec.Rack = "" },
@@ -156,9 +156,9 @@ func enterSelection(ctx context.Context, r *Rig) (Outcome, error) {
 	const machine = "m-at-her-site"
 	r.C.Register(&baremetalv1.Machine{MachineId: machine, Spec: &baremetalv1.MachineSpec{Site: "here",
 		MacAddresses: []string{"52:54:00:aa:00:09"}}})
-	access := baremetalv1.NewAccessServiceClient(r.C.Conn())
+	roles := baremetalv1.NewAccessServiceClient(r.C.Conn())
 	for role, selection := range map[string]string{"operator": "site=here", "admin": "labels.team=eve"} {
-		if _, err := access.CreateRoleBinding(ctx, &baremetalv1.CreateRoleBindingRequest{
+		if _, err := roles.CreateRoleBinding(ctx, &baremetalv1.CreateRoleBindingRequest{
 			Binding: &baremetalv1.RoleBinding{Role: role, Group: "team", Selection: selection}}); err != nil {
 			return Outcome{}, err
 		}
@@ -200,7 +200,7 @@ func leaveLevel(ctx context.Context, r *Rig) (Outcome, error) {
 		&baremetalv1.RequireIdentityRequest{Group: "proven", Level: "tpm"}); err != nil {
 		return Outcome{}, err
 	}
-	operator := r.Client("operator", auth.ScopeOperate)
+	operator := r.Client("operator", access.ScopeOperate)
 	for _, group := range []string{"", "loose"} {
 		err := changeFields(ctx, operator, machine, func(w *baremetalv1.Machine) { w.Spec.Group = group })
 		now := r.C.Machine(machine).GetSpec().GetGroup()
@@ -223,12 +223,12 @@ func changeMAC(ctx context.Context, r *Rig) (Outcome, error) {
 	bmc := r.C.Register(&baremetalv1.Machine{Spec: &baremetalv1.MachineSpec{
 		BmcEndpoint: "redfish://127.0.0.1:9", BmcCredentialsRef: "rack", MacAddresses: []string{"52:54:00:aa:00:07"},
 	}}).GetMachineId()
-	operator := r.Client("operator", auth.ScopeOperate)
+	operator := r.Client("operator", access.ScopeOperate)
 	for i, id := range []string{enrolled.ID, bmc} {
 		err := changeFields(ctx, operator, id, func(w *baremetalv1.Machine) {
 			w.Spec.MacAddresses = []string{fmt.Sprintf("52:54:00:bb:00:%02d", i)}
 		})
-		if !harness.HasReason(err, auth.ReasonScopeTooSmall) {
+		if !harness.HasReason(err, access.ReasonScopeTooSmall) {
 			return breached("machine %d of 2 has the MAC address of another box: %v", i+1, err), nil
 		}
 	}
@@ -275,7 +275,7 @@ func registerAgain(ctx context.Context, r *Rig) (Outcome, error) {
 	macs := []string{"52:54:00:aa:00:08"}
 	old := r.C.Register(&baremetalv1.Machine{Labels: map[string]string{"rack": "r1"},
 		Spec: &baremetalv1.MachineSpec{MacAddresses: macs}})
-	operator := r.Client("operator", auth.ScopeOperate)
+	operator := r.Client("operator", access.ScopeOperate)
 	if _, err := operator.Machines().DeleteMachine(ctx,
 		&baremetalv1.DeleteMachineRequest{MachineId: old.GetMachineId()}); err != nil {
 		return Outcome{}, err

@@ -20,6 +20,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/provider/ssh/sshtest"
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/lab/harness"
@@ -30,9 +31,9 @@ func rightsAttempts() []Attempt {
 	return []Attempt{
 		{Party: Reader, Attempt: "read secrets", Rule: 8, Run: readSecrets},
 		{Party: Reader, Attempt: "call what is for others", Rule: 8,
-			Run: callAll(auth.ScopeRead, auth.NeedOperate, auth.NeedAdmin, auth.NeedApprove, auth.NeedReport)},
+			Run: callAll(access.ScopeRead, auth.NeedOperate, auth.NeedAdmin, auth.NeedApprove, auth.NeedReport)},
 		{Party: Operator, Attempt: "call what is for admins", Rule: 8,
-			Run: callAll(auth.ScopeOperate, auth.NeedAdmin, auth.NeedApprove)},
+			Run: callAll(access.ScopeOperate, auth.NeedAdmin, auth.NeedApprove)},
 		{Party: Operator, Attempt: "send credentials to an address of its own", Rule: 1, Run: aimElsewhere},
 		{Party: Operator, Attempt: "work outside of a role that a sign-on gives", Rule: 9, Run: outsideRole,
 			Config: theProvider().config()},
@@ -48,7 +49,7 @@ func readSecrets(ctx context.Context, r *Rig) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	reader := r.Client("reader", auth.ScopeRead)
+	reader := r.Client("reader", access.ScopeRead)
 	answered, answers := 0, 0
 	leak := ""
 	methods := methodsOf(auth.NeedRead)
@@ -69,7 +70,7 @@ func readSecrets(ctx context.Context, r *Rig) (Outcome, error) {
 			}
 		})
 		cancel()
-		if harness.HasReason(err, auth.ReasonScopeTooSmall) {
+		if harness.HasReason(err, access.ReasonScopeTooSmall) {
 			return Outcome{}, fmt.Errorf("%s is refused: %w", method, err)
 		}
 		if answers > before {
@@ -157,7 +158,7 @@ func (r *Rig) plant(ctx context.Context) (secrets map[string][]byte, values map[
 }
 
 // callAll calls every method of the needs with a token of a scope that none of them is for.
-func callAll(scope auth.Scope, needs ...auth.Need) func(context.Context, *Rig) (Outcome, error) {
+func callAll(scope access.Scope, needs ...auth.Need) func(context.Context, *Rig) (Outcome, error) {
 	return func(ctx context.Context, r *Rig) (Outcome, error) {
 		c := r.Client("small", scope)
 		methods := methodsOf(needs...)
@@ -166,7 +167,7 @@ func callAll(scope auth.Scope, needs ...auth.Need) func(context.Context, *Rig) (
 			if err != nil {
 				return Outcome{}, err
 			}
-			if err := call(ctx, c, method, in, func(proto.Message) {}); !harness.HasReason(err, auth.ReasonScopeTooSmall) {
+			if err := call(ctx, c, method, in, func(proto.Message) {}); !harness.HasReason(err, access.ReasonScopeTooSmall) {
 				return breached("%s: %v", method, err), nil
 			}
 		}
@@ -255,7 +256,7 @@ func aimElsewhere(ctx context.Context, r *Rig) (Outcome, error) {
 		SshEndpoint: "127.0.0.1:9", SshCredentialsRef: "rack", SshHostKeys: []string{fingerprint},
 	}
 	m := admin.Register(&baremetalv1.Machine{Spec: honest})
-	operator := r.Client("operator", auth.ScopeOperate)
+	operator := r.Client("operator", access.ScopeOperate)
 	tries := 0
 	for name, change := range map[string]func(*baremetalv1.MachineSpec){
 		"bmc_endpoint":  func(s *baremetalv1.MachineSpec) { s.BmcEndpoint = "redfish://" + trap },
@@ -271,7 +272,7 @@ func aimElsewhere(ctx context.Context, r *Rig) (Outcome, error) {
 			second(operator.Machines().RegisterMachine(ctx, &baremetalv1.RegisterMachineRequest{Machine: bad})),
 			second(operator.Machines().RegisterMachine(ctx, &baremetalv1.RegisterMachineRequest{Machine: fresh})),
 		} {
-			if tries++; !harness.HasReason(err, auth.ReasonScopeTooSmall) {
+			if tries++; !harness.HasReason(err, access.ReasonScopeTooSmall) {
 				return breached("an operator changes %s: %v", name, err), nil
 			}
 		}

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -320,7 +320,7 @@ func rollOn(ctx context.Context, r *Rig) (Outcome, error) {
 	if _, err := r.C.Admin().RevokeAPIToken(ctx, &baremetalv1.RevokeAPITokenRequest{TokenId: revoked}); err != nil {
 		return Outcome{}, err
 	}
-	approver := r.Client("approver", auth.ScopeAdmin)
+	approver := r.Client("approver", access.ScopeAdmin)
 	for _, id := range []string{first, second} {
 		if err := approved(ctx, approver, id); err != nil {
 			return Outcome{}, err

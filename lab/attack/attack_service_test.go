@@ -6,7 +6,7 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
@@ -36,7 +36,7 @@ func emptyFleet(ctx context.Context, r *Rig) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	operator := r.Client("operator", auth.ScopeOperate)
+	operator := r.Client("operator", access.ScopeOperate)
 	if err := interruptAll(ctx, operator, fleet); err != nil {
 		return Outcome{}, err
 	}
@@ -154,7 +154,7 @@ func emptyInventory(ctx context.Context, r *Rig) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	operator := r.Client("operator", auth.ScopeOperate)
+	operator := r.Client("operator", access.ScopeOperate)
 	move := func(id string, to baremetalv1.NodeState) {
 		_, _ = operator.Nodes().TransitionNode(ctx, // a refused call has no effect
 			&baremetalv1.TransitionNodeRequest{NodeId: id, RequestId: to.String(), State: to, Comment: "worn out", Force: true})

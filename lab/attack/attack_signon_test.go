@@ -20,6 +20,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
@@ -73,7 +74,7 @@ func (p *provider) token() string {
 // refusedSelection are the reasons for which a person with roles on some machines is refused.
 func refusedSelection(err error) bool {
 	return harness.HasReason(err, "OUTSIDE_SELECTION") || harness.HasReason(err, "SELECTION_TOO_NARROW") ||
-		harness.HasReason(err, auth.ReasonScopeTooSmall)
+		harness.HasReason(err, access.ReasonScopeTooSmall)
 }
 
 // outsideRole: Eve is an operator of the machines of one site. She calls everything about a machine of another one,
@@ -81,7 +82,7 @@ func refusedSelection(err error) bool {
 func outsideRole(ctx context.Context, r *Rig) (Outcome, error) {
 	p := theProvider()
 	p.start()
-	access := baremetalv1.NewAccessServiceClient(r.C.Conn())
+	roles := baremetalv1.NewAccessServiceClient(r.C.Conn())
 	const inside, outside = "m-eves-own", "m-not-eves"
 	for id, site := range map[string]string{inside: "here", outside: "there"} {
 		r.C.Register(&baremetalv1.Machine{MachineId: id, Spec: &baremetalv1.MachineSpec{Site: site}})
@@ -91,7 +92,7 @@ func outsideRole(ctx context.Context, r *Rig) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	binding, err := access.CreateRoleBinding(ctx, &baremetalv1.CreateRoleBindingRequest{
+	binding, err := roles.CreateRoleBinding(ctx, &baremetalv1.CreateRoleBindingRequest{
 		Binding: &baremetalv1.RoleBinding{Role: "operator", Group: "team", Selection: "site=here"}})
 	if err != nil {
 		return Outcome{}, err
@@ -147,14 +148,14 @@ func outsideRole(ctx context.Context, r *Rig) (Outcome, error) {
 	if err := p.forged(ctx, r, outside); err != nil {
 		return breached("%v", err), nil
 	}
-	if _, err := access.DeleteRoleBinding(ctx,
+	if _, err := roles.DeleteRoleBinding(ctx,
 		&baremetalv1.DeleteRoleBindingRequest{BindingId: binding.GetBindingId()}); err != nil {
 		return Outcome{}, err
 	}
 	deadline := time.Now().Add(2 * time.Second)
 	for {
 		_, err := eve.Machines().GetMachine(ctx, &baremetalv1.GetMachineRequest{MachineId: inside})
-		if harness.HasReason(err, auth.ReasonNoRole) {
+		if harness.HasReason(err, access.ReasonNoRole) {
 			break
 		}
 		if time.Now().After(deadline) {

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/lab/harness"
@@ -105,8 +106,8 @@ func approveByChild(ctx context.Context, r *Rig) (Outcome, error) {
 func outliveRole(ctx context.Context, r *Rig) (Outcome, error) {
 	p := theProvider()
 	p.start()
-	access := baremetalv1.NewAccessServiceClient(r.C.Conn())
-	binding, err := access.CreateRoleBinding(ctx, &baremetalv1.CreateRoleBindingRequest{
+	roles := baremetalv1.NewAccessServiceClient(r.C.Conn())
+	binding, err := roles.CreateRoleBinding(ctx, &baremetalv1.CreateRoleBindingRequest{
 		Binding: &baremetalv1.RoleBinding{Role: "admin", Group: "team"}})
 	if err != nil {
 		return Outcome{}, err
@@ -125,11 +126,11 @@ func outliveRole(ctx context.Context, r *Rig) (Outcome, error) {
 	if _, err := kept.Admin().ListAPITokens(ctx, &baremetalv1.ListAPITokensRequest{}); err != nil {
 		return Outcome{}, fmt.Errorf("while she is an admin: %w", err)
 	}
-	if _, err := access.DeleteRoleBinding(ctx,
+	if _, err := roles.DeleteRoleBinding(ctx,
 		&baremetalv1.DeleteRoleBindingRequest{BindingId: binding.GetBindingId()}); err != nil {
 		return Outcome{}, err
 	}
-	ended, err := endsSoon(ctx, kept, auth.ReasonNoRole)
+	ended, err := endsSoon(ctx, kept, access.ReasonNoRole)
 	if err != nil || !ended {
 		return breached("her token is an admin's after her role: %v", err), err
 	}

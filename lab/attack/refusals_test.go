@@ -7,7 +7,7 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/harness"
 )
@@ -47,13 +47,13 @@ func refusedRows(t *testing.T, c *harness.Client, actor string) (calls int) {
 func TestRefusalsOutliveAKill(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "")
-	small := r.Client("small", auth.ScopeRead)
+	small := r.Client("small", access.ScopeRead)
 	other := r.C.Beside(t)
 	other.Start("")
 	refused := func(c *harness.Client) bool {
 		_, err := c.Machines().
 			RebootMachine(t.Context(), &baremetalv1.RebootMachineRequest{MachineId: r.Machine, RequestId: "r"})
-		return harness.HasReason(err, auth.ReasonScopeTooSmall)
+		return harness.HasReason(err, access.ReasonScopeTooSmall)
 	}
 	beside := other.WithToken(small.Token())
 	made := 0

@@ -22,6 +22,7 @@ import (
 	"github.com/ingot-metal/ingot/cli/client"
 	"github.com/ingot-metal/ingot/controller"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/harness"
@@ -68,7 +69,7 @@ func (r *Rig) Many(short, full int) int {
 func (r *Rig) Addresses() controller.Addresses { return r.C.Addresses() }
 
 // Client is a client with a token of its own and a scope.
-func (r *Rig) Client(name string, scope auth.Scope) *harness.Client {
+func (r *Rig) Client(name string, scope access.Scope) *harness.Client {
 	r.T.Helper()
 	secret, err := auth.AddToken(r.C.TokensFile(), name, scope)
 	if err != nil {

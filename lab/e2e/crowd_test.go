@@ -17,6 +17,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	enrollv1 "github.com/ingot-metal/ingot/api/enroll/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/pki"
 	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
@@ -215,7 +216,7 @@ func TestTokensAreSwappedWithStreamsOpen(t *testing.T) {
 	if _, err := watch.Header(); err != nil { // the stream stands
 		t.Fatal(err)
 	}
-	secret, err := auth.AddToken(c.TokensFile(), "other", auth.ScopeAdmin)
+	secret, err := auth.AddToken(c.TokensFile(), "other", access.ScopeAdmin)
 	if err != nil {
 		t.Fatal(err)
 	}

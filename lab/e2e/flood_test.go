@@ -16,6 +16,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/config"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
@@ -33,7 +34,7 @@ func TestAFloodLeavesOthersAlone(t *testing.T) {
 		cfg.Clients.WriteRate, cfg.Clients.WriteBurst = 1, 1
 	}})
 	m := c.Register(&baremetalv1.Machine{})
-	secret, err := auth.AddToken(c.TokensFile(), "flood", auth.ScopeAdmin)
+	secret, err := auth.AddToken(c.TokensFile(), "flood", access.ScopeAdmin)
 	if err != nil {
 		t.Fatal(err)
 	}

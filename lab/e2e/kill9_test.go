@@ -13,6 +13,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
@@ -235,7 +236,7 @@ func TestSIGHUPSwapsTokensWithStreamsOpen(t *testing.T) {
 	if _, err := watch.Header(); err != nil {
 		t.Fatal(err)
 	}
-	secret, err := auth.AddToken(c.TokensFile(), "other", auth.ScopeOperate)
+	secret, err := auth.AddToken(c.TokensFile(), "other", access.ScopeOperate)
 	if err != nil {
 		t.Fatal(err)
 	}

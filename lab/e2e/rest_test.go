@@ -18,6 +18,7 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/config"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
@@ -217,7 +218,7 @@ func TestRESTRefusals(t *testing.T) {
 	rest.token = "wrong"
 	rest.refused("GET", "/machines", "", 401, "BEARER_INVALID")
 	rest.refused("GET", "/operation-events", "", 401, "BEARER_INVALID")
-	secret, err := auth.AddToken(c.TokensFile(), "reader", auth.ScopeRead)
+	secret, err := auth.AddToken(c.TokensFile(), "reader", access.ScopeRead)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +236,7 @@ func TestRESTRefusals(t *testing.T) {
 func TestRESTEndsWithItsController(t *testing.T) {
 	t.Parallel()
 	c, rest := restCluster(t)
-	secret, err := auth.AddToken(c.TokensFile(), "passing", auth.ScopeRead)
+	secret, err := auth.AddToken(c.TokensFile(), "passing", access.ScopeRead)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
@@ -22,7 +23,7 @@ func TestAStolenOperateTokenCannotWipeAFleet(t *testing.T) {
 	harness.Must(t, baremetalv1.NewBudgetServiceClient(c.Conn()).SetBudget, &baremetalv1.SetBudgetRequest{
 		Budget: &baremetalv1.Budget{Name: "all", Domain: "fleet", AtOnce: machines, PerHour: perHour},
 	})
-	secret, err := auth.AddToken(c.TokensFile(), "stolen", auth.ScopeOperate)
+	secret, err := auth.AddToken(c.TokensFile(), "stolen", access.ScopeOperate)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/controller"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/config"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/store/storetest" // registers the migrations of test databases, too
 	"github.com/ingot-metal/ingot/internal/task"
@@ -70,7 +71,7 @@ func New(t testing.TB, o Options) *Cluster {
 		t: t, o: o, log: Logger(), dir: dir, Data: filepath.Join(dir, "data"),
 		Front: NewRelay(t, "tcp", ""), Fleet: NewRelay(t, "tcp", ""), Enrolment: NewRelay(t, "tcp", ""),
 	}
-	secret, err := auth.AddToken(c.TokensFile(), "tester", auth.ScopeAdmin)
+	secret, err := auth.AddToken(c.TokensFile(), "tester", access.ScopeAdmin)
 	if err != nil {
 		t.Fatalf("make token: %v", err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/ingot-metal/ingot/controller"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/config"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/process"
@@ -204,7 +205,7 @@ func newControllerProcess(t testing.TB, p place) *ControllerProcess {
 		t: t, dir: t.TempDir(), bin: Build(t).Controller, at: p,
 		Front: NewRelay(t, "tcp", ""), Fleet: NewRelay(t, "tcp", ""), Enrolment: NewRelay(t, "tcp", ""),
 	}
-	secret, err := auth.AddToken(c.TokensFile(), "tester", auth.ScopeAdmin)
+	secret, err := auth.AddToken(c.TokensFile(), "tester", access.ScopeAdmin)
 	if err != nil {
 		t.Fatalf("make token: %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/lab/chaos/check"
 	"github.com/ingot-metal/ingot/lab/chaos/program"
@@ -73,7 +74,7 @@ func newFleet(ctx context.Context, o options) (f *fleet, err error) {
 	if err := f.startRecorder(ctx); err != nil {
 		return f, err
 	}
-	if f.token, err = auth.AddToken(f.path("tokens"), "kill", auth.ScopeAdmin); err != nil {
+	if f.token, err = auth.AddToken(f.path("tokens"), "kill", access.ScopeAdmin); err != nil {
 		return f, err
 	}
 	for i := range 2 {

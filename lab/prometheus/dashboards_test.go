@@ -19,6 +19,7 @@ import (
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/config"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	sitestore "github.com/ingot-metal/ingot/controller/store/site"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/internal/testkit/document"
@@ -231,7 +232,7 @@ func busy(t *testing.T) *harness.Cluster {
 // refused has a client of its own ask for too many streams, and another connect without TLS.
 func refused(t *testing.T, c *harness.Cluster, streams int) {
 	t.Helper()
-	secret, err := auth.AddToken(c.TokensFile(), "greedy", auth.ScopeRead)
+	secret, err := auth.AddToken(c.TokensFile(), "greedy", access.ScopeRead)
 	if err != nil {
 		t.Fatal(err)
 	}

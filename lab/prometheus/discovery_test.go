@@ -16,6 +16,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
@@ -85,7 +86,7 @@ scrape_configs:
 func TestTargets(t *testing.T) {
 	t.Parallel()
 	c := harness.NewControllerProcessWith(t, "")
-	reporter, err := auth.AddToken(c.TokensFile(), "reporter", auth.ScopeReport)
+	reporter, err := auth.AddToken(c.TokensFile(), "reporter", access.ScopeReport)
 	if err != nil {
 		t.Fatal(err)
 	}

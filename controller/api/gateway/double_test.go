@@ -18,6 +18,8 @@ import (
 
 	"github.com/ingot-metal/ingot/controller/api/gateway"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
@@ -30,7 +32,7 @@ type double struct {
 	answers []proto.Message
 	err     error
 	// caller is whom the guard has let in.
-	caller auth.Caller
+	caller access.Caller
 	md     metadata.MD
 }
 
@@ -60,7 +62,7 @@ func (d *double) handle(_ any, ss grpc.ServerStream) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.seen = in
-	d.caller, _ = auth.CallerFrom(ss.Context())
+	d.caller, _ = call.Caller(ss.Context())
 	d.md, _ = metadata.FromIncomingContext(ss.Context())
 	for _, a := range d.answers {
 		if err := ss.SendMsg(a); err != nil {
@@ -107,7 +109,7 @@ func newRigWith(t *testing.T, c gateway.Config) *rig {
 	r := &rig{t: t, double: &double{}}
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	var err error
-	if r.secret, err = auth.AddToken(tokens, "tester", auth.ScopeAdmin); err != nil {
+	if r.secret, err = auth.AddToken(tokens, "tester", access.ScopeAdmin); err != nil {
 		t.Fatal(err)
 	}
 	open, err := auth.OpenTokens(tokens, testkit.Logger(t))

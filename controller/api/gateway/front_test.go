@@ -24,7 +24,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/api/openapi"
 	"github.com/ingot-metal/ingot/controller/api/gateway"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 )
 
 func (r *rig) request(method, path, body string, headers ...string) *http.Request {
@@ -173,7 +173,7 @@ func TestOnlyTheTokenGoesThrough(t *testing.T) {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
-	if r.double.caller.Name != "tester" || r.double.caller.Scope != auth.ScopeAdmin {
+	if r.double.caller.Name != "tester" || r.double.caller.Scope != access.ScopeAdmin {
 		t.Errorf("the caller is %+v", r.double.caller)
 	}
 	for _, key := range []string{"caller", "cookie", "grpcgateway-cookie", "authorization"} {

@@ -9,20 +9,20 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/publictest"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 )
 
 // fileOf is the token file of a controller.
-type fileOf []auth.FileToken
+type fileOf []access.FileToken
 
-func (f fileOf) OfFile() []auth.FileToken { return f }
+func (f fileOf) OfFile() []access.FileToken { return f }
 
 func (fileOf) Refresh() {}
 
 // TestListsOfAdminsAreCounted: each page has the number of rows of all pages, of the matching ones only.
 func TestListsOfAdminsAreCounted(t *testing.T) {
-	file := fileOf{{Name: "root", Scope: auth.ScopeAdmin}, {Name: "metrics", Scope: auth.ScopeRead}}
+	file := fileOf{{Name: "root", Scope: access.ScopeAdmin}, {Name: "metrics", Scope: access.ScopeRead}}
 	r := publictest.NewRig(t, func(c *service.Config) { c.Tokens = file })
 	const total = 5
 	inForce := total - fillLists(t, r)
@@ -93,7 +93,7 @@ func fillLists(t *testing.T, r *publictest.Rig) (ended int) {
 	t.Helper()
 	ended = 2
 	now := time.Now()
-	var seen []auth.Seen
+	var seen []access.Seen
 	for i, name := range []string{"ada", "bob", "eve", "joe", "sue"} {
 		made, err := r.Admin.CreateAPIToken(t.Context(), &pb.CreateAPITokenRequest{Name: name, Scope: "read"})
 		if err != nil {
@@ -108,7 +108,7 @@ func fillLists(t *testing.T, r *publictest.Rig) (ended int) {
 				t.Fatal(err)
 			}
 		}
-		seen = append(seen, auth.Seen{At: now.Add(-2 * time.Hour), Person: auth.Person{
+		seen = append(seen, access.Seen{At: now.Add(-2 * time.Hour), Person: access.Person{
 			Issuer: "https://p.test", Subject: name, Name: name, Session: "ss-" + name, ExpiresAt: until,
 		}})
 		offered := ""

@@ -10,7 +10,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/publictest"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/domain/membership"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
@@ -179,7 +179,7 @@ func TestSelectionsHoldWhatListsShow(t *testing.T) {
 func TestNoRoleDependsOnAnImage(t *testing.T) {
 	r := publictest.NewRig(t)
 	_, err := r.Access.CreateRoleBinding(t.Context(), &pb.CreateRoleBindingRequest{
-		Binding: &pb.RoleBinding{Role: string(auth.Admin), Group: "g", Selection: "image=sha256:1"}})
+		Binding: &pb.RoleBinding{Role: string(access.Admin), Group: "g", Selection: "image=sha256:1"}})
 	publictest.Wants(t, err, failure.KindInvalid, "INVALID_FIELD", "binding.selection")
 }
 

@@ -11,6 +11,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/publictest"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
@@ -84,7 +85,7 @@ func TestAPageOfTheAuditLogIsBounded(t *testing.T) {
 	r := publictest.NewRig(t)
 	const many = 100
 	for range many {
-		change := auth.FileChange{Added: []string{strings.Repeat("x", 80_000)}, At: time.Now()}
+		change := access.FileChange{Added: []string{strings.Repeat("x", 80_000)}, At: time.Now()}
 		if err := r.Store.Credentials.RecordTokenFile(t.Context(), change); err != nil {
 			t.Fatal(err)
 		}

@@ -1,5 +1,6 @@
-// Package access decides whether there is room for another bearer token or role binding, and whether its maker may
-// still make it. Every controller holds all of them in memory. It is pure: numbers in, a refusal out.
+// Package access decides what a caller may do: scopes, roles, the tokens and the people that have them, and the callers
+// with the rights that follow. It decides, too, whether there is room for another bearer token or role binding, since
+// every controller holds all of them in memory. It is pure: values in, rights or a refusal out.
 package access
 
 import "github.com/ingot-metal/ingot/internal/failure"

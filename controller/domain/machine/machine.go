@@ -3,6 +3,7 @@
 package machine
 
 import (
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -37,4 +38,26 @@ func MayLight(machineID, endpoint, provider string) error {
 			"ingot machine update %s --bmc-endpoint ADDRESS --bmc-credentials NAME", machineID, machineID)
 	}
 	return nil
+}
+
+// MACInUse is the refusal of a MAC address that a machine has already, in a field of the request. Only a caller whose
+// rights cover all machines learns which machine that is: any other could ask for the names outside its selection.
+func MACInUse(by access.Caller, field, mac, machineID string) *failure.Error {
+	if _, restricted := by.Within(); restricted {
+		return failure.AlreadyExists("MAC_ADDRESS_IN_USE", "MAC address %s belongs to another machine", mac).
+			WithField(field, mac+" is taken by another machine")
+	}
+	return failure.AlreadyExists("MAC_ADDRESS_IN_USE", "MAC address %s belongs to machine %s", mac, machineID).
+		WithField(field, mac+" is taken by machine "+machineID).WithMeta("machine_id", machineID)
+}
+
+// BMCInUse is the refusal of a BMC that another machine of the site has. It names that machine as MACInUse does.
+func BMCInUse(by access.Caller, bmc, machineID string) *failure.Error {
+	const field, way = "machine.spec.bmc_endpoint", "; of a service of several systems, name the path of each"
+	if _, restricted := by.Within(); restricted {
+		return failure.AlreadyExists("BMC_IN_USE", "BMC %s belongs to another machine of the site%s", bmc, way).
+			WithField(field, "taken by another machine")
+	}
+	return failure.AlreadyExists("BMC_IN_USE", "BMC %s belongs to machine %s%s", bmc, machineID, way).
+		WithField(field, "taken by machine "+machineID).WithMeta("machine_id", machineID)
 }

@@ -2,9 +2,12 @@ package machine
 
 import (
 	"encoding/base64"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -94,6 +97,30 @@ func TestDeparturesMustBeKept(t *testing.T) {
 	} {
 		if got := failure.ReasonOf(c.at.Kept(c.d, c.since)); got != c.reason {
 			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// TestWhatIsInUseIsNamedToThoseWhoSeeAllMachines: a caller with roles on some machines learns no name outside them.
+func TestWhatIsInUseIsNamedToThoseWhoSeeAllMachines(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		by    access.Caller
+		named bool
+	}{
+		"the controller itself": {access.Caller{}, true},
+		"a token":               {access.Caller{Name: "ci", Scope: access.ScopeOperate}, true},
+		"a role on all machines": {access.Caller{Name: "ann", Need: access.ScopeOperate,
+			Grants: []access.Grant{{Role: access.Operator}, {Role: access.Operator, Selection: "site=x"}}}, true},
+		"a role on some machines": {access.Caller{Name: "eve", Need: access.ScopeOperate,
+			Grants: []access.Grant{{Role: access.Viewer}, {Role: access.Operator, Selection: "site=x"}}}, false},
+	} {
+		for _, f := range []*failure.Error{
+			MACInUse(c.by, "machine.spec.mac_addresses", "52:54:00:00:00:01", "m-2"), BMCInUse(c.by, "10.0.0.7", "m-2"),
+		} {
+			if !strings.HasSuffix(f.Reason, "_IN_USE") || strings.Contains(fmt.Sprintf("%+v", f), "m-2") != c.named {
+				t.Errorf("%s: %+v", name, f)
+			}
 		}
 	}
 }

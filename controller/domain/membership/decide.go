@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/filter"
 	"github.com/ingot-metal/ingot/internal/label"
 )
@@ -88,13 +89,41 @@ type Grant struct {
 	Terms []filter.Term
 }
 
-// Caller is the roles of the caller of a write.
-type Caller []Grant
+// Roles are the roles of a caller.
+type Roles []Grant
+
+// RolesOf returns roles as they count for the fields of machines.
+func RolesOf(grants []access.Grant) (out Roles, err error) {
+	for _, g := range grants {
+		terms, err := ParseSelection(g.Selection)
+		if err != nil {
+			return nil, err
+		}
+		level := levelOf(g.Role.Scope())
+		if !OfFields(terms) {
+			level = min(level, Operate) // a line of the token file may name a state, which work changes
+		}
+		out = append(out, Grant{Level: level, Terms: terms})
+	}
+	return out, nil
+}
+
+func levelOf(s access.Scope) Level {
+	switch {
+	case s.Covers(access.ScopeAdmin):
+		return Admin
+	case s.Covers(access.ScopeOperate):
+		return Operate
+	case s.Covers(access.ScopeRead):
+		return Read
+	}
+	return None
+}
 
 // LevelAt returns the highest level that the caller has on a machine.
-func (c Caller) LevelAt(f Fields) Level {
+func (r Roles) LevelAt(f Fields) Level {
 	level := None
-	for _, g := range c {
+	for _, g := range r {
 		if g.Level > level && f.In(g.Terms) {
 			level = g.Level
 		}
@@ -103,9 +132,9 @@ func (c Caller) LevelAt(f Fields) Level {
 }
 
 // Everywhere returns the highest level that the caller has on all machines.
-func (c Caller) Everywhere() Level {
+func (r Roles) Everywhere() Level {
 	level := None
-	for _, g := range c {
+	for _, g := range r {
 		if len(g.Terms) == 0 {
 			level = max(level, g.Level)
 		}
@@ -114,8 +143,8 @@ func (c Caller) Everywhere() Level {
 }
 
 // uses are the caller's own roles, which the caller may have had for longer than the database knows.
-func (c Caller) uses() (out []Use) {
-	for _, g := range c {
+func (r Roles) uses() (out []Use) {
+	for _, g := range r {
 		out = append(out, Use{Kind: Role, Terms: g.Terms})
 	}
 	return out
@@ -134,7 +163,7 @@ type Refusal struct {
 
 // Decide returns why the caller may not change a machine's fields from before to after; nil where the caller may.
 // Without before the machine is new. uses are all things that depend on fields of machines.
-func Decide(c Caller, before *Fields, after Fields, uses []Use) *Refusal {
+func Decide(c Roles, before *Fields, after Fields, uses []Use) *Refusal {
 	if before == nil {
 		return register(c, after, uses)
 	}
@@ -154,7 +183,7 @@ func Decide(c Caller, before *Fields, after Fields, uses []Use) *Refusal {
 
 // register decides about a new machine. Its site and the other fields of its spec need a role on the machines with
 // such fields. A label in use and a larger percentage need an admin.
-func register(c Caller, after Fields, uses []Use) *Refusal {
+func register(c Roles, after Fields, uses []Use) *Refusal {
 	switch level := c.LevelAt(after); {
 	case level < Operate:
 		return &Refusal{Outside: true}

@@ -32,8 +32,8 @@ func TestDecide(t *testing.T) {
 	t.Parallel()
 	rackBudget := membership.Use{Kind: membership.Budget, Name: "racks", Key: "rack"}
 	rackRole := membership.Use{Kind: membership.Role, Name: "r", Terms: selection(t, "rack=1")}
-	operator := membership.Caller{{Level: membership.Operate}}
-	ownAdmin := membership.Caller{{Level: membership.Operate},
+	operator := membership.Roles{{Level: membership.Operate}}
+	ownAdmin := membership.Roles{{Level: membership.Operate},
 		{Level: membership.Admin, Terms: selection(t, "labels.team=mine")}}
 	at := func(labels pairs, site string) *membership.Fields {
 		f := fields("m-1", labels, pairs{"site": site})
@@ -44,7 +44,7 @@ func TestDecide(t *testing.T) {
 		return &f
 	}
 	for name, c := range map[string]struct {
-		caller        membership.Caller
+		caller        membership.Roles
 		before, after *membership.Fields
 		uses          []membership.Use
 		want          string
@@ -78,12 +78,12 @@ func TestDecide(t *testing.T) {
 		"a level that is left": {operator, at(nil, "x"), at(nil, "y"),
 			[]membership.Use{{Kind: membership.IdentityLevel, Name: "site x", Key: "site", Value: "x"}},
 			"site identity level site x"},
-		"a machine of others": {membership.Caller{{Level: membership.Operate, Terms: selection(t, "site=y")}},
+		"a machine of others": {membership.Roles{{Level: membership.Operate, Terms: selection(t, "site=y")}},
 			at(nil, "x"), at(nil, "x"), nil, "outside"},
-		"read alone":            {membership.Caller{{Level: membership.Read}}, at(nil, "x"), at(nil, "x"), nil, "outside"},
+		"read alone":            {membership.Roles{{Level: membership.Read}}, at(nil, "x"), at(nil, "x"), nil, "outside"},
 		"registering":           {operator, nil, at(pairs{"a": "1"}, "x"), []membership.Use{rackBudget}, ""},
-		"registering elsewhere": {membership.Caller{{Level: membership.Operate, Terms: selection(t, "site=y")}}, nil, at(nil, "x"), nil, "outside"},
-		"registering at the own site": {membership.Caller{{Level: membership.Operate, Terms: selection(t, "site=x")}}, nil,
+		"registering elsewhere": {membership.Roles{{Level: membership.Operate, Terms: selection(t, "site=y")}}, nil, at(nil, "x"), nil, "outside"},
+		"registering at the own site": {membership.Roles{{Level: membership.Operate, Terms: selection(t, "site=x")}}, nil,
 			at(nil, "x"), []membership.Use{{Kind: membership.Role, Name: "r", Terms: selection(t, "site=x")}}, ""},
 		"registering a used label": {operator, nil, at(pairs{"rack": "1"}, "x"), []membership.Use{rackBudget},
 			"labels.rack budget racks"},
@@ -109,7 +109,7 @@ func TestDecide(t *testing.T) {
 type world struct {
 	rand   *rand.Rand
 	uses   []membership.Use
-	caller membership.Caller
+	caller membership.Roles
 	// fleet has the fields of each piece of hardware by its MAC address. first has those at the start or at its first
 	// registration, and deleted those of removed records.
 	fleet, first, deleted map[string]membership.Fields
@@ -169,12 +169,12 @@ func newWorld(t testing.TB, seed uint64) *world {
 }
 
 // as returns the caller, or a token that it has made: no more than its roles, in a further selection.
-func (w *world) as(t testing.TB) membership.Caller {
+func (w *world) as(t testing.TB) membership.Roles {
 	if w.rand.IntN(3) > 0 {
 		return w.caller
 	}
 	level, narrow := membership.Level(1+w.rand.IntN(3)), w.selection(t)
-	var out membership.Caller
+	var out membership.Roles
 	for _, g := range w.caller {
 		out = append(out, membership.Grant{Level: min(level, g.Level), Terms: slices.Concat(g.Terms, narrow)})
 	}

@@ -3,24 +3,33 @@ package membership
 import (
 	"slices"
 
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/label"
 )
 
-// Writer is the caller of a write.
+// Writer is the caller of a write, with the roles that count for it.
 type Writer struct {
-	Roles Caller
-	// Scope is that of the call, and scopeAdmin the one that Admin stands for.
-	Scope string
-	// Admin reports whether the scope covers that of an admin.
-	Admin bool
+	access.Caller
+	Roles Roles
 }
 
-// scopeTooSmall and scopeAdmin are package auth's, which no decision imports.
-const (
-	scopeTooSmall = "SCOPE_TOO_SMALL"
-	scopeAdmin    = "admin"
-)
+// WriterOf returns a caller with its roles.
+func WriterOf(c access.Caller) (Writer, error) {
+	if len(c.Grants) == 0 {
+		return Writer{c, Roles{{Level: levelOf(c.Scope)}}}, nil
+	}
+	roles, err := RolesOf(c.Grants)
+	return Writer{c, roles}, err
+}
+
+// MayOperate refuses a call about a stored machine, or its tombstone, to callers whose roles are for other machines.
+func (w Writer) MayOperate(f Fields) error {
+	if w.Roles.LevelAt(f) < Operate {
+		return w.OutsideSelection()
+	}
+	return nil
+}
 
 // Target are the fields of a machine's spec by which its credentials are sent, and the addresses of its hardware.
 type Target struct {
@@ -50,14 +59,13 @@ func (w Write) AsksUses() bool {
 	return w.By.Roles.Everywhere() < Admin && (w.Before == nil || !w.Before.Equal(w.After))
 }
 
-// Refuse returns why the caller may not make the write; nil if it may. outside is the refusal of a machine that none of
-// the caller's roles is for.
-func (w Write) Refuse(outside error) error {
+// Refuse returns why the caller may not make the write; nil if it may.
+func (w Write) Refuse() error {
 	if w.By.Roles.Everywhere() >= Admin {
 		return nil
 	}
 	if no := Decide(w.By.Roles, w.Before, w.After, w.Uses); no != nil {
-		return no.failure(w.By.Roles, outside)
+		return no.failure(w.By)
 	}
 	return w.aim()
 }
@@ -81,9 +89,9 @@ func (w Write) aim() error {
 }
 
 func (w Writer) needsAdmin(field, why string) error {
-	return failure.Denied(scopeTooSmall, "only an admin changes %s: %s", field, why).
+	return failure.Denied(access.ReasonScopeTooSmall, "only an admin changes %s: %s", field, why).
 		WithField("machine.spec."+field, "needs scope admin").
-		WithMeta("scope", w.Scope).WithMeta("required_scope", scopeAdmin)
+		WithMeta("scope", w.Scope.String()).WithMeta("required_scope", access.ScopeAdmin.String())
 }
 
 func sameMACs(was, becomes []string) bool {
@@ -125,12 +133,12 @@ type TakenAddress struct {
 // Refuse refuses an address where the caller may not move the last record's fields to those of the machine: the
 // hardware would leave its place by a deletion, or by a change of the address, and a new registration. One of a deleted
 // machine whose TPM is recorded needs an admin.
-func (a TakenAddress) Refuse(outside error) error {
+func (a TakenAddress) Refuse() error {
 	if a.By.Roles.Everywhere() >= Admin {
 		return nil
 	}
 	if no := Decide(a.By.Roles, &a.Last, a.After, a.Uses); no != nil {
-		return no.failure(a.By.Roles, outside)
+		return no.failure(a.By)
 	}
 	if a.DeletedWithTPM && a.By.Roles.LevelAt(a.After) < Admin {
 		return a.By.needsAdmin("mac_addresses", "a deleted machine with it has a recorded TPM")
@@ -143,26 +151,26 @@ func (a TakenAddress) Refuse(outside error) error {
 func (w Writer) MayOffer(old, wanted map[string]string) error {
 	before, had := old[label.Offered]
 	after, has := wanted[label.Offered]
-	if w.Admin || had == has && before == after {
+	if w.Scope.Covers(access.ScopeAdmin) || had == has && before == after {
 		return nil
 	}
-	return failure.Denied(scopeTooSmall,
+	return failure.Denied(access.ReasonScopeTooSmall,
 		"only an admin offers a machine: the tool that it is offered to installs it").
 		WithField("machine.labels["+label.Offered+"]", "needs scope admin").
-		WithMeta("scope", w.Scope).WithMeta("required_scope", scopeAdmin)
+		WithMeta("scope", w.Scope.String()).WithMeta("required_scope", access.ScopeAdmin.String())
 }
 
 // failure returns the refusal as the error of a call. It names what depends on the field as far as the caller may read
 // it: roles and tokens are for admins to read, the rest for callers with a role on all machines.
-func (r *Refusal) failure(c Caller, outside error) error {
+func (r *Refusal) failure(by Writer) error {
 	if r.Outside {
-		return outside
+		return by.OutsideSelection()
 	}
 	use := "a " + string(r.Use.Kind)
 	if r.Use.Kind == ApprovalPolicy || r.Use.Kind == IdentityLevel {
 		use = "an " + string(r.Use.Kind)
 	}
-	named := r.Use.Kind != Role && r.Use.Kind != Token && c.Everywhere() >= Read
+	named := r.Use.Kind != Role && r.Use.Kind != Token && by.Roles.Everywhere() >= Read
 	if named {
 		use = string(r.Use.Kind) + " " + r.Use.Name
 	}

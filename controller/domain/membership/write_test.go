@@ -1,19 +1,18 @@
 package membership_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/domain/membership"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/label"
 )
 
-var errOutside = errors.New("outside")
-
 func operator() membership.Writer {
-	return membership.Writer{Roles: membership.Caller{{Level: membership.Operate}}, Scope: "operate"}
+	return membership.Writer{Caller: access.Caller{Name: "op", Scope: access.ScopeOperate},
+		Roles: membership.Roles{{Level: membership.Operate}}}
 }
 
 func target() membership.Target {
@@ -34,7 +33,7 @@ func TestRefusalsOfWritesInTheirOrder(t *testing.T) {
 		change              func(*membership.Write)
 	}{
 		{"a machine of others", "", "", func(w *membership.Write) {
-			w.By.Roles = membership.Caller{{Level: membership.Operate, Terms: selection(t, "site=z")}}
+			w.By.Roles = membership.Roles{{Level: membership.Operate, Terms: selection(t, "site=z")}}
 		}},
 		{"a field in use", "FIELD_IN_USE", "machine.spec.rack", func(w *membership.Write) {
 			w.After.Spec = pairs{"site": "x", "rack": "r"}
@@ -67,9 +66,9 @@ func TestRefusalsOfWritesInTheirOrder(t *testing.T) {
 			faults[k].change(&all)
 		}
 		for _, w := range []membership.Write{alone, all} {
-			got := w.Refuse(errOutside)
+			got := w.Refuse()
 			if f.reason == "" {
-				if !errors.Is(got, errOutside) {
+				if failure.ReasonOf(got) != "OUTSIDE_SELECTION" {
 					t.Errorf("%s: %v", f.name, got)
 				}
 				continue
@@ -79,8 +78,8 @@ func TestRefusalsOfWritesInTheirOrder(t *testing.T) {
 				t.Errorf("%s: %v", f.name, got)
 			}
 		}
-		alone.By.Roles = membership.Caller{{Level: membership.Admin}}
-		if err := alone.Refuse(errOutside); err != nil {
+		alone.By.Roles = membership.Roles{{Level: membership.Admin}}
+		if err := alone.Refuse(); err != nil {
 			t.Errorf("%s, by an admin: %v", f.name, err)
 		}
 	}
@@ -104,7 +103,7 @@ func TestWritesThatNeedNoAdmin(t *testing.T) {
 	} {
 		w := write()
 		change(&w)
-		if err := w.Refuse(errOutside); err != nil {
+		if err := w.Refuse(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -122,7 +121,7 @@ func TestWritesThatNeedNoAdmin(t *testing.T) {
 		noSSH(&w)
 		noBMC(&w)
 		change(&w)
-		if err := w.Refuse(errOutside); failure.ReasonOf(err) != "SCOPE_TOO_SMALL" {
+		if err := w.Refuse(); failure.ReasonOf(err) != "SCOPE_TOO_SMALL" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -140,7 +139,7 @@ func TestUsesAreAskedForWhereTheyCount(t *testing.T) {
 	same, changed, fresh, admin := write(), write(), write(), write()
 	changed.After.Labels = pairs{"a": "b"}
 	fresh.Before = nil
-	admin.Before, admin.By.Roles = nil, membership.Caller{{Level: membership.Admin}}
+	admin.Before, admin.By.Roles = nil, membership.Roles{{Level: membership.Admin}}
 	for name, c := range map[string]struct {
 		w    membership.Write
 		want bool
@@ -155,7 +154,7 @@ func TestAddressesOfOtherRecords(t *testing.T) {
 	t.Parallel()
 	last := fields("m-0", nil, pairs{"site": "x", "rack": "a"})
 	good := membership.TakenAddress{By: operator(), Last: last, After: fields("m-1", nil, pairs{"site": "x", "rack": "a"})}
-	if err := good.Refuse(errOutside); err != nil {
+	if err := good.Refuse(); err != nil {
 		t.Error(err)
 	}
 	moved, tpm, others := good, good, good
@@ -164,19 +163,19 @@ func TestAddressesOfOtherRecords(t *testing.T) {
 	moved.After.Spec = pairs{"site": "x"}
 	tpm.DeletedWithTPM = true
 	others.By.Roles, others.DeletedWithTPM =
-		membership.Caller{{Level: membership.Operate, Terms: selection(t, "site=z")}}, true
-	if err := others.Refuse(errOutside); !errors.Is(err, errOutside) {
+		membership.Roles{{Level: membership.Operate, Terms: selection(t, "site=z")}}, true
+	if err := others.Refuse(); failure.ReasonOf(err) != "OUTSIDE_SELECTION" {
 		t.Errorf("of another's machine: %v", err)
 	}
 	for _, c := range []struct {
 		a      membership.TakenAddress
 		reason string
 	}{{moved, "FIELD_IN_USE"}, {tpm, "SCOPE_TOO_SMALL"}} {
-		if err := c.a.Refuse(errOutside); failure.ReasonOf(err) != c.reason {
+		if err := c.a.Refuse(); failure.ReasonOf(err) != c.reason {
 			t.Errorf("want %s: %v", c.reason, err)
 		}
-		c.a.By.Roles = membership.Caller{{Level: membership.Admin}}
-		if err := c.a.Refuse(errOutside); err != nil {
+		c.a.By.Roles = membership.Roles{{Level: membership.Admin}}
+		if err := c.a.Refuse(); err != nil {
 			t.Errorf("an admin: %v", err)
 		}
 	}
@@ -185,11 +184,11 @@ func TestAddressesOfOtherRecords(t *testing.T) {
 // TestRefusalsNameWhatTheCallerMayRead: roles and tokens are for admins, the rest for those who see every machine.
 func TestRefusalsNameWhatTheCallerMayRead(t *testing.T) {
 	t.Parallel()
-	here := membership.Caller{{Level: membership.Operate, Terms: selection(t, "site=x")}}
-	everywhere := membership.Caller{{Level: membership.Operate}}
+	here := membership.Roles{{Level: membership.Operate, Terms: selection(t, "site=x")}}
+	everywhere := membership.Roles{{Level: membership.Operate}}
 	for _, c := range []struct {
 		use   membership.Use
-		roles membership.Caller
+		roles membership.Roles
 		shows string
 		named bool
 	}{
@@ -202,7 +201,7 @@ func TestRefusalsNameWhatTheCallerMayRead(t *testing.T) {
 	} {
 		w := write()
 		w.By.Roles, w.Uses, w.After.Spec = c.roles, []membership.Use{c.use}, pairs{"site": "x", "rack": "r"}
-		e := failure.From(w.Refuse(errOutside))
+		e := failure.From(w.Refuse())
 		if e == nil || !strings.Contains(e.Message, "the field rack may be changed only by an admin") ||
 			!strings.HasSuffix(e.Message, c.shows) || e.Metadata["key"] != "rack" ||
 			e.Metadata["used_by"] != string(c.use.Kind) || (e.Metadata["used_by_name"] == "n") != c.named {
@@ -211,7 +210,7 @@ func TestRefusalsNameWhatTheCallerMayRead(t *testing.T) {
 	}
 	w := write()
 	w.Before, w.Uses = nil, []membership.Use{{Kind: membership.Budget, Name: "half", Counted: true}}
-	e := failure.From(w.Refuse(errOutside))
+	e := failure.From(w.Refuse())
 	if e == nil ||
 		!strings.Contains(e.Message, "registered only by an admin of all machines: their number is used by budget half") ||
 		e.Fields[0].Path != "machine" ||
@@ -221,31 +220,66 @@ func TestRefusalsNameWhatTheCallerMayRead(t *testing.T) {
 	w = write()
 	w.After.Labels = pairs{"team": "a"}
 	w.Uses = []membership.Use{{Kind: membership.Budget, Name: "t", Key: "labels.team"}}
-	if e := failure.From(w.Refuse(errOutside)); e == nil || e.Fields[0].Path != "machine.labels.team" {
+	if e := failure.From(w.Refuse()); e == nil || e.Fields[0].Path != "machine.labels.team" {
 		t.Errorf("a label: %+v", e)
 	}
 	w.After = fields("m-1", nil, pairs{"site": "x", "cluster": "c"})
 	w.Uses = []membership.Use{{Kind: membership.Budget, Name: "t", Key: "cluster"}}
-	if e := failure.From(w.Refuse(errOutside)); e == nil || e.Fields[0].Path != "machine.spec.target_cluster_ref" {
+	if e := failure.From(w.Refuse()); e == nil || e.Fields[0].Path != "machine.spec.target_cluster_ref" {
 		t.Errorf("a cluster: %+v", e)
 	}
 }
 
 func TestOnlyAnAdminOffers(t *testing.T) {
 	t.Parallel()
+	const operate, admin = access.ScopeOperate, access.ScopeAdmin
 	offered := pairs{label.Offered: "cluster-api"}
 	for _, c := range []struct {
-		admin       bool
+		scope       access.Scope
 		old, wanted pairs
 		refused     bool
 	}{
-		{false, nil, pairs{"team": "a"}, false}, {false, offered, offered, false}, {false, nil, offered, true},
-		{false, offered, nil, true}, {false, offered, pairs{label.Offered: "other"}, true},
-		{false, nil, pairs{label.Offered: ""}, true}, {true, nil, offered, false}, {true, offered, nil, false},
+		{operate, nil, pairs{"team": "a"}, false}, {operate, offered, offered, false}, {operate, nil, offered, true},
+		{operate, offered, nil, true}, {operate, offered, pairs{label.Offered: "other"}, true},
+		{operate, nil, pairs{label.Offered: ""}, true}, {admin, nil, offered, false}, {admin, offered, nil, false},
 	} {
-		err := membership.Writer{Scope: "operate", Admin: c.admin}.MayOffer(c.old, c.wanted)
+		err := membership.Writer{Caller: access.Caller{Name: "op", Scope: c.scope}}.MayOffer(c.old, c.wanted)
 		if (err != nil) != c.refused || c.refused && failure.From(err).Metadata["required_scope"] != "admin" {
 			t.Errorf("%+v: %v", c, err)
 		}
+	}
+}
+
+// TestRolesOfWriters: a scope counts on all machines, a role on its selection, and one that names a state operates at
+// most.
+func TestRolesOfWriters(t *testing.T) {
+	t.Parallel()
+	here, elsewhere := fields("m-1", nil, pairs{"site": "x"}), fields("m-2", nil, pairs{"site": "y"})
+	for name, c := range map[string]struct {
+		by              access.Caller
+		here, elsewhere membership.Level
+	}{
+		"a token": {access.Caller{Name: "ci", Scope: access.ScopeAdmin}, membership.Admin, membership.Admin},
+		"a token that reports": {access.Caller{Name: "pxe", Scope: access.ScopeReport}, membership.None,
+			membership.None},
+		"an admin of a site": {access.Caller{Name: "eve", Grants: []access.Grant{{Role: access.Viewer},
+			{Role: access.Admin, Selection: "site=x"}}}, membership.Admin, membership.Read},
+		"an admin of a state": {access.Caller{Name: "eve", Grants: []access.Grant{
+			{Role: access.Admin, Selection: "site=x,phase!=IDLE"}}}, membership.Operate, membership.None},
+	} {
+		by, err := membership.WriterOf(c.by)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if by.Roles.LevelAt(here) != c.here || by.Roles.LevelAt(elsewhere) != c.elsewhere {
+			t.Errorf("%s: %d and %d", name, by.Roles.LevelAt(here), by.Roles.LevelAt(elsewhere))
+		}
+		err = by.MayOperate(elsewhere)
+		if failure.ReasonOf(err) == "OUTSIDE_SELECTION" != (c.elsewhere < membership.Operate) {
+			t.Errorf("%s operates elsewhere: %v", name, err)
+		}
+	}
+	if _, err := membership.WriterOf(access.Caller{Grants: []access.Grant{{Selection: "site"}}}); err == nil {
+		t.Error("a selection that cannot be read counts")
 	}
 }

@@ -85,7 +85,7 @@ const ReasonOutside = "OUTSIDE_SELECTION"
 
 // MayWork refuses a machine that the rights of the rollout's creator do not cover any more: the machine has left the
 // selection, or a role or a token was removed.
-func MayWork(createdBy string, rights membership.Caller, f membership.Fields) error {
+func MayWork(createdBy string, rights membership.Roles, f membership.Fields) error {
 	if rights.LevelAt(f) >= membership.Operate {
 		return nil
 	}

@@ -82,7 +82,7 @@ func TestWorkStaysWithinTheCreatorsRights(t *testing.T) {
 		{membership.Operate, "y", false},
 	} {
 		f := membership.Fields{MachineID: "m-1", Spec: map[string]string{"site": c.site}}
-		err := MayWork("ann", membership.Caller{{Level: c.level, Terms: terms}}, f)
+		err := MayWork("ann", membership.Roles{{Level: c.level, Terms: terms}}, f)
 		if (err == nil) != c.may || err != nil && failure.ReasonOf(err) != ReasonOutside {
 			t.Errorf("%+v: %v", c, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/identity"
 	"github.com/ingot-metal/ingot/controller/domain/kind"
@@ -33,7 +34,7 @@ func world() *Facts {
 	return &Facts{
 		Now:     noon,
 		Request: Request{MachineID: "m-1", RequestID: "r", Type: fleet.RunPlan, PlanID: "all", Actor: "ann"},
-		Caller:  Caller{Identity: "ann", Scope: "operate", Admin: true},
+		Caller:  access.Caller{Name: "ann", Scope: access.ScopeAdmin},
 		Machine: Machine{
 			Facts: fleet.Facts{MachineID: "m-1", Phase: fleet.Maintenance, NodeState: fleet.Active,
 				Conditions: map[fleet.ConditionType]bool{}},
@@ -140,7 +141,7 @@ var refusalCases = []refusalCase{
 			Inspect: &baremetalv1.Inspect{}}})
 	}},
 	{rule: "caller may rotate", reason: "SCOPE_TOO_SMALL", step: "rotate", change: func(f *Facts) {
-		f.Caller.Admin = false
+		f.Caller.Scope = access.ScopeOperate
 	}},
 	{rule: "password can be rotated", reason: "CAPABILITY_MISSING", step: "rotate", change: func(f *Facts) {
 		f.Machine.Provider = "metal3"
@@ -396,7 +397,7 @@ func TestFactsAreReadWhereTheyDecide(t *testing.T) {
 		"an installation": {[]func(*Facts){only(repaveStep())}, []FactKind{OpenWorkflowFact, PolicyFact, ImageFact,
 			IdentityFact, SegmentsFact, InventoryFact, InstallersFact}},
 		"an installation of the controller's own": {[]func(*Facts){only(repaveStep()), func(f *Facts) {
-			f.Caller = Caller{}
+			f.Caller = access.Caller{}
 		}}, []FactKind{OpenWorkflowFact, ImageFact, IdentityFact, SegmentsFact, InventoryFact, InstallersFact}},
 		"work on a machine of MAAS": {[]func(*Facts){only(plan.RepaveByMAAS().GetSteps()...), maas},
 			[]FactKind{OpenWorkflowFact, ObservationFact, ThresholdFact, PolicyFact}},

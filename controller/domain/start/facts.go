@@ -8,6 +8,7 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/identity"
 	"github.com/ingot-metal/ingot/controller/domain/kind"
@@ -37,15 +38,6 @@ type Machine struct {
 	Simulated     bool
 	// HasTPM reports whether the endorsement key of a TPM is recorded.
 	HasTPM bool
-}
-
-// Caller asks for the work. The zero value is the controller itself.
-type Caller struct {
-	// Identity is the root identity that approval policies count by.
-	Identity string
-	// Scope is the name of the caller's scope; empty for the controller itself.
-	Scope string
-	Admin bool
 }
 
 // FactKind is the kind of a Fact.
@@ -83,7 +75,7 @@ type Fact struct {
 type Facts struct {
 	Now     time.Time
 	Request Request
-	Caller  Caller
+	Caller  access.Caller
 	Machine Machine
 	// Agents might take steps on the machine, as they have registered.
 	Agents []fleet.Candidate

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
@@ -163,11 +164,11 @@ func kindsAreBuilt(f *Facts) error {
 // callerMayRotate refuses to change the password of a BMC for a caller that is no admin. Work of the controller's own,
 // such as that of a rollout that an admin has begun, has no caller.
 func callerMayRotate(f *Facts) error {
-	if !plan.RotatesPassword(f.Plan) || f.Caller.Scope == "" || f.Caller.Admin {
+	if !plan.RotatesPassword(f.Plan) || f.Caller.Identity() == "" || f.Caller.Scope.Covers(access.ScopeAdmin) {
 		return nil
 	}
-	return failure.Denied("SCOPE_TOO_SMALL", "only an admin changes the passwords of BMCs").
-		WithMeta("scope", f.Caller.Scope).WithMeta("required_scope", "admin")
+	return failure.Denied(access.ReasonScopeTooSmall, "only an admin changes the passwords of BMCs").
+		WithMeta("scope", f.Caller.Scope.String()).WithMeta("required_scope", access.ScopeAdmin.String())
 }
 
 func rotationAsks(f *Facts) []Fact {
@@ -208,7 +209,7 @@ func PasswordIsOwn(m Machine, neighbours []Neighbour) error {
 }
 
 func policyAsks(f *Facts) []Fact {
-	if !f.destroys() || f.Request.Judged || f.Caller.Identity == "" {
+	if !f.destroys() || f.Request.Judged || f.Caller.Identity() == "" {
 		return nil
 	}
 	return []Fact{{PolicyFact, f.Machine.MachineID}}

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
 	"github.com/ingot-metal/ingot/controller/limit/fairqueue"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -92,7 +93,7 @@ var long = map[string]bool{"/baremetal.v1.AdminService/AddImage": true}
 // Unary lets unary calls in. Calls without a caller, such as health checks, pass.
 func (d *Limiter) Unary() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-		who, ok := auth.CallerFrom(ctx)
+		who, ok := call.Caller(ctx)
 		if !ok {
 			return next(ctx, req)
 		}
@@ -114,7 +115,7 @@ func (d *Limiter) Unary() grpc.UnaryServerInterceptor {
 // Stream lets streams in.
 func (d *Limiter) Stream() grpc.StreamServerInterceptor {
 	return func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-		who, ok := auth.CallerFrom(s.Context())
+		who, ok := call.Caller(s.Context())
 		if !ok {
 			return next(srv, s)
 		}

@@ -10,7 +10,8 @@ import (
 	"google.golang.org/grpc"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/limit/fairqueue"
 	"github.com/ingot-metal/ingot/controller/limit/ratelimit"
 	"github.com/ingot-metal/ingot/internal/clock"
@@ -61,11 +62,11 @@ func newDoor(l fairqueue.Limits) (*ratelimit.Limiter, *clock.Fake, *seen) {
 }
 
 func as(ctx context.Context, name string) context.Context {
-	return auth.WithCaller(ctx, auth.Caller{Name: name, Scope: auth.ScopeAdmin})
+	return call.WithCaller(ctx, access.Caller{Name: name, Scope: access.ScopeAdmin})
 }
 
-// call makes a unary call whose handler is fn.
-func call(ctx context.Context, d *ratelimit.Limiter, method string, fn func()) error {
+// invoke makes a unary call whose handler is fn.
+func invoke(ctx context.Context, d *ratelimit.Limiter, method string, fn func()) error {
 	_, err := d.Unary()(ctx, &baremetalv1.GetMachineRequest{MachineId: "m-1"}, &grpc.UnaryServerInfo{FullMethod: method},
 		func(context.Context, any) (any, error) {
 			fn()
@@ -93,19 +94,19 @@ func TestRatesAreOfEachClientAndKind(t *testing.T) {
 	d, fake, s := newDoor(l)
 	a, b := as(t.Context(), "a"), as(t.Context(), "b")
 	for _, ctx := range []context.Context{a, b} {
-		if err := errors.Join(call(ctx, d, get, nothing), call(ctx, d, reboot, nothing)); err != nil {
+		if err := errors.Join(invoke(ctx, d, get, nothing), invoke(ctx, d, reboot, nothing)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	refusedWith(t, call(a, d, get, nothing), "RATE_LIMITED", 500*time.Millisecond)
-	refusedWith(t, call(a, d, reboot, nothing), "RATE_LIMITED", time.Second)
+	refusedWith(t, invoke(a, d, get, nothing), "RATE_LIMITED", 500*time.Millisecond)
+	refusedWith(t, invoke(a, d, reboot, nothing), "RATE_LIMITED", time.Second)
 	fake.Advance(500 * time.Millisecond)
-	if err := call(a, d, get, nothing); err != nil {
+	if err := invoke(a, d, get, nothing); err != nil {
 		t.Errorf("when it was told to try again: %v", err)
 	}
 	// Calls without a client are not counted: health checks.
 	for range 10 {
-		if err := call(t.Context(), d, get, nothing); err != nil {
+		if err := invoke(t.Context(), d, get, nothing); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -124,7 +125,7 @@ func hold(t *testing.T, ctx context.Context, d *ratelimit.Limiter, method string
 		out.Add(1)
 		task.Background("held call", func() {
 			defer out.Done()
-			if err := call(ctx, d, method, func() { in.Done(); <-gate }); err != nil {
+			if err := invoke(ctx, d, method, func() { in.Done(); <-gate }); err != nil {
 				t.Errorf("held call: %v", err)
 				in.Done()
 			}
@@ -139,16 +140,16 @@ func TestListsHoldUpNothingElse(t *testing.T) {
 	d, _, _ := newDoor(limits())
 	a := as(t.Context(), "a")
 	release := hold(t, a, d, list, 1)
-	if err := call(as(t.Context(), "b"), d, get, nothing); err != nil {
+	if err := invoke(as(t.Context(), "b"), d, get, nothing); err != nil {
 		t.Errorf("another client's call for one machine: %v", err)
 	}
 	short, cancel := context.WithCancel(a)
 	cancel()
-	if err := call(short, d, list, nothing); !errors.Is(err, context.Canceled) {
+	if err := invoke(short, d, list, nothing); !errors.Is(err, context.Canceled) {
 		t.Errorf("a second list at a time: %v", err)
 	}
 	release()
-	if err := call(a, d, list, nothing); err != nil {
+	if err := invoke(a, d, list, nothing); err != nil {
 		t.Errorf("after it: %v", err)
 	}
 }
@@ -158,22 +159,22 @@ func TestWhoWaitsGetsAPlaceOrIsToldSo(t *testing.T) {
 	flood, polite := as(t.Context(), "flood"), as(t.Context(), "polite")
 	release := hold(t, flood, d, get, 3) // its share of four
 	late := make(chan error, 1)
-	task.Background("late", func() { late <- call(flood, d, get, nothing) })
+	task.Background("late", func() { late <- invoke(flood, d, get, nothing) })
 	testkit.Eventually(t, 10*time.Second, func() bool { return fake.Waiters() == 1 },
 		"the fourth of the flood does not wait")
-	if err := call(polite, d, get, nothing); err != nil {
+	if err := invoke(polite, d, get, nothing); err != nil {
 		t.Fatalf("another client: %v", err)
 	}
 	fake.Advance(time.Minute)
 	refusedWith(t, <-late, "CONTROLLER_OVERLOADED", time.Second)
 	gone, leave := context.WithCancel(flood)
-	task.Background("gone", func() { late <- call(gone, d, get, nothing) })
+	task.Background("gone", func() { late <- invoke(gone, d, get, nothing) })
 	testkit.Eventually(t, 10*time.Second, func() bool { return fake.Waiters() == 1 }, "it does not wait")
 	leave()
 	if err := <-late; !errors.Is(err, context.Canceled) {
 		t.Errorf("who has left: %v", err)
 	}
-	task.Background("patient", func() { late <- call(flood, d, get, nothing) })
+	task.Background("patient", func() { late <- invoke(flood, d, get, nothing) })
 	testkit.Eventually(t, 10*time.Second, func() bool { return fake.Waiters() == 2 }, "it does not wait")
 	release()
 	if err := <-late; err != nil {
@@ -195,7 +196,7 @@ func TestAllIsGivenBack(t *testing.T) {
 					t.Error("no panic")
 				}
 			}()
-			_ = call(ctx, d, get, func() { panic("x") }) // it panics
+			_ = invoke(ctx, d, get, func() { panic("x") }) // it panics
 		}()
 	}
 	hold(t, ctx, d, get, 3)()
@@ -222,7 +223,7 @@ func TestStreamsAndLongCallsTakeNoPlace(t *testing.T) {
 	}
 	release := hold(t, ctx, d, add, 4)
 	if err := open(func() {
-		if err := call(ctx, d, get, nothing); err != nil {
+		if err := invoke(ctx, d, get, nothing); err != nil {
 			t.Errorf("a call beside streams: %v", err)
 		}
 		refusedWith(t, open(nothing), "TOO_MANY_STREAMS", time.Second)

@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -22,7 +21,7 @@ const memberGroup, memberSubject = "group", "subject"
 
 // CreateRoleBinding stores a binding. Where the role, member and selection have one, that one gets the new end.
 func (s *Store) CreateRoleBinding(
-	ctx context.Context, b auth.RoleBinding, actor string, now time.Time,
+	ctx context.Context, b access.RoleBinding, actor string, now time.Time,
 ) (*baremetalv1.RoleBinding, error) {
 	kind, member := memberGroup, b.Group
 	if b.Subject != "" {
@@ -109,19 +108,19 @@ func (s *Store) ListRoleBindings(
 }
 
 // RoleBindings implements auth.PeopleSource.
-func (s *Store) RoleBindings(ctx context.Context, now time.Time) ([]auth.RoleBinding, error) {
+func (s *Store) RoleBindings(ctx context.Context, now time.Time) ([]access.RoleBinding, error) {
 	return RoleBindings(ctx, s.db.Q, now)
 }
 
 // RoleBindings reads the bindings that have not ended.
-func RoleBindings(ctx context.Context, q *dbsqlc.Queries, now time.Time) ([]auth.RoleBinding, error) {
+func RoleBindings(ctx context.Context, q *dbsqlc.Queries, now time.Time) ([]access.RoleBinding, error) {
 	rows, err := q.RoleBindingsInForce(ctx, now)
 	if err != nil {
 		return nil, fmt.Errorf("read role bindings: %w", err)
 	}
-	out := make([]auth.RoleBinding, 0, len(rows))
+	out := make([]access.RoleBinding, 0, len(rows))
 	for _, r := range rows {
-		b := auth.RoleBinding{ID: r.BindingID, Role: auth.Role(r.Role), Selection: r.Selection,
+		b := access.RoleBinding{ID: r.BindingID, Role: access.Role(r.Role), Selection: r.Selection,
 			ExpiresAt: pgtx.TimeVal(r.ExpiresAt)}
 		b.Group, b.Subject = groupAndSubject(r)
 		out = append(out, b)

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
@@ -25,7 +25,7 @@ const (
 )
 
 // RecordSessions implements auth.PeopleSource.
-func (s *Store) RecordSessions(ctx context.Context, all []auth.Seen) error {
+func (s *Store) RecordSessions(ctx context.Context, all []access.Seen) error {
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		for _, one := range all {
 			made, err := q.PutSignOnSession(ctx, dbsqlc.PutSignOnSessionParams{
@@ -59,7 +59,7 @@ func (s *Store) RecordSessions(ctx context.Context, all []auth.Seen) error {
 }
 
 // PutPerson stores a person as a token of the provider names it, and reports whether that token is the newest one.
-func PutPerson(ctx context.Context, q *dbsqlc.Queries, p auth.Person) (newer bool, err error) {
+func PutPerson(ctx context.Context, q *dbsqlc.Queries, p access.Person) (newer bool, err error) {
 	groups := p.Groups
 	if groups == nil {
 		groups = []string{}
@@ -73,7 +73,7 @@ func PutPerson(ctx context.Context, q *dbsqlc.Queries, p auth.Person) (newer boo
 }
 
 // recordPerson stores a person. Controllers read it again where that changes what tokens are worth.
-func recordPerson(ctx context.Context, q *dbsqlc.Queries, p auth.Person) error {
+func recordPerson(ctx context.Context, q *dbsqlc.Queries, p access.Person) error {
 	newer, err := PutPerson(ctx, q, p)
 	if err != nil || !newer {
 		return err
@@ -92,14 +92,14 @@ func recordPerson(ctx context.Context, q *dbsqlc.Queries, p auth.Person) error {
 }
 
 // TokenMakers implements auth.PeopleSource.
-func (s *Store) TokenMakers(ctx context.Context, now time.Time) (map[string]auth.Person, error) {
+func (s *Store) TokenMakers(ctx context.Context, now time.Time) (map[string]access.Person, error) {
 	rows, err := s.db.Q.MakersOfAPITokens(ctx, now)
 	if err != nil {
 		return nil, fmt.Errorf("read makers of tokens: %w", err)
 	}
-	out := make(map[string]auth.Person, len(rows))
+	out := make(map[string]access.Person, len(rows))
 	for _, r := range rows {
-		out[r.Identity] = auth.Person{Issuer: r.Issuer, Subject: r.Subject, Name: r.Name, Groups: r.Groups,
+		out[r.Identity] = access.Person{Issuer: r.Issuer, Subject: r.Subject, Name: r.Name, Groups: r.Groups,
 			IssuedAt: r.IssuedAt}
 	}
 	return out, nil

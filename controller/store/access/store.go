@@ -2,17 +2,12 @@
 // provider said of itself.
 package access
 
-import (
-	"github.com/ingot-metal/ingot/controller/auth"
-	"github.com/ingot-metal/ingot/controller/store/pgtx"
-)
+import "github.com/ingot-metal/ingot/controller/store/pgtx"
 
 // Store holds roles and sessions. It is safe for concurrent use.
 type Store struct {
 	db *pgtx.DB
 }
-
-var _ auth.PeopleSource = (*Store)(nil)
 
 // New returns a store over the database.
 func New(db *pgtx.DB) *Store { return &Store{db: db} }

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
 	"github.com/ingot-metal/ingot/controller/domain/machinefilter"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -86,7 +86,7 @@ func retire(
 
 // identityOf returns the root identity of a call's caller; without one, the actor's name.
 func identityOf(ctx context.Context, actor string) string {
-	if id := auth.IdentityFrom(ctx); id != "" {
+	if id := call.Identity(ctx); id != "" {
 		return id
 	}
 	return "actor " + actor

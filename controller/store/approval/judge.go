@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
 	"github.com/ingot-metal/ingot/controller/domain/start"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 )
@@ -80,7 +80,7 @@ func begin(
 // controller's own, such as a further attempt, has no caller and is not refused. Without policies it costs one
 // statement and takes no lock.
 func Admit(ctx context.Context, q *dbsqlc.Queries, w Work, now time.Time) error {
-	if auth.IdentityFrom(ctx) == "" {
+	if call.Identity(ctx) == "" {
 		return nil
 	}
 	exists, err := q.AnyApprovalPolicy(ctx)

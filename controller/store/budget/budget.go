@@ -106,7 +106,7 @@ func (s *Store) SetBudget(
 		if err := pgtx.ConditionsOf(opts).Replacing("budget "+row.Name, row.Version); err != nil {
 			return err
 		}
-		pgtx.PostcommitOf(q).Note(SlotFreed{})
+		pgtx.NotesOf(q).Note(SlotFreed{})
 		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "SET_BUDGET", Target: row.Name,
 			Data: limitsOf(row)}, now)
 	})
@@ -155,7 +155,7 @@ func (s *Store) DeleteBudget(
 			pgtx.Stored{Exists: true, Version: row.Version}); err != nil {
 			return err
 		}
-		pgtx.PostcommitOf(q).Note(SlotFreed{})
+		pgtx.NotesOf(q).Note(SlotFreed{})
 		return history.Audit(ctx, q, history.AuditEntry{Actor: actor, Verb: "DELETE_BUDGET", Target: name,
 			Data: limitsOf(row)}, now)
 	})
@@ -478,7 +478,7 @@ func (s *Store) ReleaseSlot(
 			return err
 		}
 		row.ReleasedAt = &now
-		pgtx.PostcommitOf(q).Note(SlotFreed{})
+		pgtx.NotesOf(q).Note(SlotFreed{})
 		return history.Audit(ctx, q, history.AuditEntry{
 			Actor: actor, Verb: "RELEASE_BUDGET_SLOT", Target: machineID, Operation: row.OperationID, Comment: comment,
 		}, now)

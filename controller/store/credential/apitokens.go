@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/domain/access"
 	accessstore "github.com/ingot-metal/ingot/controller/store/access"
 	"github.com/ingot-metal/ingot/controller/store/convert"
@@ -26,22 +25,22 @@ import (
 // NewAPIToken is a bearer token to be made.
 type NewAPIToken struct {
 	ID, Name, Actor string
-	Scope           auth.Scope
-	Hash            [32]byte
-	ExpiresAt       time.Time
+	// Maker is the caller. It is zero where the controller itself makes the token.
+	Maker     access.Caller
+	Scope     access.Scope
+	Hash      [32]byte
+	ExpiresAt time.Time
 	// Selection is the filter of the machines that it is good for. Empty stands for all.
 	Selection string
 }
 
-// row returns the stored row of a token and its maker. The hash of a token with a selection is in narrow_hash: a
-// controller of an older version, which would ignore the selection, does not find it.
-func (t NewAPIToken) row(maker auth.Caller, now time.Time) dbsqlc.InsertAPITokenParams {
+// row returns the stored row of a token. The hash of a token with a selection is in narrow_hash: a controller of an
+// older version, which would ignore the selection, does not find it.
+func (t NewAPIToken) row(now time.Time) dbsqlc.InsertAPITokenParams {
 	p := dbsqlc.InsertAPITokenParams{
 		TokenID: t.ID, Name: t.Name, Scope: t.Scope.String(), Hash: t.Hash[:], Selection: t.Selection,
-		ParentID: maker.TokenID, CreatedAt: now, CreatedBy: t.Actor, ExpiresAt: t.ExpiresAt,
-	}
-	if maker.Name != "" {
-		p.CreatedByIdentity = maker.Identity()
+		ParentID: t.Maker.TokenID, CreatedAt: now, CreatedBy: t.Actor, ExpiresAt: t.ExpiresAt,
+		CreatedByIdentity: t.Maker.Identity(),
 	}
 	if t.Selection != "" {
 		none := sha256.Sum256([]byte("narrow " + t.ID))
@@ -52,7 +51,6 @@ func (t NewAPIToken) row(maker auth.Caller, now time.Time) dbsqlc.InsertAPIToken
 
 // CreateAPIToken stores a token, hashed. A name is that of one token in force.
 func (s *Store) CreateAPIToken(ctx context.Context, t NewAPIToken, now time.Time) (*baremetalv1.APIToken, error) {
-	maker, _ := auth.CallerFrom(ctx) // none where the controller itself makes it
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		if err := q.TouchAPITokens(ctx); err != nil {
 			return fmt.Errorf("lock tokens: %w", err)
@@ -61,7 +59,7 @@ func (s *Store) CreateAPIToken(ctx context.Context, t NewAPIToken, now time.Time
 		if err != nil {
 			return fmt.Errorf("count tokens: %w", err)
 		}
-		revoked, err := makerRevoked(ctx, q, maker)
+		revoked, err := makerRevoked(ctx, q, t.Maker)
 		if err != nil {
 			return err
 		}
@@ -71,12 +69,12 @@ func (s *Store) CreateAPIToken(ctx context.Context, t NewAPIToken, now time.Time
 		if err := q.EndExpiredAPIToken(ctx, dbsqlc.EndExpiredAPITokenParams{Name: t.Name, Now: now}); err != nil {
 			return fmt.Errorf("end expired token: %w", err)
 		}
-		if maker.Person != nil { // whose roles count for the token
-			if _, err := accessstore.PutPerson(ctx, q, *maker.Person); err != nil {
+		if t.Maker.Person != nil { // whose roles count for the token
+			if _, err := accessstore.PutPerson(ctx, q, *t.Maker.Person); err != nil {
 				return err
 			}
 		}
-		if err := q.InsertAPIToken(ctx, t.row(maker, now)); err != nil {
+		if err := q.InsertAPIToken(ctx, t.row(now)); err != nil {
 			return fmt.Errorf("store token: %w", err)
 		}
 		return history.Audit(ctx, q, history.AuditEntry{Actor: t.Actor, Verb: "CREATE_API_TOKEN", Target: t.ID,
@@ -96,12 +94,12 @@ func (s *Store) CreateAPIToken(ctx context.Context, t NewAPIToken, now time.Time
 	return &baremetalv1.APIToken{
 		TokenId: t.ID, Name: t.Name, Scope: t.Scope.String(), Source: sourceDatabase, CreatedAt: convert.Timestamp(now),
 		CreatedBy: t.Actor,
-		ExpiresAt: convert.Timestamp(t.ExpiresAt), Selection: t.Selection, ParentId: maker.TokenID,
+		ExpiresAt: convert.Timestamp(t.ExpiresAt), Selection: t.Selection, ParentId: t.Maker.TokenID,
 	}, nil
 }
 
 // makerRevoked reports whether the maker is a token that has been revoked meanwhile.
-func makerRevoked(ctx context.Context, q *dbsqlc.Queries, maker auth.Caller) (bool, error) {
+func makerRevoked(ctx context.Context, q *dbsqlc.Queries, maker access.Caller) (bool, error) {
 	if maker.Person != nil || maker.TokenID == "" {
 		return false, nil
 	}
@@ -183,7 +181,7 @@ func (s *Store) ListAPITokens(
 }
 
 // APITokens implements auth.TokenSource.
-func (s *Store) APITokens(ctx context.Context, known int64, now time.Time) ([]auth.StoredToken, int64, error) {
+func (s *Store) APITokens(ctx context.Context, known int64, now time.Time) ([]access.StoredToken, int64, error) {
 	version, err := s.db.Q.APITokensVersion(ctx)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read version of tokens: %w", err)
@@ -195,13 +193,13 @@ func (s *Store) APITokens(ctx context.Context, known int64, now time.Time) ([]au
 	if err != nil {
 		return nil, 0, fmt.Errorf("read tokens: %w", err)
 	}
-	out := make([]auth.StoredToken, 0, len(rows))
+	out := make([]access.StoredToken, 0, len(rows))
 	for _, r := range rows {
-		scope, err := auth.ParseScope(r.Scope)
-		if err != nil || len(r.Hash) != len(auth.StoredToken{}.Hash) {
+		scope, err := access.ParseScope(r.Scope)
+		if err != nil || len(r.Hash) != len(access.StoredToken{}.Hash) {
 			return nil, 0, fmt.Errorf("token %s in the database is malformed: %w", r.TokenID, err)
 		}
-		out = append(out, auth.StoredToken{ID: r.TokenID, Name: r.Name, Scope: scope, Hash: [32]byte(r.Hash),
+		out = append(out, access.StoredToken{ID: r.TokenID, Name: r.Name, Scope: scope, Hash: [32]byte(r.Hash),
 			ExpiresAt: r.ExpiresAt, Owner: r.CreatedByIdentity, Selection: r.Selection})
 	}
 	return out, version, nil
@@ -218,7 +216,7 @@ func (s *Store) UsedAPITokens(ctx context.Context, used map[string]time.Time) er
 }
 
 // RecordTokenFile implements auth.TokenSource.
-func (s *Store) RecordTokenFile(ctx context.Context, c auth.FileChange) error {
+func (s *Store) RecordTokenFile(ctx context.Context, c access.FileChange) error {
 	e := history.AuditEntry{Actor: "controller", Verb: "TOKEN_FILE_CHANGED", Target: "token-file",
 		Data: map[string]string{}}
 	if c.Start {

@@ -16,10 +16,13 @@ type batcher interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
+// ErrAlone is returned for statements that need a transaction of their own.
+var ErrAlone = errors.New("to be stored in a transaction of its own")
+
 func (q *Queries) batcher() (batcher, error) {
 	db, ok := q.db.(batcher)
 	if !ok {
-		return nil, fmt.Errorf("a %T takes no batches", q.db)
+		return nil, fmt.Errorf("a %T takes no batches: %w", q.db, ErrAlone)
 	}
 	return db, nil
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/domain/timeline"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -115,14 +116,15 @@ const (
 
 func (e AuditEntry) Params(ctx context.Context, now time.Time) (dbsqlc.InsertAuditParams, error) {
 	data := map[string]string{}
-	if from := auth.AddressFrom(ctx); from != "" {
+	if from := call.Address(ctx); from != "" {
 		data[SourceAddress] = from
 	}
-	if c, ok := auth.CallerFrom(ctx); ok && c.Person != nil {
+	c, _ := call.Caller(ctx)
+	if c.Person != nil {
 		data[Subject] = c.Person.Subject
 	}
-	if c, ok := auth.CallerFrom(ctx); ok && c.Identity() != (auth.Caller{Name: c.Name}).Identity() {
-		data[Identity] = c.Identity()
+	if id := c.Identity(); id != (access.Caller{Name: c.Name}).Identity() {
+		data[Identity] = id
 	}
 	for k, v := range e.Data {
 		data[k] = v

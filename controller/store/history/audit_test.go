@@ -4,7 +4,8 @@ import (
 	"testing"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 )
@@ -13,13 +14,13 @@ import (
 // person of that name.
 func TestAnActorIsAnIssuerAndASubject(t *testing.T) {
 	s := storetest.New(t)
-	person := func(issuer string) auth.Caller {
-		return auth.Caller{Name: "admin", Scope: auth.ScopeOperate,
-			Person: &auth.Person{Issuer: issuer, Subject: "7", Name: "admin"}}
+	person := func(issuer string) access.Caller {
+		return access.Caller{Name: "admin", Scope: access.ScopeOperate,
+			Person: &access.Person{Issuer: issuer, Subject: "7", Name: "admin"}}
 	}
-	for _, c := range []auth.Caller{{Name: "admin", Scope: auth.ScopeAdmin}, person("https://a.test"),
+	for _, c := range []access.Caller{{Name: "admin", Scope: access.ScopeAdmin}, person("https://a.test"),
 		person("https://b.test")} {
-		ctx := auth.WithCaller(t.Context(), c)
+		ctx := call.WithCaller(t.Context(), c)
 		b := &baremetalv1.Budget{Name: "b", Domain: "fleet", AtOnce: 1}
 		if _, err := s.Budgets.SetBudget(ctx, b, c.Name, storetest.Now()); err != nil {
 			t.Fatal(err)

@@ -9,13 +9,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 )
 
 // CountRefusals implements auth.RefusalSource. The counts are outside the chain until their minute is over.
-func (s *Store) CountRefusals(ctx context.Context, b auth.RefusalBatch) error {
+func (s *Store) CountRefusals(ctx context.Context, b access.RefusalBatch) error {
 	p := dbsqlc.CountRefusalsParams{WriterID: b.Writer, Batch: b.Number}
 	for _, r := range b.Refusals {
 		p.Actors = append(p.Actors, r.Actor)

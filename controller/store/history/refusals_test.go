@@ -6,14 +6,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 )
 
-func counted(t *testing.T, s *store.Store, batch int64, all ...auth.Refusal) {
+func counted(t *testing.T, s *store.Store, batch int64, all ...access.Refusal) {
 	t.Helper()
-	b := auth.RefusalBatch{Writer: "rw-" + t.Name(), Number: batch, Refusals: all}
+	b := access.RefusalBatch{Writer: "rw-" + t.Name(), Number: batch, Refusals: all}
 	if err := s.History.CountRefusals(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
@@ -30,9 +30,9 @@ const ofRows = "SELECT count(*) FROM audit_log WHERE verb = 'REFUSED'"
 // A minute of refusals is chained once, when it is over: nothing that is chained changes after that.
 func TestRefusalsAreChainedOnceTheirMinuteIsOver(t *testing.T) {
 	s := storetest.New(t)
-	reboot := auth.Refusal{Actor: "reader", Address: "192.0.2.1", Method: "/reboot", Machine: "m-1", Count: 2}
+	reboot := access.Refusal{Actor: "reader", Address: "192.0.2.1", Method: "/reboot", Machine: "m-1", Count: 2}
 	counted(t, s, 1, reboot)
-	counted(t, s, 2, reboot, auth.Refusal{Actor: "reader", Address: "192.0.2.1", Method: "/erase", Count: 1})
+	counted(t, s, 2, reboot, access.Refusal{Actor: "reader", Address: "192.0.2.1", Method: "/erase", Count: 1})
 	counted(t, s, 2, reboot) // sent again, since the answer to its COMMIT was lost
 	if err := s.History.ChainRefusals(t.Context()); err != nil {
 		t.Fatal(err)
@@ -65,8 +65,8 @@ func TestControllersChainEachMinuteOnce(t *testing.T) {
 			var err error
 			switch {
 			case i < controllers:
-				err = s.History.CountRefusals(ctx, auth.RefusalBatch{Writer: fmt.Sprint("rw-", i), Number: n + 1,
-					Refusals: []auth.Refusal{{Actor: "a", Method: "/x", Count: 1}, {Actor: "b", Method: "/x", Count: 1}}})
+				err = s.History.CountRefusals(ctx, access.RefusalBatch{Writer: fmt.Sprint("rw-", i), Number: n + 1,
+					Refusals: []access.Refusal{{Actor: "a", Method: "/x", Count: 1}, {Actor: "b", Method: "/x", Count: 1}}})
 			case i < 2*controllers:
 				err = s.History.ChainRefusals(ctx)
 			default:
@@ -110,9 +110,9 @@ func TestControllersChainEachMinuteOnce(t *testing.T) {
 // A clock that goes back does not reopen a minute that is chained.
 func TestAMinuteThatIsChainedStaysOver(t *testing.T) {
 	s := storetest.New(t)
-	counted(t, s, 1, auth.Refusal{Actor: "a", Method: "/x", Count: 1})
+	counted(t, s, 1, access.Refusal{Actor: "a", Method: "/x", Count: 1})
 	storetest.Exec(t, s, "UPDATE refusal_chain SET chained_before = chained_before + interval '1 hour'")
-	counted(t, s, 2, auth.Refusal{Actor: "a", Method: "/x", Count: 1})
+	counted(t, s, 2, access.Refusal{Actor: "a", Method: "/x", Count: 1})
 	if n := storetest.Count(
 		t,
 		s,
@@ -125,9 +125,9 @@ func TestAMinuteThatIsChainedStaysOver(t *testing.T) {
 // Strangers cannot fill a minute with rows: beyond a bound they count together.
 func TestRefusalsOfAMinuteAreBounded(t *testing.T) {
 	s := storetest.New(t)
-	var all []auth.Refusal
+	var all []access.Refusal
 	for i := range 900 {
-		all = append(all, auth.Refusal{Actor: "a", Address: fmt.Sprint("192.0.2.", i), Method: "/x", Count: 1})
+		all = append(all, access.Refusal{Actor: "a", Address: fmt.Sprint("192.0.2.", i), Method: "/x", Count: 1})
 	}
 	counted(t, s, 1, all...)
 	for i := range all {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
 	"github.com/ingot-metal/ingot/controller/domain/budget"
 	"github.com/ingot-metal/ingot/controller/domain/membership"
 	"github.com/ingot-metal/ingot/controller/store/convert"
@@ -41,51 +41,14 @@ func StoredFields(row dbsqlc.Machine) (membership.Fields, error) {
 	return f, nil
 }
 
-// CallerOf returns the roles of a call's caller. It reports false for work of the controller's own, which has no
-// caller and may write every field.
-func CallerOf(ctx context.Context) (membership.Caller, bool, error) {
-	c, ok := auth.CallerFrom(ctx)
-	if !ok {
-		return nil, false, nil
-	}
-	if len(c.Grants) == 0 {
-		return membership.Caller{{Level: levelOf(c.Scope)}}, true, nil
-	}
-	var out membership.Caller
-	for _, g := range c.Grants {
-		terms, err := membership.ParseSelection(g.Selection)
-		if err != nil {
-			return nil, false, err
-		}
-		level := levelOf(g.Role.Scope())
-		if !membership.OfFields(terms) {
-			level = min(level, membership.Operate) // a line of the token file may name a state, which work changes
-		}
-		out = append(out, membership.Grant{Level: level, Terms: terms})
-	}
-	return out, true, nil
-}
-
-func levelOf(s auth.Scope) membership.Level {
-	switch {
-	case s.Covers(auth.ScopeAdmin):
-		return membership.Admin
-	case s.Covers(auth.ScopeOperate):
-		return membership.Operate
-	case s.Covers(auth.ScopeRead):
-		return membership.Read
-	}
-	return membership.None
-}
-
-// writerOf returns the caller of a write; nil for work of the controller's own.
+// writerOf returns the caller of a write; nil for work of the controller's own, which may write every field.
 func writerOf(ctx context.Context) (*membership.Writer, error) {
-	roles, ok, err := CallerOf(ctx)
-	if err != nil || !ok {
-		return nil, err
+	c, ok := call.Caller(ctx)
+	if !ok {
+		return nil, nil
 	}
-	c, _ := auth.CallerFrom(ctx) // there is one: it has roles
-	return &membership.Writer{Roles: roles, Scope: c.Scope.String(), Admin: c.Scope.Covers(auth.ScopeAdmin)}, nil
+	by, err := membership.WriterOf(c)
+	return &by, err
 }
 
 // MayWriteFields refuses a write of a machine's fields that the caller has no right to. Without old the machine is new.
@@ -106,7 +69,7 @@ func (s *Store) MayWriteFields(
 			return err
 		}
 	}
-	return w.Refuse(auth.OutsideSelection(ctx))
+	return w.Refuse()
 }
 
 // writeOf is the write of a machine over the stored one, without what depends on its fields.
@@ -148,15 +111,15 @@ func mayOffer(ctx context.Context, old, wanted map[string]string) error {
 
 // mayOperate refuses a call about a stored machine, or its tombstone, to callers whose roles are for other machines.
 func mayOperate(ctx context.Context, row dbsqlc.Machine) error {
-	caller, ok, err := CallerOf(ctx)
-	if err != nil || !ok {
+	by, err := writerOf(ctx)
+	if err != nil || by == nil {
 		return err
 	}
 	f, err := StoredFields(row)
-	if err == nil && caller.LevelAt(f) < membership.Operate {
-		err = auth.OutsideSelection(ctx)
+	if err != nil {
+		return err
 	}
-	return err
+	return by.MayOperate(f)
 }
 
 // fieldUses returns everything that depends on fields of machines. New uses wait until the transaction ends.

@@ -13,7 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/domain/membership"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/store/credential"
@@ -28,8 +29,8 @@ import (
 )
 
 // as is the context of a caller with roles.
-func as(ctx context.Context, grants ...auth.Grant) context.Context {
-	return auth.WithCaller(ctx, auth.Caller{Name: "eve", Scope: auth.ScopeRead, Grants: grants})
+func as(ctx context.Context, grants ...access.Grant) context.Context {
+	return call.WithCaller(ctx, access.Caller{Name: "eve", Scope: access.ScopeRead, Grants: grants})
 }
 
 // identity makes calls to the store, and remembers where each piece of hardware was when it came.
@@ -37,7 +38,7 @@ type identity struct {
 	t     *testing.T
 	s     *store.Store
 	draw  *rand.Rand
-	roles []auth.Grant
+	roles []access.Grant
 	// machine is the record of a MAC address, fields those that the hardware had before the first call.
 	machine map[string]string
 	fields  map[string]membership.Fields
@@ -68,13 +69,13 @@ func (e *identity) context() context.Context {
 	if e.draw.IntN(3) > 0 {
 		return as(e.t.Context(), e.roles...)
 	}
-	var narrow []auth.Grant
+	var narrow []access.Grant
 	for _, g := range e.roles {
 		if g.Selection != "" {
 			g.Selection += ", "
 		}
-		if g.Role == auth.Admin {
-			g.Role = auth.Operator
+		if g.Role == access.Admin {
+			g.Role = access.Operator
 		}
 		g.Selection += e.among("provider=agent", "group!=g")
 		narrow = append(narrow, g)
@@ -134,11 +135,11 @@ func TestNoCallsChangeOwnRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	changed, refused := 0, 0
-	for seed, roles := range [][]auth.Grant{
-		{{Role: auth.Operator}, {Role: auth.Admin, Selection: "labels.team=a"}},
-		{{Role: auth.Operator, Selection: "site=x"}, {Role: auth.Admin, Selection: "labels.team!=b"}},
-		{{Role: auth.Operator, Selection: "site=x"}, {Role: auth.Viewer}},
-		{{Role: auth.Operator}},
+	for seed, roles := range [][]access.Grant{
+		{{Role: access.Operator}, {Role: access.Admin, Selection: "labels.team=a"}},
+		{{Role: access.Operator, Selection: "site=x"}, {Role: access.Admin, Selection: "labels.team!=b"}},
+		{{Role: access.Operator, Selection: "site=x"}, {Role: access.Viewer}},
+		{{Role: access.Operator}},
 	} {
 		e := &identity{t: t, s: s, draw: rand.New(rand.NewPCG(uint64(seed), 0)), roles: roles,
 			machine: map[string]string{}, fields: map[string]membership.Fields{}}
@@ -157,19 +158,20 @@ func TestNoCallsChangeOwnRights(t *testing.T) {
 				changed++
 			}
 		}
-		caller, _, err := machinestore.CallerOf(as(t.Context(), roles...))
+		c, _ := call.Caller(as(t.Context(), roles...))
+		caller, err := membership.WriterOf(c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for mac, id := range e.machine {
 			first := e.fields[mac]
 			now := machinestore.FieldsOf(storetest.Machine(t, s, id))
-			if caller.LevelAt(first) >= membership.Admin {
+			if caller.Roles.LevelAt(first) >= membership.Admin {
 				continue
 			}
-			if caller.LevelAt(first) != caller.LevelAt(now) {
-				t.Errorf("identity %d: its rights on %s went from %d to %d", seed, mac, caller.LevelAt(first),
-					caller.LevelAt(now))
+			if caller.Roles.LevelAt(first) != caller.Roles.LevelAt(now) {
+				t.Errorf("identity %d: its rights on %s went from %d to %d", seed, mac, caller.Roles.LevelAt(first),
+					caller.Roles.LevelAt(now))
 			}
 			for _, u := range uses {
 				if place(u, first) != place(u, now) {
@@ -234,7 +236,7 @@ func TestAWriteWaitsForAnUncommittedUse(t *testing.T) {
 			return err
 		}
 		task.Background("a relabel", func() {
-			_, err := s.Machines.Update(auth.WithCaller(t.Context(), auth.Caller{Name: "op", Scope: auth.ScopeOperate}),
+			_, err := s.Machines.Update(call.WithCaller(t.Context(), access.Caller{Name: "op", Scope: access.ScopeOperate}),
 				&baremetalv1.Machine{MachineId: "m-1", Labels: map[string]string{"rack": "new"}}, "op", storetest.Now())
 			done <- err
 		})
@@ -250,17 +252,18 @@ func TestAWriteWaitsForAnUncommittedUse(t *testing.T) {
 // A new use of a field waits for writes of fields that are under way. Later writes are refused.
 func TestANewUseWaitsForWrites(t *testing.T) {
 	s := storetest.New(t)
-	operator := auth.WithCaller(t.Context(), auth.Caller{Name: "op", Scope: auth.ScopeOperate})
+	operator := call.WithCaller(t.Context(), access.Caller{Name: "op", Scope: access.ScopeOperate})
 	number := 0
 	for name, use := range map[string]func(ctx context.Context) error{
 		"role": func(ctx context.Context) error {
-			_, err := s.Access.CreateRoleBinding(ctx, auth.RoleBinding{ID: "rb-1", Role: auth.Admin, Group: "g",
+			_, err := s.Access.CreateRoleBinding(ctx, access.RoleBinding{ID: "rb-1", Role: access.Admin, Group: "g",
 				Selection: "labels.role=new"}, "admin", storetest.Now())
 			return err
 		},
 		"token": func(ctx context.Context) error {
 			_, err := s.Credentials.CreateAPIToken(ctx, credential.NewAPIToken{ID: "at-1", Name: "n", Actor: "admin",
-				Scope: auth.ScopeAdmin, ExpiresAt: storetest.Now().Add(time.Hour), Selection: "labels.token=new"}, storetest.Now())
+				Scope: access.ScopeAdmin, ExpiresAt: storetest.Now().Add(time.Hour), Selection: "labels.token=new"},
+				storetest.Now())
 			return err
 		},
 		"budget": func(ctx context.Context) error {

@@ -5,25 +5,18 @@ import (
 	"fmt"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
+	machinerules "github.com/ingot-metal/ingot/controller/domain/machine"
 	"github.com/ingot-metal/ingot/controller/domain/membership"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/internal/bmcaddr"
-	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// MACInUse is the refusal of a MAC address that a machine has already, in a field of the request. Only a caller whose
-// rights cover all machines learns which machine that is: any other could ask for the names outside its selection.
-func MACInUse(ctx context.Context, field, mac, machineID string) *failure.Error {
-	if c, ok := auth.CallerFrom(ctx); ok {
-		if _, restricted := c.Within(); restricted {
-			return failure.AlreadyExists("MAC_ADDRESS_IN_USE", "MAC address %s belongs to another machine", mac).
-				WithField(field, mac+" is taken by another machine")
-		}
-	}
-	return failure.AlreadyExists("MAC_ADDRESS_IN_USE", "MAC address %s belongs to machine %s", mac, machineID).
-		WithField(field, mac+" is taken by machine "+machineID).WithMeta("machine_id", machineID)
+// MACInUse is the refusal of a MAC address that a machine has already, in a field of the request.
+func MACInUse(ctx context.Context, field, mac, machineID string) error {
+	c, _ := call.Caller(ctx)
+	return machinerules.MACInUse(c, field, mac, machineID)
 }
 
 // setMacs makes the machine's MAC addresses those of its spec; one that another machine has is refused and named.
@@ -92,7 +85,7 @@ func (s *Store) mayTakeMACs(ctx context.Context, q *dbsqlc.Queries, m *baremetal
 		}
 		taken := membership.TakenAddress{By: *by, Last: before, After: after, Uses: uses,
 			DeletedWithTPM: row.DeletedAt != nil && row.TpmKeyDigest != nil}
-		if err := taken.Refuse(auth.OutsideSelection(ctx)); err != nil {
+		if err := taken.Refuse(); err != nil {
 			return err
 		}
 	}
@@ -122,18 +115,6 @@ func takeBMC(ctx context.Context, q *dbsqlc.Queries, m *baremetalv1.Machine) err
 	if len(others) == 0 {
 		return nil
 	}
-	return bmcInUse(ctx, at.Key(), others[0])
-}
-
-// bmcInUse names the other machine only to those who may see every machine, as MACInUse does.
-func bmcInUse(ctx context.Context, bmc, machineID string) *failure.Error {
-	const field, way = "machine.spec.bmc_endpoint", "; of a service of several systems, name the path of each"
-	if c, ok := auth.CallerFrom(ctx); ok {
-		if _, restricted := c.Within(); restricted {
-			return failure.AlreadyExists("BMC_IN_USE", "BMC %s belongs to another machine of the site%s", bmc, way).
-				WithField(field, "taken by another machine")
-		}
-	}
-	return failure.AlreadyExists("BMC_IN_USE", "BMC %s belongs to machine %s%s", bmc, machineID, way).
-		WithField(field, "taken by machine "+machineID).WithMeta("machine_id", machineID)
+	c, _ := call.Caller(ctx)
+	return machinerules.BMCInUse(c, at.Key(), others[0])
 }

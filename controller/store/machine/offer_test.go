@@ -5,7 +5,8 @@ import (
 	"testing"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/label"
@@ -14,8 +15,8 @@ import (
 // TestOnlyAnAdminOffersAMachine: an operator labels freely, but neither offers a machine nor takes an offer back.
 func TestOnlyAnAdminOffersAMachine(t *testing.T) {
 	s := storetest.New(t)
-	as := func(scope auth.Scope) context.Context {
-		return auth.WithCaller(t.Context(), auth.Caller{Name: "someone", Scope: scope})
+	as := func(scope access.Scope) context.Context {
+		return call.WithCaller(t.Context(), access.Caller{Name: "someone", Scope: scope})
 	}
 	machine := func(offered, team string) *pb.Machine {
 		m := &pb.Machine{MachineId: "m-1", Labels: map[string]string{"team": team}, Spec: &pb.MachineSpec{}}
@@ -26,7 +27,7 @@ func TestOnlyAnAdminOffersAMachine(t *testing.T) {
 	}
 	refused := func(what string, err error) {
 		t.Helper()
-		if f := failure.From(err); err == nil || f.Reason != auth.ReasonScopeTooSmall {
+		if f := failure.From(err); err == nil || f.Reason != access.ReasonScopeTooSmall {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -34,7 +35,7 @@ func TestOnlyAnAdminOffersAMachine(t *testing.T) {
 		_, err := s.Machines.Register(ctx, m, "someone", storetest.Now())
 		return err
 	}
-	operator, admin := as(auth.ScopeOperate), as(auth.ScopeAdmin)
+	operator, admin := as(access.ScopeOperate), as(access.ScopeAdmin)
 	refused("registered with an offer", write(operator, machine(label.ClusterAPI, "a")))
 	for _, step := range []struct {
 		by      context.Context

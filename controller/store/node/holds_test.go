@@ -6,7 +6,8 @@ import (
 	"testing"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/domain/machinefilter"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
@@ -70,7 +71,7 @@ func TestWhatHoldsASystemIsNotSimplyRemoved(t *testing.T) {
 // cancelled.
 func TestAPurgeIsJudgedAsADecommission(t *testing.T) {
 	s := storetest.New(t)
-	ctx := auth.WithCaller(t.Context(), auth.Caller{Name: "ann", Scope: auth.ScopeAdmin})
+	ctx := call.WithCaller(t.Context(), access.Caller{Name: "ann", Scope: access.ScopeAdmin})
 	for i := range 4 {
 		storetest.Live(t, s, fmt.Sprint("m-", i+1))
 	}

@@ -111,7 +111,7 @@ func (s *Store) reportInstall(
 	}
 	a, err := s.operations.DecideIn(ctx, q, *m.CurrentOperationID, e, now)
 	if err == nil {
-		pgtx.PostcommitOf(q).Note(a)
+		pgtx.NotesOf(q).Note(a)
 	}
 	return err
 }

@@ -95,7 +95,7 @@ func MoveTo(ctx context.Context, q *dbsqlc.Queries, machineID string, v Move, no
 	if err := logMove(ctx, q, m, v, now); err != nil {
 		return err
 	}
-	pgtx.PostcommitOf(q).Note(Moved{machineID, m.NodeState, v})
+	pgtx.NotesOf(q).Note(Moved{machineID, m.NodeState, v})
 	if v.To == node.Deleted {
 		return bury(ctx, q, m, now)
 	}

@@ -181,7 +181,7 @@ func (s *Store) newOperation(
 		Evidence: []byte("{}"), EventSeq: 1, Version: 1, CreatedAt: now, UpdatedAt: now, Destructive: op.Destructive,
 		Interrupts: op.Interrupts,
 	}}
-	pgtx.PostcommitOf(q).
+	pgtx.NotesOf(q).
 		Note(&NewJob{JobKey: JobKey{OperationID: op.ID, MachineID: m.MachineID, RequestID: r.RequestID}})
 		// every operation has its job
 	return n, n.write(fit.Plan, fit.Steps)

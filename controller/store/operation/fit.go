@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/call"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
@@ -66,10 +67,11 @@ func (s *Store) facts(
 			return nil, err
 		}
 	}
+	caller, _ := call.Caller(ctx) // none for work of the controller's own
 	machine, err := startfacts.Machine(m, loaded.conditions[m.MachineID])
 	machine.Freeze = loaded.freeze
 	return &start.Facts{
-		Now: s.db.Now(), Request: r, Caller: s.caller(ctx), Machine: machine,
+		Now: s.db.Now(), Request: r, Caller: caller, Machine: machine,
 		Agents: startfacts.Agents(loaded.executors[m.MachineID]), Boot: startfacts.Boot(loaded.boots[m.MachineID]),
 		Defaults: s.catalog.Defaults, DefaultImage: s.catalog.DefaultImage,
 	}, err

@@ -134,6 +134,6 @@ func (s *Store) StopWork(
 	if err != nil {
 		return false, fmt.Errorf("cancel operation %s: %w", *m.CurrentOperationID, err)
 	}
-	pgtx.PostcommitOf(q).Note(a)
+	pgtx.NotesOf(q).Note(a)
 	return operation.IsTerminal(a.Phase), nil
 }

@@ -88,7 +88,7 @@ func (s *Store) storeSet(ctx context.Context, set []change) ([]error, error) {
 		return []error{s.storeAlone(ctx, set[0])}, nil
 	}
 	answers := slices.Repeat([]error{pgtx.ErrAlone}, len(set))
-	err := s.db.InSet(ctx, func(tx pgx.Tx) (told []*pgtx.Postcommit, err error) {
+	err := s.db.InSet(ctx, func(tx pgx.Tx) (told []*pgtx.Notes, err error) {
 		free, f, err := s.lockAndLoadFree(ctx, s.db.Q.WithTx(tx), set)
 		if err != nil {
 			return nil, err
@@ -101,15 +101,15 @@ func (s *Store) storeSet(ctx context.Context, set []change) ([]error, error) {
 				left[m] = m.agentID != "" // its later numbers must not be counted before this one
 				continue
 			}
-			notes, w := pgtx.SetMember(), &writes{}
-			if answers[i] = s.decideMember(ctx, c, s.db.Q.WithTx(notes), f, w); answers[i] != nil {
+			member, w := &pgtx.Member{}, &writes{}
+			if answers[i] = s.decideMember(ctx, c, dbsqlc.New(member), f, w); answers[i] != nil {
 				left[m] = m.agentID != "" && errors.Is(answers[i], pgtx.ErrAlone)
 				continue
 			}
 			for _, g := range w.grants {
 				f.grants[g.memory], highest[g.memory] = g, g
 			}
-			told = append(told, notes)
+			told = append(told, &member.Notes)
 			rows.Append(w.Writes)
 		}
 		for _, g := range highest {

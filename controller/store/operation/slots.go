@@ -25,7 +25,7 @@ func (l *OperationContext) slot(ctx context.Context, q *dbsqlc.Queries, now time
 	}
 	if r.Held || l.Row.Phase != string(operation.Pending) || r.Limited {
 		if !r.Held {
-			pgtx.PostcommitOf(q).Note(budgetstore.SlotFreed{}) // it asks
+			pgtx.NotesOf(q).Note(budgetstore.SlotFreed{}) // it asks
 		}
 		return r.Held, nil
 	}
@@ -42,7 +42,7 @@ func (l *OperationContext) freesSlot(d operation.Decision) bool {
 // operation that was never granted a command destroyed nothing. Any other waits for a success, or for a person. An
 // interruption's slot is given back by the next admission once the machine is in service again, however its work ended.
 func (l *OperationContext) freeSlot(ctx context.Context, q *dbsqlc.Queries, d operation.Decision, now time.Time) error {
-	pgtx.PostcommitOf(q).Note(budgetstore.SlotFreed{})
+	pgtx.NotesOf(q).Note(budgetstore.SlotFreed{})
 	if d.Op.Phase != operation.Succeeded {
 		return pgtx.Wrap(q.ReleaseSlotIfUntouched(ctx, dbsqlc.ReleaseSlotIfUntouchedParams{OperationID: d.Op.ID, Now: &now}),
 			"give slot back")

@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ingot-metal/ingot/controller/domain/start"
 	budgetstore "github.com/ingot-metal/ingot/controller/store/budget"
 	catalogstore "github.com/ingot-metal/ingot/controller/store/catalog"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -31,8 +30,6 @@ type Store struct {
 	// wired.
 	Retire func(ctx context.Context, q *dbsqlc.Queries, machineID string, now time.Time) error
 
-	// caller returns who asks, from the context of a call.
-	caller  func(context.Context) start.Caller
 	enqueue func(context.Context, pgx.Tx, []*NewJob) error
 	created func([]*NewJob)
 	applied func(*Applied)
@@ -42,13 +39,11 @@ type Store struct {
 	repeats pgtx.SingleFlight
 }
 
-// New returns a store over others. It tells what transactions have noted. caller returns who asks, from the context of
-// a call; it returns the zero value for work of the controller's own.
+// New returns a store over others. It tells what transactions have noted.
 func New(db *pgtx.DB, machines *machinestore.Store, incarnations *incarnation.Store, budgets *budgetstore.Store,
-	catalog *catalogstore.Store, caller func(context.Context) start.Caller,
+	catalog *catalogstore.Store,
 ) *Store {
-	s := &Store{db: db, machines: machines, incarnations: incarnations, budgets: budgets, catalog: catalog,
-		caller: caller}
+	s := &Store{db: db, machines: machines, incarnations: incarnations, budgets: budgets, catalog: catalog}
 	db.Committing, db.Committed = s.committing, s.tell
 	s.changes = pgtx.Batcher[change, error]{Batch: s.storeSet, Enough: setEnough, Patience: setPatience}
 	return s

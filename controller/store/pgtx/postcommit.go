@@ -6,22 +6,31 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 )
 
-// Postcommit is a transaction with its messages to listeners, which are sent once it has committed, and never before.
+// Notes are messages to listeners, which are sent once a transaction has committed, and never before.
+type Notes struct {
+	// list is in the order in which they are sent. The packages above know what each of them means.
+	list []any
+}
+
+// Postcommit is a transaction with its notes.
 type Postcommit struct {
 	pgx.Tx
-	// notes are sent in their order. The packages above know what each of them means.
-	notes []any
+	Notes
 }
 
-// PostcommitOf returns the notes of the queries' transaction; nil where they run in none of ours.
-func PostcommitOf(q *dbsqlc.Queries) *Postcommit {
-	a, _ := q.Handle().(*Postcommit)
-	return a
+// NotesOf returns the notes of the queries' transaction; nil where they run in none of ours.
+func NotesOf(q *dbsqlc.Queries) *Notes {
+	if h, ok := q.Handle().(interface{ notes() *Notes }); ok {
+		return h.notes()
+	}
+	return nil
 }
+
+func (n *Notes) notes() *Notes { return n }
 
 // Note adds a message that is sent once the transaction has committed.
-func (a *Postcommit) Note(n any) {
-	if a != nil {
-		a.notes = append(a.notes, n)
+func (n *Notes) Note(message any) {
+	if n != nil {
+		n.list = append(n.list, message)
 	}
 }

@@ -25,10 +25,10 @@ func (s *DB) InTx(ctx context.Context, fn func(tx pgx.Tx, q *dbsqlc.Queries) err
 			if err := fn(tx, s.Q.WithTx(a)); err != nil {
 				return err
 			}
-			return s.committing(ctx, tx, a)
+			return s.committing(ctx, tx, &a.Notes)
 		})
 		if err == nil {
-			s.Committed(a.notes)
+			s.Committed(a.list)
 		}
 		if !Repeatable(err) {
 			return err
@@ -38,11 +38,11 @@ func (s *DB) InTx(ctx context.Context, fn func(tx pgx.Tx, q *dbsqlc.Queries) err
 }
 
 // committing does what the notes of a transaction, or of the members of a set, ask for before the commit.
-func (s *DB) committing(ctx context.Context, tx pgx.Tx, all ...*Postcommit) error {
+func (s *DB) committing(ctx context.Context, tx pgx.Tx, all ...*Notes) error {
 	var notes []any
 	for _, a := range all {
 		if a != nil {
-			notes = append(notes, a.notes...)
+			notes = append(notes, a.list...)
 		}
 	}
 	if len(notes) == 0 || s.Committing == nil {

@@ -106,14 +106,14 @@ func TestNotesAreToldAfterTheCommit(t *testing.T) {
 		}
 		run := func() error {
 			if set {
-				return db.InSet(t.Context(), func(tx pgx.Tx) ([]*pgtx.Postcommit, error) {
-					a := pgtx.SetMember()
+				return db.InSet(t.Context(), func(tx pgx.Tx) ([]*pgtx.Notes, error) {
+					a := &pgtx.Member{}
 					a.Note("noted")
-					return []*pgtx.Postcommit{a, nil}[:1], write(tx)
+					return []*pgtx.Notes{&a.Notes, nil}[:1], write(tx)
 				})
 			}
 			return db.InTx(t.Context(), func(tx pgx.Tx, q *dbsqlc.Queries) error {
-				pgtx.PostcommitOf(q).Note("noted")
+				pgtx.NotesOf(q).Note("noted")
 				return write(tx)
 			})
 		}
@@ -130,7 +130,7 @@ func TestNotesAreToldAfterTheCommit(t *testing.T) {
 
 // A member of a set may send nothing of its own: it returns that it must be stored alone.
 func TestAMemberOfASetSendsNothing(t *testing.T) {
-	q := dbsqlc.New(pgtx.SetMember())
+	q := dbsqlc.New(&pgtx.Member{})
 	_, err := q.GetMachine(t.Context(), "m-1")
 	_, list := q.ConditionsOf(t.Context(), []string{"m-1"})
 	exec := q.SetBootMode(t.Context(), dbsqlc.SetBootModeParams{})

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/domain/rollout"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/history"
@@ -24,6 +24,8 @@ type RolloutAct struct {
 	// CancelOperations asks operations under way to stop as well; only for a cancel.
 	CancelOperations bool
 	Actor, Comment   string
+	// By is the caller.
+	By access.Caller
 }
 
 var rolloutVerbs = map[rollout.Action]string{
@@ -71,7 +73,7 @@ func (s *Store) ActOnRollout(
 func actOn(ctx context.Context, q *dbsqlc.Queries, row *dbsqlc.Rollout, a RolloutAct, now time.Time) (bool, error) {
 	if a.Action == rollout.Approve {
 		approval := rollout.Approval{Digest: row.Digest, Asked: a.Digest, CreatedBy: row.CreatedBy,
-			CreatedByIdentity: row.CreatedByIdentity, Actor: a.Actor, Identity: auth.IdentityFrom(ctx)}
+			CreatedByIdentity: row.CreatedByIdentity, Actor: a.Actor, Identity: a.By.Identity()}
 		if err := approval.Refuse(); err != nil {
 			return false, err
 		}

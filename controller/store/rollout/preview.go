@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/domain/budget"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/kind"
@@ -43,6 +44,8 @@ type RolloutRequest struct {
 	// Digest is that of the preview; only for a creation.
 	Digest         string
 	Actor, Comment string
+	// By is the caller, by whose rights the rollout goes on.
+	By access.Caller
 	// validates judges every machine as in maintenance.
 	validates bool
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/domain/membership"
 	"github.com/ingot-metal/ingot/controller/domain/rollout"
 	accessstore "github.com/ingot-metal/ingot/controller/store/access"
@@ -19,8 +19,8 @@ import (
 )
 
 // creatorOf returns the caller of a creation, as it is stored.
-func creatorOf(ctx context.Context) ([]byte, error) {
-	raw, err := json.Marshal(auth.CreatorFrom(ctx))
+func creatorOf(by access.Caller) ([]byte, error) {
+	raw, err := json.Marshal(by.Creator())
 	if err != nil {
 		return nil, fmt.Errorf("serialize creator: %w", err)
 	}
@@ -32,7 +32,7 @@ func creatorOf(ctx context.Context) ([]byte, error) {
 func (s *Store) mayWork(
 	ctx context.Context, q *dbsqlc.Queries, r dbsqlc.Rollout, m dbsqlc.Machine, now time.Time,
 ) error {
-	c := auth.Creator{}
+	c := access.Creator{}
 	if err := json.Unmarshal(r.RightsFrom, &c); err != nil {
 		return fmt.Errorf("parse stored creator: %w", err)
 	}
@@ -44,15 +44,9 @@ func (s *Store) mayWork(
 	if err != nil {
 		return err
 	}
-	var rights membership.Caller
-	for _, g := range c.Rights(facts, now) {
-		terms, err := membership.ParseSelection(g.Selection)
-		if err != nil {
-			return err
-		}
-		if g.Role.Covers(auth.ScopeOperate) {
-			rights = append(rights, membership.Grant{Level: membership.Operate, Terms: terms})
-		}
+	rights, err := membership.RolesOf(c.Rights(facts, now))
+	if err != nil {
+		return err
 	}
 	return rollout.MayWork(r.CreatedBy, rights, fields)
 }
@@ -60,8 +54,8 @@ func (s *Store) mayWork(
 // creatorFacts reads what the rights of a creator follow from. It reports whether there is a creator whose rights can
 // be known.
 func (s *Store) creatorFacts(
-	ctx context.Context, q *dbsqlc.Queries, c auth.Creator, now time.Time,
-) (f auth.CreatorFacts, known bool, err error) {
+	ctx context.Context, q *dbsqlc.Queries, c access.Creator, now time.Time,
+) (f access.CreatorFacts, known bool, err error) {
 	if c.TokenID+c.Identity == "" {
 		f.File, known = s.machines.FileTokens()
 		return f, known && c.FileToken != "", nil
@@ -79,17 +73,17 @@ func (s *Store) creatorFacts(
 	person, err := q.PersonOf(ctx, identity)
 	switch {
 	case err == nil: // with the groups of the newest sign-on
-		f.Person = &auth.Person{Subject: person.Subject, Groups: person.Groups}
+		f.Person = &access.Person{Subject: person.Subject, Groups: person.Groups}
 	case !errors.Is(err, pgx.ErrNoRows):
 		return f, false, fmt.Errorf("read the person behind a rollout: %w", err)
 	case c.Identity != "":
-		f.Person = &auth.Person{Subject: c.Subject, Groups: slices.Clone(c.Groups)}
+		f.Person = &access.Person{Subject: c.Subject, Groups: slices.Clone(c.Groups)}
 	}
 	return f, true, nil
 }
 
 // unrevoked returns a token of the database; nil where it was revoked.
-func unrevoked(ctx context.Context, q *dbsqlc.Queries, id string) (*auth.StoredToken, error) {
+func unrevoked(ctx context.Context, q *dbsqlc.Queries, id string) (*access.StoredToken, error) {
 	row, err := q.UnrevokedAPIToken(ctx, id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
@@ -97,9 +91,9 @@ func unrevoked(ctx context.Context, q *dbsqlc.Queries, id string) (*auth.StoredT
 	if err != nil {
 		return nil, fmt.Errorf("read the token of a rollout's creator: %w", err)
 	}
-	scope, err := auth.ParseScope(row.Scope)
+	scope, err := access.ParseScope(row.Scope)
 	if err != nil {
 		return nil, fmt.Errorf("token %s in the database is malformed: %w", id, err)
 	}
-	return &auth.StoredToken{Scope: scope, Owner: row.CreatedByIdentity, Selection: row.Selection}, nil
+	return &access.StoredToken{Scope: scope, Owner: row.CreatedByIdentity, Selection: row.Selection}, nil
 }

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/domain/rollout"
 	approvalstore "github.com/ingot-metal/ingot/controller/store/approval"
 	"github.com/ingot-metal/ingot/controller/store/convert"
@@ -105,9 +104,9 @@ func insertRollout(
 		RolloutID: id, RequestID: r.RequestID, Spec: spec, Type: r.kind(), PlanID: r.Work.PlanID,
 		Destructive: p.GetDestructive(), Digest: p.GetDigest(), State: string(rollout.Running),
 		Waves: int32(len(p.GetWaves())), DefaultInFlight: p.GetDefaultInFlight(), DefaultPerRack: p.GetDefaultPerRack(),
-		CreatedBy: r.Actor, CreatedByIdentity: auth.IdentityFrom(ctx), Now: now, WakeAt: &now,
+		CreatedBy: r.Actor, CreatedByIdentity: r.By.Identity(), Now: now, WakeAt: &now,
 	}
-	if row.RightsFrom, err = creatorOf(ctx); err != nil {
+	if row.RightsFrom, err = creatorOf(r.By); err != nil {
 		return err
 	}
 	if p.GetDestructive() {

@@ -54,7 +54,7 @@ const capabilitySeparator = "\x1f"
 // openBatch opens those of the sessions that are calm. It returns nil for the others, which have changed nothing.
 func (s *Store) openBatch(ctx context.Context, lot []helloAt) ([]*Opened, error) {
 	out := make([]*Opened, len(lot))
-	err := s.db.InSet(ctx, func(tx pgx.Tx) ([]*pgtx.Postcommit, error) {
+	err := s.db.InSet(ctx, func(tx pgx.Tx) ([]*pgtx.Notes, error) {
 		clear(out)
 		q := s.db.Q.WithTx(tx)
 		locked, err := q.LockCalmAgents(ctx, calmParams(lot))

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/domain/timeline"
 	"github.com/ingot-metal/ingot/controller/domain/workflow"
 	"github.com/ingot-metal/ingot/controller/store"
@@ -377,8 +377,8 @@ func TestHistoriesAreListedByPage(t *testing.T) {
 func TestRowsOfAnOlderVersionAreStatedAnew(t *testing.T) {
 	s := storetest.New(t)
 	storetest.Live(t, s, "m-1")
-	if err := s.History.CountRefusals(t.Context(), auth.RefusalBatch{Writer: "rw-1", Number: 1,
-		Refusals: []auth.Refusal{{Actor: "reader", Method: "/y", Count: 3}}}); err != nil {
+	if err := s.History.CountRefusals(t.Context(), access.RefusalBatch{Writer: "rw-1", Number: 1,
+		Refusals: []access.Refusal{{Actor: "reader", Method: "/y", Count: 3}}}); err != nil {
 		t.Fatal(err)
 	}
 	migrateBy(t, s, "0044_final_rows.down.sql")

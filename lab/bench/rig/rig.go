@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/embeddedpg"
 )
 
@@ -107,7 +108,7 @@ func (r *Rig) open(ctx context.Context) (err error) {
 	if err := os.RemoveAll(r.Path("tokens")); err != nil {
 		return err
 	}
-	r.Token, err = auth.AddToken(r.Path("tokens"), "bench", auth.ScopeAdmin)
+	r.Token, err = auth.AddToken(r.Path("tokens"), "bench", access.ScopeAdmin)
 	return err
 }
 

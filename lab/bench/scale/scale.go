@@ -14,6 +14,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/lab/bench/report"
 	"github.com/ingot-metal/ingot/lab/bench/rig"
@@ -65,7 +66,7 @@ func Scale(f *flag.FlagSet, cfg *rig.Config) func(context.Context, *report.Repor
 			return err
 		}
 		defer func() { err = errors.Join(err, b.Close()) }()
-		if b.second, err = auth.AddToken(b.Path("tokens"), "polite", auth.ScopeRead); err != nil {
+		if b.second, err = auth.AddToken(b.Path("tokens"), "polite", access.ScopeRead); err != nil {
 			return err
 		}
 		if err := b.Up(ctx, 1); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/task"
 	"github.com/ingot-metal/ingot/lab/chaos/database"
 	"github.com/ingot-metal/ingot/lab/chaos/program"
@@ -113,7 +114,7 @@ func New(ctx context.Context, o Options, controllers int, steppable bool) (c *Tr
 	if err := c.startRecorder(ctx); err != nil {
 		return c, err
 	}
-	if c.token, err = auth.AddToken(c.Path("tokens"), "chaos", auth.ScopeAdmin); err != nil {
+	if c.token, err = auth.AddToken(c.Path("tokens"), "chaos", access.ScopeAdmin); err != nil {
 		return c, err
 	}
 	for i := range controllers {

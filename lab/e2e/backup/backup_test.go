@@ -17,6 +17,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/localpg"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/e2e/rig"
@@ -97,7 +98,7 @@ func TestALostControllerGoesOnFromItsBackup(t *testing.T) {
 	first, firstDir := server(t)
 	second, _ := server(t)
 	c := harness.NewControllerProcessOn(t, first.URL(localpg.Database))
-	reader, err := auth.AddToken(c.TokensFile(), "reader", auth.ScopeRead)
+	reader, err := auth.AddToken(c.TokensFile(), "reader", access.ScopeRead)
 	if err != nil {
 		t.Fatal(err)
 	}

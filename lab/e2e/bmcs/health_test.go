@@ -8,6 +8,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/bmc"
 	"github.com/ingot-metal/ingot/lab/harness"
@@ -151,7 +152,7 @@ func TestTheIdentifyLight(t *testing.T) {
 			t.Errorf("%s: %d %s", args, code, out)
 		}
 	}
-	secret, err := auth.AddToken(w.TokensFile(), "viewer", auth.ScopeRead)
+	secret, err := auth.AddToken(w.TokensFile(), "viewer", access.ScopeRead)
 	if err == nil {
 		err = w.Controller().Reload()
 	}

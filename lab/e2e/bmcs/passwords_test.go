@@ -14,6 +14,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/host/sim"
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/testkit"
 	"github.com/ingot-metal/ingot/lab/bmc"
 	"github.com/ingot-metal/ingot/lab/e2e/rig"
@@ -292,7 +293,7 @@ func TestARefusedRotationChangesNothing(t *testing.T) {
 	}
 	w.off("m-3", memory)
 
-	secret, err := auth.AddToken(w.TokensFile(), "operator", auth.ScopeOperate)
+	secret, err := auth.AddToken(w.TokensFile(), "operator", access.ScopeOperate)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/ingot-metal/ingot/agent/provider/maas/maastest"
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/internal/ids"
 	"github.com/ingot-metal/ingot/lab/e2e/rig"
 	"github.com/ingot-metal/ingot/lab/harness"
@@ -105,7 +106,7 @@ func (s subject) goesOn(t *testing.T, workflow string) string {
 // anotherAdmin is a client other than the one that has created the rollout.
 func (s subject) anotherAdmin(t *testing.T) *harness.Client {
 	t.Helper()
-	secret, err := auth.AddToken(s.r.TokensFile(), ids.New("admin"), auth.ScopeAdmin)
+	secret, err := auth.AddToken(s.r.TokensFile(), ids.New("admin"), access.ScopeAdmin)
 	if err != nil {
 		t.Fatal(err)
 	}

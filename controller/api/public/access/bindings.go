@@ -9,7 +9,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
@@ -34,9 +34,9 @@ func (s *Server) CreateRoleBinding(
 }
 
 // binding checks what a client sends.
-func (s *Server) binding(b *baremetalv1.RoleBinding) (out auth.RoleBinding, err error) {
+func (s *Server) binding(b *baremetalv1.RoleBinding) (out access.RoleBinding, err error) {
 	var roles []string
-	for _, r := range auth.Roles() {
+	for _, r := range access.Roles() {
 		roles = append(roles, string(r))
 	}
 	member := b.GetGroup() + b.GetSubject()
@@ -50,7 +50,7 @@ func (s *Server) binding(b *baremetalv1.RoleBinding) (out auth.RoleBinding, err 
 	case len(member) > maxMember || strings.ContainsRune(member, 0):
 		return out, validate.Fault("binding.group", "at most %d bytes, without NUL", maxMember)
 	}
-	out = auth.RoleBinding{ID: ids.New(ids.RoleBinding), Role: auth.Role(b.GetRole()), Group: b.GetGroup(),
+	out = access.RoleBinding{ID: ids.New(ids.RoleBinding), Role: access.Role(b.GetRole()), Group: b.GetGroup(),
 		Subject: b.GetSubject()}
 	if out.Selection, err = query.Selection("binding.selection", b.GetSelection()); err != nil {
 		return out, err

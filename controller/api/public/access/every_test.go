@@ -17,8 +17,10 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/api/public/access"
+	publicaccess "github.com/ingot-metal/ingot/controller/api/public/access"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	"github.com/ingot-metal/ingot/internal/clock"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -65,12 +67,12 @@ func (fleet) GetWorkflow(context.Context, string) (*pb.Workflow, error) {
 // roles is a source of tokens with a binding for each role and selection. The subject of each is "ROLE SELECTION".
 type roles struct{}
 
-func subjectOf(r auth.Role, selection string) string { return string(r) + " " + selection }
+func subjectOf(r access.Role, selection string) string { return string(r) + " " + selection }
 
-func (roles) RoleBindings(context.Context, time.Time) (out []auth.RoleBinding, err error) {
-	for _, r := range auth.Roles() {
+func (roles) RoleBindings(context.Context, time.Time) (out []access.RoleBinding, err error) {
+	for _, r := range access.Roles() {
 		for _, s := range []string{everywhere, here, there} {
-			out = append(out, auth.RoleBinding{ID: "rb-" + subjectOf(r, s), Role: r, Subject: subjectOf(r, s), Selection: s})
+			out = append(out, access.RoleBinding{ID: "rb-" + subjectOf(r, s), Role: r, Subject: subjectOf(r, s), Selection: s})
 		}
 	}
 	return out, nil
@@ -79,39 +81,41 @@ func (roles) RoleBindings(context.Context, time.Time) (out []auth.RoleBinding, e
 func (roles) RevokedSessions(context.Context, time.Time) (map[string]time.Time, error) {
 	return nil, nil
 }
-func (roles) RecordSessions(context.Context, []auth.Seen) error { return nil }
+func (roles) RecordSessions(context.Context, []access.Seen) error { return nil }
 
 // tokenOf is the secret of the token of a role and a selection.
-func tokenOf(r auth.Role, selection string) string { return "token-" + string(r) + "-" + selection }
+func tokenOf(r access.Role, selection string) string { return "token-" + string(r) + "-" + selection }
 
 // APITokens returns a token for each scope and selection.
-func (roles) APITokens(context.Context, int64, time.Time) (out []auth.StoredToken, version int64, err error) {
-	for _, scope := range []auth.Scope{auth.ScopeRead, auth.ScopeOperate, auth.ScopeAdmin, auth.ScopeReport} {
+func (roles) APITokens(context.Context, int64, time.Time) (out []access.StoredToken, version int64, err error) {
+	for _, scope := range []access.Scope{access.ScopeRead, access.ScopeOperate, access.ScopeAdmin, access.ScopeReport} {
 		for _, s := range []string{everywhere, here, there} {
 			secret := tokenOf(scope.Role(), s)
-			out = append(out, auth.StoredToken{ID: secret, Name: secret, Scope: scope, Selection: s,
+			out = append(out, access.StoredToken{ID: secret, Name: secret, Scope: scope, Selection: s,
 				Hash: sha256.Sum256([]byte(secret))})
 		}
 	}
 	return out, 1, nil
 }
 
-func (roles) TokenMakers(context.Context, time.Time) (map[string]auth.Person, error) { return nil, nil }
-func (roles) UsedAPITokens(context.Context, map[string]time.Time) error              { return nil }
-func (roles) RecordTokenFile(context.Context, auth.FileChange) error                 { return nil }
-func (roles) CountRefusals(context.Context, auth.RefusalBatch) error                 { return nil }
-func (roles) ChainRefusals(context.Context) error                                    { return nil }
+func (roles) TokenMakers(context.Context, time.Time) (map[string]access.Person, error) {
+	return nil, nil
+}
+func (roles) UsedAPITokens(context.Context, map[string]time.Time) error { return nil }
+func (roles) RecordTokenFile(context.Context, access.FileChange) error  { return nil }
+func (roles) CountRefusals(context.Context, access.RefusalBatch) error  { return nil }
+func (roles) ChainRefusals(context.Context) error                       { return nil }
 
 // Verify takes "x.SUBJECT.x" for a token of the subject.
-func (roles) Verify(_ context.Context, token string, _ bool) (auth.Person, error) {
+func (roles) Verify(_ context.Context, token string, _ bool) (access.Person, error) {
 	subject := strings.Split(token, ".")[1]
-	return auth.Person{Issuer: "https://provider.test", Subject: subject, Name: subject, Session: "ss-" + subject,
+	return access.Person{Issuer: "https://provider.test", Subject: subject, Name: subject, Session: "ss-" + subject,
 		ExpiresAt: time.Now().Add(time.Hour)}, nil
 }
 
 type door struct {
 	guard *auth.Guard
-	held  access.Interceptor
+	held  publicaccess.Interceptor
 }
 
 // newDoor stands where the controller's frontpage does: guard and interceptor, before handlers.
@@ -140,16 +144,16 @@ func newDoor(t *testing.T) door {
 		}
 	})
 	testkit.Eventually(t, 5*time.Second, func() bool {
-		_, err := tokens.Identify(t.Context(), "x."+subjectOf(auth.Viewer, everywhere)+".x")
+		_, err := tokens.Identify(t.Context(), "x."+subjectOf(access.Viewer, everywhere)+".x")
 		return err == nil
 	}, "the roles are not read")
 	return door{auth.NewGuard(auth.GuardConfig{Listener: auth.Frontpage, Tokens: tokens}),
-		access.Interceptor{Machines: fleet{}, Operations: fleet{}, Workflows: fleet{}, Nodes: fleet{}}}
+		publicaccess.Interceptor{Machines: fleet{}, Operations: fleet{}, Workflows: fleet{}, Nodes: fleet{}}}
 }
 
 // call makes a call as a subject, and reports whether the handler was reached, and with which scope.
 func (d door) call(t *testing.T, method protoreflect.MethodDescriptor, req proto.Message, subject string,
-) (reached bool, scope auth.Scope, err error) {
+) (reached bool, scope access.Scope, err error) {
 	t.Helper()
 	full := fmt.Sprintf("/%s/%s", method.Parent().FullName(), method.Name())
 	bearer := "Bearer x." + subject + ".x"
@@ -158,7 +162,7 @@ func (d door) call(t *testing.T, method protoreflect.MethodDescriptor, req proto
 	}
 	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", bearer))
 	enter := func(ctx context.Context) {
-		c, _ := auth.CallerFrom(ctx)
+		c, _ := call.Caller(ctx)
 		reached, scope = true, c.Scope
 	}
 	if !method.IsStreamingServer() && !method.IsStreamingClient() {
@@ -295,14 +299,14 @@ var open = map[protoreflect.Name]bool{
 }
 
 // opens has the roles that meet each need. It is written down here once more, not asked of the code.
-var opens = map[auth.Need][]auth.Role{
-	auth.NeedRead:    {auth.Viewer, auth.Operator, auth.Approver, auth.Admin},
-	auth.NeedOwn:     {auth.Viewer, auth.Operator, auth.Approver, auth.Admin},
-	auth.NeedCaller:  {auth.Viewer, auth.Operator, auth.Approver, auth.Admin},
-	auth.NeedOperate: {auth.Operator, auth.Admin},
-	auth.NeedReport:  {auth.Reporter, auth.Operator, auth.Admin},
-	auth.NeedApprove: {auth.Approver, auth.Admin},
-	auth.NeedAdmin:   {auth.Admin},
+var opens = map[auth.Need][]access.Role{
+	auth.NeedRead:    {access.Viewer, access.Operator, access.Approver, access.Admin},
+	auth.NeedOwn:     {access.Viewer, access.Operator, access.Approver, access.Admin},
+	auth.NeedCaller:  {access.Viewer, access.Operator, access.Approver, access.Admin},
+	auth.NeedOperate: {access.Operator, access.Admin},
+	auth.NeedReport:  {access.Reporter, access.Operator, access.Admin},
+	auth.NeedApprove: {access.Approver, access.Admin},
+	auth.NeedAdmin:   {access.Admin},
 }
 
 // Every method, for every role, on every selection. What a method is about is read from its request.
@@ -340,7 +344,7 @@ func TestEveryMethodForEveryRoleAndSelection(t *testing.T) {
 			continue
 		}
 		cases++
-		if _, _, err := d.call(t, m, req, "nobody "); failure.ReasonOf(err) != auth.ReasonNoRole {
+		if _, _, err := d.call(t, m, req, "nobody "); failure.ReasonOf(err) != access.ReasonNoRole {
 			t.Errorf("%s without a role: %v", m.FullName(), err)
 		}
 	}
@@ -351,21 +355,21 @@ func TestEveryMethodForEveryRoleAndSelection(t *testing.T) {
 
 // caller is a person with a role, or a token with the same rights.
 type caller struct {
-	role auth.Role
-	name func(r auth.Role, selection string) string
+	role access.Role
+	name func(r access.Role, selection string) string
 }
 
 func callers() (out []caller) {
-	for _, r := range auth.Roles() {
+	for _, r := range access.Roles() {
 		out = append(out, caller{r, subjectOf})
-		if r != auth.Approver { // no token has it
+		if r != access.Approver { // no token has it
 			out = append(out, caller{r, tokenOf})
 		}
 	}
-	return append(out, caller{auth.Reporter, tokenOf})
+	return append(out, caller{access.Reporter, tokenOf})
 }
 
-func contains(all []auth.Role, r auth.Role) bool {
+func contains(all []access.Role, r access.Role) bool {
 	for _, one := range all {
 		if one == r {
 			return true
@@ -407,7 +411,7 @@ func TestEverythingThatIsNamedCounts(t *testing.T) {
 		if !ok {
 			t.Fatalf("%s is no method", c.method)
 		}
-		_, _, err = d.call(t, m, c.req, subjectOf(auth.Admin, here))
+		_, _, err = d.call(t, m, c.req, subjectOf(access.Admin, here))
 		if got := failure.ReasonOf(err); got != c.want {
 			t.Errorf("%s: %q (%v), want %q", name, got, err, c.want)
 		}

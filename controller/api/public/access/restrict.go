@@ -11,6 +11,8 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/domain/membership"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	"github.com/ingot-metal/ingot/controller/validate"
@@ -62,7 +64,7 @@ func (i Interceptor) Unary() grpc.UnaryServerInterceptor {
 // Stream holds streams, by their first message.
 func (i Interceptor) Stream() grpc.StreamServerInterceptor {
 	return func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-		c, ok := auth.CallerFrom(s.Context())
+		c, ok := call.Caller(s.Context())
 		if _, restricted := c.Within(); !ok || !restricted {
 			return next(srv, s)
 		}
@@ -98,7 +100,7 @@ func (h *held) RecvMsg(m any) error {
 
 // enter refuses a call that is not about the caller's machines, and returns the context of one that is.
 func (i Interceptor) enter(ctx context.Context, method string, req any) (context.Context, error) {
-	c, ok := auth.CallerFrom(ctx)
+	c, ok := call.Caller(ctx)
 	selections, restricted := c.Within()
 	if !ok || !restricted {
 		return ctx, nil
@@ -108,7 +110,7 @@ func (i Interceptor) enter(ctx context.Context, method string, req any) (context
 	case auth.AboutNothing:
 		return ctx, nil
 	case auth.AboutSeveral:
-		return auth.WithCaller(ctx, c.Least()), nil // the handler keeps to the selections
+		return call.WithCaller(ctx, c.Least()), nil // the handler keeps to the selections
 	case auth.AboutList:
 		if r, ok := req.(*baremetalv1.ListMachinesRequest); ok && r.GetOrderBy() != "" {
 			return nil, tooNarrow(c, method) // an order is over all machines
@@ -141,13 +143,13 @@ func (i Interceptor) enter(ctx context.Context, method string, req any) (context
 			return nil, err
 		}
 		if len(in) == 0 {
-			return nil, auth.OutsideSelection(ctx)
+			return nil, c.OutsideSelection()
 		}
 		if here := c.In(in); n == 0 || here.Scope < lowest.Scope {
 			lowest = here
 		}
 	}
-	return auth.WithCaller(ctx, lowest), nil
+	return call.WithCaller(ctx, lowest), nil
 }
 
 // isNew reports whether no machine has the id. A deleted one counts as new: the store refuses it.
@@ -166,7 +168,7 @@ func (i Interceptor) isNew(ctx context.Context, id string) (bool, error) {
 // registering returns the context of a caller who registers a new machine, with the rights that the caller will have on
 // it. The store decides again, in the transaction that writes.
 func registering(
-	ctx context.Context, c auth.Caller, m *baremetalv1.Machine, selections []string, err error,
+	ctx context.Context, c access.Caller, m *baremetalv1.Machine, selections []string, err error,
 ) (context.Context, error) {
 	if err != nil {
 		return nil, err
@@ -182,12 +184,12 @@ func registering(
 		}
 	}
 	if len(in) == 0 {
-		return nil, auth.OutsideSelection(ctx)
+		return nil, c.OutsideSelection()
 	}
-	return auth.WithCaller(ctx, c.In(in)), nil
+	return call.WithCaller(ctx, c.In(in)), nil
 }
 
-func tooNarrow(c auth.Caller, method string) error {
+func tooNarrow(c access.Caller, method string) error {
 	return failure.Denied(
 		"SELECTION_TOO_NARROW",
 		"the roles of %s are for some machines, and %s is not about those alone; name one machine where the call can, or "+

@@ -9,7 +9,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
 	accessstore "github.com/ingot-metal/ingot/controller/store/access"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -46,7 +46,7 @@ func (s *Server) GetSignOn(ctx context.Context, _ *baremetalv1.GetSignOnRequest)
 
 // GetCaller implements AccessService.
 func (s *Server) GetCaller(ctx context.Context, _ *baremetalv1.GetCallerRequest) (*baremetalv1.Caller, error) {
-	c, ok := auth.CallerFrom(ctx)
+	c, ok := call.Caller(ctx)
 	if !ok {
 		return &baremetalv1.Caller{Name: service.Actor(ctx)}, nil
 	}

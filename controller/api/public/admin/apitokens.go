@@ -11,6 +11,8 @@ import (
 	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
 	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -29,7 +31,7 @@ func (s *Server) CreateAPIToken(
 	if !auth.ValidName(r.GetName()) {
 		return nil, validate.Fault("name", "1 to 63 characters of a-z, 0-9 and inner . _ -")
 	}
-	scope, err := auth.ParseScope(r.GetScope())
+	scope, err := access.ParseScope(r.GetScope())
 	if err != nil {
 		return nil, validate.Fault("scope", "read, operate, report or admin")
 	}
@@ -37,7 +39,7 @@ func (s *Server) CreateAPIToken(
 	if err != nil {
 		return nil, err
 	}
-	if scope == auth.ScopeReport && !query.NamesPlace(selection) {
+	if scope == access.ScopeReport && !query.NamesPlace(selection) {
 		return nil, validate.Fault("selection", "a token that reports is bound to one machine_id or one site")
 	}
 	now := s.Clock.Now()
@@ -53,11 +55,11 @@ func (s *Server) CreateAPIToken(
 		}
 	}
 	secret, _ := auth.NewToken()
+	maker, _ := call.Caller(ctx)
 	token, err := s.stores.Credentials.CreateAPIToken(ctx, credentialstore.NewAPIToken{
-		ID: ids.New(
-			ids.APIToken,
-		),
+		ID:        ids.New(ids.APIToken),
 		Name:      r.GetName(),
+		Maker:     maker,
 		Actor:     service.Actor(ctx),
 		Scope:     scope,
 		Hash:      sha256.Sum256([]byte(secret)),
@@ -78,7 +80,7 @@ func apiTokenEnd(ctx context.Context, lifetime *durationpb.Duration, now time.Ti
 		return time.Time{}, err
 	}
 	ends := now.Add(life)
-	maker, _ := auth.CallerFrom(ctx) // none in the controller's own work, whose tokens end by their lifetime alone
+	maker, _ := call.Caller(ctx) // none in the controller's own work, whose tokens end by their lifetime alone
 	if maker.TokenEnds.IsZero() || !ends.After(maker.TokenEnds) {
 		return ends, nil
 	}
@@ -100,7 +102,7 @@ func apiTokenLife(d *durationpb.Duration) (time.Duration, error) {
 	return life, nil
 }
 
-func (s *Server) fileTokens() []auth.FileToken {
+func (s *Server) fileTokens() []access.FileToken {
 	if s.Config.Tokens == nil {
 		return nil
 	}

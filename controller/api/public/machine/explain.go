@@ -10,7 +10,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
 	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/explain/rules"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
@@ -106,7 +106,7 @@ func (s *Server) ExplainMachines(
 		return nil, err
 	}
 	// Machines of a caller with roles for some of them are not counted, so each has its own entry.
-	caller, _ := auth.CallerFrom(ctx)
+	caller, _ := call.Caller(ctx)
 	_, restricted := caller.Within()
 	shared := shares(terms) && !restricted
 	if shared {

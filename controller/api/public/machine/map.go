@@ -11,7 +11,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/api/public/rows"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/machinefilter"
 	"github.com/ingot-metal/ingot/controller/store/machinemap"
@@ -56,7 +56,7 @@ func (s *Server) MapMachines(
 
 // selectionsOf are those that a caller is held to; one that selects everything where there are none.
 func selectionsOf(ctx context.Context) []string {
-	caller, _ := auth.CallerFrom(ctx) // behind the guard; the zero Caller of a test is not restricted
+	caller, _ := call.Caller(ctx) // behind the guard; the zero Caller of a test is not restricted
 	if selections, restricted := caller.Within(); restricted {
 		return selections
 	}

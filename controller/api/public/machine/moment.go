@@ -11,7 +11,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
 	"github.com/ingot-metal/ingot/controller/domain/machinefilter"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/controller/validate"
@@ -56,7 +56,7 @@ func (s *Server) listThen(
 	case r.GetUpdatedSince() != nil:
 		return nil, validate.Fault("updated_since", "not with as_of; filter by what the machines were, or list two moments")
 	}
-	caller, _ := auth.CallerFrom(ctx) // behind the guard; the zero Caller of a test is not restricted
+	caller, _ := call.Caller(ctx) // behind the guard; the zero Caller of a test is not restricted
 	_, restricted := caller.Within()
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.Machine]{
 		Name: fmt.Sprint("machines of ", at.UnixNano()), Filter: r.GetFilter(), Uncounted: len(terms) > 0 || restricted,
@@ -105,7 +105,7 @@ func (s *Server) readThen(
 
 // visible leaves out the machines that the caller may not see now.
 func (s *Server) visible(ctx context.Context, all []*baremetalv1.Machine) ([]*baremetalv1.Machine, error) {
-	caller, _ := auth.CallerFrom(ctx) // behind the guard, as above
+	caller, _ := call.Caller(ctx) // behind the guard, as above
 	if _, restricted := caller.Within(); !restricted || len(all) == 0 {
 		return all, nil
 	}

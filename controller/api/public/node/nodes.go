@@ -10,7 +10,8 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/domain/node"
 	nodestore "github.com/ingot-metal/ingot/controller/store/node"
 	"github.com/ingot-metal/ingot/controller/validate"
@@ -182,7 +183,7 @@ func (s *Server) ReportNode(ctx context.Context, r *baremetalv1.ReportNodeReques
 	}
 	r.MacAddress = mac
 	n, err := s.stores.Nodes.ReportNode(ctx, r, service.Actor(ctx), s.Clock.Now())
-	if c, ok := auth.CallerFrom(ctx); err == nil && ok && c.Scope == auth.ScopeReport {
+	if c, ok := call.Caller(ctx); err == nil && ok && c.Scope == access.ScopeReport {
 		return &baremetalv1.Node{}, nil // such a token does not read
 	}
 	return n, err

@@ -6,7 +6,8 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
 	"github.com/ingot-metal/ingot/controller/validate"
 )
@@ -20,8 +21,8 @@ type logRequest struct {
 
 // maySeeConsole: a serial console shows output that was not meant for a log.
 func maySeeConsole(ctx context.Context) bool {
-	c, ok := auth.CallerFrom(ctx)
-	return !ok || c.Scope >= auth.ScopeAdmin
+	c, ok := call.Caller(ctx)
+	return !ok || c.Scope >= access.ScopeAdmin
 }
 
 // logs sends the stored log after a chunk and follows it until the operation has ended and nothing more has come for a

@@ -20,13 +20,14 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public"
-	"github.com/ingot-metal/ingot/controller/api/public/access"
+	publicaccess "github.com/ingot-metal/ingot/controller/api/public/access"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
-	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/ca"
+	"github.com/ingot-metal/ingot/controller/call"
 	"github.com/ingot-metal/ingot/controller/catalog/blob"
 	"github.com/ingot-metal/ingot/controller/catalog/image"
 	"github.com/ingot-metal/ingot/controller/catalog/script"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/store"
@@ -210,7 +211,7 @@ func Serve(t *testing.T, c service.Config, s *store.Store) *grpc.ClientConn {
 	t.Helper()
 	listener := bufconn.Listen(1 << 16)
 	f := failure.Interceptor{Logger: testkit.Logger(t)}
-	held := access.Interceptor{
+	held := publicaccess.Interceptor{
 		Machines: s.Machines, Operations: s.OperationQueries, Workflows: s.Workflows, Nodes: s.Nodes,
 	}
 	server := grpc.NewServer(grpc.ChainUnaryInterceptor(f.Unary(), asCaller, held.Unary()),
@@ -232,40 +233,40 @@ func asCaller(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.U
 	if err != nil {
 		return nil, err
 	}
-	return next(auth.WithCaller(ctx, caller), req)
+	return next(call.WithCaller(ctx, caller), req)
 }
 
 // callerOf returns the caller that the metadata of a call names.
-func callerOf(ctx context.Context) (auth.Caller, error) {
+func callerOf(ctx context.Context) (access.Caller, error) {
 	name := "tester"
 	if other := metadata.ValueFromIncomingContext(ctx, "test-caller"); len(other) == 1 {
 		name = other[0]
 	}
-	scope := auth.ScopeAdmin
+	scope := access.ScopeAdmin
 	if other := metadata.ValueFromIncomingContext(ctx, "test-scope"); len(other) == 1 {
 		var err error
-		if scope, err = auth.ParseScope(other[0]); err != nil {
-			return auth.Caller{}, err
+		if scope, err = access.ParseScope(other[0]); err != nil {
+			return access.Caller{}, err
 		}
 	}
 	if grants := grantsOf(ctx); len(grants) > 0 {
-		who := auth.Person{Issuer: "https://provider.test", Subject: name, Name: name}
-		return auth.PersonCaller(who, grants, scope)
+		who := access.Person{Issuer: "https://provider.test", Subject: name, Name: name}
+		return access.PersonCaller(who, grants, scope)
 	}
-	return auth.Caller{Name: name, Scope: scope, Address: "192.0.2.9"}, nil
+	return access.Caller{Name: name, Scope: scope, Address: "192.0.2.9"}, nil
 }
 
 // grantsOf are the roles that Within has put into the metadata.
-func grantsOf(ctx context.Context) (out []auth.Grant) {
+func grantsOf(ctx context.Context) (out []access.Grant) {
 	for _, s := range metadata.ValueFromIncomingContext(ctx, "test-selection") {
-		out = append(out, auth.Grant{Role: auth.Operator, Selection: s})
+		out = append(out, access.Grant{Role: access.Operator, Selection: s})
 	}
 	return out
 }
 
 // Within makes calls as a person who is an operator of the machines of these selections.
 func Within(ctx context.Context, selections ...string) context.Context {
-	pairs := []string{"test-scope", auth.ScopeOperate.String()}
+	pairs := []string{"test-scope", access.ScopeOperate.String()}
 	for _, s := range selections {
 		pairs = append(pairs, "test-selection", s)
 	}
@@ -285,7 +286,7 @@ func asStreamCaller(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next
 	if err != nil {
 		return err
 	}
-	return next(srv, callerStream{s, auth.WithCaller(s.Context(), caller)})
+	return next(srv, callerStream{s, call.WithCaller(s.Context(), caller)})
 }
 
 // Register registers a machine.

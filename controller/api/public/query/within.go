@@ -3,7 +3,7 @@ package query
 import (
 	"context"
 
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
 	"github.com/ingot-metal/ingot/controller/domain/machinefilter"
 	"github.com/ingot-metal/ingot/internal/filter"
 )
@@ -11,7 +11,7 @@ import (
 // Within returns the selections that the call's caller is held to. A caller with a role on all machines is held to
 // none.
 func Within(ctx context.Context) (machinefilter.Selections, error) {
-	caller, _ := auth.CallerFrom(ctx) // behind the guard; the zero Caller of a test is not restricted
+	caller, _ := call.Caller(ctx) // behind the guard; the zero Caller of a test is not restricted
 	texts, restricted := caller.Within()
 	if !restricted {
 		return machinefilter.Selections{}, nil

@@ -5,7 +5,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/query"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
 	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -31,7 +31,7 @@ func (s *Server) hasUsed(ctx context.Context, selectionID, requestID string) (bo
 		return false, nil
 	}
 	own, err := s.stores.Rollouts.ListRollouts(ctx,
-		rolloutstore.RolloutFilter{RequestID: requestID, Identity: auth.IdentityFrom(ctx), Limit: 1})
+		rolloutstore.RolloutFilter{RequestID: requestID, Identity: call.Identity(ctx), Limit: 1})
 	return len(own) == 1 && own[0].GetSpec().GetSelectionId() == selectionID, err
 }
 
@@ -42,7 +42,7 @@ func (s *Server) insideIfKnown(ctx context.Context, machineIDs []string, err err
 		return none
 	}
 	if err != nil && failure.From(err).Kind == failure.KindNotFound && within.Narrow() {
-		return auth.OutsideSelection(ctx)
+		return call.Outside(ctx)
 	}
 	if err != nil {
 		return err
@@ -58,10 +58,10 @@ func (s *Server) maySee(ctx context.Context, id string) error {
 	}
 	identity, all, _, err := s.stores.Rollouts.WhoseRollout(ctx, id)
 	if err == nil && len(all) == 0 { // all were deleted, such as by the rollout itself
-		if identity == auth.IdentityFrom(ctx) {
+		if identity == call.Identity(ctx) {
 			return nil
 		}
-		return auth.OutsideSelection(ctx)
+		return call.Outside(ctx)
 	}
 	return s.insideIfKnown(ctx, all, err)
 }

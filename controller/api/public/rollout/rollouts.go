@@ -10,7 +10,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/rollout"
@@ -52,13 +52,14 @@ func (s *Server) rolloutRequest(
 		return r, err
 	}
 	r.Actor = service.Actor(ctx)
-	if r.Machines, err = service.Walks(auth.Working(ctx), terms); err != nil {
+	r.By, _ = call.Caller(ctx)
+	if r.Machines, err = service.Walks(call.Working(ctx), terms); err != nil {
 		return r, err
 	}
 	if used, err := s.hasUsed(ctx, r.Spec.GetSelectionId(), requestID); err != nil {
 		return r, err
 	} else if !used {
-		if err := s.mayUseSelection(auth.Working(ctx), r.Spec.GetSelectionId()); err != nil {
+		if err := s.mayUseSelection(call.Working(ctx), r.Spec.GetSelectionId()); err != nil {
 			return r, err
 		}
 	}
@@ -176,6 +177,7 @@ func (s *Server) actOnRollout(ctx context.Context, a rolloutstore.RolloutAct) (*
 		return nil, err
 	}
 	a.Actor = service.Actor(ctx)
+	a.By, _ = call.Caller(ctx)
 	return s.Engine.ActOnRollout(ctx, a)
 }
 
@@ -204,7 +206,7 @@ func (s *Server) ListRollouts(
 		return nil, err
 	}
 	if within.Narrow() {
-		f.Identity = auth.IdentityFrom(ctx)
+		f.Identity = call.Identity(ctx)
 	}
 	for _, t := range terms {
 		switch t.Key {

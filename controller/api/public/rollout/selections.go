@@ -7,7 +7,7 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
 	rolloutstore "github.com/ingot-metal/ingot/controller/store/rollout"
 	"github.com/ingot-metal/ingot/controller/validate"
 )
@@ -49,7 +49,7 @@ func (s *Server) CreateSelection(
 	if err != nil {
 		return nil, err
 	}
-	working := auth.Working(ctx)
+	working := call.Working(ctx)
 	if out.Walks, err = service.Walks(working, terms); err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 )
 
 // Images takes images into the catalogue and out of it; *image.Catalogue does.
@@ -18,7 +18,7 @@ type Images interface {
 
 // APITokens are the bearer tokens in force on this controller.
 type APITokens interface {
-	OfFile() []auth.FileToken
+	OfFile() []access.FileToken
 	// Refresh makes a change of the database's tokens count on this controller at once.
 	Refresh()
 }

@@ -7,7 +7,7 @@ import (
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/query"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
 	machinestore "github.com/ingot-metal/ingot/controller/store/machine"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/controller/validate"
@@ -77,7 +77,7 @@ type walkPart struct {
 
 // walksOf are the walks that give the machines of the terms which the caller may see.
 func walksOf(ctx context.Context, terms []filter.Term) (out []walkPart, err error) {
-	caller, _ := auth.CallerFrom(ctx) // behind the guard; the zero Caller of a test is not restricted
+	caller, _ := call.Caller(ctx) // behind the guard; the zero Caller of a test is not restricted
 	selections, restricted := caller.Within()
 	if !restricted {
 		for _, f := range query.MachineQuery(terms) {
@@ -121,7 +121,7 @@ func (s *Base) AllInside(ctx context.Context, machineIDs []string) error {
 	}
 	for _, id := range machineIDs {
 		if !inside[id] {
-			return auth.OutsideSelection(ctx)
+			return call.Outside(ctx)
 		}
 	}
 	return nil

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
-	"github.com/ingot-metal/ingot/controller/auth"
 	"github.com/ingot-metal/ingot/controller/ca"
+	"github.com/ingot-metal/ingot/controller/call"
 	"github.com/ingot-metal/ingot/controller/secret"
 	"github.com/ingot-metal/ingot/controller/session"
 	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
@@ -139,7 +139,7 @@ func New(c Config, s Stores) *Base {
 
 // Actor names the caller in the audit log. Only a server without a guard has calls without one.
 func Actor(ctx context.Context) string {
-	c, ok := auth.CallerFrom(ctx)
+	c, ok := call.Caller(ctx)
 	if !ok {
 		return "anonymous"
 	}

@@ -2,7 +2,8 @@ package service
 
 import (
 	"context"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
@@ -32,8 +33,8 @@ func WriteOptions(r versioned) ([]pgtx.WriteOption, error) {
 
 // MayPurge refuses to leave out a decommission to callers who are no admins.
 func MayPurge(ctx context.Context, purge bool) error {
-	if c, ok := auth.CallerFrom(ctx); purge && ok && c.Scope < auth.ScopeAdmin {
-		return failure.Denied(auth.ReasonScopeTooSmall,
+	if c, ok := call.Caller(ctx); purge && ok && c.Scope < access.ScopeAdmin {
+		return failure.Denied(access.ReasonScopeTooSmall,
 			"purge needs a token of scope admin; decommission the machine instead").
 			WithField("purge", "of an admin alone")
 	}

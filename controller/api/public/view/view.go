@@ -11,7 +11,8 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
-	"github.com/ingot-metal/ingot/controller/auth"
+	"github.com/ingot-metal/ingot/controller/call"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/domain/savedview"
 	"github.com/ingot-metal/ingot/controller/store/convert"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
@@ -42,10 +43,10 @@ func Register(r grpc.ServiceRegistrar, b *service.Base, stores Stores) {
 // caller is who calls, and with which rights. Views are about no machine: a role for some machines is none of an admin,
 // and good enough to share with.
 func caller(ctx context.Context) savedview.Caller {
-	c, ok := auth.CallerFrom(ctx)
+	c, ok := call.Caller(ctx)
 	return savedview.Caller{
-		Actor: service.Actor(ctx), Identity: auth.IdentityFrom(ctx), Admin: !ok || c.Scope.Covers(auth.ScopeAdmin),
-		MayShare: !ok || c.Highest().Covers(auth.ScopeOperate),
+		Actor: service.Actor(ctx), Identity: call.Identity(ctx), Admin: !ok || c.Scope.Covers(access.ScopeAdmin),
+		MayShare: !ok || c.Highest().Covers(access.ScopeOperate),
 	}
 }
 

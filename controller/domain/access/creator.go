@@ -1,10 +1,6 @@
-package auth
+package access
 
-import (
-	"context"
-	"strings"
-	"time"
-)
+import "time"
 
 // Creator names whose rights stored work goes on by after the call that has asked for it. The zero value stands for
 // work of the controller's own.
@@ -18,12 +14,9 @@ type Creator struct {
 	Groups   []string `json:"groups,omitempty"`
 }
 
-// CreatorFrom returns the caller of a call as the creator of work.
-func CreatorFrom(ctx context.Context) Creator {
-	c, ok := CallerFrom(ctx)
+// Creator returns the caller as the creator of work.
+func (c Caller) Creator() Creator {
 	switch {
-	case !ok:
-		return Creator{}
 	case c.Person != nil:
 		return Creator{Identity: c.Identity(), Subject: c.Person.Subject, Groups: c.Person.Groups}
 	case c.TokenID != "":
@@ -55,33 +48,15 @@ func (c Creator) Rights(f CreatorFacts, now time.Time) []Grant {
 		}
 		return nil
 	case c.TokenID == "" && f.Person != nil:
-		return grantsOf(*f.Person, f.Bindings, now)
+		return f.Person.Grants(f.Bindings, now)
 	case f.Token == nil:
 		return nil
 	}
-	own := f.Token.own()
 	if !f.Token.OfPerson() {
-		return []Grant{own}
+		return []Grant{f.Token.Own()}
 	}
 	if f.Person == nil {
 		return nil
 	}
-	return within(own, grantsOf(*f.Person, f.Bindings, now))
-}
-
-// OfPerson reports whether a person has made the token, who bounds its worth.
-func (t StoredToken) OfPerson() bool { return strings.HasPrefix(t.Owner, personPrefix) }
-
-// own returns the role that the token itself has.
-func (t StoredToken) own() Grant { return Grant{Role: t.Scope.Role(), Selection: t.Selection} }
-
-// within returns the part of roles that another one has too.
-func within(own Grant, grants []Grant) (out []Grant) {
-	for _, g := range grants {
-		if role := narrower(own.Role, g.Role); role != "" {
-			out = append(out, Grant{Role: role, Selection: both(g.Selection, own.Selection), Binding: g.Binding,
-				ExpiresAt: g.ExpiresAt})
-		}
-	}
-	return out
+	return f.Token.Within(f.Person.Grants(f.Bindings, now))
 }

@@ -1,13 +1,18 @@
-package auth
+package access
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/ingot-metal/ingot/internal/failure"
+)
+
+// The reasons of refusals for lack of rights, as in baremetal.v1.Reason.
+const (
+	ReasonScopeTooSmall = "SCOPE_TOO_SMALL"
+	ReasonNoRole        = "NO_ROLE"
 )
 
 // Role is what a person may do.
@@ -100,8 +105,8 @@ type Person struct {
 	Lasting bool
 }
 
-// grantsOf returns the roles that a person has now, in the order of the bindings.
-func grantsOf(p Person, bindings []RoleBinding, now time.Time) []Grant {
+// Grants returns the roles that a person has now, in the order of the bindings.
+func (p Person) Grants(bindings []RoleBinding, now time.Time) []Grant {
 	var out []Grant
 	for _, b := range bindings {
 		ended := !b.ExpiresAt.IsZero() && !now.Before(b.ExpiresAt)
@@ -118,15 +123,15 @@ func grantsOf(p Person, bindings []RoleBinding, now time.Time) []Grant {
 func PersonCaller(p Person, grants []Grant, need Scope) (Caller, error) {
 	c := Caller{Name: p.Name, Person: &p}
 	if need != ScopeCaller && len(grants) == 0 {
-		c.need = need
+		c.Need = need
 		return c, failure.Denied(ReasonNoRole, "%s has no role here; groups: %s", p.Name, list(p.Groups))
 	}
-	return c.with(grants, need)
+	return c.With(grants, need)
 }
 
-// with returns the caller with roles, if they are good for need.
-func (c Caller) with(grants []Grant, need Scope) (Caller, error) {
-	c.Scope, c.Grants, c.need = 0, grants, need
+// With returns the caller with roles, if they are good for need.
+func (c Caller) With(grants []Grant, need Scope) (Caller, error) {
+	c.Scope, c.Grants, c.Need = 0, grants, need
 	reports := len(grants) > 0
 	for _, g := range grants {
 		reports = reports && g.Role == Reporter
@@ -168,7 +173,7 @@ func roleNames(grants []Grant) (names []string) {
 // covering are the caller's roles that open the call.
 func (c Caller) covering() (out []Grant) {
 	for _, g := range c.Grants {
-		if g.Role.Covers(c.need) {
+		if g.Role.Covers(c.Need) {
 			out = append(out, g)
 		}
 	}
@@ -211,15 +216,14 @@ func (c Caller) Least() Caller {
 	return c
 }
 
-// Working returns the context of a call that prepares work: its caller is held to the machines on which it may begin
-// the work, if there are any.
-func Working(ctx context.Context) context.Context {
-	c, ok := CallerFrom(ctx)
-	c.need = ScopeOperate
-	if !ok || len(c.covering()) == 0 {
-		return ctx
+// Working is the caller of a call that prepares work. It is held to the machines on which it may begin the work, if
+// there are any.
+func (c Caller) Working() Caller {
+	working := c
+	if working.Need = ScopeOperate; len(working.covering()) == 0 {
+		return c
 	}
-	return WithCaller(ctx, c)
+	return working
 }
 
 // Highest is the largest scope that the caller has, on whatever machine.
@@ -231,8 +235,8 @@ func (c Caller) Highest() Scope {
 	return highest
 }
 
-// rights returns the rights that open the call, so that a stream can be ended after their change.
-func (c Caller) rights() string {
+// Rights returns the rights that open the call, so that a stream can be ended after their change.
+func (c Caller) Rights() string {
 	var b strings.Builder
 	for _, g := range c.covering() {
 		fmt.Fprintf(&b, "%s %s %q\n", g.Binding, g.Role, g.Selection)
@@ -242,8 +246,7 @@ func (c Caller) rights() string {
 
 // OutsideSelection is the refusal of a call about a machine that none of the caller's roles is for. A machine that does
 // not exist gets the same, so that callers do not learn which machines exist.
-func OutsideSelection(ctx context.Context) error {
-	c, _ := CallerFrom(ctx) // there is one: work of the controller's own is not refused
+func (c Caller) OutsideSelection() error {
 	return failure.Denied("OUTSIDE_SELECTION",
 		"the machine is not one of those that the roles of %s are for; ingot whoami shows them", c.Name)
 }
