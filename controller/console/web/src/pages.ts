@@ -26,7 +26,7 @@ export const places: Place[] = [
   { key: 'u', at: 'access', name: 'Access', says: 'API tokens, roles, sessions, enrolment tokens', list: 'Access' },
   { key: 'b', at: 'budgets', name: 'Budgets and freeze', says: 'Limits for work that destroys data, and the switch that stops everything', list: 'Budgets' },
   { key: 'e', at: 'webhooks', name: 'Webhooks', says: 'Who is told of events, and what was sent', list: 'Webhooks', one: 'Webhook' },
-  { key: 'c', at: 'bmcs', name: 'Certificates of BMCs', says: 'Those that have changed wait for you', list: 'BMCs' },
+  { key: 'c', at: 'bmcs', name: 'BMCs', says: 'Credentials, and certificates: those that have changed wait for you', list: 'BMCs' },
   { key: 't', at: 'scripts', name: 'Scripts', says: 'What plans run on machines over SSH', list: 'Scripts' },
   { key: 'v', at: 'about', name: 'About', says: 'Version, controllers, authority, keys', list: 'About' },
 ]

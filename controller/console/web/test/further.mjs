@@ -92,7 +92,7 @@ export async function further({ page, browser, base, ask, say, open, accessible,
     for (const key of ['x', 'j', 'x', 'j', 'x', 'j', 'x']) await page.keyboard.press(key)
     await page.getByText('4 selected').first().waitFor()
     await page.getByRole('button', { name: 'Work on them…' }).click()
-    await page.getByLabel('What').selectOption('REBOOT')
+    await page.getByLabel('What').selectOption('reboot')
     await page.getByLabel('At a time').fill('1')
     await page.getByText('Waves, approval, title').click()
     await page.getByLabel('Title').fill(title)
