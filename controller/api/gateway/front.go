@@ -134,7 +134,9 @@ func (g *Gateway) known(w http.ResponseWriter, r *http.Request, op operation) (u
 	}
 	if g.cfg.PreAuthorize != nil {
 		if err := g.cfg.PreAuthorize(r.Context(), op.call, r.Header.Values("Authorization")); err != nil {
-			w.Header().Set("Connection", "close") // whatever follows is not read
+			if r.ProtoMajor == 1 {
+				w.Header().Set("Connection", "close") // whatever follows is not read
+			}
 			e := failure.From(err)
 			return nil, runtime.HTTPStatusFromCode(failure.ToStatus(e).Code()), e
 		}

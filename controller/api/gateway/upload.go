@@ -59,7 +59,9 @@ func (g *Gateway) upload(w http.ResponseWriter, r *http.Request, escaped string)
 		added, err = g.pass(ctx, image, g.patient(w, r.Body))
 	}
 	if err != nil {
-		w.Header().Set("Connection", "close") // what is left of the body is not read
+		if r.ProtoMajor == 1 {
+			w.Header().Set("Connection", "close") // what is left of the body is not read
+		}
 		g.callFailed(ctx, g.mux, nil, w, r, err)
 		return
 	}

@@ -122,6 +122,6 @@ export function removal(m: Machine): Action {
     refusedWith: (v) =>
       m.status?.active_operation_id ? `${m.status.active_operation_id} is under way` : v.name && v.name !== m.machine_id ? 'the name is another one' : '',
     command: (v) => `ingot machine delete ${quoted(m.machine_id)}${v.purge ? ' --purge' : ''}`,
-    call: (v) => remove(path`/machines/${m.machine_id}`, { purge: v.purge === 'yes', expected_version: m.version }),
+    call: (v) => remove(path`/machines/${m.machine_id}`, { purge: v.purge === 'yes' }),
   }
 }

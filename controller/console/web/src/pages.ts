@@ -20,6 +20,7 @@ export const places: Place[] = [
   { key: 'w', at: 'workflows', name: 'Workflows', list: 'Workflows', one: 'Workflow' },
   { key: 's', at: 'sites', name: 'Sites', list: 'Sites', one: 'Site' },
   { key: 'i', at: 'images', name: 'Images', list: 'Images' },
+  { key: 'd', at: 'changes', name: 'Changes', list: 'Changes' },
   { key: 'a', at: 'audit', name: 'Audit', list: 'Audit' },
   { key: 'h', at: 'health', name: 'Health', list: 'Health' },
   { key: 'n', at: 'more', name: 'More', list: 'More' },
