@@ -7,10 +7,10 @@ import (
 	"github.com/ingot-metal/ingot/cli/command"
 )
 
-// Commands returns list, count and view.
+// Commands returns list, find, count and view.
 func Commands(app *command.App) []*cobra.Command {
 	a := commands{app}
-	return []*cobra.Command{a.listCmd(), a.countCmd(), a.viewCmd()}
+	return []*cobra.Command{a.listCmd(), a.findCmd(), a.countCmd(), a.viewCmd()}
 }
 
 // commands makes the commands of this package, all for one run of the command line.

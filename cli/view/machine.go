@@ -142,6 +142,15 @@ func (s Style) MachineCounts(keys []string, r *pb.CountMachinesResponse) string 
 	return t.String() + fmt.Sprintf("%d machines in all\n", r.GetTotal())
 }
 
+// Hits is the table of `ingot find`.
+func (s Style) Hits(hits []*pb.SearchHit) string {
+	t := &Table{Header: []string{"MACHINE", "FOUND IN", "VALUE"}}
+	for _, h := range hits {
+		t.Add(Clean(h.GetMachineId()), Clean(h.GetField()), Clean(h.GetValue()))
+	}
+	return t.String()
+}
+
 // attention returns why an operator must act, with the next step; "" for none.
 func attention(st *pb.MachineStatus) string {
 	if st.GetAttentionReason() == "" {

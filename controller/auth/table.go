@@ -112,6 +112,7 @@ var readMethods = []string{
 	baremetalv1.MachineService_GetMachine_FullMethodName,
 	baremetalv1.MachineService_ListMachines_FullMethodName,
 	baremetalv1.MachineService_CountMachines_FullMethodName,
+	baremetalv1.MachineService_SearchMachines_FullMethodName,
 	baremetalv1.MachineService_GetFleetSummary_FullMethodName,
 	baremetalv1.MachineService_MapMachines_FullMethodName,
 	baremetalv1.MachineService_WatchMachines_FullMethodName,

@@ -77,7 +77,7 @@ checks and metrics. SIGHUP reads the bearer tokens again without dropping a stre
 	}
 	p := cmd.PersistentFlags()
 	p.StringVar(&f.config, "config", "", "configuration file (see `ingot-controller config sample`)")
-	p.BoolVar(&f.dev, "dev", false, "start a private PostgreSQL below the data directory, and make an admin token")
+	p.BoolVar(&f.dev, "dev", false, "start a private PostgreSQL below the data directory, make an admin token, and serve the web console")
 	p.StringVar(&f.dataDir, "data-dir", "", "where keys live, and with --dev the database")
 	p.StringSliceVar(&f.names, "name", nil, "host name or address that certificates are made out to (repeatable)")
 	p.StringVar(&f.listen.Frontpage, "listen", "", "address for clients")
@@ -89,6 +89,9 @@ checks and metrics. SIGHUP reads the bearer tokens again without dropping a stre
 		doctorCommand(f), readyCommand(f), backupCommand(f, version), restoreCommand(f), supportCommand(f, version))
 	return cmd
 }
+
+// devREST is where a controller for trying out serves the web console.
+const devREST = ":50055"
 
 // load reads the configuration and lays the flags over it.
 func (f *flags) load() (*config.Config, error) {
@@ -105,6 +108,9 @@ func (f *flags) load() (*config.Config, error) {
 		}
 		if f.dev && c.TokensFile == config.Default().TokensFile {
 			c.TokensFile = filepath.Join(c.DataDir, "tokens")
+		}
+		if f.dev && c.Listen.REST == "" {
+			c.Listen.REST = devREST
 		}
 	})
 }

@@ -352,7 +352,7 @@ func (x MachineEvent_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use MachineEvent_Kind.Descriptor instead.
 func (MachineEvent_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{20, 0}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{23, 0}
 }
 
 // Machine is a physical server with a stable identity.
@@ -1675,6 +1675,181 @@ func (x *ListMachinesResponse) GetTotalSize() int32 {
 	return 0
 }
 
+type SearchMachinesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A piece of a name, an id of another system, a serial number, a MAC address in any notation, an address, a BMC, a label
+	// as key=value, an asset tag, a UUID or a disk's serial number, in any case. Of a host name that matches nothing, what
+	// stands before the first dot. 1 to 200 bytes.
+	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	// At most so many machines; 0 means 20, at most 100.
+	Limit         int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchMachinesRequest) Reset() {
+	*x = SearchMachinesRequest{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchMachinesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchMachinesRequest) ProtoMessage() {}
+
+func (x *SearchMachinesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchMachinesRequest.ProtoReflect.Descriptor instead.
+func (*SearchMachinesRequest) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *SearchMachinesRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *SearchMachinesRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type SearchMachinesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Those that are called exactly so come first, then those whose names begin so. One hit a machine.
+	Hits []*SearchHit `protobuf:"bytes,1,rep,name=hits,proto3" json:"hits,omitempty"`
+	// True where there are more than limit.
+	More          bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchMachinesResponse) Reset() {
+	*x = SearchMachinesResponse{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchMachinesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchMachinesResponse) ProtoMessage() {}
+
+func (x *SearchMachinesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchMachinesResponse.ProtoReflect.Descriptor instead.
+func (*SearchMachinesResponse) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *SearchMachinesResponse) GetHits() []*SearchHit {
+	if x != nil {
+		return x.Hits
+	}
+	return nil
+}
+
+func (x *SearchMachinesResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+// SearchHit is a machine and what of it was found.
+type SearchHit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine.
+	MachineId string `protobuf:"bytes,1,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	// "machine_id", "external_id", "serial", "mac", "address", "bmc", "ssh", "label", "uuid", "asset_tag", "hostname" or
+	// "disk".
+	Field string `protobuf:"bytes,2,opt,name=field,proto3" json:"field,omitempty"`
+	// The value that was found, in small letters.
+	Value         string `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchHit) Reset() {
+	*x = SearchHit{}
+	mi := &file_baremetal_v1_machine_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchHit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchHit) ProtoMessage() {}
+
+func (x *SearchHit) ProtoReflect() protoreflect.Message {
+	mi := &file_baremetal_v1_machine_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchHit.ProtoReflect.Descriptor instead.
+func (*SearchHit) Descriptor() ([]byte, []int) {
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *SearchHit) GetMachineId() string {
+	if x != nil {
+		return x.MachineId
+	}
+	return ""
+}
+
+func (x *SearchHit) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *SearchHit) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
 // CountMachinesRequest says which machines are counted, and by what.
 type CountMachinesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1690,7 +1865,7 @@ type CountMachinesRequest struct {
 
 func (x *CountMachinesRequest) Reset() {
 	*x = CountMachinesRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[10]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1702,7 +1877,7 @@ func (x *CountMachinesRequest) String() string {
 func (*CountMachinesRequest) ProtoMessage() {}
 
 func (x *CountMachinesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[10]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1715,7 +1890,7 @@ func (x *CountMachinesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountMachinesRequest.ProtoReflect.Descriptor instead.
 func (*CountMachinesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{10}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CountMachinesRequest) GetFilter() string {
@@ -1754,7 +1929,7 @@ type CountMachinesResponse struct {
 
 func (x *CountMachinesResponse) Reset() {
 	*x = CountMachinesResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[11]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1766,7 +1941,7 @@ func (x *CountMachinesResponse) String() string {
 func (*CountMachinesResponse) ProtoMessage() {}
 
 func (x *CountMachinesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[11]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1779,7 +1954,7 @@ func (x *CountMachinesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountMachinesResponse.ProtoReflect.Descriptor instead.
 func (*CountMachinesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{11}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CountMachinesResponse) GetGroups() []*MachineGroup {
@@ -1816,7 +1991,7 @@ type MachineGroup struct {
 
 func (x *MachineGroup) Reset() {
 	*x = MachineGroup{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[12]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1828,7 +2003,7 @@ func (x *MachineGroup) String() string {
 func (*MachineGroup) ProtoMessage() {}
 
 func (x *MachineGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[12]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1841,7 +2016,7 @@ func (x *MachineGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineGroup.ProtoReflect.Descriptor instead.
 func (*MachineGroup) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{12}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *MachineGroup) GetValues() []string {
@@ -1866,7 +2041,7 @@ type GetFleetSummaryRequest struct {
 
 func (x *GetFleetSummaryRequest) Reset() {
 	*x = GetFleetSummaryRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[13]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +2053,7 @@ func (x *GetFleetSummaryRequest) String() string {
 func (*GetFleetSummaryRequest) ProtoMessage() {}
 
 func (x *GetFleetSummaryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[13]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +2066,7 @@ func (x *GetFleetSummaryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFleetSummaryRequest.ProtoReflect.Descriptor instead.
 func (*GetFleetSummaryRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{13}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{16}
 }
 
 // FleetSummary is how many machines, operations and agents there are.
@@ -1924,7 +2099,7 @@ type FleetSummary struct {
 
 func (x *FleetSummary) Reset() {
 	*x = FleetSummary{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[14]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1936,7 +2111,7 @@ func (x *FleetSummary) String() string {
 func (*FleetSummary) ProtoMessage() {}
 
 func (x *FleetSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[14]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1949,7 +2124,7 @@ func (x *FleetSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FleetSummary.ProtoReflect.Descriptor instead.
 func (*FleetSummary) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{14}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FleetSummary) GetAsOf() *timestamppb.Timestamp {
@@ -2049,7 +2224,7 @@ type SharedCause struct {
 
 func (x *SharedCause) Reset() {
 	*x = SharedCause{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[15]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2061,7 +2236,7 @@ func (x *SharedCause) String() string {
 func (*SharedCause) ProtoMessage() {}
 
 func (x *SharedCause) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[15]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2074,7 +2249,7 @@ func (x *SharedCause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedCause.ProtoReflect.Descriptor instead.
 func (*SharedCause) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{15}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SharedCause) GetReason() string {
@@ -2157,7 +2332,7 @@ type MapMachinesRequest struct {
 
 func (x *MapMachinesRequest) Reset() {
 	*x = MapMachinesRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[16]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2169,7 +2344,7 @@ func (x *MapMachinesRequest) String() string {
 func (*MapMachinesRequest) ProtoMessage() {}
 
 func (x *MapMachinesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[16]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2182,7 +2357,7 @@ func (x *MapMachinesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapMachinesRequest.ProtoReflect.Descriptor instead.
 func (*MapMachinesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{16}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *MapMachinesRequest) GetFilter() string {
@@ -2236,7 +2411,7 @@ type MapMachinesResponse struct {
 
 func (x *MapMachinesResponse) Reset() {
 	*x = MapMachinesResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[17]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2248,7 +2423,7 @@ func (x *MapMachinesResponse) String() string {
 func (*MapMachinesResponse) ProtoMessage() {}
 
 func (x *MapMachinesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[17]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2261,7 +2436,7 @@ func (x *MapMachinesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapMachinesResponse.ProtoReflect.Descriptor instead.
 func (*MapMachinesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{17}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *MapMachinesResponse) GetGroups() []*MachineMapGroup {
@@ -2332,7 +2507,7 @@ type MachineMapGroup struct {
 
 func (x *MachineMapGroup) Reset() {
 	*x = MachineMapGroup{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[18]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2344,7 +2519,7 @@ func (x *MachineMapGroup) String() string {
 func (*MachineMapGroup) ProtoMessage() {}
 
 func (x *MachineMapGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[18]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2357,7 +2532,7 @@ func (x *MachineMapGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineMapGroup.ProtoReflect.Descriptor instead.
 func (*MachineMapGroup) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{18}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *MachineMapGroup) GetValues() []string {
@@ -2409,7 +2584,7 @@ type WatchMachinesRequest struct {
 
 func (x *WatchMachinesRequest) Reset() {
 	*x = WatchMachinesRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2421,7 +2596,7 @@ func (x *WatchMachinesRequest) String() string {
 func (*WatchMachinesRequest) ProtoMessage() {}
 
 func (x *WatchMachinesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[19]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2434,7 +2609,7 @@ func (x *WatchMachinesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchMachinesRequest.ProtoReflect.Descriptor instead.
 func (*WatchMachinesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{19}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WatchMachinesRequest) GetFilter() string {
@@ -2466,7 +2641,7 @@ type MachineEvent struct {
 
 func (x *MachineEvent) Reset() {
 	*x = MachineEvent{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2478,7 +2653,7 @@ func (x *MachineEvent) String() string {
 func (*MachineEvent) ProtoMessage() {}
 
 func (x *MachineEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[20]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2491,7 +2666,7 @@ func (x *MachineEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineEvent.ProtoReflect.Descriptor instead.
 func (*MachineEvent) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{20}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *MachineEvent) GetKind() MachineEvent_Kind {
@@ -2534,7 +2709,7 @@ type UpdateMachineRequest struct {
 
 func (x *UpdateMachineRequest) Reset() {
 	*x = UpdateMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2546,7 +2721,7 @@ func (x *UpdateMachineRequest) String() string {
 func (*UpdateMachineRequest) ProtoMessage() {}
 
 func (x *UpdateMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[21]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2559,7 +2734,7 @@ func (x *UpdateMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateMachineRequest.ProtoReflect.Descriptor instead.
 func (*UpdateMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{21}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *UpdateMachineRequest) GetMachine() *Machine {
@@ -2604,7 +2779,7 @@ type DeleteMachineRequest struct {
 
 func (x *DeleteMachineRequest) Reset() {
 	*x = DeleteMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2616,7 +2791,7 @@ func (x *DeleteMachineRequest) String() string {
 func (*DeleteMachineRequest) ProtoMessage() {}
 
 func (x *DeleteMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[22]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2629,7 +2804,7 @@ func (x *DeleteMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteMachineRequest.ProtoReflect.Descriptor instead.
 func (*DeleteMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{22}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DeleteMachineRequest) GetMachineId() string {
@@ -2676,7 +2851,7 @@ type RebootMachineRequest struct {
 
 func (x *RebootMachineRequest) Reset() {
 	*x = RebootMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2688,7 +2863,7 @@ func (x *RebootMachineRequest) String() string {
 func (*RebootMachineRequest) ProtoMessage() {}
 
 func (x *RebootMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[23]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2701,7 +2876,7 @@ func (x *RebootMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebootMachineRequest.ProtoReflect.Descriptor instead.
 func (*RebootMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{23}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RebootMachineRequest) GetMachineId() string {
@@ -2766,7 +2941,7 @@ type NetbootMachineRequest struct {
 
 func (x *NetbootMachineRequest) Reset() {
 	*x = NetbootMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2778,7 +2953,7 @@ func (x *NetbootMachineRequest) String() string {
 func (*NetbootMachineRequest) ProtoMessage() {}
 
 func (x *NetbootMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[24]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2791,7 +2966,7 @@ func (x *NetbootMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetbootMachineRequest.ProtoReflect.Descriptor instead.
 func (*NetbootMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{24}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *NetbootMachineRequest) GetMachineId() string {
@@ -2860,7 +3035,7 @@ type TestMachineRequest struct {
 
 func (x *TestMachineRequest) Reset() {
 	*x = TestMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2872,7 +3047,7 @@ func (x *TestMachineRequest) String() string {
 func (*TestMachineRequest) ProtoMessage() {}
 
 func (x *TestMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[25]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2885,7 +3060,7 @@ func (x *TestMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestMachineRequest.ProtoReflect.Descriptor instead.
 func (*TestMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{25}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TestMachineRequest) GetMachineId() string {
@@ -2972,7 +3147,7 @@ type ReimageMachineRequest struct {
 
 func (x *ReimageMachineRequest) Reset() {
 	*x = ReimageMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2984,7 +3159,7 @@ func (x *ReimageMachineRequest) String() string {
 func (*ReimageMachineRequest) ProtoMessage() {}
 
 func (x *ReimageMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[26]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2997,7 +3172,7 @@ func (x *ReimageMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReimageMachineRequest.ProtoReflect.Descriptor instead.
 func (*ReimageMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{26}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReimageMachineRequest) GetMachineId() string {
@@ -3083,7 +3258,7 @@ type SystemSeed struct {
 
 func (x *SystemSeed) Reset() {
 	*x = SystemSeed{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3095,7 +3270,7 @@ func (x *SystemSeed) String() string {
 func (*SystemSeed) ProtoMessage() {}
 
 func (x *SystemSeed) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[27]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3108,7 +3283,7 @@ func (x *SystemSeed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemSeed.ProtoReflect.Descriptor instead.
 func (*SystemSeed) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{27}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SystemSeed) GetHostname() string {
@@ -3157,7 +3332,7 @@ type ReconfigureMachineRequest struct {
 
 func (x *ReconfigureMachineRequest) Reset() {
 	*x = ReconfigureMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3169,7 +3344,7 @@ func (x *ReconfigureMachineRequest) String() string {
 func (*ReconfigureMachineRequest) ProtoMessage() {}
 
 func (x *ReconfigureMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[28]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3182,7 +3357,7 @@ func (x *ReconfigureMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReconfigureMachineRequest.ProtoReflect.Descriptor instead.
 func (*ReconfigureMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{28}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ReconfigureMachineRequest) GetMachineId() string {
@@ -3236,7 +3411,7 @@ type EnterMaintenanceRequest struct {
 
 func (x *EnterMaintenanceRequest) Reset() {
 	*x = EnterMaintenanceRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3248,7 +3423,7 @@ func (x *EnterMaintenanceRequest) String() string {
 func (*EnterMaintenanceRequest) ProtoMessage() {}
 
 func (x *EnterMaintenanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[29]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3261,7 +3436,7 @@ func (x *EnterMaintenanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnterMaintenanceRequest.ProtoReflect.Descriptor instead.
 func (*EnterMaintenanceRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{29}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *EnterMaintenanceRequest) GetMachineId() string {
@@ -3308,7 +3483,7 @@ type ExitMaintenanceRequest struct {
 
 func (x *ExitMaintenanceRequest) Reset() {
 	*x = ExitMaintenanceRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[30]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3320,7 +3495,7 @@ func (x *ExitMaintenanceRequest) String() string {
 func (*ExitMaintenanceRequest) ProtoMessage() {}
 
 func (x *ExitMaintenanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[30]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3333,7 +3508,7 @@ func (x *ExitMaintenanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitMaintenanceRequest.ProtoReflect.Descriptor instead.
 func (*ExitMaintenanceRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{30}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ExitMaintenanceRequest) GetMachineId() string {
@@ -3374,7 +3549,7 @@ type CancelOperationRequest struct {
 
 func (x *CancelOperationRequest) Reset() {
 	*x = CancelOperationRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[31]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3386,7 +3561,7 @@ func (x *CancelOperationRequest) String() string {
 func (*CancelOperationRequest) ProtoMessage() {}
 
 func (x *CancelOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[31]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3399,7 +3574,7 @@ func (x *CancelOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperationRequest.ProtoReflect.Descriptor instead.
 func (*CancelOperationRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{31}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CancelOperationRequest) GetOperationId() string {
@@ -3421,7 +3596,7 @@ type ExplainMachineRequest struct {
 
 func (x *ExplainMachineRequest) Reset() {
 	*x = ExplainMachineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[32]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3433,7 +3608,7 @@ func (x *ExplainMachineRequest) String() string {
 func (*ExplainMachineRequest) ProtoMessage() {}
 
 func (x *ExplainMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[32]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3446,7 +3621,7 @@ func (x *ExplainMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainMachineRequest.ProtoReflect.Descriptor instead.
 func (*ExplainMachineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{32}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ExplainMachineRequest) GetMachineId() string {
@@ -3520,7 +3695,7 @@ type ExplainMachineResponse struct {
 
 func (x *ExplainMachineResponse) Reset() {
 	*x = ExplainMachineResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[33]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3532,7 +3707,7 @@ func (x *ExplainMachineResponse) String() string {
 func (*ExplainMachineResponse) ProtoMessage() {}
 
 func (x *ExplainMachineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[33]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3545,7 +3720,7 @@ func (x *ExplainMachineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainMachineResponse.ProtoReflect.Descriptor instead.
 func (*ExplainMachineResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{33}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ExplainMachineResponse) GetMachineId() string {
@@ -3731,7 +3906,7 @@ type ExplainMachinesRequest struct {
 
 func (x *ExplainMachinesRequest) Reset() {
 	*x = ExplainMachinesRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[34]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3743,7 +3918,7 @@ func (x *ExplainMachinesRequest) String() string {
 func (*ExplainMachinesRequest) ProtoMessage() {}
 
 func (x *ExplainMachinesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[34]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3756,7 +3931,7 @@ func (x *ExplainMachinesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainMachinesRequest.ProtoReflect.Descriptor instead.
 func (*ExplainMachinesRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{34}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ExplainMachinesRequest) GetFilter() string {
@@ -3797,7 +3972,7 @@ type ExplainMachinesResponse struct {
 
 func (x *ExplainMachinesResponse) Reset() {
 	*x = ExplainMachinesResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[35]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3809,7 +3984,7 @@ func (x *ExplainMachinesResponse) String() string {
 func (*ExplainMachinesResponse) ProtoMessage() {}
 
 func (x *ExplainMachinesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[35]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3822,7 +3997,7 @@ func (x *ExplainMachinesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainMachinesResponse.ProtoReflect.Descriptor instead.
 func (*ExplainMachinesResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{35}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ExplainMachinesResponse) GetMachines() []*ExplainedMachine {
@@ -3866,7 +4041,7 @@ type ExplainedMachine struct {
 
 func (x *ExplainedMachine) Reset() {
 	*x = ExplainedMachine{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[36]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3878,7 +4053,7 @@ func (x *ExplainedMachine) String() string {
 func (*ExplainedMachine) ProtoMessage() {}
 
 func (x *ExplainedMachine) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[36]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3891,7 +4066,7 @@ func (x *ExplainedMachine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedMachine.ProtoReflect.Descriptor instead.
 func (*ExplainedMachine) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{36}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ExplainedMachine) GetMachine() *Machine {
@@ -3923,7 +4098,7 @@ type OperatorAction struct {
 
 func (x *OperatorAction) Reset() {
 	*x = OperatorAction{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[37]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3935,7 +4110,7 @@ func (x *OperatorAction) String() string {
 func (*OperatorAction) ProtoMessage() {}
 
 func (x *OperatorAction) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[37]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3948,7 +4123,7 @@ func (x *OperatorAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorAction.ProtoReflect.Descriptor instead.
 func (*OperatorAction) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{37}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *OperatorAction) GetCommand() string {
@@ -3992,7 +4167,7 @@ type GetMachineTimelineRequest struct {
 
 func (x *GetMachineTimelineRequest) Reset() {
 	*x = GetMachineTimelineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[38]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4004,7 +4179,7 @@ func (x *GetMachineTimelineRequest) String() string {
 func (*GetMachineTimelineRequest) ProtoMessage() {}
 
 func (x *GetMachineTimelineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[38]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4017,7 +4192,7 @@ func (x *GetMachineTimelineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMachineTimelineRequest.ProtoReflect.Descriptor instead.
 func (*GetMachineTimelineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{38}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetMachineTimelineRequest) GetMachineId() string {
@@ -4077,7 +4252,7 @@ type GetMachineTimelineResponse struct {
 
 func (x *GetMachineTimelineResponse) Reset() {
 	*x = GetMachineTimelineResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[39]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4089,7 +4264,7 @@ func (x *GetMachineTimelineResponse) String() string {
 func (*GetMachineTimelineResponse) ProtoMessage() {}
 
 func (x *GetMachineTimelineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[39]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4102,7 +4277,7 @@ func (x *GetMachineTimelineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMachineTimelineResponse.ProtoReflect.Descriptor instead.
 func (*GetMachineTimelineResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{39}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetMachineTimelineResponse) GetEntries() []*TimelineEntry {
@@ -4160,7 +4335,7 @@ type TimelineEntry struct {
 
 func (x *TimelineEntry) Reset() {
 	*x = TimelineEntry{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[40]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4172,7 +4347,7 @@ func (x *TimelineEntry) String() string {
 func (*TimelineEntry) ProtoMessage() {}
 
 func (x *TimelineEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[40]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4185,7 +4360,7 @@ func (x *TimelineEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineEntry.ProtoReflect.Descriptor instead.
 func (*TimelineEntry) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{40}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *TimelineEntry) GetTs() *timestamppb.Timestamp {
@@ -4322,7 +4497,7 @@ type TimelineState struct {
 
 func (x *TimelineState) Reset() {
 	*x = TimelineState{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[41]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4334,7 +4509,7 @@ func (x *TimelineState) String() string {
 func (*TimelineState) ProtoMessage() {}
 
 func (x *TimelineState) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[41]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4347,7 +4522,7 @@ func (x *TimelineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineState.ProtoReflect.Descriptor instead.
 func (*TimelineState) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{41}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *TimelineState) GetSeq() int64 {
@@ -4505,7 +4680,7 @@ type VerifyTimelineRequest struct {
 
 func (x *VerifyTimelineRequest) Reset() {
 	*x = VerifyTimelineRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[42]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4517,7 +4692,7 @@ func (x *VerifyTimelineRequest) String() string {
 func (*VerifyTimelineRequest) ProtoMessage() {}
 
 func (x *VerifyTimelineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[42]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4530,7 +4705,7 @@ func (x *VerifyTimelineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyTimelineRequest.ProtoReflect.Descriptor instead.
 func (*VerifyTimelineRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{42}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *VerifyTimelineRequest) GetMachineId() string {
@@ -4568,7 +4743,7 @@ type VerifyTimelineResponse struct {
 
 func (x *VerifyTimelineResponse) Reset() {
 	*x = VerifyTimelineResponse{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[43]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4580,7 +4755,7 @@ func (x *VerifyTimelineResponse) String() string {
 func (*VerifyTimelineResponse) ProtoMessage() {}
 
 func (x *VerifyTimelineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[43]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4593,7 +4768,7 @@ func (x *VerifyTimelineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyTimelineResponse.ProtoReflect.Descriptor instead.
 func (*VerifyTimelineResponse) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{43}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *VerifyTimelineResponse) GetVerdicts() []*TimelineVerdict {
@@ -4642,7 +4817,7 @@ type TimelineVerdict struct {
 
 func (x *TimelineVerdict) Reset() {
 	*x = TimelineVerdict{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[44]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4654,7 +4829,7 @@ func (x *TimelineVerdict) String() string {
 func (*TimelineVerdict) ProtoMessage() {}
 
 func (x *TimelineVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[44]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4667,7 +4842,7 @@ func (x *TimelineVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimelineVerdict.ProtoReflect.Descriptor instead.
 func (*TimelineVerdict) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{44}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *TimelineVerdict) GetMachineId() string {
@@ -4738,7 +4913,7 @@ type GetInventoryRequest struct {
 
 func (x *GetInventoryRequest) Reset() {
 	*x = GetInventoryRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[45]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4750,7 +4925,7 @@ func (x *GetInventoryRequest) String() string {
 func (*GetInventoryRequest) ProtoMessage() {}
 
 func (x *GetInventoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[45]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4763,7 +4938,7 @@ func (x *GetInventoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInventoryRequest.ProtoReflect.Descriptor instead.
 func (*GetInventoryRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{45}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *GetInventoryRequest) GetMachineId() string {
@@ -4803,7 +4978,7 @@ type Inventory struct {
 
 func (x *Inventory) Reset() {
 	*x = Inventory{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[46]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4815,7 +4990,7 @@ func (x *Inventory) String() string {
 func (*Inventory) ProtoMessage() {}
 
 func (x *Inventory) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[46]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4828,7 +5003,7 @@ func (x *Inventory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inventory.ProtoReflect.Descriptor instead.
 func (*Inventory) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{46}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Inventory) GetMachineId() string {
@@ -4903,7 +5078,7 @@ type InventoryChange struct {
 
 func (x *InventoryChange) Reset() {
 	*x = InventoryChange{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[47]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4915,7 +5090,7 @@ func (x *InventoryChange) String() string {
 func (*InventoryChange) ProtoMessage() {}
 
 func (x *InventoryChange) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[47]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4928,7 +5103,7 @@ func (x *InventoryChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryChange.ProtoReflect.Descriptor instead.
 func (*InventoryChange) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{47}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *InventoryChange) GetAt() *timestamppb.Timestamp {
@@ -4992,7 +5167,7 @@ type GetHardwareTestsRequest struct {
 
 func (x *GetHardwareTestsRequest) Reset() {
 	*x = GetHardwareTestsRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[48]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5004,7 +5179,7 @@ func (x *GetHardwareTestsRequest) String() string {
 func (*GetHardwareTestsRequest) ProtoMessage() {}
 
 func (x *GetHardwareTestsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[48]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5017,7 +5192,7 @@ func (x *GetHardwareTestsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHardwareTestsRequest.ProtoReflect.Descriptor instead.
 func (*GetHardwareTestsRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{48}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetHardwareTestsRequest) GetMachineId() string {
@@ -5045,7 +5220,7 @@ type GetHardwareHealthRequest struct {
 
 func (x *GetHardwareHealthRequest) Reset() {
 	*x = GetHardwareHealthRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[49]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5057,7 +5232,7 @@ func (x *GetHardwareHealthRequest) String() string {
 func (*GetHardwareHealthRequest) ProtoMessage() {}
 
 func (x *GetHardwareHealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[49]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5070,7 +5245,7 @@ func (x *GetHardwareHealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHardwareHealthRequest.ProtoReflect.Descriptor instead.
 func (*GetHardwareHealthRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{49}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GetHardwareHealthRequest) GetMachineId() string {
@@ -5093,7 +5268,7 @@ type SetIdentifyLightRequest struct {
 
 func (x *SetIdentifyLightRequest) Reset() {
 	*x = SetIdentifyLightRequest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[50]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5105,7 +5280,7 @@ func (x *SetIdentifyLightRequest) String() string {
 func (*SetIdentifyLightRequest) ProtoMessage() {}
 
 func (x *SetIdentifyLightRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[50]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5118,7 +5293,7 @@ func (x *SetIdentifyLightRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetIdentifyLightRequest.ProtoReflect.Descriptor instead.
 func (*SetIdentifyLightRequest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{50}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SetIdentifyLightRequest) GetMachineId() string {
@@ -5166,7 +5341,7 @@ type HardwareHealth struct {
 
 func (x *HardwareHealth) Reset() {
 	*x = HardwareHealth{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[51]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5178,7 +5353,7 @@ func (x *HardwareHealth) String() string {
 func (*HardwareHealth) ProtoMessage() {}
 
 func (x *HardwareHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[51]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5191,7 +5366,7 @@ func (x *HardwareHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HardwareHealth.ProtoReflect.Descriptor instead.
 func (*HardwareHealth) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{51}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *HardwareHealth) GetMachineId() string {
@@ -5286,7 +5461,7 @@ type HardwareFault struct {
 
 func (x *HardwareFault) Reset() {
 	*x = HardwareFault{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[52]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5298,7 +5473,7 @@ func (x *HardwareFault) String() string {
 func (*HardwareFault) ProtoMessage() {}
 
 func (x *HardwareFault) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[52]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5311,7 +5486,7 @@ func (x *HardwareFault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HardwareFault.ProtoReflect.Descriptor instead.
 func (*HardwareFault) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{52}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *HardwareFault) GetComponent() string {
@@ -5356,7 +5531,7 @@ type HardwareSensor struct {
 
 func (x *HardwareSensor) Reset() {
 	*x = HardwareSensor{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[53]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5368,7 +5543,7 @@ func (x *HardwareSensor) String() string {
 func (*HardwareSensor) ProtoMessage() {}
 
 func (x *HardwareSensor) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[53]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5381,7 +5556,7 @@ func (x *HardwareSensor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HardwareSensor.ProtoReflect.Descriptor instead.
 func (*HardwareSensor) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{53}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *HardwareSensor) GetName() string {
@@ -5443,7 +5618,7 @@ type HardwareEvent struct {
 
 func (x *HardwareEvent) Reset() {
 	*x = HardwareEvent{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[54]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5455,7 +5630,7 @@ func (x *HardwareEvent) String() string {
 func (*HardwareEvent) ProtoMessage() {}
 
 func (x *HardwareEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[54]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5468,7 +5643,7 @@ func (x *HardwareEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HardwareEvent.ProtoReflect.Descriptor instead.
 func (*HardwareEvent) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{54}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *HardwareEvent) GetEventId() string {
@@ -5512,7 +5687,7 @@ type HardwareTests struct {
 
 func (x *HardwareTests) Reset() {
 	*x = HardwareTests{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[55]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5524,7 +5699,7 @@ func (x *HardwareTests) String() string {
 func (*HardwareTests) ProtoMessage() {}
 
 func (x *HardwareTests) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[55]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5537,7 +5712,7 @@ func (x *HardwareTests) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HardwareTests.ProtoReflect.Descriptor instead.
 func (*HardwareTests) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{55}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *HardwareTests) GetMachineId() string {
@@ -5575,7 +5750,7 @@ type HardwareTest struct {
 
 func (x *HardwareTest) Reset() {
 	*x = HardwareTest{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[56]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5587,7 +5762,7 @@ func (x *HardwareTest) String() string {
 func (*HardwareTest) ProtoMessage() {}
 
 func (x *HardwareTest) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[56]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5600,7 +5775,7 @@ func (x *HardwareTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HardwareTest.ProtoReflect.Descriptor instead.
 func (*HardwareTest) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{56}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *HardwareTest) GetOperationId() string {
@@ -5674,7 +5849,7 @@ type HardwareTestResult struct {
 
 func (x *HardwareTestResult) Reset() {
 	*x = HardwareTestResult{}
-	mi := &file_baremetal_v1_machine_proto_msgTypes[57]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5686,7 +5861,7 @@ func (x *HardwareTestResult) String() string {
 func (*HardwareTestResult) ProtoMessage() {}
 
 func (x *HardwareTestResult) ProtoReflect() protoreflect.Message {
-	mi := &file_baremetal_v1_machine_proto_msgTypes[57]
+	mi := &file_baremetal_v1_machine_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5699,7 +5874,7 @@ func (x *HardwareTestResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HardwareTestResult.ProtoReflect.Descriptor instead.
 func (*HardwareTestResult) Descriptor() ([]byte, []int) {
-	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{57}
+	return file_baremetal_v1_machine_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *HardwareTestResult) GetTest() string {
@@ -5935,7 +6110,18 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x12safe_updated_since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x10safeUpdatedSince\x12\x12\n" +
 	"\x04more\x18\x05 \x01(\bR\x04more\x12\x1d\n" +
 	"\n" +
-	"total_size\x18\x06 \x01(\x05R\ttotalSize\"z\n" +
+	"total_size\x18\x06 \x01(\x05R\ttotalSize\"A\n" +
+	"\x15SearchMachinesRequest\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\"Y\n" +
+	"\x16SearchMachinesResponse\x12+\n" +
+	"\x04hits\x18\x01 \x03(\v2\x17.baremetal.v1.SearchHitR\x04hits\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"V\n" +
+	"\tSearchHit\x12\x1d\n" +
+	"\n" +
+	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x14\n" +
+	"\x05field\x18\x02 \x01(\tR\x05field\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\tR\x05value\"z\n" +
 	"\x14CountMachinesRequest\x12\x16\n" +
 	"\x06filter\x18\x01 \x01(\tR\x06filter\x12\x19\n" +
 	"\bgroup_by\x18\x02 \x03(\tR\agroupBy\x12/\n" +
@@ -6331,13 +6517,14 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x13NODE_STATE_DRAINING\x10\x0e\x12\x16\n" +
 	"\x12NODE_STATE_RETIRED\x10\x0f\x12\x17\n" +
 	"\x13NODE_STATE_REMOVING\x10\x10\x12\x16\n" +
-	"\x12NODE_STATE_DELETED\x10\x112\xce\x10\n" +
+	"\x12NODE_STATE_DELETED\x10\x112\xab\x11\n" +
 	"\x0eMachineService\x12N\n" +
 	"\x0fRegisterMachine\x12$.baremetal.v1.RegisterMachineRequest\x1a\x15.baremetal.v1.Machine\x12D\n" +
 	"\n" +
 	"GetMachine\x12\x1f.baremetal.v1.GetMachineRequest\x1a\x15.baremetal.v1.Machine\x12U\n" +
 	"\fListMachines\x12!.baremetal.v1.ListMachinesRequest\x1a\".baremetal.v1.ListMachinesResponse\x12X\n" +
-	"\rCountMachines\x12\".baremetal.v1.CountMachinesRequest\x1a#.baremetal.v1.CountMachinesResponse\x12S\n" +
+	"\rCountMachines\x12\".baremetal.v1.CountMachinesRequest\x1a#.baremetal.v1.CountMachinesResponse\x12[\n" +
+	"\x0eSearchMachines\x12#.baremetal.v1.SearchMachinesRequest\x1a$.baremetal.v1.SearchMachinesResponse\x12S\n" +
 	"\x0fGetFleetSummary\x12$.baremetal.v1.GetFleetSummaryRequest\x1a\x1a.baremetal.v1.FleetSummary\x12R\n" +
 	"\vMapMachines\x12 .baremetal.v1.MapMachinesRequest\x1a!.baremetal.v1.MapMachinesResponse\x12Q\n" +
 	"\rWatchMachines\x12\".baremetal.v1.WatchMachinesRequest\x1a\x1a.baremetal.v1.MachineEvent0\x01\x12J\n" +
@@ -6373,7 +6560,7 @@ func file_baremetal_v1_machine_proto_rawDescGZIP() []byte {
 }
 
 var file_baremetal_v1_machine_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_baremetal_v1_machine_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
+var file_baremetal_v1_machine_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_baremetal_v1_machine_proto_goTypes = []any{
 	(NodeState)(0),                     // 0: baremetal.v1.NodeState
 	(MachineStatus_Phase)(0),           // 1: baremetal.v1.MachineStatus.Phase
@@ -6389,198 +6576,204 @@ var file_baremetal_v1_machine_proto_goTypes = []any{
 	(*GetMachineRequest)(nil),          // 11: baremetal.v1.GetMachineRequest
 	(*ListMachinesRequest)(nil),        // 12: baremetal.v1.ListMachinesRequest
 	(*ListMachinesResponse)(nil),       // 13: baremetal.v1.ListMachinesResponse
-	(*CountMachinesRequest)(nil),       // 14: baremetal.v1.CountMachinesRequest
-	(*CountMachinesResponse)(nil),      // 15: baremetal.v1.CountMachinesResponse
-	(*MachineGroup)(nil),               // 16: baremetal.v1.MachineGroup
-	(*GetFleetSummaryRequest)(nil),     // 17: baremetal.v1.GetFleetSummaryRequest
-	(*FleetSummary)(nil),               // 18: baremetal.v1.FleetSummary
-	(*SharedCause)(nil),                // 19: baremetal.v1.SharedCause
-	(*MapMachinesRequest)(nil),         // 20: baremetal.v1.MapMachinesRequest
-	(*MapMachinesResponse)(nil),        // 21: baremetal.v1.MapMachinesResponse
-	(*MachineMapGroup)(nil),            // 22: baremetal.v1.MachineMapGroup
-	(*WatchMachinesRequest)(nil),       // 23: baremetal.v1.WatchMachinesRequest
-	(*MachineEvent)(nil),               // 24: baremetal.v1.MachineEvent
-	(*UpdateMachineRequest)(nil),       // 25: baremetal.v1.UpdateMachineRequest
-	(*DeleteMachineRequest)(nil),       // 26: baremetal.v1.DeleteMachineRequest
-	(*RebootMachineRequest)(nil),       // 27: baremetal.v1.RebootMachineRequest
-	(*NetbootMachineRequest)(nil),      // 28: baremetal.v1.NetbootMachineRequest
-	(*TestMachineRequest)(nil),         // 29: baremetal.v1.TestMachineRequest
-	(*ReimageMachineRequest)(nil),      // 30: baremetal.v1.ReimageMachineRequest
-	(*SystemSeed)(nil),                 // 31: baremetal.v1.SystemSeed
-	(*ReconfigureMachineRequest)(nil),  // 32: baremetal.v1.ReconfigureMachineRequest
-	(*EnterMaintenanceRequest)(nil),    // 33: baremetal.v1.EnterMaintenanceRequest
-	(*ExitMaintenanceRequest)(nil),     // 34: baremetal.v1.ExitMaintenanceRequest
-	(*CancelOperationRequest)(nil),     // 35: baremetal.v1.CancelOperationRequest
-	(*ExplainMachineRequest)(nil),      // 36: baremetal.v1.ExplainMachineRequest
-	(*ExplainMachineResponse)(nil),     // 37: baremetal.v1.ExplainMachineResponse
-	(*ExplainMachinesRequest)(nil),     // 38: baremetal.v1.ExplainMachinesRequest
-	(*ExplainMachinesResponse)(nil),    // 39: baremetal.v1.ExplainMachinesResponse
-	(*ExplainedMachine)(nil),           // 40: baremetal.v1.ExplainedMachine
-	(*OperatorAction)(nil),             // 41: baremetal.v1.OperatorAction
-	(*GetMachineTimelineRequest)(nil),  // 42: baremetal.v1.GetMachineTimelineRequest
-	(*GetMachineTimelineResponse)(nil), // 43: baremetal.v1.GetMachineTimelineResponse
-	(*TimelineEntry)(nil),              // 44: baremetal.v1.TimelineEntry
-	(*TimelineState)(nil),              // 45: baremetal.v1.TimelineState
-	(*VerifyTimelineRequest)(nil),      // 46: baremetal.v1.VerifyTimelineRequest
-	(*VerifyTimelineResponse)(nil),     // 47: baremetal.v1.VerifyTimelineResponse
-	(*TimelineVerdict)(nil),            // 48: baremetal.v1.TimelineVerdict
-	(*GetInventoryRequest)(nil),        // 49: baremetal.v1.GetInventoryRequest
-	(*Inventory)(nil),                  // 50: baremetal.v1.Inventory
-	(*InventoryChange)(nil),            // 51: baremetal.v1.InventoryChange
-	(*GetHardwareTestsRequest)(nil),    // 52: baremetal.v1.GetHardwareTestsRequest
-	(*GetHardwareHealthRequest)(nil),   // 53: baremetal.v1.GetHardwareHealthRequest
-	(*SetIdentifyLightRequest)(nil),    // 54: baremetal.v1.SetIdentifyLightRequest
-	(*HardwareHealth)(nil),             // 55: baremetal.v1.HardwareHealth
-	(*HardwareFault)(nil),              // 56: baremetal.v1.HardwareFault
-	(*HardwareSensor)(nil),             // 57: baremetal.v1.HardwareSensor
-	(*HardwareEvent)(nil),              // 58: baremetal.v1.HardwareEvent
-	(*HardwareTests)(nil),              // 59: baremetal.v1.HardwareTests
-	(*HardwareTest)(nil),               // 60: baremetal.v1.HardwareTest
-	(*HardwareTestResult)(nil),         // 61: baremetal.v1.HardwareTestResult
-	nil,                                // 62: baremetal.v1.Machine.LabelsEntry
-	nil,                                // 63: baremetal.v1.TimelineEntry.FieldsEntry
-	nil,                                // 64: baremetal.v1.TimelineState.StepStatesEntry
-	nil,                                // 65: baremetal.v1.TimelineState.OpenCommandsEntry
-	nil,                                // 66: baremetal.v1.TimelineState.StepMessagesEntry
-	(*timestamppb.Timestamp)(nil),      // 67: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),      // 68: google.protobuf.FieldMask
-	(*NetReconfig)(nil),                // 69: baremetal.v1.NetReconfig
-	(*Operation)(nil),                  // 70: baremetal.v1.Operation
+	(*SearchMachinesRequest)(nil),      // 14: baremetal.v1.SearchMachinesRequest
+	(*SearchMachinesResponse)(nil),     // 15: baremetal.v1.SearchMachinesResponse
+	(*SearchHit)(nil),                  // 16: baremetal.v1.SearchHit
+	(*CountMachinesRequest)(nil),       // 17: baremetal.v1.CountMachinesRequest
+	(*CountMachinesResponse)(nil),      // 18: baremetal.v1.CountMachinesResponse
+	(*MachineGroup)(nil),               // 19: baremetal.v1.MachineGroup
+	(*GetFleetSummaryRequest)(nil),     // 20: baremetal.v1.GetFleetSummaryRequest
+	(*FleetSummary)(nil),               // 21: baremetal.v1.FleetSummary
+	(*SharedCause)(nil),                // 22: baremetal.v1.SharedCause
+	(*MapMachinesRequest)(nil),         // 23: baremetal.v1.MapMachinesRequest
+	(*MapMachinesResponse)(nil),        // 24: baremetal.v1.MapMachinesResponse
+	(*MachineMapGroup)(nil),            // 25: baremetal.v1.MachineMapGroup
+	(*WatchMachinesRequest)(nil),       // 26: baremetal.v1.WatchMachinesRequest
+	(*MachineEvent)(nil),               // 27: baremetal.v1.MachineEvent
+	(*UpdateMachineRequest)(nil),       // 28: baremetal.v1.UpdateMachineRequest
+	(*DeleteMachineRequest)(nil),       // 29: baremetal.v1.DeleteMachineRequest
+	(*RebootMachineRequest)(nil),       // 30: baremetal.v1.RebootMachineRequest
+	(*NetbootMachineRequest)(nil),      // 31: baremetal.v1.NetbootMachineRequest
+	(*TestMachineRequest)(nil),         // 32: baremetal.v1.TestMachineRequest
+	(*ReimageMachineRequest)(nil),      // 33: baremetal.v1.ReimageMachineRequest
+	(*SystemSeed)(nil),                 // 34: baremetal.v1.SystemSeed
+	(*ReconfigureMachineRequest)(nil),  // 35: baremetal.v1.ReconfigureMachineRequest
+	(*EnterMaintenanceRequest)(nil),    // 36: baremetal.v1.EnterMaintenanceRequest
+	(*ExitMaintenanceRequest)(nil),     // 37: baremetal.v1.ExitMaintenanceRequest
+	(*CancelOperationRequest)(nil),     // 38: baremetal.v1.CancelOperationRequest
+	(*ExplainMachineRequest)(nil),      // 39: baremetal.v1.ExplainMachineRequest
+	(*ExplainMachineResponse)(nil),     // 40: baremetal.v1.ExplainMachineResponse
+	(*ExplainMachinesRequest)(nil),     // 41: baremetal.v1.ExplainMachinesRequest
+	(*ExplainMachinesResponse)(nil),    // 42: baremetal.v1.ExplainMachinesResponse
+	(*ExplainedMachine)(nil),           // 43: baremetal.v1.ExplainedMachine
+	(*OperatorAction)(nil),             // 44: baremetal.v1.OperatorAction
+	(*GetMachineTimelineRequest)(nil),  // 45: baremetal.v1.GetMachineTimelineRequest
+	(*GetMachineTimelineResponse)(nil), // 46: baremetal.v1.GetMachineTimelineResponse
+	(*TimelineEntry)(nil),              // 47: baremetal.v1.TimelineEntry
+	(*TimelineState)(nil),              // 48: baremetal.v1.TimelineState
+	(*VerifyTimelineRequest)(nil),      // 49: baremetal.v1.VerifyTimelineRequest
+	(*VerifyTimelineResponse)(nil),     // 50: baremetal.v1.VerifyTimelineResponse
+	(*TimelineVerdict)(nil),            // 51: baremetal.v1.TimelineVerdict
+	(*GetInventoryRequest)(nil),        // 52: baremetal.v1.GetInventoryRequest
+	(*Inventory)(nil),                  // 53: baremetal.v1.Inventory
+	(*InventoryChange)(nil),            // 54: baremetal.v1.InventoryChange
+	(*GetHardwareTestsRequest)(nil),    // 55: baremetal.v1.GetHardwareTestsRequest
+	(*GetHardwareHealthRequest)(nil),   // 56: baremetal.v1.GetHardwareHealthRequest
+	(*SetIdentifyLightRequest)(nil),    // 57: baremetal.v1.SetIdentifyLightRequest
+	(*HardwareHealth)(nil),             // 58: baremetal.v1.HardwareHealth
+	(*HardwareFault)(nil),              // 59: baremetal.v1.HardwareFault
+	(*HardwareSensor)(nil),             // 60: baremetal.v1.HardwareSensor
+	(*HardwareEvent)(nil),              // 61: baremetal.v1.HardwareEvent
+	(*HardwareTests)(nil),              // 62: baremetal.v1.HardwareTests
+	(*HardwareTest)(nil),               // 63: baremetal.v1.HardwareTest
+	(*HardwareTestResult)(nil),         // 64: baremetal.v1.HardwareTestResult
+	nil,                                // 65: baremetal.v1.Machine.LabelsEntry
+	nil,                                // 66: baremetal.v1.TimelineEntry.FieldsEntry
+	nil,                                // 67: baremetal.v1.TimelineState.StepStatesEntry
+	nil,                                // 68: baremetal.v1.TimelineState.OpenCommandsEntry
+	nil,                                // 69: baremetal.v1.TimelineState.StepMessagesEntry
+	(*timestamppb.Timestamp)(nil),      // 70: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),      // 71: google.protobuf.FieldMask
+	(*NetReconfig)(nil),                // 72: baremetal.v1.NetReconfig
+	(*Operation)(nil),                  // 73: baremetal.v1.Operation
 }
 var file_baremetal_v1_machine_proto_depIdxs = []int32{
-	62,  // 0: baremetal.v1.Machine.labels:type_name -> baremetal.v1.Machine.LabelsEntry
+	65,  // 0: baremetal.v1.Machine.labels:type_name -> baremetal.v1.Machine.LabelsEntry
 	5,   // 1: baremetal.v1.Machine.spec:type_name -> baremetal.v1.MachineSpec
 	6,   // 2: baremetal.v1.Machine.status:type_name -> baremetal.v1.MachineStatus
-	67,  // 3: baremetal.v1.Machine.created_at:type_name -> google.protobuf.Timestamp
-	67,  // 4: baremetal.v1.Machine.updated_at:type_name -> google.protobuf.Timestamp
-	67,  // 5: baremetal.v1.Machine.deleted_at:type_name -> google.protobuf.Timestamp
+	70,  // 3: baremetal.v1.Machine.created_at:type_name -> google.protobuf.Timestamp
+	70,  // 4: baremetal.v1.Machine.updated_at:type_name -> google.protobuf.Timestamp
+	70,  // 5: baremetal.v1.Machine.deleted_at:type_name -> google.protobuf.Timestamp
 	1,   // 6: baremetal.v1.MachineStatus.phase:type_name -> baremetal.v1.MachineStatus.Phase
 	9,   // 7: baremetal.v1.MachineStatus.conditions:type_name -> baremetal.v1.Condition
 	2,   // 8: baremetal.v1.MachineStatus.effective_state:type_name -> baremetal.v1.MachineStatus.EffectiveState
 	0,   // 9: baremetal.v1.MachineStatus.node_state:type_name -> baremetal.v1.NodeState
-	67,  // 10: baremetal.v1.MachineStatus.node_state_changed_at:type_name -> google.protobuf.Timestamp
-	67,  // 11: baremetal.v1.MachineStatus.last_heartbeat_at:type_name -> google.protobuf.Timestamp
-	67,  // 12: baremetal.v1.MachineStatus.power_state_at:type_name -> google.protobuf.Timestamp
+	70,  // 10: baremetal.v1.MachineStatus.node_state_changed_at:type_name -> google.protobuf.Timestamp
+	70,  // 11: baremetal.v1.MachineStatus.last_heartbeat_at:type_name -> google.protobuf.Timestamp
+	70,  // 12: baremetal.v1.MachineStatus.power_state_at:type_name -> google.protobuf.Timestamp
 	8,   // 13: baremetal.v1.MachineStatus.provider:type_name -> baremetal.v1.ProviderStatus
-	67,  // 14: baremetal.v1.MachineStatus.first_provisioned_at:type_name -> google.protobuf.Timestamp
+	70,  // 14: baremetal.v1.MachineStatus.first_provisioned_at:type_name -> google.protobuf.Timestamp
 	7,   // 15: baremetal.v1.MachineStatus.tpm:type_name -> baremetal.v1.TPMStatus
-	67,  // 16: baremetal.v1.TPMStatus.recorded_at:type_name -> google.protobuf.Timestamp
-	67,  // 17: baremetal.v1.ProviderStatus.changed_at:type_name -> google.protobuf.Timestamp
-	67,  // 18: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
-	67,  // 19: baremetal.v1.Condition.observed_at:type_name -> google.protobuf.Timestamp
+	70,  // 16: baremetal.v1.TPMStatus.recorded_at:type_name -> google.protobuf.Timestamp
+	70,  // 17: baremetal.v1.ProviderStatus.changed_at:type_name -> google.protobuf.Timestamp
+	70,  // 18: baremetal.v1.Condition.last_transition:type_name -> google.protobuf.Timestamp
+	70,  // 19: baremetal.v1.Condition.observed_at:type_name -> google.protobuf.Timestamp
 	4,   // 20: baremetal.v1.RegisterMachineRequest.machine:type_name -> baremetal.v1.Machine
-	67,  // 21: baremetal.v1.GetMachineRequest.as_of:type_name -> google.protobuf.Timestamp
-	67,  // 22: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
-	67,  // 23: baremetal.v1.ListMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
+	70,  // 21: baremetal.v1.GetMachineRequest.as_of:type_name -> google.protobuf.Timestamp
+	70,  // 22: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
+	70,  // 23: baremetal.v1.ListMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
 	4,   // 24: baremetal.v1.ListMachinesResponse.machines:type_name -> baremetal.v1.Machine
-	67,  // 25: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
-	67,  // 26: baremetal.v1.CountMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
-	16,  // 27: baremetal.v1.CountMachinesResponse.groups:type_name -> baremetal.v1.MachineGroup
-	67,  // 28: baremetal.v1.CountMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
-	67,  // 29: baremetal.v1.FleetSummary.as_of:type_name -> google.protobuf.Timestamp
-	16,  // 30: baremetal.v1.FleetSummary.machines:type_name -> baremetal.v1.MachineGroup
-	67,  // 31: baremetal.v1.FleetSummary.not_listening_since:type_name -> google.protobuf.Timestamp
-	19,  // 32: baremetal.v1.FleetSummary.shared_causes:type_name -> baremetal.v1.SharedCause
-	67,  // 33: baremetal.v1.SharedCause.since:type_name -> google.protobuf.Timestamp
-	41,  // 34: baremetal.v1.SharedCause.actions:type_name -> baremetal.v1.OperatorAction
-	67,  // 35: baremetal.v1.MapMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
-	22,  // 36: baremetal.v1.MapMachinesResponse.groups:type_name -> baremetal.v1.MachineMapGroup
-	67,  // 37: baremetal.v1.MapMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
-	3,   // 38: baremetal.v1.MachineEvent.kind:type_name -> baremetal.v1.MachineEvent.Kind
-	4,   // 39: baremetal.v1.MachineEvent.machine:type_name -> baremetal.v1.Machine
-	4,   // 40: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
-	68,  // 41: baremetal.v1.UpdateMachineRequest.update_mask:type_name -> google.protobuf.FieldMask
-	31,  // 42: baremetal.v1.ReimageMachineRequest.seed:type_name -> baremetal.v1.SystemSeed
-	69,  // 43: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
-	67,  // 44: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
-	67,  // 45: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
-	41,  // 46: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
-	67,  // 47: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
-	67,  // 48: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
-	40,  // 49: baremetal.v1.ExplainMachinesResponse.machines:type_name -> baremetal.v1.ExplainedMachine
-	19,  // 50: baremetal.v1.ExplainMachinesResponse.shared_causes:type_name -> baremetal.v1.SharedCause
-	4,   // 51: baremetal.v1.ExplainedMachine.machine:type_name -> baremetal.v1.Machine
-	37,  // 52: baremetal.v1.ExplainedMachine.explanation:type_name -> baremetal.v1.ExplainMachineResponse
-	67,  // 53: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
-	67,  // 54: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
-	44,  // 55: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
-	45,  // 56: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
-	67,  // 57: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
-	63,  // 58: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
-	67,  // 59: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
-	6,   // 60: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
-	64,  // 61: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
-	65,  // 62: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
-	66,  // 63: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
-	48,  // 64: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
-	67,  // 65: baremetal.v1.TimelineVerdict.head_at:type_name -> google.protobuf.Timestamp
-	67,  // 66: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
-	51,  // 67: baremetal.v1.Inventory.changes:type_name -> baremetal.v1.InventoryChange
-	67,  // 68: baremetal.v1.InventoryChange.at:type_name -> google.protobuf.Timestamp
-	67,  // 69: baremetal.v1.HardwareHealth.read_at:type_name -> google.protobuf.Timestamp
-	56,  // 70: baremetal.v1.HardwareHealth.faults:type_name -> baremetal.v1.HardwareFault
-	57,  // 71: baremetal.v1.HardwareHealth.sensors:type_name -> baremetal.v1.HardwareSensor
-	58,  // 72: baremetal.v1.HardwareHealth.events:type_name -> baremetal.v1.HardwareEvent
-	67,  // 73: baremetal.v1.HardwareHealth.identify_light_ordered_at:type_name -> google.protobuf.Timestamp
-	67,  // 74: baremetal.v1.HardwareEvent.at:type_name -> google.protobuf.Timestamp
-	60,  // 75: baremetal.v1.HardwareTests.tests:type_name -> baremetal.v1.HardwareTest
-	67,  // 76: baremetal.v1.HardwareTest.finished_at:type_name -> google.protobuf.Timestamp
-	61,  // 77: baremetal.v1.HardwareTest.results:type_name -> baremetal.v1.HardwareTestResult
-	10,  // 78: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
-	11,  // 79: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
-	12,  // 80: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
-	14,  // 81: baremetal.v1.MachineService.CountMachines:input_type -> baremetal.v1.CountMachinesRequest
-	17,  // 82: baremetal.v1.MachineService.GetFleetSummary:input_type -> baremetal.v1.GetFleetSummaryRequest
-	20,  // 83: baremetal.v1.MachineService.MapMachines:input_type -> baremetal.v1.MapMachinesRequest
-	23,  // 84: baremetal.v1.MachineService.WatchMachines:input_type -> baremetal.v1.WatchMachinesRequest
-	25,  // 85: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
-	26,  // 86: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
-	27,  // 87: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
-	28,  // 88: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
-	30,  // 89: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
-	32,  // 90: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
-	29,  // 91: baremetal.v1.MachineService.TestMachine:input_type -> baremetal.v1.TestMachineRequest
-	33,  // 92: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
-	34,  // 93: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
-	35,  // 94: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
-	36,  // 95: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
-	38,  // 96: baremetal.v1.MachineService.ExplainMachines:input_type -> baremetal.v1.ExplainMachinesRequest
-	42,  // 97: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
-	46,  // 98: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
-	49,  // 99: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
-	52,  // 100: baremetal.v1.MachineService.GetHardwareTests:input_type -> baremetal.v1.GetHardwareTestsRequest
-	53,  // 101: baremetal.v1.MachineService.GetHardwareHealth:input_type -> baremetal.v1.GetHardwareHealthRequest
-	54,  // 102: baremetal.v1.MachineService.SetIdentifyLight:input_type -> baremetal.v1.SetIdentifyLightRequest
-	4,   // 103: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
-	4,   // 104: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
-	13,  // 105: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
-	15,  // 106: baremetal.v1.MachineService.CountMachines:output_type -> baremetal.v1.CountMachinesResponse
-	18,  // 107: baremetal.v1.MachineService.GetFleetSummary:output_type -> baremetal.v1.FleetSummary
-	21,  // 108: baremetal.v1.MachineService.MapMachines:output_type -> baremetal.v1.MapMachinesResponse
-	24,  // 109: baremetal.v1.MachineService.WatchMachines:output_type -> baremetal.v1.MachineEvent
-	4,   // 110: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
-	4,   // 111: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
-	70,  // 112: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
-	70,  // 113: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
-	70,  // 114: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
-	70,  // 115: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
-	70,  // 116: baremetal.v1.MachineService.TestMachine:output_type -> baremetal.v1.Operation
-	70,  // 117: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
-	70,  // 118: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
-	70,  // 119: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
-	37,  // 120: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
-	39,  // 121: baremetal.v1.MachineService.ExplainMachines:output_type -> baremetal.v1.ExplainMachinesResponse
-	43,  // 122: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
-	47,  // 123: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
-	50,  // 124: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
-	59,  // 125: baremetal.v1.MachineService.GetHardwareTests:output_type -> baremetal.v1.HardwareTests
-	55,  // 126: baremetal.v1.MachineService.GetHardwareHealth:output_type -> baremetal.v1.HardwareHealth
-	55,  // 127: baremetal.v1.MachineService.SetIdentifyLight:output_type -> baremetal.v1.HardwareHealth
-	103, // [103:128] is the sub-list for method output_type
-	78,  // [78:103] is the sub-list for method input_type
-	78,  // [78:78] is the sub-list for extension type_name
-	78,  // [78:78] is the sub-list for extension extendee
-	0,   // [0:78] is the sub-list for field type_name
+	70,  // 25: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
+	16,  // 26: baremetal.v1.SearchMachinesResponse.hits:type_name -> baremetal.v1.SearchHit
+	70,  // 27: baremetal.v1.CountMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
+	19,  // 28: baremetal.v1.CountMachinesResponse.groups:type_name -> baremetal.v1.MachineGroup
+	70,  // 29: baremetal.v1.CountMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
+	70,  // 30: baremetal.v1.FleetSummary.as_of:type_name -> google.protobuf.Timestamp
+	19,  // 31: baremetal.v1.FleetSummary.machines:type_name -> baremetal.v1.MachineGroup
+	70,  // 32: baremetal.v1.FleetSummary.not_listening_since:type_name -> google.protobuf.Timestamp
+	22,  // 33: baremetal.v1.FleetSummary.shared_causes:type_name -> baremetal.v1.SharedCause
+	70,  // 34: baremetal.v1.SharedCause.since:type_name -> google.protobuf.Timestamp
+	44,  // 35: baremetal.v1.SharedCause.actions:type_name -> baremetal.v1.OperatorAction
+	70,  // 36: baremetal.v1.MapMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
+	25,  // 37: baremetal.v1.MapMachinesResponse.groups:type_name -> baremetal.v1.MachineMapGroup
+	70,  // 38: baremetal.v1.MapMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
+	3,   // 39: baremetal.v1.MachineEvent.kind:type_name -> baremetal.v1.MachineEvent.Kind
+	4,   // 40: baremetal.v1.MachineEvent.machine:type_name -> baremetal.v1.Machine
+	4,   // 41: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
+	71,  // 42: baremetal.v1.UpdateMachineRequest.update_mask:type_name -> google.protobuf.FieldMask
+	34,  // 43: baremetal.v1.ReimageMachineRequest.seed:type_name -> baremetal.v1.SystemSeed
+	72,  // 44: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
+	70,  // 45: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
+	70,  // 46: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
+	44,  // 47: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
+	70,  // 48: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
+	70,  // 49: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
+	43,  // 50: baremetal.v1.ExplainMachinesResponse.machines:type_name -> baremetal.v1.ExplainedMachine
+	22,  // 51: baremetal.v1.ExplainMachinesResponse.shared_causes:type_name -> baremetal.v1.SharedCause
+	4,   // 52: baremetal.v1.ExplainedMachine.machine:type_name -> baremetal.v1.Machine
+	40,  // 53: baremetal.v1.ExplainedMachine.explanation:type_name -> baremetal.v1.ExplainMachineResponse
+	70,  // 54: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
+	70,  // 55: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
+	47,  // 56: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
+	48,  // 57: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
+	70,  // 58: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
+	66,  // 59: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
+	70,  // 60: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
+	6,   // 61: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
+	67,  // 62: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
+	68,  // 63: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
+	69,  // 64: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
+	51,  // 65: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
+	70,  // 66: baremetal.v1.TimelineVerdict.head_at:type_name -> google.protobuf.Timestamp
+	70,  // 67: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
+	54,  // 68: baremetal.v1.Inventory.changes:type_name -> baremetal.v1.InventoryChange
+	70,  // 69: baremetal.v1.InventoryChange.at:type_name -> google.protobuf.Timestamp
+	70,  // 70: baremetal.v1.HardwareHealth.read_at:type_name -> google.protobuf.Timestamp
+	59,  // 71: baremetal.v1.HardwareHealth.faults:type_name -> baremetal.v1.HardwareFault
+	60,  // 72: baremetal.v1.HardwareHealth.sensors:type_name -> baremetal.v1.HardwareSensor
+	61,  // 73: baremetal.v1.HardwareHealth.events:type_name -> baremetal.v1.HardwareEvent
+	70,  // 74: baremetal.v1.HardwareHealth.identify_light_ordered_at:type_name -> google.protobuf.Timestamp
+	70,  // 75: baremetal.v1.HardwareEvent.at:type_name -> google.protobuf.Timestamp
+	63,  // 76: baremetal.v1.HardwareTests.tests:type_name -> baremetal.v1.HardwareTest
+	70,  // 77: baremetal.v1.HardwareTest.finished_at:type_name -> google.protobuf.Timestamp
+	64,  // 78: baremetal.v1.HardwareTest.results:type_name -> baremetal.v1.HardwareTestResult
+	10,  // 79: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
+	11,  // 80: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
+	12,  // 81: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
+	17,  // 82: baremetal.v1.MachineService.CountMachines:input_type -> baremetal.v1.CountMachinesRequest
+	14,  // 83: baremetal.v1.MachineService.SearchMachines:input_type -> baremetal.v1.SearchMachinesRequest
+	20,  // 84: baremetal.v1.MachineService.GetFleetSummary:input_type -> baremetal.v1.GetFleetSummaryRequest
+	23,  // 85: baremetal.v1.MachineService.MapMachines:input_type -> baremetal.v1.MapMachinesRequest
+	26,  // 86: baremetal.v1.MachineService.WatchMachines:input_type -> baremetal.v1.WatchMachinesRequest
+	28,  // 87: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
+	29,  // 88: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
+	30,  // 89: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
+	31,  // 90: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
+	33,  // 91: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
+	35,  // 92: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
+	32,  // 93: baremetal.v1.MachineService.TestMachine:input_type -> baremetal.v1.TestMachineRequest
+	36,  // 94: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
+	37,  // 95: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
+	38,  // 96: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
+	39,  // 97: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
+	41,  // 98: baremetal.v1.MachineService.ExplainMachines:input_type -> baremetal.v1.ExplainMachinesRequest
+	45,  // 99: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
+	49,  // 100: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
+	52,  // 101: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
+	55,  // 102: baremetal.v1.MachineService.GetHardwareTests:input_type -> baremetal.v1.GetHardwareTestsRequest
+	56,  // 103: baremetal.v1.MachineService.GetHardwareHealth:input_type -> baremetal.v1.GetHardwareHealthRequest
+	57,  // 104: baremetal.v1.MachineService.SetIdentifyLight:input_type -> baremetal.v1.SetIdentifyLightRequest
+	4,   // 105: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
+	4,   // 106: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
+	13,  // 107: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
+	18,  // 108: baremetal.v1.MachineService.CountMachines:output_type -> baremetal.v1.CountMachinesResponse
+	15,  // 109: baremetal.v1.MachineService.SearchMachines:output_type -> baremetal.v1.SearchMachinesResponse
+	21,  // 110: baremetal.v1.MachineService.GetFleetSummary:output_type -> baremetal.v1.FleetSummary
+	24,  // 111: baremetal.v1.MachineService.MapMachines:output_type -> baremetal.v1.MapMachinesResponse
+	27,  // 112: baremetal.v1.MachineService.WatchMachines:output_type -> baremetal.v1.MachineEvent
+	4,   // 113: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
+	4,   // 114: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
+	73,  // 115: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
+	73,  // 116: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
+	73,  // 117: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
+	73,  // 118: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
+	73,  // 119: baremetal.v1.MachineService.TestMachine:output_type -> baremetal.v1.Operation
+	73,  // 120: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
+	73,  // 121: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
+	73,  // 122: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
+	40,  // 123: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
+	42,  // 124: baremetal.v1.MachineService.ExplainMachines:output_type -> baremetal.v1.ExplainMachinesResponse
+	46,  // 125: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
+	50,  // 126: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
+	53,  // 127: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
+	62,  // 128: baremetal.v1.MachineService.GetHardwareTests:output_type -> baremetal.v1.HardwareTests
+	58,  // 129: baremetal.v1.MachineService.GetHardwareHealth:output_type -> baremetal.v1.HardwareHealth
+	58,  // 130: baremetal.v1.MachineService.SetIdentifyLight:output_type -> baremetal.v1.HardwareHealth
+	105, // [105:131] is the sub-list for method output_type
+	79,  // [79:105] is the sub-list for method input_type
+	79,  // [79:79] is the sub-list for extension type_name
+	79,  // [79:79] is the sub-list for extension extendee
+	0,   // [0:79] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_machine_proto_init() }
@@ -6589,14 +6782,14 @@ func file_baremetal_v1_machine_proto_init() {
 		return
 	}
 	file_baremetal_v1_operation_proto_init()
-	file_baremetal_v1_machine_proto_msgTypes[53].OneofWrappers = []any{}
+	file_baremetal_v1_machine_proto_msgTypes[56].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_baremetal_v1_machine_proto_rawDesc), len(file_baremetal_v1_machine_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   63,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

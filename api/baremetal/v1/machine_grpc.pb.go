@@ -23,6 +23,7 @@ const (
 	MachineService_GetMachine_FullMethodName         = "/baremetal.v1.MachineService/GetMachine"
 	MachineService_ListMachines_FullMethodName       = "/baremetal.v1.MachineService/ListMachines"
 	MachineService_CountMachines_FullMethodName      = "/baremetal.v1.MachineService/CountMachines"
+	MachineService_SearchMachines_FullMethodName     = "/baremetal.v1.MachineService/SearchMachines"
 	MachineService_GetFleetSummary_FullMethodName    = "/baremetal.v1.MachineService/GetFleetSummary"
 	MachineService_MapMachines_FullMethodName        = "/baremetal.v1.MachineService/MapMachines"
 	MachineService_WatchMachines_FullMethodName      = "/baremetal.v1.MachineService/WatchMachines"
@@ -66,6 +67,9 @@ type MachineServiceClient interface {
 	// CountMachines counts the machines that match a filter, by the values of up to three keys, at one moment. Scope: read.
 	// INVALID_GROUP_BY for a key that is none; TOO_MANY_GROUPS beyond 1,000 groups.
 	CountMachines(ctx context.Context, in *CountMachinesRequest, opts ...grpc.CallOption) (*CountMachinesResponse, error)
+	// SearchMachines finds machines by a piece of what a person knows of them. Scope: read; a caller whose roles are for some
+	// machines finds those alone.
+	SearchMachines(ctx context.Context, in *SearchMachinesRequest, opts ...grpc.CallOption) (*SearchMachinesResponse, error)
 	// GetFleetSummary gives the numbers of a first look at the whole fleet. They are up to 2 s old, so that any number of
 	// callers cost a controller as much as one. Scope: read; a caller whose roles are for some machines counts those by filter.
 	GetFleetSummary(ctx context.Context, in *GetFleetSummaryRequest, opts ...grpc.CallOption) (*FleetSummary, error)
@@ -162,6 +166,16 @@ func (c *machineServiceClient) CountMachines(ctx context.Context, in *CountMachi
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CountMachinesResponse)
 	err := c.cc.Invoke(ctx, MachineService_CountMachines_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *machineServiceClient) SearchMachines(ctx context.Context, in *SearchMachinesRequest, opts ...grpc.CallOption) (*SearchMachinesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SearchMachinesResponse)
+	err := c.cc.Invoke(ctx, MachineService_SearchMachines_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -407,6 +421,9 @@ type MachineServiceServer interface {
 	// CountMachines counts the machines that match a filter, by the values of up to three keys, at one moment. Scope: read.
 	// INVALID_GROUP_BY for a key that is none; TOO_MANY_GROUPS beyond 1,000 groups.
 	CountMachines(context.Context, *CountMachinesRequest) (*CountMachinesResponse, error)
+	// SearchMachines finds machines by a piece of what a person knows of them. Scope: read; a caller whose roles are for some
+	// machines finds those alone.
+	SearchMachines(context.Context, *SearchMachinesRequest) (*SearchMachinesResponse, error)
 	// GetFleetSummary gives the numbers of a first look at the whole fleet. They are up to 2 s old, so that any number of
 	// callers cost a controller as much as one. Scope: read; a caller whose roles are for some machines counts those by filter.
 	GetFleetSummary(context.Context, *GetFleetSummaryRequest) (*FleetSummary, error)
@@ -480,6 +497,9 @@ func (UnimplementedMachineServiceServer) ListMachines(context.Context, *ListMach
 }
 func (UnimplementedMachineServiceServer) CountMachines(context.Context, *CountMachinesRequest) (*CountMachinesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CountMachines not implemented")
+}
+func (UnimplementedMachineServiceServer) SearchMachines(context.Context, *SearchMachinesRequest) (*SearchMachinesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SearchMachines not implemented")
 }
 func (UnimplementedMachineServiceServer) GetFleetSummary(context.Context, *GetFleetSummaryRequest) (*FleetSummary, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetFleetSummary not implemented")
@@ -633,6 +653,24 @@ func _MachineService_CountMachines_Handler(srv interface{}, ctx context.Context,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(MachineServiceServer).CountMachines(ctx, req.(*CountMachinesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _MachineService_SearchMachines_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SearchMachinesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MachineServiceServer).SearchMachines(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MachineService_SearchMachines_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MachineServiceServer).SearchMachines(ctx, req.(*SearchMachinesRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1030,6 +1068,10 @@ var MachineService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CountMachines",
 			Handler:    _MachineService_CountMachines_Handler,
+		},
+		{
+			MethodName: "SearchMachines",
+			Handler:    _MachineService_SearchMachines_Handler,
 		},
 		{
 			MethodName: "GetFleetSummary",

@@ -3,6 +3,8 @@ package gateway_test
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -31,6 +33,10 @@ type double struct {
 	// answers are sent in this order, then err if there is one.
 	answers []proto.Message
 	err     error
+	// all has the messages that follow the first one of a client's stream; unended reports that the stream broke off.
+	all     []proto.Message
+	drains  bool
+	unended bool
 	// caller is whom the guard has let in.
 	caller access.Caller
 	md     metadata.MD
@@ -61,7 +67,17 @@ func (d *double) handle(_ any, ss grpc.ServerStream) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.seen = in
+	d.seen, d.all, d.unended = in, nil, false
+	for d.drains {
+		more := newMessage(m.Input())
+		if err := ss.RecvMsg(more); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			d.unended = true
+			return err
+		}
+		d.all = append(d.all, more)
+	}
 	d.caller, _ = call.Caller(ss.Context())
 	d.md, _ = metadata.FromIncomingContext(ss.Context())
 	for _, a := range d.answers {

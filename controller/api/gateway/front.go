@@ -46,6 +46,10 @@ func (g *Gateway) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		g.targets(w, r)
 		return
 	}
+	if ref, ok := strings.CutPrefix(r.URL.EscapedPath(), UploadPath); ok {
+		g.upload(w, r, ref)
+		return
+	}
 	methods := g.routes.find(r.URL.EscapedPath())
 	op, known := methods[r.Method]
 	switch {
@@ -92,19 +96,9 @@ func (g *Gateway) prepare(
 	w http.ResponseWriter, r *http.Request, op operation,
 ) (release func(), code int, refusal *failure.Error) {
 	release = func() {}
-	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return nil, http.StatusBadRequest, failure.Invalid(reasonInvalidField, "the query cannot be read: %v", err)
-	}
-	if err := op.checkQuery(query); err != nil {
-		return nil, http.StatusBadRequest, err
-	}
-	if g.cfg.PreAuthorize != nil {
-		if err := g.cfg.PreAuthorize(r.Context(), op.call, r.Header.Values("Authorization")); err != nil {
-			w.Header().Set("Connection", "close") // whatever follows is not read
-			e := failure.From(err)
-			return nil, runtime.HTTPStatusFromCode(failure.ToStatus(e).Code()), e
-		}
+	query, code, refusal := g.known(w, r, op)
+	if refusal != nil {
+		return nil, code, refusal
 	}
 	r.Form, r.PostForm = query, url.Values{}
 	if r.ContentLength == 0 {
@@ -127,6 +121,27 @@ func (g *Gateway) prepare(
 		return nil, code, refusal
 	}
 	return release, 0, nil
+}
+
+// known checks the query of a request, and that its token is known. Nothing is read of the body.
+func (g *Gateway) known(w http.ResponseWriter, r *http.Request, op operation) (url.Values, int, *failure.Error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, http.StatusBadRequest, failure.Invalid(reasonInvalidField, "the query cannot be read: %v", err)
+	}
+	if err := op.checkQuery(query); err != nil {
+		return nil, http.StatusBadRequest, err
+	}
+	if g.cfg.PreAuthorize != nil {
+		if err := g.cfg.PreAuthorize(r.Context(), op.call, r.Header.Values("Authorization")); err != nil {
+			if r.ProtoMajor == 1 {
+				w.Header().Set("Connection", "close") // whatever follows is not read
+			}
+			e := failure.From(err)
+			return nil, runtime.HTTPStatusFromCode(failure.ToStatus(e).Code()), e
+		}
+	}
+	return query, 0, nil
 }
 
 // bodyRoom takes room for a body of a length in bytes; -1 is one that is not known. Known clients share that room.

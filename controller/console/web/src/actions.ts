@@ -7,8 +7,8 @@ export interface Field {
   required?: boolean
   choices?: string[]
   value?: string
-  // check is 'yes' or empty, number is digits, area has lines; else it is a line of text.
-  kind?: 'check' | 'number' | 'area'
+  // check is 'yes' or empty, number is digits, area has lines, password is not shown; else it is a line of text.
+  kind?: 'check' | 'number' | 'area' | 'password'
   // lines is the height of an area.
   lines?: number
   hint?: string

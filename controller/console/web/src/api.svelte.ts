@@ -166,10 +166,31 @@ export async function get<T>(where: string, query?: Query, signal?: AbortSignal)
 async function write<T>(method: string, where: string, body?: unknown, query?: Query): Promise<T> {
   return read<T>(await send(withQuery(where, query), { method, body: body === undefined ? undefined : JSON.stringify(body) }))
 }
-export const post = <T>(where: string, body: unknown): Promise<T> => write('POST', where, body)
+export const post = <T>(where: string, body: unknown, query?: Query): Promise<T> => write('POST', where, body, query)
 export const put = <T>(where: string, body: unknown, query?: Query): Promise<T> => write('PUT', where, body, query)
 export const patch = <T>(where: string, body: unknown, query?: Query): Promise<T> => write('PATCH', where, body, query)
 export const remove = <T>(where: string, query?: Query): Promise<T> => write('DELETE', where, undefined, query)
+
+// upload sends a file, and says how many of its bytes have gone. fetch cannot say that.
+export async function upload<T>(where: string, query: Query, file: Blob, sent: (bytes: number) => void, signal: AbortSignal): Promise<T> {
+  const request = new XMLHttpRequest()
+  const answer = new Promise<Response>((done, failed) => {
+    const broken = () => failed(signal.aborted ? new Error('it was given up; no image was added') : new Unreachable('the upload broke off; no image was added'))
+    request.upload.onprogress = (e) => sent(e.loaded)
+    request.onload = () => done(new Response(request.response as ArrayBuffer, { status: request.status, statusText: request.statusText }))
+    request.onerror = broken
+    request.onabort = broken
+  })
+  request.open('PUT', withQuery(where, query))
+  request.responseType = 'arraybuffer'
+  request.setRequestHeader('X-Ingot-Console', '1')
+  request.setRequestHeader('Content-Type', 'application/octet-stream')
+  signal.addEventListener('abort', () => request.abort(), { once: true })
+  request.send(file)
+  const got = await answer
+  if (!got.ok) throw await refused(got, where)
+  return read<T>(got)
+}
 
 // read takes an answer whose end may never come.
 async function read<T>(answer: Response, signal?: AbortSignal): Promise<T> {

@@ -38,6 +38,13 @@ export interface Group {
 const tooLarge = 'TOO_MANY_GROUPS'
 
 // Shown is what the first screen shows of a fleet: as it is, or as it was.
+// Alike are machines that need somebody for one reason.
+export interface Alike {
+  state: string
+  reason: string
+  ids: string[]
+}
+
 export class Shown {
   // The columns. A state and a reason are the number of a word; gone is a machine that is no longer there.
   ids: string[] = []
@@ -96,13 +103,27 @@ export class Shown {
     return this.groups[low]
   }
 
-  // needy are the first machines that need somebody, worst first; those of one reason are left out.
-  needy(most: number, without = ''): Row[] {
+  // alike are machines that need somebody for one reason, where at least so many do: one entry each, the largest first.
+  alike(least: number, without = ''): Alike[] {
+    const all = new Map<string, Alike>()
+    for (let i = 0; i < this.state.length; i++) {
+      const reason = this.reasonAt(i)
+      if ((this.state[i] ?? gone) > 1 || !reason || reason === without) continue
+      const key = `${this.state[i]} ${reason}`
+      const one = all.get(key) ?? { state: this.stateAt(i), reason, ids: [] }
+      one.ids.push(this.ids[i] ?? '')
+      all.set(key, one)
+    }
+    return [...all.values()].filter((a) => a.ids.length >= least).sort((a, b) => b.ids.length - a.ids.length)
+  }
+
+  // needy are the first machines that need somebody, worst first; those of some reasons are left out.
+  needy(most: number, without: string[] = []): Row[] {
     const out: Row[] = []
     for (const wanted of [0, 1]) {
       for (let i = this.state.indexOf(wanted); i >= 0 && out.length < most; i = this.state.indexOf(wanted, i + 1)) {
         const g = this.groupAt(i)
-        if (without && this.reasonAt(i) === without) continue
+        if (without.includes(this.reasonAt(i))) continue
         out.push({
           id: this.ids[i] ?? '', state: this.stateAt(i), site: g?.site ?? '', reason: this.reasonAt(i), message: '',
           rack: this.look.by === 'rack' ? (g?.name ?? '') : '',

@@ -74,6 +74,13 @@ function startWorkflow(id: string, kind: string, v: Record<string, string>, requ
   return post('/workflows', { machine_id: id, request_id: request, kind, mode, params, enter_maintenance: v['enter-maintenance'] === 'yes' })
 }
 
+// runPlan starts one of the built-in plans.
+function runPlan(id: string, plan: string, request: string): Promise<unknown> {
+  return post('/runs', { machine_id: id, request_id: request, plan_id: plan, type: plan.startsWith('rma') ? 'RMA' : '' })
+}
+
+const flagged = (m: Machine, type: string): boolean => m.status?.conditions.some((c) => c.type === type && c.status) ?? false
+
 // whatIsKnown is what the controller has of the command whose outcome nobody knows.
 async function whatIsKnown(m: Machine): Promise<Evidence> {
   const id = m.status?.unresolved_command_id ?? ''
@@ -184,11 +191,63 @@ export const verbs: Verb[] = [
     fields: [
       { key: 'mode', label: 'Mode', choices: ['soft-reset', 'reimage', 'storage-cleanup', 'full-decommission'], value: 'soft-reset', required: true },
       { key: 'image', label: 'Image, where one is written (empty: the machine’s, or the server’s)' },
+      { key: 'name', label: 'For full-decommission: type the machine’s name' },
       enterFirst,
     ],
-    refused: underWay,
+    refused: (m, v) => underWay(m) || (v?.mode === 'full-decommission' && v.name !== m.machine_id ? 'all its disks are erased: type its name' : ''),
     command: (id, v) => `ingot decommission ${quoted(id)} --mode ${v.mode}${flag('image', v.image)}${enters(v)}`,
     call: (id, v, request) => startWorkflow(id, 'DECOMMISSION', v, request),
+  },
+  {
+    name: 'power on',
+    word: 'Switch on',
+    says: 'Switches the machine on through its BMC. It boots as its firmware says.',
+    scope: 'operate',
+    fields: [],
+    refused: (m) => inPhase(m, ['READY', 'MAINTENANCE'], 'it must be in service or in maintenance'),
+    command: (id) => `ingot power on ${quoted(id)}`,
+    call: (id, _, request) => runPlan(id, 'power-on', request),
+  },
+  {
+    name: 'power off',
+    word: 'Switch off',
+    says: 'Has the system shut down through its BMC, and cuts the power if it does not.',
+    warns: 'What runs on the machine ends.',
+    scope: 'operate',
+    fields: [],
+    refused: (m) => inPhase(m, ['MAINTENANCE'], 'enter maintenance first'),
+    command: (id) => `ingot power off ${quoted(id)}`,
+    call: (id, _, request) => runPlan(id, 'power-off', request),
+  },
+  {
+    name: 'machine identify',
+    word: 'Identify…',
+    says: 'Lights the machine’s identify light through its BMC, for the person who goes to it, or turns it off.',
+    scope: 'operate',
+    fields: [{ key: 'light', label: 'Light', required: true, choices: ['on', 'off'], value: 'on' }],
+    refused: (m) => (m.spec?.bmc_endpoint || m.spec?.provider === 'maas' ? '' : 'no BMC is known for it'),
+    command: (id, v) => `ingot machine identify ${quoted(id)}${v.light === 'off' ? ' --off' : ''}`,
+    call: (id, v) => post(path`/machines/${id}/identify`, { lit: v.light !== 'off' }),
+  },
+  {
+    name: 'rma',
+    word: 'Send for repair',
+    says: 'Flags the machine for return or replacement. It is blocked until the flag is taken off.',
+    scope: 'operate',
+    fields: [],
+    refused: (m) => (flagged(m, 'RMA') ? 'it is flagged already' : inPhase(m, ['MAINTENANCE'], 'enter maintenance first')),
+    command: (id) => `ingot rma ${quoted(id)}`,
+    call: (id, _, request) => runPlan(id, 'rma', request),
+  },
+  {
+    name: 'rma --return',
+    word: 'Back from repair',
+    says: 'Takes the flag off: the machine is back.',
+    scope: 'operate',
+    fields: [],
+    refused: (m) => underWay(m) || (flagged(m, 'RMA') ? '' : 'it is not flagged for repair'),
+    command: (id) => `ingot rma ${quoted(id)} --return`,
+    call: (id, _, request) => runPlan(id, 'rma-return', request),
   },
   {
     name: 'cancel',
@@ -207,7 +266,7 @@ export const verbs: Verb[] = [
     scope: 'admin',
     offered: true,
     fields: [{ key: 'flag', label: 'Flag', required: true, choices: ['RMA', 'Retired'], value: 'RMA' }, comment],
-    refused: (m) => (m.status?.conditions.some((c) => ['RMA', 'Retired'].includes(c.type) && c.status) ? '' : 'it has no flag'),
+    refused: (m) => (flagged(m, 'RMA') || flagged(m, 'Retired') ? '' : 'it has no flag'),
     command: (id, v) => `ingot flag ${quoted(id)} ${v.flag ?? ''} --off${flag('comment', v.comment)}`,
     call: (id, v) => post(path`/machines/${id}/flag`, { flag: v.flag ?? '', value: false, comment: v.comment ?? '' }),
   },
@@ -235,8 +294,7 @@ export const verbs: Verb[] = [
     says: 'Says that a person has settled what needed one.',
     scope: 'admin',
     fields: [comment],
-    refused: (m) =>
-      m.status?.conditions.some((c) => c.type === 'NeedsIntervention' && c.status) ? '' : 'nothing waits for a person',
+    refused: (m) => (flagged(m, 'NeedsIntervention') ? '' : 'nothing waits for a person'),
     command: (id, v) => `ingot clear ${quoted(id)}${flag('comment', v.comment)}`,
     call: (id, v) => post(path`/machines/${id}/clear-intervention`, { comment: v.comment ?? '' }),
   },
@@ -262,11 +320,15 @@ export function actionOf(verb: Verb, m: Machine): Action {
 
 // offered finds the verb that a command line of an explanation stands for.
 export function offered(command: string, machine: string): Verb | undefined {
-  const [ingot, name, who] = command.split(/\s+/)
-  if (ingot !== 'ingot') return undefined
-  const verb = verbs.find((v) => v.name === name)
-  if (!verb || (name !== 'cancel' && who !== machine)) return undefined
-  if (name === 'flag' && !command.endsWith(' --off')) return undefined
+  // A name of two words is of a group's command, or ends in a flag that makes it another verb.
+  const verb = verbs.findLast((v) => {
+    const [first, second] = v.name.split(' ')
+    const words = command.split(/\s+/)
+    if (words[0] !== 'ingot' || words[1] !== first) return false
+    if (!second) return v.name === 'cancel' || words[2] === machine
+    return second.startsWith('--') ? words[2] === machine && words.includes(second) : words[2] === second && words[3] === machine
+  })
+  if (verb?.name === 'flag' && !command.endsWith(' --off')) return undefined
   return verb
 }
 

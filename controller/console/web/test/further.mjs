@@ -92,7 +92,7 @@ export async function further({ page, browser, base, ask, say, open, accessible,
     for (const key of ['x', 'j', 'x', 'j', 'x', 'j', 'x']) await page.keyboard.press(key)
     await page.getByText('4 selected').first().waitFor()
     await page.getByRole('button', { name: 'Work on them…' }).click()
-    await page.getByLabel('What').selectOption('REBOOT')
+    await page.getByLabel('What').selectOption('reboot')
     await page.getByLabel('At a time').fill('1')
     await page.getByText('Waves, approval, title').click()
     await page.getByLabel('Title').fill(title)
@@ -139,7 +139,7 @@ export async function further({ page, browser, base, ask, say, open, accessible,
   await page.getByText('Canceled').first().waitFor({ timeout: 60_000 })
   await accessible(page, 'rollout that was aborted')
   await open('audit?target=' + rollout)
-  for (const verb of ['APPROVE_ROLLOUT', 'PAUSE_ROLLOUT', 'RESUME_ROLLOUT', 'CANCEL_ROLLOUT']) await page.getByText(verb).first().waitFor()
+  for (const verb of ['APPROVE_ROLLOUT', 'PAUSE_ROLLOUT', 'RESUME_ROLLOUT', 'CANCEL_ROLLOUT']) await page.locator(`td[title=${verb}]`).first().waitFor()
   say('a second person approved; paused, resumed, aborted')
 
   // --- her session is listed, and ends
