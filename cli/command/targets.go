@@ -25,7 +25,8 @@ const TargetsHelp = `
 
 Machines are names, also with ranges such as r42-[01-16], those of --select, of a file, or --all. More
 than one are a rollout: asked for once with their count (--yes for scripts), under the budgets, and
-carried out by the controller whatever becomes of this command. The exit code is 5 if one has failed.`
+carried out by the controller whatever becomes of this command. The exit code is 5 if one has failed, or
+if one that was named is left out.`
 
 // Register adds the flags; -f for the file unless the verb has another use for it.
 func (t *Targets) Register(a *App, cmd *cobra.Command) {
