@@ -32,7 +32,7 @@ var (
 )
 
 func (f *fakeServer) ListAgents(context.Context, *pb.ListAgentsRequest) (*pb.ListAgentsResponse, error) {
-	return &pb.ListAgentsResponse{Agents: []*pb.Agent{someAgent}}, nil
+	return &pb.ListAgentsResponse{Agents: append([]*pb.Agent{someAgent}, f.agents...)}, nil
 }
 
 func (f *fakeServer) GetAgent(context.Context, *pb.GetAgentRequest) (*pb.Agent, error) {
@@ -201,6 +201,10 @@ func (f *fakeServer) ListRuns(context.Context, *pb.ListRunsRequest) (*pb.ListRun
 
 // WatchRuns breaks once and then sends the end.
 func (f *fakeServer) WatchRuns(r *pb.WatchRunsRequest, s pb.RunService_WatchRunsServer) error {
+	f.runWatches = append(f.runWatches, r)
+	if f.onRunWatch != nil {
+		f.onRunWatch()
+	}
 	ev := &pb.RunEvent{Ts: at(1), Snapshot: someRun, Cursor: "r1", Seq: 1, Message: "begun"}
 	if r.GetCursor() == "r1" {
 		ev = &pb.RunEvent{Ts: at(2), Snapshot: &pb.Run{RunId: "op-1", MachineId: "machine-1", Phase: pb.Run_FAILED},

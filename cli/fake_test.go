@@ -53,6 +53,9 @@ type fakeServer struct {
 	// watches and logs are the scripts of the streams, one for each time one is opened; the last is repeated.
 	watches    []func(*pb.WatchOperationsRequest, pb.OperationService_WatchOperationsServer) error
 	watchReqs  []*pb.WatchOperationsRequest
+	runWatches []*pb.WatchRunsRequest
+	// onRunWatch is called with each watch of runs.
+	onRunWatch func()
 	logs       []func(*pb.StreamOperationLogsRequest, pb.OperationService_StreamOperationLogsServer) error
 	logReqs    []*pb.StreamOperationLogsRequest
 	registered []*pb.RegisterMachineRequest
@@ -63,6 +66,8 @@ type fakeServer struct {
 	knownDigest string
 	// ctx is the command line's, when a script wants to end it.
 	ctx context.Context
+	// agents are what ListAgents returns, beside someAgent.
+	agents []*pb.Agent
 	// broken is the machine whose history is at fault.
 	broken string
 	// lost is the machine whose kept head is not in its history, restored one whose head a restore explains.

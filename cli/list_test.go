@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -119,6 +120,45 @@ func TestColoursOnlyOnATerminal(t *testing.T) {
 		f.runWith(t, noColor, "list")} {
 		if strings.Contains(got.out, "\x1b") {
 			t.Errorf("colours where there must be none: %q", got.out)
+		}
+	}
+}
+
+// TestFlagsOfAListThatExcludeEachOther are refused before anything is asked.
+func TestFlagsOfAListThatExcludeEachOther(t *testing.T) {
+	for _, line := range []string{
+		"list --filter site=berlin --select rack=r1", "list --as-of 1h --watch", "list --as-of 1h --order-by rack",
+		"list --watch --order-by rack", "list --watch --limit 3",
+	} {
+		f := fleet()
+		if got := f.run(t, strings.Fields(line)...); got.code != 1 || got.out != "" || len(f.asked) > 0 {
+			t.Errorf("%s: %+v, asks %v", line, got, f.asked)
+		}
+	}
+}
+
+// TestAPreviewOfNoMachine is no success: 3 where a filter of a verb matches none, 4 where a rollout would be empty.
+func TestAPreviewOfNoMachine(t *testing.T) {
+	for line, want := range map[string]int{
+		"reboot --select rack=none --dry-run":                       3,
+		"reboot --select rack=none --dry-run -o json":               3,
+		"reboot --select rack=none --yes":                           3,
+		"provision --select rack=none --image debian-13 --dry-run":  3,
+		"rollout preview --type REBOOT --filter rack=none":          4,
+		"rollout create --type REBOOT --filter rack=none --dry-run": 4,
+		"rollout preview --type REBOOT --filter rack=none -o json":  4,
+		"rollout create --type REBOOT --filter rack=r1 --dry-run":   0,
+	} {
+		f := fleet()
+		got := f.run(t, strings.Fields(line)...)
+		if got.code != want {
+			t.Errorf("%s: exit code %d, want %d: %+v", line, got.code, want, got)
+		}
+		if want == 3 && (got.out != "" || !strings.Contains(got.err, "no machine matches rack=none")) {
+			t.Errorf("%s: %+v", line, got)
+		}
+		if slices.ContainsFunc(f.asked, func(c string) bool { return strings.Contains(c, "CreateRollout") }) {
+			t.Errorf("%s begins work: %v", line, f.asked)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
@@ -92,6 +94,30 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 		if (c["level"] == "ok") != (c["remedy"] == "") {
 			t.Errorf("remedy of %v", c)
 		}
+	}
+}
+
+// TestDoctorNamesAgentsThatAreAway: a host's as a warning, a site's as a fault, and none whose certificate has ended,
+// since it may be gone for good.
+func TestDoctorNamesAgentsThatAreAway(t *testing.T) {
+	away := func(id, machine string, ends int, role pb.AgentRole) *pb.Agent {
+		return &pb.Agent{AgentId: id, MachineId: machine, Site: "berlin", Role: role, LastHeartbeatAt: at(0),
+			Certs: []*pb.AgentCert{{NotBefore: at(-90 * 86400), NotAfter: at(ends)}}}
+	}
+	const later = 100 * 365 * 86400
+	f := reimaging(pb.Operation_SUCCEEDED, nil)
+	f.agents = []*pb.Agent{
+		away("a-7", "m-7", later, pb.AgentRole_AGENT_ROLE_HOST),
+		away("a-8", "m-gone", -86400, pb.AgentRole_AGENT_ROLE_HOST),
+		away("a-9", "", later, pb.AgentRole_AGENT_ROLE_SITE),
+	}
+	got := f.run(t, "doctor")
+	if got.code != 5 || !inOrder(got.out, "fail", "the agent of site berlin is away since", "warn",
+		"1 machines' agents are away: m-7", "ingot agent list --filter connected=false; ingot why m-7") {
+		t.Errorf("exit code %d:\n%s%s", got.code, got.out, got.err)
+	}
+	if strings.Contains(got.out, "m-gone") {
+		t.Errorf("it names a machine whose certificate has ended:\n%s", got.out)
 	}
 }
 
@@ -193,6 +219,25 @@ func TestRunWatchEndsWithTheRun(t *testing.T) {
 	got := fleet().run(t, "run", "watch", "op-1")
 	if got.code != 5 || !inOrder(got.out, "begun", "over") || strings.Count(got.err, "connection lost") != 1 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestRunWatchTakesWhatItIsGiven: a run, a machine, or nothing. A machine that there is not is an error.
+func TestRunWatchTakesWhatItIsGiven(t *testing.T) {
+	for subject, want := range map[string]string{
+		"op-1": "run_id=op-1", "machine-1": "machine_id=machine-1", "": "",
+	} {
+		f := fleet()
+		f.ctx, f.onRunWatch = context.WithCancel(t.Context())
+		f.run(t, strings.Fields("run watch "+subject)...)
+		if len(f.runWatches) == 0 || f.runWatches[0].GetFilter() != want {
+			t.Errorf("run watch %s asks for %v, want %q", subject, f.runWatches, want)
+		}
+	}
+	f := fleet()
+	f.fail = map[string]error{"ListRuns": refuse(codes.NotFound, pb.Reason_MACHINE_NOT_FOUND, "no m-9", nil)}
+	if got := f.run(t, "run", "watch", "m-9"); got.code != 3 || got.out != "" || len(f.runWatches) > 0 {
+		t.Errorf("a machine that there is not: %+v", got)
 	}
 }
 
