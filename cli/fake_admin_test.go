@@ -88,6 +88,9 @@ func (f *fakeServer) ListCommands(context.Context, *pb.ListCommandsRequest) (*pb
 
 func (f *fakeServer) ListAuditLog(_ context.Context, r *pb.ListAuditLogRequest) (*pb.ListAuditLogResponse, error) {
 	f.sent = append(f.sent, r)
+	if f.audit != nil {
+		return &pb.ListAuditLogResponse{Entries: f.audit}, nil
+	}
 	return &pb.ListAuditLogResponse{Entries: []*pb.AuditEntry{{
 		AuditId: 7, Ts: at(1), Actor: "op-team", Verb: "EnterMaintenance", TargetId: "machine-1",
 		EventData: []byte(`{"comment":"swap"}`),
@@ -168,6 +171,13 @@ func (f *fakeServer) ListControllers(
 }
 
 func (f *fakeServer) GetServerInfo(context.Context, *pb.GetServerInfoRequest) (*pb.ServerInfo, error) {
+	if len(f.serverInfos) > 0 {
+		err := f.serverInfos[0]
+		f.serverInfos = f.serverInfos[1:]
+		if err != nil {
+			return nil, err
+		}
+	}
 	return &pb.ServerInfo{Version: "v9", ControllerId: "c-1", SchemaVersion: 3, NotWired: []string{"WEBHOOKS_NOT_WIRED"}},
 		nil
 }

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"encoding/json"
 	"fmt"
 	"os/exec"
 	"runtime"
@@ -74,12 +73,8 @@ func (a commands) consoleLink(cmd *cobra.Command) (link, error) {
 }
 
 func (a commands) printLink(l link) error {
-	if a.app.Flags.Output != "json" {
-		return a.app.Write(l.URL + "\n")
+	if printed, err := a.app.PrintJSON(l); printed {
+		return err
 	}
-	raw, err := json.Marshal(l)
-	if err != nil {
-		return fmt.Errorf("write JSON: %w", err)
-	}
-	return a.app.Write(string(raw) + "\n")
+	return a.app.Write(l.URL + "\n")
 }

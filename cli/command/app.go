@@ -7,9 +7,11 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/theory/jsonpath"
 	"google.golang.org/grpc"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -50,6 +52,8 @@ type App struct {
 	services *Services
 	cancel   context.CancelFunc
 	Subject  Subject
+	// path selects from documents where --output is jsonpath=PATH; else it is nil.
+	path *jsonpath.Path
 	// Exact keeps the strings of answers as they are, for records that are exported.
 	Exact bool
 	// Anonymous connects without a token, until Reconnect.
@@ -80,8 +84,13 @@ func (a *App) Prepare(cmd *cobra.Command, _ []string) error {
 	switch out := a.Flags.Output; {
 	case slices.Contains([]string{"table", "wide", "json", "yaml", "name"}, out):
 	case out != "" && out == cmd.Annotations[Outputs]:
+	case strings.HasPrefix(out, pathPrefix):
+		var err error
+		if a.path, err = parsePath(strings.TrimPrefix(out, pathPrefix)); err != nil {
+			return err
+		}
 	default:
-		return Usagef("--output must be table, wide, json, yaml or name, not %q", a.Flags.Output)
+		return Usagef("--output must be table, wide, json, yaml, name or jsonpath=PATH, not %q", a.Flags.Output)
 	}
 	if err := widened(cmd); err != nil {
 		return err
@@ -211,7 +220,7 @@ func (a *App) Wide() bool { return a.Flags.Output == "wide" }
 
 // Document reports whether Out takes a document for a program, so that everything for people goes to Err.
 func (a *App) Document() bool {
-	return a.Flags.Output == "json" || a.Flags.Output == "yaml" || a.Flags.Output == "name"
+	return a.ForPrograms() || a.Flags.Output == "name"
 }
 
 // Now is the time of this run's clock.

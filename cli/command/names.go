@@ -48,6 +48,33 @@ func ExpandNames(pattern string) ([]string, error) {
 	return out, nil
 }
 
+// ExpandAll returns the names that arguments stand for, in their order and each once.
+func ExpandAll(args []string) (out []string, err error) {
+	have := map[string]bool{}
+	for _, arg := range args {
+		names, err := ExpandNames(arg)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range names {
+			if !have[n] {
+				have[n] = true
+				out = append(out, n)
+			}
+		}
+	}
+	return out, nil
+}
+
+// QuoteAll returns names as a list of a filter.
+func QuoteAll(names []string) string {
+	quoted := make([]string, len(names))
+	for i, n := range names {
+		quoted[i] = strconv.Quote(n)
+	}
+	return strings.Join(quoted, ", ")
+}
+
 func nameError(pattern string, at int, what string) error {
 	return Usagef("%q, position %d: %s; a range is written [01-16] or [1,3,7-9]", pattern, at+1, what)
 }

@@ -13,6 +13,9 @@ import (
 
 // Stream writes one message of a stream: a line of JSON, a YAML document, a name, or text.
 func (a *App) Stream(m proto.Message, text func() string, name string) error {
+	if a.path != nil {
+		return a.Print(m, text, name)
+	}
 	switch a.Flags.Output {
 	case "json":
 		line, err := encode.Decoded(m)
@@ -34,6 +37,13 @@ func (a *App) Stream(m proto.Message, text func() string, name string) error {
 
 // Print writes an answer in the form that --output asks for.
 func (a *App) Print(m proto.Message, table func() string, names ...string) error {
+	if a.path != nil {
+		document, err := encode.Decoded(m)
+		if err != nil {
+			return err
+		}
+		return a.WriteJSON(document)
+	}
 	var out []byte
 	var err error
 	switch a.Flags.Output {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -90,22 +89,11 @@ func (a *App) names(t *Targets, args []string) ([]string, error) {
 			args = append(args, strings.Fields(line)...)
 		}
 	}
-	var out []string
-	for _, arg := range args {
-		names, err := ExpandNames(arg)
-		if err != nil {
-			return nil, err
-		}
-		for _, n := range names {
-			if !slices.Contains(out, n) {
-				out = append(out, n)
-			}
-		}
+	out, err := ExpandAll(args)
+	if err == nil && len(out) == 0 {
+		err = Usagef("%s names no machine", t.file)
 	}
-	if len(out) == 0 {
-		return nil, Usagef("%s names no machine", t.file)
-	}
-	return out, nil
+	return out, err
 }
 
 // Machines are the ids of the machines, in the order of people.
@@ -152,11 +140,7 @@ func (a *App) filterOf(ctx context.Context, svc *Services, t *Targets, args []st
 	case names == nil:
 		return t.terms(), nil
 	}
-	quoted := make([]string, len(names))
-	for i, n := range names {
-		quoted[i] = strconv.Quote(n)
-	}
-	text := "machine_id in (" + strings.Join(quoted, ", ") + ")"
+	text := "machine_id in (" + QuoteAll(names) + ")"
 	if len(text) > maxFilter {
 		return "", Usagef("%w for --validate-only, %d; use --select or --all", errManyNames, len(names))
 	}

@@ -179,7 +179,7 @@ func (a commands) writeLines(lines []line) error {
 	if err != nil {
 		return fmt.Errorf("write JSON: %w", err)
 	}
-	return a.app.Write(string(raw) + "\n")
+	return a.app.WriteJSON(raw)
 }
 
 // ending returns the summary of this run, and the next step.

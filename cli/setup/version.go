@@ -1,7 +1,6 @@
 package setup
 
 import (
-	"encoding/json"
 	"fmt"
 	"runtime"
 
@@ -16,18 +15,14 @@ func (a commands) versionCmd() *cobra.Command {
 		Example: "  ingot version",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if a.app.Flags.Output != "json" {
-				return a.app.Write(
-					fmt.Sprintf("ingot %s (%s %s/%s)\n", a.app.Config.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH),
-				)
-			}
-			raw, err := json.Marshal(map[string]string{
+			if printed, err := a.app.PrintJSON(map[string]string{
 				"version": a.app.Config.Version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
-			})
-			if err != nil {
-				return fmt.Errorf("write JSON: %w", err)
+			}); printed {
+				return err
 			}
-			return a.app.Write(string(raw) + "\n")
+			return a.app.Write(
+				fmt.Sprintf("ingot %s (%s %s/%s)\n", a.app.Config.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH),
+			)
 		},
 	}
 }
