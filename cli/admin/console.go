@@ -30,18 +30,26 @@ as the holder of the token that this command uses. Treat it like that token unti
 			if !open {
 				return a.printLink(link)
 			}
-			program := "xdg-open"
-			if runtime.GOOS == "darwin" {
-				program = "open"
-			}
-			if err := exec.CommandContext(cmd.Context(), program, link.URL).Run(); err != nil {
-				return fmt.Errorf("open a browser with %s: %w; run ingot console without --open", program, err)
+			program := append(opener(), link.URL)
+			if err := exec.CommandContext(cmd.Context(), program[0], program[1:]...).Run(); err != nil {
+				return fmt.Errorf("open a browser with %s: %w; run ingot console without --open", program[0], err)
 			}
 			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&open, "open", false, "open it in this machine's browser instead")
 	return cmd
+}
+
+// opener is the command of this operating system that opens a link in the user's browser.
+func opener() []string {
+	switch runtime.GOOS {
+	case "darwin":
+		return []string{"open"}
+	case "windows":
+		return []string{"rundll32", "url.dll,FileProtocolHandler"}
+	}
+	return []string{"xdg-open"}
 }
 
 // link is a way in for one person.
