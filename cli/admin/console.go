@@ -10,6 +10,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/client"
+	"github.com/ingot-metal/ingot/cli/command"
 )
 
 func (a commands) consoleCmd() *cobra.Command {
@@ -81,7 +82,7 @@ func (a commands) consoleLink(cmd *cobra.Command) (link, error) {
 }
 
 func (a commands) printLink(l link) error {
-	if printed, err := a.app.PrintJSON(l); printed {
+	if printed, err := command.PrintJSON(a.app, l); printed {
 		return err
 	}
 	return a.app.Write(l.URL + "\n")

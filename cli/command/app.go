@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/theory/jsonpath"
 	"google.golang.org/grpc"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/client"
+	"github.com/ingot-metal/ingot/cli/encode"
 	"github.com/ingot-metal/ingot/cli/times"
 	"github.com/ingot-metal/ingot/cli/view"
 	"github.com/ingot-metal/ingot/internal/clock"
@@ -53,7 +53,7 @@ type App struct {
 	cancel   context.CancelFunc
 	Subject  Subject
 	// path selects from documents where --output is jsonpath=PATH; else it is nil.
-	path *jsonpath.Path
+	path *encode.Path
 	// Exact keeps the strings of answers as they are, for records that are exported.
 	Exact bool
 	// Anonymous connects without a token, until Reconnect.
@@ -76,6 +76,9 @@ type Subject struct{ Machine, Operation string }
 // perTry bounds one try of a call, so that an answer that never comes counts as lost.
 const perTry = 20 * time.Second
 
+// pathPrefix begins an --output that selects parts of the document that json prints.
+const pathPrefix = "jsonpath="
+
 // Outputs annotates a command with a further form of --output.
 const Outputs = "outputs"
 
@@ -86,8 +89,8 @@ func (a *App) Prepare(cmd *cobra.Command, _ []string) error {
 	case out != "" && out == cmd.Annotations[Outputs]:
 	case strings.HasPrefix(out, pathPrefix):
 		var err error
-		if a.path, err = parsePath(strings.TrimPrefix(out, pathPrefix)); err != nil {
-			return err
+		if a.path, err = encode.ParsePath(strings.TrimPrefix(out, pathPrefix)); err != nil {
+			return Usagef("--output %s: %w", out, err)
 		}
 	default:
 		return Usagef("--output must be table, wide, json, yaml, name or jsonpath=PATH, not %q", a.Flags.Output)

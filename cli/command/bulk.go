@@ -16,6 +16,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	apiclient "github.com/ingot-metal/ingot/api/client"
+	"github.com/ingot-metal/ingot/cli/names"
 	"github.com/ingot-metal/ingot/cli/view"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
@@ -274,7 +275,7 @@ func (b *Bulk) showAgain(cmd *cobra.Command, a *App, svc *Services, w *WorkFlags
 		if err != nil {
 			return err
 		}
-		a.noteLeftOut(skipped)
+		noteLeftOut(a, skipped)
 	}
 	if !b.Dry && !b.ValidateOnly {
 		return b.partly(ro.GetTally(), a.showRollout(cmd, svc, w, ro))
@@ -319,7 +320,7 @@ func printPreview(cmd *cobra.Command, args []string, a *App, p *pb.RolloutPrevie
 	}
 	begin := Line(cmd, args)
 	if a.Document() {
-		a.noteLeftOut(p.GetMachines())
+		noteLeftOut(a, p.GetMachines())
 	}
 	if err := a.Print(p, func() string { return a.Style().RolloutPreview(p, a.Wide(), begin) },
 		p.GetDigest()); err != nil {
@@ -346,7 +347,7 @@ func ready(p *pb.RolloutPreview) int {
 }
 
 // noteLeftOut prints the machines that are left out, by reason.
-func (a *App) noteLeftOut(machines []*pb.RolloutMachine) {
+func noteLeftOut(a *App, machines []*pb.RolloutMachine) {
 	byReason := map[string][]string{}
 	var reasons []string
 	text := map[string]string{}
@@ -361,15 +362,15 @@ func (a *App) noteLeftOut(machines []*pb.RolloutMachine) {
 		byReason[m.GetReason()] = append(byReason[m.GetReason()], m.GetMachineId())
 	}
 	for _, r := range reasons {
-		names := byReason[r]
-		slices.SortFunc(names, CompareNames)
-		a.Note("left out: %s: %s (%s)", view.NameList(names), view.Clean(text[r]), r)
+		left := byReason[r]
+		slices.SortFunc(left, names.Compare)
+		a.Note("left out: %s: %s (%s)", view.NameList(left), view.Clean(text[r]), r)
 	}
 }
 
 // noteRefused prints the machines that are left out, by reason, and what else holds the work up.
 func (a *App) noteRefused(p *pb.RolloutPreview) {
-	a.noteLeftOut(p.GetMachines())
+	noteLeftOut(a, p.GetMachines())
 	for _, u := range p.GetBudgets() {
 		a.Note("budget %s allows %d %s; %d would be used at once: the rest waits", u.GetName(), u.GetLimit(), u.GetKind(),
 			u.GetWanted())

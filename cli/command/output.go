@@ -1,6 +1,7 @@
 package command
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 
@@ -42,7 +43,7 @@ func (a *App) Print(m proto.Message, table func() string, names ...string) error
 		if err != nil {
 			return err
 		}
-		return a.WriteJSON(document)
+		return WriteJSON(a, document)
 	}
 	var out []byte
 	var err error
@@ -70,6 +71,30 @@ func (a *App) Write(text string) error {
 		return fmt.Errorf("write output: %w", err)
 	}
 	return nil
+}
+
+// WriteJSON writes a document in JSON, or what --output jsonpath=PATH selects from it.
+func WriteJSON(a *App, document []byte) error {
+	if a.path == nil {
+		return a.Write(string(document) + "\n")
+	}
+	text, err := a.path.Select(document)
+	if err != nil {
+		return err
+	}
+	return a.Write(text)
+}
+
+// PrintJSON writes a document that is no message of the API, and reports whether --output wants one.
+func PrintJSON(a *App, document any) (printed bool, err error) {
+	if a.path == nil && a.Flags.Output != "json" {
+		return false, nil
+	}
+	raw, err := json.Marshal(document)
+	if err != nil {
+		return true, fmt.Errorf("write JSON: %w", err)
+	}
+	return true, WriteJSON(a, raw)
 }
 
 // PrintMachine prints one machine.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/names"
 	"github.com/ingot-metal/ingot/cli/view"
 )
 
@@ -89,11 +90,14 @@ func (a *App) names(t *Targets, args []string) ([]string, error) {
 			args = append(args, strings.Fields(line)...)
 		}
 	}
-	out, err := ExpandAll(args)
-	if err == nil && len(out) == 0 {
-		err = Usagef("%s names no machine", t.file)
+	out, err := names.ExpandAll(args)
+	switch {
+	case err != nil:
+		return nil, Usagef("%w", err)
+	case len(out) == 0:
+		return nil, Usagef("%s names no machine", t.file)
 	}
-	return out, err
+	return out, nil
 }
 
 // Machines are the ids of the machines, in the order of people.
@@ -106,7 +110,7 @@ func (a *App) Machines(ctx context.Context, svc *Services, t *Targets, args []st
 	for _, m := range machines {
 		out = append(out, m.GetMachineId())
 	}
-	slices.SortFunc(out, CompareNames)
+	slices.SortFunc(out, names.Compare)
 	return out, err
 }
 
@@ -133,22 +137,22 @@ const maxFilter = 4096
 // filterOf returns a filter of the machines. It refuses names of which the controller has no machine, and more names
 // than a filter takes.
 func (a *App) filterOf(ctx context.Context, svc *Services, t *Targets, args []string) (string, error) {
-	names, err := a.names(t, args)
+	given, err := a.names(t, args)
 	switch {
 	case err != nil:
 		return "", err
-	case names == nil:
+	case given == nil:
 		return t.terms(), nil
 	}
-	text := "machine_id in (" + QuoteAll(names) + ")"
+	text := "machine_id in (" + names.List(given) + ")"
 	if len(text) > maxFilter {
-		return "", Usagef("%w for --validate-only, %d; use --select or --all", errManyNames, len(names))
+		return "", Usagef("%w for --validate-only, %d; use --select or --all", errManyNames, len(given))
 	}
 	found, err := a.Machines(ctx, svc, &Targets{filter: text}, nil)
 	if err != nil {
 		return "", err
 	}
-	missing := slices.DeleteFunc(names, func(n string) bool { return slices.Contains(found, n) })
+	missing := slices.DeleteFunc(given, func(n string) bool { return slices.Contains(found, n) })
 	if len(missing) > 0 {
 		return "", &ExitError{Code: ExitNotFound, Err: fmt.Errorf("no such machine: %s", view.NameList(missing))}
 	}

@@ -64,7 +64,7 @@ ingot-controller doctor checks a controller's machine, ingot-agent doctor that o
 			}
 			text := out.String()
 			if a.app.Document() {
-				if writeErr := a.app.WriteJSON([]byte(strings.TrimSuffix(text, "\n"))); writeErr != nil {
+				if writeErr := command.WriteJSON(a.app, []byte(strings.TrimSuffix(text, "\n"))); writeErr != nil {
 					return writeErr
 				}
 			} else if writeErr := a.app.Write(text); writeErr != nil {

@@ -15,6 +15,7 @@ import (
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	apiclient "github.com/ingot-metal/ingot/api/client"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/names"
 	"github.com/ingot-metal/ingot/cli/times"
 	"github.com/ingot-metal/ingot/cli/view"
 )
@@ -152,24 +153,24 @@ func (s *fleetStatus) readSites(ctx context.Context, svc *command.Services) erro
 	if err != nil {
 		return err
 	}
-	var names []string
+	var sites []string
 	for _, site := range r.GetSites() {
-		names = append(names, site.GetSite())
+		sites = append(sites, site.GetSite())
 	}
-	slices.SortFunc(names, command.CompareNames)
-	if len(names) != 1 {
-		names = append(names, "")
+	slices.SortFunc(sites, names.Compare)
+	if len(sites) != 1 {
+		sites = append(sites, "")
 	}
 	by := []string{"effective_state", "site"}
 	count, err := svc.Machines.CountMachines(ctx, &pb.CountMachinesRequest{GroupBy: by})
 	if apiclient.Reason(err) == pb.Reason_TOO_MANY_GROUPS { // more sites than fit on a page
-		names = []string{""}
+		sites = []string{""}
 		count, err = svc.Machines.CountMachines(ctx, &pb.CountMachinesRequest{GroupBy: by[:1]})
 	}
 	if err != nil {
 		return err
 	}
-	for _, name := range names {
+	for _, name := range sites {
 		one := siteStatus{site: name, counts: map[string]int32{}}
 		for _, g := range count.GetGroups() {
 			if name == "" || name == g.GetValues()[1] {

@@ -13,6 +13,7 @@ import (
 	apiclient "github.com/ingot-metal/ingot/api/client"
 	"github.com/ingot-metal/ingot/cli/command"
 	"github.com/ingot-metal/ingot/cli/follow"
+	"github.com/ingot-metal/ingot/cli/names"
 	"github.com/ingot-metal/ingot/cli/view"
 )
 
@@ -153,9 +154,9 @@ func (a commands) listMachines(cmd *cobra.Command, f listFlags, args []string) e
 	}
 	switch column, descending := f.sorting(); {
 	case column != "":
-		view.SortMachines(machines, column, descending, command.CompareNames)
+		view.SortMachines(machines, column, descending, names.Compare)
 	case f.order == "" && (f.limit == 0 || len(args) > 0):
-		view.SortMachines(machines, "machine_id", false, command.CompareNames)
+		view.SortMachines(machines, "machine_id", false, names.Compare)
 	}
 	if f.limit > 0 {
 		machines = machines[:min(f.limit, len(machines))]
@@ -181,14 +182,14 @@ const namesAtOnce = 25
 func (a commands) named(
 	ctx context.Context, request *pb.ListMachinesRequest, args []string,
 ) (found []*pb.Machine, missing, err error) {
-	names, err := command.ExpandAll(args)
+	wanted, err := names.ExpandAll(args)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, command.Usagef("%w", err)
 	}
 	svc := a.app.Services()
 	byName := map[string]*pb.Machine{}
-	for some := range slices.Chunk(names, namesAtOnce) {
-		request.Filter = "machine_id in (" + command.QuoteAll(some) + ")"
+	for some := range slices.Chunk(wanted, namesAtOnce) {
+		request.Filter = "machine_id in (" + names.List(some) + ")"
 		all, err := command.All[*pb.Machine](ctx, 0, svc.Machines.ListMachines, request)
 		if err != nil {
 			return nil, nil, err
@@ -199,7 +200,7 @@ func (a commands) named(
 	}
 	var unknown []string
 	have := map[string]bool{}
-	for _, name := range names {
+	for _, name := range wanted {
 		m := byName[name]
 		if m == nil && request.GetAsOf() == nil {
 			m, err = svc.Machines.GetMachine(ctx, &pb.GetMachineRequest{ExternalId: name})

@@ -218,7 +218,7 @@ func (a commands) printFile(file *client.File) error {
 		if raw, err = json.MarshalIndent(tree, "", "  "); err != nil {
 			return fmt.Errorf("write JSON: %w", err)
 		}
-		return a.app.WriteJSON(raw)
+		return command.WriteJSON(a.app, raw)
 	}
 	return a.app.Write(string(raw))
 }

@@ -180,7 +180,7 @@ func (a commands) writeLines(lines []line) error {
 	if err != nil {
 		return fmt.Errorf("write JSON: %w", err)
 	}
-	return a.app.WriteJSON(raw)
+	return command.WriteJSON(a.app, raw)
 }
 
 // ending returns the summary of this run, and the next step.

@@ -5,6 +5,8 @@ import (
 	"runtime"
 
 	"github.com/spf13/cobra"
+
+	"github.com/ingot-metal/ingot/cli/command"
 )
 
 func (a commands) versionCmd() *cobra.Command {
@@ -15,7 +17,7 @@ func (a commands) versionCmd() *cobra.Command {
 		Example: "  ingot version",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if printed, err := a.app.PrintJSON(map[string]string{
+			if printed, err := command.PrintJSON(a.app, map[string]string{
 				"version": a.app.Config.Version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
 			}); printed {
 				return err

@@ -1,9 +1,6 @@
 package view
 
 import (
-	"encoding/json"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -119,48 +116,6 @@ func (s Style) Commands(c *pb.Command) (cells, wide []Cell) {
 			{"MACHINE_ID", c.GetMachineId()}, {"OPERATION_ID", c.GetOperationId()}, {"DEADLINE", Time(c.GetDeadline())},
 			{"SETTLED_BY", c.GetSettledBy()}, {"EVIDENCE", Pairs(c.GetEvidence())},
 		}
-}
-
-// Audit are the columns of `ingot audit`.
-func (s Style) Audit(e *pb.AuditEntry) (cells, wide []Cell) {
-	return []Cell{
-			{"TIME", Time(e.GetTs())}, {"ACTOR", Clean(e.GetActor())}, {"VERB", e.GetVerb()}, {"TARGET", e.GetTargetId()},
-			{"OPERATION_ID", e.GetOperationId()}, {"DETAILS", auditDetails(e.GetEventData())},
-		}, []Cell{
-			{"AUDIT_ID", strconv.FormatInt(e.GetAuditId(), 10)}, {"REQUEST_ID", Clean(e.GetRequestId())},
-			{"DATA", Clean(string(e.GetEventData()))},
-		}
-}
-
-// auditUnseen are keys of an audit row's data that its other columns show, or that are of use to programs alone.
-var auditUnseen = []string{"identity", "source_address", "subject"}
-
-// auditDetails are an audit row's data as people read it: the comment first, then the other values by their keys. What is
-// not an object is left to -o wide.
-func auditDetails(data []byte) string {
-	var values map[string]any
-	if json.Unmarshal(data, &values) != nil {
-		return ""
-	}
-	var parts []string
-	if comment, ok := values["comment"].(string); ok && comment != "" {
-		parts = append(parts, strconv.Quote(comment))
-	}
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		text, isText := values[key].(string)
-		switch {
-		case key == "comment" || slices.Contains(auditUnseen, key) || isText && text == "":
-			continue
-		case !isText:
-			raw, err := json.Marshal(values[key])
-			if err != nil {
-				continue // it was decoded from JSON
-			}
-			text = string(raw)
-		}
-		parts = append(parts, key+"="+text)
-	}
-	return Clean(strings.Join(parts, " "))
 }
 
 // Server is the sheet of `ingot server info`.

@@ -37,7 +37,7 @@ func evidenceLines(op *pb.Operation) []string {
 	f := &Fields{}
 	for _, key := range slices.Sorted(maps.Keys(op.GetEvidence())) {
 		value := op.GetEvidence()[key]
-		if at, err := time.Parse(time.RFC3339, value); err == nil {
+		if at, ok := times.ParseTime(value, time.Time{}); ok && strings.HasSuffix(key, "_at") {
 			value = times.TimeOf(at)
 		}
 		f.Add("  "+Clean(key), Clean(value))
