@@ -11,7 +11,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListAgents shows the agents with their certificates, by id. */
+        /**
+         * ListAgents shows the agents with their certificates, by id: MACHINE_NOT_FOUND or SITE_NOT_FOUND where its filter names
+         *     one that does not exist.
+         */
         get: operations["AdminService_ListAgents"];
         put?: never;
         post?: never;
@@ -238,7 +241,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListBMCCertificates shows the certificates that BMCs have shown to site agents, and those that wait for an admin. */
+        /**
+         * ListBMCCertificates shows the certificates that BMCs have shown to site agents, and those that wait for an admin:
+         *     MACHINE_NOT_FOUND where a machine is named that never was.
+         */
         get: operations["AdminService_ListBMCCertificates"];
         put?: never;
         post?: never;
@@ -1335,7 +1341,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListOperations shows operations, newest first. */
+        /** ListOperations shows operations, newest first: MACHINE_NOT_FOUND where its filter names one that never was. */
         get: operations["OperationService_ListOperations"];
         put?: never;
         post?: never;
@@ -1718,7 +1724,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListRuns shows runs, newest first. */
+        /** ListRuns shows runs, newest first: MACHINE_NOT_FOUND or OPERATION_NOT_FOUND where its filter names one that never was. */
         get: operations["RunService_ListRuns"];
         put?: never;
         /** StartRun creates the operation behind the run; idempotent by (machine_id, request_id). */
@@ -2146,6 +2152,7 @@ export interface paths {
         /**
          * ListWebhookDeliveries shows what was sent or is to be sent, newest first.
          * @description Delivered and dead ones are kept for a while.
+         *     WEBHOOK_NOT_FOUND or DELIVERY_NOT_FOUND where one is named that does not exist.
          */
         get: operations["AdminService_ListWebhookDeliveries"];
         put?: never;
@@ -2245,7 +2252,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListWorkflows shows workflows, newest first. */
+        /** ListWorkflows shows workflows, newest first: MACHINE_NOT_FOUND where its filter names one that never was. */
         get: operations["WorkflowService_ListWorkflows"];
         put?: never;
         /** StartWorkflow starts an onboarding or a decommission; idempotent by (machine_id, request_id). */
