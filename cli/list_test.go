@@ -245,7 +245,8 @@ func TestListWithColumns(t *testing.T) {
 func TestAWideListShowsWhereAMachineStands(t *testing.T) {
 	f := fleet()
 	f.machines = f.machines[:2]
-	f.machines[0].Spec = &pb.MachineSpec{Rack: "r42", Serial: "S-1", InstallAddress: "10.0.0.7/24", BmcEndpoint: "10.9.0.7"}
+	f.machines[0].Spec = &pb.MachineSpec{Rack: "r42", Serial: "S-1", InstallAddress: "10.0.0.7/24",
+		BmcEndpoint: "10.9.0.7"}
 	f.machines[0].Status.OsImageDigest = "0123456789abcdef"
 	f.machines[1].Spec = &pb.MachineSpec{InstallAddress: "10.0.0.8/24"}
 	f.machines[1].Status.ProbedAddress = "10.0.0.9"

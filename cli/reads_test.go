@@ -228,7 +228,8 @@ func TestAuditRowsCanBeRead(t *testing.T) {
 	f := reimaging(pb.Operation_SUCCEEDED, nil)
 	f.audit = []*pb.AuditEntry{
 		{AuditId: 8, Ts: at(2), Actor: "ada", Verb: "SET_FLAG", TargetId: "machine-1", EventData: []byte(
-			`{"flag":"RMA","value":true,"comment":"fan 2\nis loud","source_address":"192.0.2.7","identity":"https://i#1","old":""}`)},
+			`{"flag":"RMA","value":true,"comment":"fan 2\nis loud","source_address":"192.0.2.7",` +
+				`"identity":"https://i#1","old":""}`)},
 		{AuditId: 7, Ts: at(1), Actor: "ada", Verb: "DELETE", TargetId: "machine-2"},
 	}
 	got := f.run(t, "audit", "--verb", "set-*", "--since", "2026-03-01T00:00:00Z", "--until", "2026-03-02T00:00:00Z")
@@ -301,14 +302,20 @@ func TestStatusWatch(t *testing.T) {
 	}
 }
 
+// runUntilWatched runs a command that is interrupted once it watches runs.
+func (f *fakeServer) runUntilWatched(t *testing.T, args ...string) {
+	t.Helper()
+	f.ctx, f.onRunWatch = context.WithCancel(t.Context())
+	f.run(t, args...)
+}
+
 // TestRunWatchTakesWhatItIsGiven: a run, a machine, or nothing. A machine that there is not is an error.
 func TestRunWatchTakesWhatItIsGiven(t *testing.T) {
 	for subject, want := range map[string]string{
 		"op-1": "run_id=op-1", "machine-1": "machine_id=machine-1", "": "",
 	} {
 		f := fleet()
-		f.ctx, f.onRunWatch = context.WithCancel(t.Context())
-		f.run(t, strings.Fields("run watch "+subject)...)
+		f.runUntilWatched(t, strings.Fields("run watch "+subject)...)
 		if len(f.runWatches) == 0 || f.runWatches[0].GetFilter() != want {
 			t.Errorf("run watch %s asks for %v, want %q", subject, f.runWatches, want)
 		}

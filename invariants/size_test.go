@@ -107,7 +107,7 @@ var largeMethodSets = map[string]struct {
 		"what every command may use of a terminal, a configuration and a connection",
 	},
 	"cli/inventory.commands": {69, "a method for each command"},
-	"cli/view.Style":         {95, "a method for each kind of thing that is printed"},
+	"cli/view.Style":         {96, "a method for each kind of thing that is printed"},
 	"cli/work.commands":      {55, "a method for each command"},
 	"controller/domain/explain/rules.scene": {
 		189,

@@ -1,12 +1,9 @@
 package admin
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -50,7 +47,7 @@ is stored, with addresses and identities.
 				names[i] = strconv.FormatInt(e.GetAuditId(), 10)
 			}
 			return a.app.Print(&pb.ListAuditLogResponse{Entries: entries}, func() string {
-				return command.Table(a.app, auditColumns, entries...)
+				return command.Table(a.app, view.Style.Audit, entries...)
 			}, names...)
 		},
 	}
@@ -150,46 +147,4 @@ stays.`,
 			return a.app.Print(r, func() string { return fmt.Sprintf("Scrubbed %d rows\n", r.GetScrubbedRows()) }, args[0])
 		}),
 	}
-}
-
-// auditColumns are those of `ingot audit`.
-func auditColumns(_ view.Style, e *pb.AuditEntry) (cells, wide []view.Cell) {
-	return []view.Cell{
-			{"TIME", view.Time(e.GetTs())}, {"ACTOR", view.Clean(e.GetActor())}, {"VERB", e.GetVerb()}, {"TARGET", e.GetTargetId()},
-			{"OPERATION_ID", e.GetOperationId()}, {"DETAILS", auditDetails(e.GetEventData())},
-		}, []view.Cell{
-			{"AUDIT_ID", strconv.FormatInt(e.GetAuditId(), 10)}, {"REQUEST_ID", view.Clean(e.GetRequestId())},
-			{"DATA", view.Clean(string(e.GetEventData()))},
-		}
-}
-
-// auditUnseen are keys of an audit row's data that its other columns show, or that are of use to programs alone.
-var auditUnseen = []string{"identity", "source_address", "subject"}
-
-// auditDetails are an audit row's data as people read it: the comment first, then the other values by their keys. What is
-// not an object is left to -o wide.
-func auditDetails(data []byte) string {
-	var values map[string]any
-	if json.Unmarshal(data, &values) != nil {
-		return ""
-	}
-	var parts []string
-	if comment, ok := values["comment"].(string); ok && comment != "" {
-		parts = append(parts, strconv.Quote(comment))
-	}
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		text, isText := values[key].(string)
-		switch {
-		case key == "comment" || slices.Contains(auditUnseen, key) || isText && text == "":
-			continue
-		case !isText:
-			raw, err := json.Marshal(values[key])
-			if err != nil {
-				continue // it was decoded from JSON
-			}
-			text = string(raw)
-		}
-		parts = append(parts, key+"="+text)
-	}
-	return view.Clean(strings.Join(parts, " "))
 }

@@ -97,7 +97,8 @@ func TestLoadRefusesASecondDocument(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Load(path); (err == nil) != good || !good && !strings.Contains(err.Error(), "more than one YAML document") {
+		_, err := Load(path)
+		if (err == nil) != good || !good && !strings.Contains(err.Error(), "more than one YAML document") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -51,15 +51,15 @@ func (w *WorkFlags) StepSeconds() (int32, error) {
 	return Seconds("--step-timeout", w.stepTimeout, time.Second)
 }
 
-// mostSeconds is the longest time that a flag takes: what the API's fields hold.
-const mostSeconds = math.MaxInt32 * time.Second
+// longest is the longest time that a flag takes: what the API's fields hold.
+const longest = math.MaxInt32 * time.Second
 
 // Seconds returns the time of a flag as the API takes it: whole seconds. It refuses one that is shorter than least, or
 // too long for the field.
 func Seconds(flag string, d, least time.Duration) (int32, error) {
-	if d < least || d > mostSeconds || d%time.Second != 0 {
+	if d < least || d > longest || d%time.Second != 0 {
 		return 0, Usagef("%s is a time in whole seconds, from %d to %d, such as 90s or 10m", flag, least/time.Second,
-			mostSeconds/time.Second)
+			longest/time.Second)
 	}
 	return int32(d / time.Second), nil
 }

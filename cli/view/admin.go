@@ -6,6 +6,7 @@ import (
 	"time"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/encode"
 )
 
 // Role names an agent's role without its prefix.
@@ -115,6 +116,17 @@ func (s Style) Commands(c *pb.Command) (cells, wide []Cell) {
 		}, []Cell{
 			{"MACHINE_ID", c.GetMachineId()}, {"OPERATION_ID", c.GetOperationId()}, {"DEADLINE", Time(c.GetDeadline())},
 			{"SETTLED_BY", c.GetSettledBy()}, {"EVIDENCE", Pairs(c.GetEvidence())},
+		}
+}
+
+// Audit are the columns of `ingot audit`.
+func (s Style) Audit(e *pb.AuditEntry) (cells, wide []Cell) {
+	return []Cell{
+			{"TIME", Time(e.GetTs())}, {"ACTOR", Clean(e.GetActor())}, {"VERB", e.GetVerb()}, {"TARGET", e.GetTargetId()},
+			{"OPERATION_ID", e.GetOperationId()}, {"DETAILS", Clean(encode.Details(e.GetEventData()))},
+		}, []Cell{
+			{"AUDIT_ID", strconv.FormatInt(e.GetAuditId(), 10)}, {"REQUEST_ID", Clean(e.GetRequestId())},
+			{"DATA", Clean(string(e.GetEventData()))},
 		}
 }
 

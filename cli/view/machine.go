@@ -99,8 +99,9 @@ func (s Style) Machines(m *pb.Machine) (cells, wide []Cell) {
 			{"ACTIVE_OP", st.GetActiveOperationId()}, {"ATTENTION", st.GetAttentionReason()},
 		}, []Cell{
 			{"NODE_STATE", NodeState(st.GetNodeState())}, {"PROVIDER", m.GetSpec().GetProvider()},
-			{"SITE", m.GetSpec().GetSite()}, {"RACK", plainCell(m, label.Rack)}, {"IMAGE", short(m.GetStatus().GetOsImageDigest())},
-			{"SERIAL", m.GetSpec().GetSerial()}, {"ADDRESS", address(m)}, {"BMC", m.GetSpec().GetBmcEndpoint()}, {"CONDITIONS", Conditions(m)}, {"SIMULATED", Mark(st.GetSimulated())},
+			{"SITE", m.GetSpec().GetSite()}, {"RACK", plainCell(m, label.Rack)}, {"IMAGE", short(st.GetOsImageDigest())},
+			{"SERIAL", m.GetSpec().GetSerial()}, {"ADDRESS", address(m)}, {"BMC", m.GetSpec().GetBmcEndpoint()},
+			{"CONDITIONS", Conditions(m)}, {"SIMULATED", Mark(st.GetSimulated())},
 			{"LABELS", Pairs(m.GetLabels())}, {"AGE", Age(m.GetCreatedAt(), s.Now)},
 		}
 }

@@ -110,7 +110,8 @@ func TestWhatThereWasIsStillListed(t *testing.T) {
 		r.Register(&pb.Machine{MachineId: id, Spec: &pb.MachineSpec{}})
 	}
 	op := r.Enter("m-deleted", "r-1")
-	if _, err := r.Machines.CancelOperation(ctx, &pb.CancelOperationRequest{OperationId: op.GetOperationId()}); err != nil {
+	_, err := r.Machines.CancelOperation(ctx, &pb.CancelOperationRequest{OperationId: op.GetOperationId()})
+	if err != nil {
 		t.Fatal(err)
 	}
 	r.Look(op.GetOperationId())

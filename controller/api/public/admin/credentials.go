@@ -108,7 +108,7 @@ func (s *Server) ListBMCCertificates(
 			return s.stores.Credentials.ListBMCCertificates(ctx, f)
 		},
 		Subject: service.Subjects(s.Machine(r.GetMachineId())),
-		Place: service.ByID(func(c *baremetalv1.BMCCertificate) string { return c.GetSite() + " " + c.GetEndpoint() }),
+		Place:   service.ByID(func(c *baremetalv1.BMCCertificate) string { return c.GetSite() + " " + c.GetEndpoint() }),
 	}, r)
 	if err != nil {
 		return nil, err
