@@ -251,8 +251,8 @@ func TestAWideListShowsWhereAMachineStands(t *testing.T) {
 	f.machines[1].Spec = &pb.MachineSpec{InstallAddress: "10.0.0.8/24"}
 	f.machines[1].Status.ProbedAddress = "10.0.0.9"
 	got := f.run(t, "list", "-o", "wide")
-	if !inOrder(got.out, "RACK", "IMAGE", "SERIAL", "ADDRESS", "BMC", "r42", "0123456789ab ", "S-1", "10.0.0.7 ", "10.9.0.7",
-		"machine-2", "10.0.0.9") {
+	if !inOrder(got.out, "RACK", "IMAGE", "SERIAL", "ADDRESS", "BMC", "r42", "0123456789ab ", "S-1", "10.0.0.7 ",
+		"10.9.0.7", "machine-2", "10.0.0.9") {
 		t.Errorf("%+v", got)
 	}
 }

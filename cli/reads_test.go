@@ -237,7 +237,8 @@ func TestAuditRowsCanBeRead(t *testing.T) {
 		strings.Contains(got.out, "192.0.2.7") || strings.Contains(got.out, "old=") {
 		t.Errorf("%+v", got)
 	}
-	want := &pb.ListAuditLogRequest{Verb: "SET_*", PageSize: 100, Since: timestamppb.New(at(0).AsTime().Add(-12 * time.Hour)),
+	want := &pb.ListAuditLogRequest{Verb: "SET_*", PageSize: 100,
+		Since: timestamppb.New(at(0).AsTime().Add(-12 * time.Hour)),
 		Until: timestamppb.New(at(0).AsTime().Add(12 * time.Hour))}
 	if !proto.Equal(f.sent[0], want) {
 		t.Errorf("asks for %v, want %v", f.sent[0], want)

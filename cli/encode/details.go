@@ -11,8 +11,8 @@ import (
 // unseen are keys of an audit row's data that its other columns show, or that are of use to programs alone.
 var unseen = []string{"identity", "source_address", "subject"}
 
-// Details are an audit row's data as people read it: the comment first, then the other values by their keys. Data that is
-// no object has none.
+// Details are an audit row's data as people read it: the comment first, then the other values by their keys. Data that
+// is no object has none.
 func Details(data []byte) string {
 	var values map[string]any
 	if json.Unmarshal(data, &values) != nil {
