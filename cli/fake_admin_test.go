@@ -32,7 +32,7 @@ var (
 )
 
 func (f *fakeServer) ListAgents(context.Context, *pb.ListAgentsRequest) (*pb.ListAgentsResponse, error) {
-	return &pb.ListAgentsResponse{Agents: []*pb.Agent{someAgent}}, nil
+	return &pb.ListAgentsResponse{Agents: append([]*pb.Agent{someAgent}, f.agents...)}, nil
 }
 
 func (f *fakeServer) GetAgent(context.Context, *pb.GetAgentRequest) (*pb.Agent, error) {
@@ -88,6 +88,9 @@ func (f *fakeServer) ListCommands(context.Context, *pb.ListCommandsRequest) (*pb
 
 func (f *fakeServer) ListAuditLog(_ context.Context, r *pb.ListAuditLogRequest) (*pb.ListAuditLogResponse, error) {
 	f.sent = append(f.sent, r)
+	if f.audit != nil {
+		return &pb.ListAuditLogResponse{Entries: f.audit}, nil
+	}
 	return &pb.ListAuditLogResponse{Entries: []*pb.AuditEntry{{
 		AuditId: 7, Ts: at(1), Actor: "op-team", Verb: "EnterMaintenance", TargetId: "machine-1",
 		EventData: []byte(`{"comment":"swap"}`),
@@ -168,6 +171,13 @@ func (f *fakeServer) ListControllers(
 }
 
 func (f *fakeServer) GetServerInfo(context.Context, *pb.GetServerInfoRequest) (*pb.ServerInfo, error) {
+	if len(f.serverInfos) > 0 {
+		err := f.serverInfos[0]
+		f.serverInfos = f.serverInfos[1:]
+		if err != nil {
+			return nil, err
+		}
+	}
 	return &pb.ServerInfo{Version: "v9", ControllerId: "c-1", SchemaVersion: 3, NotWired: []string{"WEBHOOKS_NOT_WIRED"}},
 		nil
 }
@@ -201,6 +211,10 @@ func (f *fakeServer) ListRuns(context.Context, *pb.ListRunsRequest) (*pb.ListRun
 
 // WatchRuns breaks once and then sends the end.
 func (f *fakeServer) WatchRuns(r *pb.WatchRunsRequest, s pb.RunService_WatchRunsServer) error {
+	f.runWatches = append(f.runWatches, r)
+	if f.onRunWatch != nil {
+		f.onRunWatch()
+	}
 	ev := &pb.RunEvent{Ts: at(1), Snapshot: someRun, Cursor: "r1", Seq: 1, Message: "begun"}
 	if r.GetCursor() == "r1" {
 		ev = &pb.RunEvent{Ts: at(2), Snapshot: &pb.Run{RunId: "op-1", MachineId: "machine-1", Phase: pb.Run_FAILED},

@@ -42,6 +42,9 @@ func someRollout(state pb.Rollout_State, first, second *pb.RolloutTally) *pb.Rol
 func (f *fakeServer) PreviewRollout(_ context.Context, r *pb.PreviewRolloutRequest) (*pb.RolloutPreview, error) {
 	spec := proto.CloneOf(r.GetSpec())
 	spec.OnGate, spec.MaxPerDomain = "pause", 1
+	if spec.GetFilter() == "rack=none" {
+		return &pb.RolloutPreview{Digest: rolloutDigest, Spec: spec}, nil
+	}
 	if spec.GetParams()["image_ref"] == "no-such" {
 		return &pb.RolloutPreview{Digest: rolloutDigest, Spec: spec, Machines: []*pb.RolloutMachine{{MachineId: "machine-1",
 			State: pb.RolloutMachine_SKIPPED, Reason: "IMAGE_NOT_FOUND", Message: "there is no image no-such",

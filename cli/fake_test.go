@@ -53,6 +53,9 @@ type fakeServer struct {
 	// watches and logs are the scripts of the streams, one for each time one is opened; the last is repeated.
 	watches    []func(*pb.WatchOperationsRequest, pb.OperationService_WatchOperationsServer) error
 	watchReqs  []*pb.WatchOperationsRequest
+	runWatches []*pb.WatchRunsRequest
+	// onRunWatch is called with each watch of runs.
+	onRunWatch func()
 	logs       []func(*pb.StreamOperationLogsRequest, pb.OperationService_StreamOperationLogsServer) error
 	logReqs    []*pb.StreamOperationLogsRequest
 	registered []*pb.RegisterMachineRequest
@@ -63,6 +66,12 @@ type fakeServer struct {
 	knownDigest string
 	// ctx is the command line's, when a script wants to end it.
 	ctx context.Context
+	// audit are the rows of the audit log; one of machine-1 when nil.
+	audit []*pb.AuditEntry
+	// serverInfos are the errors of the next calls of GetServerInfo, nil for an answer.
+	serverInfos []error
+	// agents are what ListAgents returns, beside someAgent.
+	agents []*pb.Agent
 	// broken is the machine whose history is at fault.
 	broken string
 	// lost is the machine whose kept head is not in its history, restored one whose head a restore explains.
@@ -110,6 +119,11 @@ func (f *fakeServer) GetMachine(_ context.Context, r *pb.GetMachineRequest) (*pb
 	if f.after != nil && len(f.watchReqs) > 0 {
 		return f.after, nil
 	}
+	for _, m := range f.machines {
+		if r.GetExternalId() != "" && m.GetSpec().GetExternalId() == r.GetExternalId() {
+			return m, nil
+		}
+	}
 	return f.find(r.GetMachineId())
 }
 
@@ -122,6 +136,15 @@ func (f *fakeServer) ListMachines(_ context.Context, r *pb.ListMachinesRequest) 
 			if m.GetStatus().GetEffectiveState().String() == state {
 				out.Machines = append(out.Machines, m)
 				out.TotalSize++
+			}
+		}
+		return out, nil
+	}
+	if names, ok := strings.CutPrefix(r.GetFilter(), "machine_id in ("); ok {
+		out := &pb.ListMachinesResponse{}
+		for _, m := range f.machines {
+			if strings.Contains(names, `"`+m.GetMachineId()+`"`) {
+				out.Machines = append(out.Machines, m)
 			}
 		}
 		return out, nil

@@ -222,3 +222,27 @@ func TestADryRunKnowsTheRequestID(t *testing.T) {
 		}
 	}
 }
+
+// TestANamedMachineThatIsLeftOut ends work on several with 5, with its name and reason on standard error: also where
+// nothing is waited for, and where the same request has begun before. A filter's machines are left out as they come.
+func TestANamedMachineThatIsLeftOut(t *testing.T) {
+	for line, want := range map[string]int{
+		"reboot machine-[1-4] --yes --no-wait":                                       5,
+		"reboot machine-[1-4] --yes --no-wait -o json":                               5,
+		"reboot machine-[1-4] --dry-run -o json":                                     5,
+		"reboot -f testdata/machines.txt --yes --no-wait":                            5,
+		"provision machine-1 machine-2 machine-4 --request-id again --no-wait":       5,
+		"provision machine-1 machine-2 machine-4 --request-id again --dry-run":       5,
+		"reboot --select rack=r1 --yes --no-wait":                                    0,
+		"reboot --all --yes --no-wait":                                               0,
+		"provision --select site=berlin --image debian-13 --request-id p1 --dry-run": 0,
+	} {
+		f := threeMachines()
+		f.machines = append(f.machines, machine("machine-4", pb.MachineStatus_READY, pb.MachineStatus_IDLE, ""))
+		got := f.run(t, strings.Fields(line)...)
+		named := strings.Contains(got.err, "left out: machine-4: enter maintenance first (WRONG_PHASE)")
+		if got.code != want || !named && !strings.Contains(line, "--dry-run") {
+			t.Errorf("%s: exit code %d, want %d: %+v", line, got.code, want, got)
+		}
+	}
+}

@@ -183,3 +183,23 @@ func TestASecondDocumentIsNotLeftOut(t *testing.T) {
 		}
 	}
 }
+
+// TestANumberThatTheAPICannotHold is refused before anything is asked; it would wrap, and ask for something else.
+func TestANumberThatTheAPICannotHold(t *testing.T) {
+	for _, line := range []string{
+		"reconfigure machine-1 --hostname web-7 --confirm-timeout 1193046h28m17s",
+		"reconfigure machine-1 --hostname web-7 --confirm-timeout 500ms",
+		"reconfigure machine-1 --hostname web-7 --confirm-timeout 0s",
+		"reconfigure machine-1 --hostname web-7 --confirm-timeout -1s",
+		"rollout preview --filter site=berlin --type REBOOT --soak 1193046h28m17s",
+		"rollout preview --filter site=berlin --type REBOOT --soak -5s",
+		"reboot machine-1 --step-timeout 1193046h28m17s",
+		"test machine-1 --disk-mib 17592186044416",
+		"test machine-1 --disk-mib -1",
+	} {
+		f := threeMachines()
+		if got := f.run(t, strings.Fields(line)...); got.code != 1 || len(f.asked) > 0 {
+			t.Errorf("%s: %+v, asks %v", line, got, f.asked)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -8,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
@@ -92,6 +95,30 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 		if (c["level"] == "ok") != (c["remedy"] == "") {
 			t.Errorf("remedy of %v", c)
 		}
+	}
+}
+
+// TestDoctorNamesAgentsThatAreAway: a host's as a warning, a site's as a fault, and none whose certificate has ended,
+// since it may be gone for good.
+func TestDoctorNamesAgentsThatAreAway(t *testing.T) {
+	away := func(id, machine string, ends int, role pb.AgentRole) *pb.Agent {
+		return &pb.Agent{AgentId: id, MachineId: machine, Site: "berlin", Role: role, LastHeartbeatAt: at(0),
+			Certs: []*pb.AgentCert{{NotBefore: at(-90 * 86400), NotAfter: at(ends)}}}
+	}
+	const later = 100 * 365 * 86400
+	f := reimaging(pb.Operation_SUCCEEDED, nil)
+	f.agents = []*pb.Agent{
+		away("a-7", "m-7", later, pb.AgentRole_AGENT_ROLE_HOST),
+		away("a-8", "m-gone", -86400, pb.AgentRole_AGENT_ROLE_HOST),
+		away("a-9", "", later, pb.AgentRole_AGENT_ROLE_SITE),
+	}
+	got := f.run(t, "doctor")
+	if got.code != 5 || !inOrder(got.out, "fail", "the agent of site berlin is away since", "warn",
+		"1 machines' agents are away: m-7", "ingot agent list --filter connected=false; ingot why m-7") {
+		t.Errorf("exit code %d:\n%s%s", got.code, got.out, got.err)
+	}
+	if strings.Contains(got.out, "m-gone") {
+		t.Errorf("it names a machine whose certificate has ended:\n%s", got.out)
 	}
 }
 
@@ -193,6 +220,111 @@ func TestRunWatchEndsWithTheRun(t *testing.T) {
 	got := fleet().run(t, "run", "watch", "op-1")
 	if got.code != 5 || !inOrder(got.out, "begun", "over") || strings.Count(got.err, "connection lost") != 1 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestAuditRowsCanBeRead: the comment first, then the other values; addresses and identities with -o wide alone.
+func TestAuditRowsCanBeRead(t *testing.T) {
+	f := reimaging(pb.Operation_SUCCEEDED, nil)
+	f.audit = []*pb.AuditEntry{
+		{AuditId: 8, Ts: at(2), Actor: "ada", Verb: "SET_FLAG", TargetId: "machine-1", EventData: []byte(
+			`{"flag":"RMA","value":true,"comment":"fan 2\nis loud","source_address":"192.0.2.7",` +
+				`"identity":"https://i#1","old":""}`)},
+		{AuditId: 7, Ts: at(1), Actor: "ada", Verb: "DELETE", TargetId: "machine-2"},
+	}
+	got := f.run(t, "audit", "--verb", "set-*", "--since", "2026-03-01T00:00:00Z", "--until", "2026-03-02T00:00:00Z")
+	if got.code != 0 || !inOrder(got.out, "DETAILS", `"fan 2\nis loud" flag=RMA value=true`+"\n", "DELETE") ||
+		strings.Contains(got.out, "192.0.2.7") || strings.Contains(got.out, "old=") {
+		t.Errorf("%+v", got)
+	}
+	want := &pb.ListAuditLogRequest{Verb: "SET_*", PageSize: 100,
+		Since: timestamppb.New(at(0).AsTime().Add(-12 * time.Hour)),
+		Until: timestamppb.New(at(0).AsTime().Add(12 * time.Hour))}
+	if !proto.Equal(f.sent[0], want) {
+		t.Errorf("asks for %v, want %v", f.sent[0], want)
+	}
+	if got := f.run(t, "audit", "-o", "wide"); !strings.Contains(got.out, "192.0.2.7") {
+		t.Errorf("-o wide: %+v", got)
+	}
+}
+
+// TestWhyAnOperationFailedOrWaits is a column, and its evidence are fields in the zone of the output.
+func TestWhyAnOperationFailedOrWaits(t *testing.T) {
+	f := reimaging(pb.Operation_FAILED, &pb.ErrorStatus{Code: "DISK_WRITE_ERROR", Message: "sda: I/O error"})
+	f.op.Phase, f.op.Error = pb.Operation_FAILED, &pb.ErrorStatus{Code: "DISK_WRITE_ERROR", Message: "sda: I/O error"}
+	f.op.WaitReason = "WAITING_FOR_AGENT"
+	if got := f.run(t, "ops"); !inOrder(got.out, "REASON\n", "DISK_WRITE_ERROR\n") {
+		t.Errorf("%+v", got)
+	}
+	f.op.Error = nil
+	f.op.Evidence = map[string]string{"boot_id_before": "b1", "boot_id_after": "b2", "power_on_seen_at": "2026-03-01T12:00:07Z"}
+	if got := f.run(t, "ops"); !inOrder(got.out, "REASON\n", "WAITING_FOR_AGENT\n") {
+		t.Errorf("%+v", got)
+	}
+	zone := func(c *command.Config) { c.Zone = time.FixedZone("CET", 3600) }
+	got := f.runWith(t, zone, "ops", "get", "op-1")
+	want := "Evidence:\n  boot_id_after:     b2\n  boot_id_before:    b1\n  power_on_seen_at:  2026-03-01T13:00:07+01:00\n"
+	if !strings.HasSuffix(got.out, want) {
+		t.Errorf("%+v, want %q", got, want)
+	}
+	if got := f.runWith(t, zone, "--utc", "ops", "get", "op-1"); !strings.Contains(got.out, "2026-03-01T12:00:07Z") {
+		t.Errorf("--utc: %+v", got)
+	}
+}
+
+// TestStatusWatch shows page after page. A controller that does not answer is named, and the watch goes on; one that
+// refuses ends it.
+func TestStatusWatch(t *testing.T) {
+	f := fleet()
+	gone := status.Error(codes.Unavailable, "gone")
+	over := refuse(codes.PermissionDenied, pb.Reason_SCOPE_TOO_SMALL, "revoked", nil)
+	f.serverInfos = []error{nil, nil, gone, nil, over}
+	got := f.run(t, "--retry-for", "0s", "status", "--watch", "--every", "1s")
+	if got.code != 7 || strings.Count(got.out, "SITE ") != 3 || strings.Count(got.out, "As of ") != 3 ||
+		strings.Count(got.err, "the page above is older: gone") != 1 {
+		t.Errorf("%+v", got)
+	}
+	f.serverInfos = []error{nil, nil, over}
+	got = f.run(t, "status", "--watch", "--every", "1s", "-o", "json")
+	if got.code != 7 || strings.Count(got.out, "\n") != 2 || !json.Valid([]byte(strings.Split(got.out, "\n")[1])) {
+		t.Errorf("-o json: %+v", got)
+	}
+	f.serverInfos = []error{nil, over}
+	terminal := func(c *command.Config) { c.OutTerminal = true }
+	if got = f.runWith(t, terminal, "status", "--watch", "--every", "1s"); !strings.HasPrefix(got.out, "\x1b[H\x1b[2JAs of ") {
+		t.Errorf("on a terminal: %+v", got)
+	}
+	f.serverInfos = []error{gone}
+	if got = f.run(t, "--retry-for", "0s", "status", "--watch"); got.code != 8 || got.out != "" {
+		t.Errorf("the first page: %+v", got)
+	}
+	if got = f.run(t, "status", "--watch", "--every", "10ms"); got.code != 1 {
+		t.Errorf("too often: %+v", got)
+	}
+}
+
+// runUntilWatched runs a command that is interrupted once it watches runs.
+func (f *fakeServer) runUntilWatched(t *testing.T, args ...string) {
+	t.Helper()
+	f.ctx, f.onRunWatch = context.WithCancel(t.Context())
+	f.run(t, args...)
+}
+
+// TestRunWatchTakesWhatItIsGiven: a run, a machine, or nothing. A machine that there is not is an error.
+func TestRunWatchTakesWhatItIsGiven(t *testing.T) {
+	for subject, want := range map[string]string{
+		"op-1": "run_id=op-1", "machine-1": "machine_id=machine-1", "": "",
+	} {
+		f := fleet()
+		f.runUntilWatched(t, strings.Fields("run watch "+subject)...)
+		if len(f.runWatches) == 0 || f.runWatches[0].GetFilter() != want {
+			t.Errorf("run watch %s asks for %v, want %q", subject, f.runWatches, want)
+		}
+	}
+	f := fleet()
+	f.fail = map[string]error{"ListRuns": refuse(codes.NotFound, pb.Reason_MACHINE_NOT_FOUND, "no m-9", nil)}
+	if got := f.run(t, "run", "watch", "m-9"); got.code != 3 || got.out != "" || len(f.runWatches) > 0 {
+		t.Errorf("a machine that there is not: %+v", got)
 	}
 }
 

@@ -136,7 +136,8 @@ func globalFlags(a *command.App, root *cobra.Command) {
 		"file with the bearer token (INGOT_TOKEN_FILE, or INGOT_TOKEN itself)")
 	f.StringVar(&a.Flags.ConfigPath, "config", "",
 		"configuration file (INGOT_CONFIG; default ~/.config/ingot/config.yaml)")
-	f.StringVarP(&a.Flags.Output, "output", "o", "table", "table, wide, json, yaml or name")
+	f.StringVarP(&a.Flags.Output, "output", "o", "table",
+		"table, wide, json, yaml, name, or jsonpath=PATH (RFC 9535, of what json prints)")
 	f.DurationVar(&a.Flags.Timeout, "timeout", 0, "give up after this time, exit code 9 (default: never)")
 	f.DurationVar(&a.Flags.RetryFor, "retry-for", 15*time.Second,
 		"how long to repeat a call while the server cannot be reached")

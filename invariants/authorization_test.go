@@ -82,7 +82,7 @@ func wrongNeed(pkg protoreflect.FullName, m protoreflect.MethodDescriptor, need 
 }
 
 func reads(name protoreflect.Name) bool {
-	for _, verb := range []string{"Get", "List", "Count", "Watch", "Stream", "Explain", "Preview", "Map"} {
+	for _, verb := range []string{"Get", "List", "Count", "Watch", "Stream", "Explain", "Preview", "Map", "Search"} {
 		if strings.HasPrefix(string(name), verb) {
 			return true
 		}

@@ -33,6 +33,22 @@ func TestTreeNamesNoMachine(t *testing.T) {
 	}
 }
 
+// TestTheCommandLineBuildsForAnotherSystem, the one that differs most from Linux. `make test-cli-archives` builds and vets
+// all of them; a program that was compiled for one shares nothing with those for the others.
+func TestTheCommandLineBuildsForAnotherSystem(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it compiles everything once more where nothing has been compiled")
+	}
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-o",
+		filepath.Join(t.TempDir(), "ingot.exe"), "./cmd/ingot")
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=windows", "GOARCH=amd64")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v:\n%s", err, out)
+	}
+}
+
 // machineMarks returns what of this machine would be no coincidence in a file. A path of one part, such as /ingot,
 // would.
 func machineMarks(t *testing.T) map[string]*regexp.Regexp {

@@ -20,11 +20,13 @@ func (a commands) auditCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit [TARGET]",
 		Short: "Show who did what",
-		Long: `Show the audit log, of everything or of one target such as a machine, newest first. -o wide adds the data.
+		Long: `Show the audit log, of everything or of one target such as a machine, newest first. -o wide adds the data as it
+is stored, with addresses and identities.
 
 --export writes JSON, one entry to a line, page by page: all that the filters let through, whatever there is of it.`,
 		Example: `  ingot audit m-1
   ingot audit --actor ci --since 2026-11-01T00:00:00Z
+  ingot audit --verb 'delete-*' --since 24h
   ingot audit --export audit.jsonl --until 2026-01-01T00:00:00Z`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: command.CompleteAt(a.app.CompleteMachines()),
@@ -52,6 +54,7 @@ func (a commands) auditCmd() *cobra.Command {
 	fl := cmd.Flags()
 	fl.IntVar(&f.limit, "limit", 100, "at most so many; 0 is all")
 	fl.StringVar(&f.actor, "actor", "", "only what this token or agent did")
+	fl.StringVar(&f.verb, "verb", "", "only this verb, such as ADD_IMAGE, or those that begin so, such as 'ADD_*'")
 	fl.StringVar(&f.since, "since", "", "from this time on (RFC 3339, or a duration such as 24h before now)")
 	fl.StringVar(&f.until, "until", "", "before this time (likewise)")
 	fl.StringVar(&f.export, "export", "", "write all to this file as JSON lines; - is standard output")
@@ -60,14 +63,14 @@ func (a commands) auditCmd() *cobra.Command {
 }
 
 type auditFlags struct {
-	limit                       int
-	actor, since, until, export string
+	limit                             int
+	actor, verb, since, until, export string
 }
 
 type auditReader = func(size int32, page string) ([]*pb.AuditEntry, string, error)
 
 func (a commands) auditPages(cmd *cobra.Command, target string, f auditFlags) (auditReader, error) {
-	r := pb.ListAuditLogRequest{TargetId: target, Actor: f.actor}
+	r := pb.ListAuditLogRequest{TargetId: target, Actor: f.actor, Verb: command.EnumName(f.verb)}
 	var err error
 	if r.Since, err = a.app.Moment("--since", f.since); err != nil {
 		return nil, err

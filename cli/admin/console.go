@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"encoding/json"
 	"fmt"
 	"os/exec"
 	"runtime"
@@ -11,6 +10,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/client"
+	"github.com/ingot-metal/ingot/cli/command"
 )
 
 func (a commands) consoleCmd() *cobra.Command {
@@ -31,18 +31,26 @@ as the holder of the token that this command uses. Treat it like that token unti
 			if !open {
 				return a.printLink(link)
 			}
-			program := "xdg-open"
-			if runtime.GOOS == "darwin" {
-				program = "open"
-			}
-			if err := exec.CommandContext(cmd.Context(), program, link.URL).Run(); err != nil {
-				return fmt.Errorf("open a browser with %s: %w; run ingot console without --open", program, err)
+			program := append(opener(), link.URL)
+			if err := exec.CommandContext(cmd.Context(), program[0], program[1:]...).Run(); err != nil {
+				return fmt.Errorf("open a browser with %s: %w; run ingot console without --open", program[0], err)
 			}
 			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&open, "open", false, "open it in this machine's browser instead")
 	return cmd
+}
+
+// opener is the command of this operating system that opens a link in the user's browser.
+func opener() []string {
+	switch runtime.GOOS {
+	case "darwin":
+		return []string{"open"}
+	case "windows":
+		return []string{"rundll32", "url.dll,FileProtocolHandler"}
+	}
+	return []string{"xdg-open"}
 }
 
 // link is a way in for one person.
@@ -74,12 +82,8 @@ func (a commands) consoleLink(cmd *cobra.Command) (link, error) {
 }
 
 func (a commands) printLink(l link) error {
-	if a.app.Flags.Output != "json" {
-		return a.app.Write(l.URL + "\n")
+	if printed, err := command.PrintJSON(a.app, l); printed {
+		return err
 	}
-	raw, err := json.Marshal(l)
-	if err != nil {
-		return fmt.Errorf("write JSON: %w", err)
-	}
-	return a.app.Write(string(raw) + "\n")
+	return a.app.Write(l.URL + "\n")
 }

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"github.com/spf13/cobra"
 	"slices"
 	"strings"
@@ -122,6 +123,13 @@ func (a commands) siteLeasesCmd() *cobra.Command {
 	}
 	l.Keep = func(all []*pb.SiteLease) []*pb.SiteLease {
 		return slices.DeleteFunc(all, func(s *pb.SiteLease) bool { return machine != "" && s.GetMachineId() != machine })
+	}
+	l.Subject = func(ctx context.Context) error {
+		if machine == "" {
+			return nil
+		}
+		_, err := a.app.Services().Machines.GetMachine(ctx, &pb.GetMachineRequest{MachineId: machine})
+		return err
 	}
 	cmd := l.Command(a.app, &cobra.Command{
 		Use:   "leases SITE",

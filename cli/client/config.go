@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -32,14 +33,15 @@ type Context struct {
 	TokenFile string `yaml:"token_file,omitempty"`
 }
 
-// DefaultPath is $INGOT_CONFIG, or ~/.config/ingot/config.yaml ($XDG_CONFIG_HOME is honoured).
+// DefaultPath is $INGOT_CONFIG, or ~/.config/ingot/config.yaml ($XDG_CONFIG_HOME is honoured). Windows has the home
+// directory in USERPROFILE.
 func DefaultPath(getenv func(string) string) string {
 	if p := getenv("INGOT_CONFIG"); p != "" {
 		return p
 	}
 	base := getenv("XDG_CONFIG_HOME")
 	if base == "" {
-		base = filepath.Join(getenv("HOME"), ".config")
+		base = filepath.Join(cmp.Or(getenv("HOME"), getenv("USERPROFILE")), ".config")
 	}
 	return filepath.Join(base, "ingot", "config.yaml")
 }

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"golang.org/x/oauth2"
-	"golang.org/x/sys/unix"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -258,7 +257,7 @@ func lock(path string) (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock sign-on: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+	if err := lockFile(f); err != nil {
 		return nil, errors.Join(fmt.Errorf("lock sign-on: %w", err), f.Close())
 	}
 	return func() { _ = f.Close() }, nil // which unlocks it

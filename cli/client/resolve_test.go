@@ -83,3 +83,23 @@ func TestSaveAndLoad(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
+
+// TestLoadRefusesASecondDocument of the configuration file: it would be left out.
+func TestLoadRefusesASecondDocument(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	for text, good := range map[string]bool{
+		"current_context: a\n":                              true,
+		"---\ncurrent_context: a\n":                         true,
+		"current_context: a\n---\ncurrent_context: b\n":     false,
+		"current_context: a\n---\n":                         false,
+		"current_context: a\n...\n---\ncontexts: {b: {}}\n": false,
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Load(path)
+		if (err == nil) != good || !good && !strings.Contains(err.Error(), "more than one YAML document") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/client"
+	"github.com/ingot-metal/ingot/cli/encode"
 	"github.com/ingot-metal/ingot/cli/times"
 	"github.com/ingot-metal/ingot/cli/view"
 	"github.com/ingot-metal/ingot/internal/clock"
@@ -50,6 +52,8 @@ type App struct {
 	services *Services
 	cancel   context.CancelFunc
 	Subject  Subject
+	// path selects from documents where --output is jsonpath=PATH; else it is nil.
+	path *encode.Path
 	// Exact keeps the strings of answers as they are, for records that are exported.
 	Exact bool
 	// Anonymous connects without a token, until Reconnect.
@@ -72,6 +76,9 @@ type Subject struct{ Machine, Operation string }
 // perTry bounds one try of a call, so that an answer that never comes counts as lost.
 const perTry = 20 * time.Second
 
+// pathPrefix begins an --output that selects parts of the document that json prints.
+const pathPrefix = "jsonpath="
+
 // Outputs annotates a command with a further form of --output.
 const Outputs = "outputs"
 
@@ -80,8 +87,13 @@ func (a *App) Prepare(cmd *cobra.Command, _ []string) error {
 	switch out := a.Flags.Output; {
 	case slices.Contains([]string{"table", "wide", "json", "yaml", "name"}, out):
 	case out != "" && out == cmd.Annotations[Outputs]:
+	case strings.HasPrefix(out, pathPrefix):
+		var err error
+		if a.path, err = encode.ParsePath(strings.TrimPrefix(out, pathPrefix)); err != nil {
+			return Usagef("--output %s: %w", out, err)
+		}
 	default:
-		return Usagef("--output must be table, wide, json, yaml or name, not %q", a.Flags.Output)
+		return Usagef("--output must be table, wide, json, yaml, name or jsonpath=PATH, not %q", a.Flags.Output)
 	}
 	if err := widened(cmd); err != nil {
 		return err
@@ -211,7 +223,7 @@ func (a *App) Wide() bool { return a.Flags.Output == "wide" }
 
 // Document reports whether Out takes a document for a program, so that everything for people goes to Err.
 func (a *App) Document() bool {
-	return a.Flags.Output == "json" || a.Flags.Output == "yaml" || a.Flags.Output == "name"
+	return a.ForPrograms() || a.Flags.Output == "name"
 }
 
 // Now is the time of this run's clock.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	apiclient "github.com/ingot-metal/ingot/api/client"
+	"github.com/ingot-metal/ingot/cli/names"
 	"github.com/ingot-metal/ingot/cli/view"
 	"github.com/ingot-metal/ingot/internal/ids"
 )
@@ -148,15 +150,16 @@ func (a *App) Roll(cmd *cobra.Command, b *Bulk, w *WorkFlags, args []string, spe
 		return b.foretellAlone(cmd, args, a, svc, spec, id)
 	}
 	if b.ValidateOnly {
-		return a.validateRollout(cmd, args, svc,
+		ro, err := a.validateRollout(cmd, args, svc,
 			&pb.CreateRolloutRequest{RequestId: id, Spec: spec, Comment: b.Comment, ValidateOnly: true})
+		return b.partly(ro.GetTally(), err)
 	}
 	p, err := svc.Rollouts.PreviewRollout(ctx, &pb.PreviewRolloutRequest{Spec: spec})
 	if err != nil {
 		return err
 	}
 	if b.Dry {
-		return printPreview(cmd, args, a, p, false)
+		return b.partly(tallyOf(p), printPreview(cmd, args, a, p, false))
 	}
 	a.noteRefused(p)
 	if n := ready(p); n > 0 {
@@ -169,7 +172,28 @@ func (a *App) Roll(cmd *cobra.Command, b *Bulk, w *WorkFlags, args []string, spe
 	if err != nil {
 		return err
 	}
-	return a.showRollout(cmd, svc, w, ro)
+	return b.partly(ro.GetTally(), a.showRollout(cmd, svc, w, ro))
+}
+
+// partly returns the error of work that leaves out machines that were named. Where a filter selects the machines, those
+// that the work does not suit are left out as a matter of course.
+func (b *Bulk) partly(t *pb.RolloutTally, err error) error {
+	if err != nil || b.Targets.terms() != "" || t.GetSkipped() == 0 {
+		return err
+	}
+	return &ExitError{Code: ExitFailed, Err: fmt.Errorf("%d of %d machines that were named are left out", t.GetSkipped(),
+		t.GetMachines())}
+}
+
+// tallyOf counts the machines of a preview, and those that are left out.
+func tallyOf(p *pb.RolloutPreview) *pb.RolloutTally {
+	t := &pb.RolloutTally{Machines: int32(min(len(p.GetMachines()), math.MaxInt32))}
+	for _, m := range p.GetMachines() {
+		if m.GetState() == pb.RolloutMachine_SKIPPED {
+			t.Skipped++
+		}
+	}
+	return t
 }
 
 // bound sets the limits that flags give.
@@ -245,11 +269,19 @@ func (t *Targets) sameMachines(
 
 // showAgain shows a rollout that the same request has begun. A call that begins nothing waits for nothing.
 func (b *Bulk) showAgain(cmd *cobra.Command, a *App, svc *Services, w *WorkFlags, ro *pb.Rollout) error {
+	if ro.GetTally().GetSkipped() > 0 {
+		skipped, err := All[*pb.RolloutMachine](cmd.Context(), 0, svc.Rollouts.ListRolloutMachines,
+			&pb.ListRolloutMachinesRequest{RolloutId: ro.GetRolloutId(), Filter: "state=SKIPPED"})
+		if err != nil {
+			return err
+		}
+		noteLeftOut(a, skipped)
+	}
 	if !b.Dry && !b.ValidateOnly {
-		return a.showRollout(cmd, svc, w, ro)
+		return b.partly(ro.GetTally(), a.showRollout(cmd, svc, w, ro))
 	}
 	a.Note("The same request has begun %s: nothing more would begin.", ro.GetRolloutId())
-	return a.Print(ro, func() string { return a.Style().Rollout(ro) }, ro.GetRolloutId())
+	return b.partly(ro.GetTally(), a.Print(ro, func() string { return a.Style().Rollout(ro) }, ro.GetRolloutId()))
 }
 
 // foretellAlone previews a call on one machine. The preview judges the machine as it is; the call itself knows what its
@@ -287,6 +319,9 @@ func printPreview(cmd *cobra.Command, args []string, a *App, p *pb.RolloutPrevie
 		return noMatch(p.GetSpec().GetFilter())
 	}
 	begin := Line(cmd, args)
+	if a.Document() {
+		noteLeftOut(a, p.GetMachines())
+	}
 	if err := a.Print(p, func() string { return a.Style().RolloutPreview(p, a.Wide(), begin) },
 		p.GetDigest()); err != nil {
 		return err
@@ -311,12 +346,12 @@ func ready(p *pb.RolloutPreview) int {
 	return n
 }
 
-// noteRefused prints the machines that are left out, by reason.
-func (a *App) noteRefused(p *pb.RolloutPreview) {
+// noteLeftOut prints the machines that are left out, by reason.
+func noteLeftOut(a *App, machines []*pb.RolloutMachine) {
 	byReason := map[string][]string{}
 	var reasons []string
 	text := map[string]string{}
-	for _, m := range p.GetMachines() {
+	for _, m := range machines {
 		if m.GetState() != pb.RolloutMachine_SKIPPED {
 			continue
 		}
@@ -327,10 +362,15 @@ func (a *App) noteRefused(p *pb.RolloutPreview) {
 		byReason[m.GetReason()] = append(byReason[m.GetReason()], m.GetMachineId())
 	}
 	for _, r := range reasons {
-		names := byReason[r]
-		slices.SortFunc(names, CompareNames)
-		a.Note("left out: %s: %s (%s)", view.NameList(names), view.Clean(text[r]), r)
+		left := byReason[r]
+		slices.SortFunc(left, names.Compare)
+		a.Note("left out: %s: %s (%s)", view.NameList(left), view.Clean(text[r]), r)
 	}
+}
+
+// noteRefused prints the machines that are left out, by reason, and what else holds the work up.
+func (a *App) noteRefused(p *pb.RolloutPreview) {
+	noteLeftOut(a, p.GetMachines())
 	for _, u := range p.GetBudgets() {
 		a.Note("budget %s allows %d %s; %d would be used at once: the rest waits", u.GetName(), u.GetLimit(), u.GetKind(),
 			u.GetWanted())

@@ -28,7 +28,7 @@ var signed = map[string]bool{pb.OperationService_GetErasureCertificate_FullMetho
 // programs keep their strings: encode escapes them.
 func (a *App) cleaned() []grpc.DialOption {
 	clean := func(method string, m any) {
-		if p, ok := m.(proto.Message); ok && !a.forPrograms() && !a.Exact && !signed[method] {
+		if p, ok := m.(proto.Message); ok && !a.ForPrograms() && !a.Exact && !signed[method] {
 			safetext.Message(p)
 		}
 	}
@@ -52,7 +52,10 @@ func (a *App) cleaned() []grpc.DialOption {
 	}
 }
 
-func (a *App) forPrograms() bool { return a.Flags.Output == "json" || a.Flags.Output == "yaml" }
+// ForPrograms reports whether Out takes a document, or parts of one.
+func (a *App) ForPrograms() bool {
+	return a.Flags.Output == "json" || a.Flags.Output == "yaml" || a.path != nil
+}
 
 type cleanedStream struct {
 	grpc.ClientStream

@@ -35,7 +35,8 @@ const ExitCodesHelp = `Exit codes of every command:
     2  invalid argument: the server found fault with a field
     3  not found
     4  refused: the state of things does not allow it (FAILED_PRECONDITION, ALREADY_EXISTS)
-    5  the operation FAILED; a rollout FAILED or COMPLETED_WITH_FAILURES; "audit verify" found a history that is
+    5  the operation FAILED; a rollout FAILED or COMPLETED_WITH_FAILURES; machines that were named are left out
+       of work on several, or of its preview; "audit verify" found a history that is
        not as it was written; a receiver did not take the ping of "webhook test"; "doctor" found a fault;
        "certificate verify" found a false one
     6  the operation was CANCELED

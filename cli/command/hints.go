@@ -34,6 +34,7 @@ var hints = map[pb.Reason]string{
 	pb.Reason_OUTSIDE_SELECTION:      "ingot whoami shows which machines the roles are for",
 	pb.Reason_FIELD_IN_USE:           "ask an admin to change it; ingot budget list and ingot whoami show its uses",
 	pb.Reason_SELECTION_TOO_NARROW:   "ingot whoami shows which machines the roles are for",
+	pb.Reason_AUDIT_NAME_NOT_FOUND:   "ingot audit shows whom and what the log knows",
 	pb.Reason_ROLE_BINDING_NOT_FOUND: "ingot role list shows the role bindings that there are",
 	pb.Reason_SESSION_NOT_FOUND:      "ingot session list shows the sessions that there are",
 

@@ -83,6 +83,8 @@ type List[Q proto.Message, R page, T proto.Message] struct {
 	// Prepare completes the request from the arguments, and Keep drops entries of the answer. Both may be nil.
 	Prepare func(args []string) error
 	Keep    func([]T) []T
+	// Subject fails where Keep drops all entries that are not of one thing, and there is no such thing. It may be nil.
+	Subject func(context.Context) error
 	// Limit is the number of entries that are read; 0 is all.
 	Limit int
 
@@ -133,6 +135,11 @@ func (l *List[Q, R, T]) Run(ctx context.Context, a *App, args []string) error {
 	}
 	if l.Keep != nil {
 		all = l.Keep(all)
+	}
+	if len(all) == 0 && l.Subject != nil {
+		if err := l.Subject(ctx); err != nil {
+			return err
+		}
 	}
 	return l.Print(a, all)
 }

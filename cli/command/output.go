@@ -1,6 +1,7 @@
 package command
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 
@@ -13,6 +14,9 @@ import (
 
 // Stream writes one message of a stream: a line of JSON, a YAML document, a name, or text.
 func (a *App) Stream(m proto.Message, text func() string, name string) error {
+	if a.path != nil {
+		return a.Print(m, text, name)
+	}
 	switch a.Flags.Output {
 	case "json":
 		line, err := encode.Decoded(m)
@@ -34,6 +38,13 @@ func (a *App) Stream(m proto.Message, text func() string, name string) error {
 
 // Print writes an answer in the form that --output asks for.
 func (a *App) Print(m proto.Message, table func() string, names ...string) error {
+	if a.path != nil {
+		document, err := encode.Decoded(m)
+		if err != nil {
+			return err
+		}
+		return WriteJSON(a, document)
+	}
 	var out []byte
 	var err error
 	switch a.Flags.Output {
@@ -60,6 +71,30 @@ func (a *App) Write(text string) error {
 		return fmt.Errorf("write output: %w", err)
 	}
 	return nil
+}
+
+// WriteJSON writes a document in JSON, or what --output jsonpath=PATH selects from it.
+func WriteJSON(a *App, document []byte) error {
+	if a.path == nil {
+		return a.Write(string(document) + "\n")
+	}
+	text, err := a.path.Select(document)
+	if err != nil {
+		return err
+	}
+	return a.Write(text)
+}
+
+// PrintJSON writes a document that is no message of the API, and reports whether --output wants one.
+func PrintJSON(a *App, document any) (printed bool, err error) {
+	if a.path == nil && a.Flags.Output != "json" {
+		return false, nil
+	}
+	raw, err := json.Marshal(document)
+	if err != nil {
+		return true, fmt.Errorf("write JSON: %w", err)
+	}
+	return true, WriteJSON(a, raw)
 }
 
 // PrintMachine prints one machine.

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,13 +45,23 @@ func (w *WorkFlags) Waits() bool { return w.wait && !w.noWait }
 
 // StepSeconds is the limit as the API takes it: whole seconds, at least one when a limit was given.
 func (w *WorkFlags) StepSeconds() (int32, error) {
-	switch {
-	case w.stepTimeout == 0:
+	if w.stepTimeout == 0 {
 		return 0, nil
-	case w.stepTimeout < time.Second, w.stepTimeout > 1<<31*time.Second-1:
-		return 0, Usagef("--step-timeout must be at least 1s")
 	}
-	return int32(w.stepTimeout / time.Second), nil
+	return Seconds("--step-timeout", w.stepTimeout, time.Second)
+}
+
+// longest is the longest time that a flag takes: what the API's fields hold.
+const longest = math.MaxInt32 * time.Second
+
+// Seconds returns the time of a flag as the API takes it: whole seconds. It refuses one that is shorter than least, or
+// too long for the field.
+func Seconds(flag string, d, least time.Duration) (int32, error) {
+	if d < least || d > longest || d%time.Second != 0 {
+		return 0, Usagef("%s is a time in whole seconds, from %d to %d, such as 90s or 10m", flag, least/time.Second,
+			longest/time.Second)
+	}
+	return int32(d / time.Second), nil
 }
 
 // Request returns the request id, and prints it before anything is sent: whatever happens after, the caller can repeat

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/names"
 	"github.com/ingot-metal/ingot/cli/view"
 )
 
@@ -25,7 +25,8 @@ const TargetsHelp = `
 
 Machines are names, also with ranges such as r42-[01-16], those of --select, of a file, or --all. More
 than one are a rollout: asked for once with their count (--yes for scripts), under the budgets, and
-carried out by the controller whatever becomes of this command. The exit code is 5 if one has failed.`
+carried out by the controller whatever becomes of this command. The exit code is 5 if one has failed, or
+if one that was named is left out.`
 
 // Register adds the flags; -f for the file unless the verb has another use for it.
 func (t *Targets) Register(a *App, cmd *cobra.Command) {
@@ -89,19 +90,11 @@ func (a *App) names(t *Targets, args []string) ([]string, error) {
 			args = append(args, strings.Fields(line)...)
 		}
 	}
-	var out []string
-	for _, arg := range args {
-		names, err := ExpandNames(arg)
-		if err != nil {
-			return nil, err
-		}
-		for _, n := range names {
-			if !slices.Contains(out, n) {
-				out = append(out, n)
-			}
-		}
-	}
-	if len(out) == 0 {
+	out, err := names.ExpandAll(args)
+	switch {
+	case err != nil:
+		return nil, Usagef("%w", err)
+	case len(out) == 0:
 		return nil, Usagef("%s names no machine", t.file)
 	}
 	return out, nil
@@ -117,7 +110,7 @@ func (a *App) Machines(ctx context.Context, svc *Services, t *Targets, args []st
 	for _, m := range machines {
 		out = append(out, m.GetMachineId())
 	}
-	slices.SortFunc(out, CompareNames)
+	slices.SortFunc(out, names.Compare)
 	return out, err
 }
 
@@ -144,26 +137,22 @@ const maxFilter = 4096
 // filterOf returns a filter of the machines. It refuses names of which the controller has no machine, and more names
 // than a filter takes.
 func (a *App) filterOf(ctx context.Context, svc *Services, t *Targets, args []string) (string, error) {
-	names, err := a.names(t, args)
+	given, err := a.names(t, args)
 	switch {
 	case err != nil:
 		return "", err
-	case names == nil:
+	case given == nil:
 		return t.terms(), nil
 	}
-	quoted := make([]string, len(names))
-	for i, n := range names {
-		quoted[i] = strconv.Quote(n)
-	}
-	text := "machine_id in (" + strings.Join(quoted, ", ") + ")"
+	text := "machine_id in (" + names.List(given) + ")"
 	if len(text) > maxFilter {
-		return "", Usagef("%w for --validate-only, %d; use --select or --all", errManyNames, len(names))
+		return "", Usagef("%w for --validate-only, %d; use --select or --all", errManyNames, len(given))
 	}
 	found, err := a.Machines(ctx, svc, &Targets{filter: text}, nil)
 	if err != nil {
 		return "", err
 	}
-	missing := slices.DeleteFunc(names, func(n string) bool { return slices.Contains(found, n) })
+	missing := slices.DeleteFunc(given, func(n string) bool { return slices.Contains(found, n) })
 	if len(missing) > 0 {
 		return "", &ExitError{Code: ExitNotFound, Err: fmt.Errorf("no such machine: %s", view.NameList(missing))}
 	}

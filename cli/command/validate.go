@@ -37,11 +37,13 @@ func (a *App) validateRun(cmd *cobra.Command, args []string, w *WorkFlags, req *
 }
 
 // validateRollout is validate for work on several machines.
-func (a *App) validateRollout(cmd *cobra.Command, args []string, svc *Services, req *pb.CreateRolloutRequest) error {
+func (a *App) validateRollout(
+	cmd *cobra.Command, args []string, svc *Services, req *pb.CreateRolloutRequest,
+) (*pb.Rollout, error) {
 	ro, err := svc.Rollouts.CreateRollout(cmd.Context(), req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	begin := Line(cmd, args)
-	return a.Print(ro, func() string { return view.ValidatedRollout(ro, begin) }, ro.GetRolloutId())
+	return ro, a.Print(ro, func() string { return view.ValidatedRollout(ro, begin) }, ro.GetRolloutId())
 }

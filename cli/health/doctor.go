@@ -62,7 +62,12 @@ ingot-controller doctor checks a controller's machine, ingot-agent doctor that o
 			if err != nil {
 				err = &command.ExitError{Code: command.ExitFailed}
 			}
-			if writeErr := a.app.Write(out.String()); writeErr != nil {
+			text := out.String()
+			if a.app.Document() {
+				if writeErr := command.WriteJSON(a.app, []byte(strings.TrimSuffix(text, "\n"))); writeErr != nil {
+					return writeErr
+				}
+			} else if writeErr := a.app.Write(text); writeErr != nil {
 				return writeErr
 			}
 			return err

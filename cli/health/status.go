@@ -3,16 +3,19 @@ package health
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	apiclient "github.com/ingot-metal/ingot/api/client"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/names"
 	"github.com/ingot-metal/ingot/cli/times"
 	"github.com/ingot-metal/ingot/cli/view"
 )
@@ -48,24 +51,83 @@ const (
 var effectiveStates = []string{"IDLE", "NEW", "BUSY", "MAINTENANCE", "ATTENTION", "BLOCKED"}
 
 func (a commands) statusCmd() *cobra.Command {
-	return &cobra.Command{
+	var watch bool
+	every := 5 * time.Second
+	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the fleet on one page",
 		Long: `Show the fleet on one page: machines by effective state and site, what needs somebody and the
-next command, what runs, a freeze, budgets in use, and agents whose certificates end within a week.`,
-		Example: "  ingot status\n  ingot status -o json | jq .attention",
+next command, what runs, a freeze, budgets in use, and agents whose certificates end within a week.
+
+With --watch the page is read again and again until you interrupt it. A terminal shows the newest; elsewhere
+each follows the one before, with -o json a line each. A page that cannot be read is named, with its cause.`,
+		Example: "  ingot status\n  ingot status --watch --every 10s\n  ingot status -o json | jq .attention",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := a.readStatus(cmd.Context())
-			if err != nil {
-				return err
+			if every < time.Second {
+				return command.Usagef("--every must be at least 1s")
 			}
-			doc, err := s.document(a.app.Now())
-			if err != nil {
-				return err
+			if watch {
+				return a.watchStatus(cmd.Context(), every)
 			}
-			return a.app.Print(doc, func() string { return s.text(a.app.Style(), a.app.Now()) }, s.server.GetControllerId())
+			return a.showStatus(cmd.Context(), a.app.Print)
 		},
+	}
+	cmd.Flags().BoolVar(&watch, "watch", false, "go on with newer pages")
+	cmd.Flags().DurationVar(&every, "every", every, "time between two pages of --watch")
+	return cmd
+}
+
+// showStatus reads the page and prints it.
+func (a commands) showStatus(
+	ctx context.Context, show func(m proto.Message, text func() string, names ...string) error,
+) error {
+	s, err := a.readStatus(ctx)
+	if err != nil {
+		return err
+	}
+	doc, err := s.document(a.app.Now())
+	if err != nil {
+		return err
+	}
+	return show(doc, func() string { return s.text(a.app.Style(), a.app.Now()) }, s.server.GetControllerId())
+}
+
+// clearScreen moves the cursor to the upper left corner and erases everything (ECMA-48, CUP and ED).
+const clearScreen = "\x1b[H\x1b[2J"
+
+// watchStatus shows page after page. The first must be readable: a wrong address or token is found before the watch
+// begins to be patient.
+func (a commands) watchStatus(ctx context.Context, every time.Duration) error {
+	pages := 0
+	page := func(m proto.Message, text func() string, names ...string) error {
+		pages++
+		return a.app.Stream(m, func() string {
+			head := "As of " + times.TimeOf(a.app.Now()) + ", every " + view.Duration(every) + ":\n\n"
+			if !a.app.Config.OutTerminal {
+				return head + text() + "\n"
+			}
+			if _, err := io.WriteString(a.app.RawOut, clearScreen); err != nil {
+				return "" // the text fails for the same cause
+			}
+			return head + text()
+		}, names[0])
+	}
+	for {
+		err := a.showStatus(ctx, page)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && (pages == 0 || !apiclient.Transient(err)):
+			return err
+		case err != nil:
+			a.app.Note("! not read at %s, the page above is older: %s", times.TimeOf(a.app.Now()), command.ErrorText(err))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-a.app.Config.Clock.After(every):
+		}
 	}
 }
 
@@ -91,24 +153,24 @@ func (s *fleetStatus) readSites(ctx context.Context, svc *command.Services) erro
 	if err != nil {
 		return err
 	}
-	var names []string
+	var sites []string
 	for _, site := range r.GetSites() {
-		names = append(names, site.GetSite())
+		sites = append(sites, site.GetSite())
 	}
-	slices.SortFunc(names, command.CompareNames)
-	if len(names) != 1 {
-		names = append(names, "")
+	slices.SortFunc(sites, names.Compare)
+	if len(sites) != 1 {
+		sites = append(sites, "")
 	}
 	by := []string{"effective_state", "site"}
 	count, err := svc.Machines.CountMachines(ctx, &pb.CountMachinesRequest{GroupBy: by})
 	if apiclient.Reason(err) == pb.Reason_TOO_MANY_GROUPS { // more sites than fit on a page
-		names = []string{""}
+		sites = []string{""}
 		count, err = svc.Machines.CountMachines(ctx, &pb.CountMachinesRequest{GroupBy: by[:1]})
 	}
 	if err != nil {
 		return err
 	}
-	for _, name := range names {
+	for _, name := range sites {
 		one := siteStatus{site: name, counts: map[string]int32{}}
 		for _, g := range count.GetGroups() {
 			if name == "" || name == g.GetValues()[1] {

@@ -7,6 +7,7 @@ import (
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/view"
 )
 
 // mostFound is the API's own bound.
@@ -43,7 +44,7 @@ nothing is found.`,
 			for _, h := range r.GetHits() {
 				names = append(names, h.GetMachineId())
 			}
-			if err := a.app.Print(r, func() string { return a.app.Style().Hits(r.GetHits()) }, names...); err != nil {
+			if err := a.app.Print(r, func() string { return view.Hits(r.GetHits()) }, names...); err != nil {
 				return err
 			}
 			if r.GetMore() {

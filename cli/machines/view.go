@@ -58,9 +58,7 @@ func (a commands) viewSetCmd() *cobra.Command {
 		Use:   "set NAME",
 		Short: "Make a view, or change one",
 		Long: `Make a view, or change what the flags name of one; the rest stays. An empty value clears.
-Columns: machine_id, effective_state, phase, node_state, attention_reason, conditions,
-active_operation_id, site, region, rack, group, location, provider, cluster, serial, image, power_state,
-last_heartbeat_at, created_at, updated_at, labels, labels.KEY.` + filterHelp,
+Columns: ` + columnsHelp + `.` + filterHelp,
 		Example: `  ingot view set gpu-racks --filter 'labels.gpu=*' --columns machine_id,rack,effective_state
   ingot view set gpu-racks --title 'Racks with GPUs' --shared
   ingot view set gpu-racks --shared=false`,
@@ -123,8 +121,10 @@ func (a commands) applyView(cmd *cobra.Command, f *listFlags) error {
 		return err
 	}
 	f.filter = command.JoinFilter("", v.GetFilter(), "", strings.TrimSpace(f.filter))
-	f.columns = v.GetColumns()
-	if !cmd.Flags().Changed("order-by") && !cmd.Flags().Changed("as-of") && !f.watch {
+	if !cmd.Flags().Changed("columns") {
+		f.columns = v.GetColumns()
+	}
+	if f.sort == "" && !cmd.Flags().Changed("order-by") && !cmd.Flags().Changed("as-of") && !f.watch {
 		f.order = v.GetOrderBy()
 	}
 	return nil

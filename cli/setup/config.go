@@ -210,7 +210,7 @@ func (a commands) printFile(file *client.File) error {
 	if err != nil {
 		return fmt.Errorf("write YAML: %w", err)
 	}
-	if a.app.Flags.Output == "json" {
+	if a.app.Flags.Output != "yaml" && a.app.ForPrograms() {
 		var tree any
 		if err := yaml.Unmarshal(raw, &tree); err != nil {
 			return fmt.Errorf("read back YAML: %w", err)
@@ -218,7 +218,7 @@ func (a commands) printFile(file *client.File) error {
 		if raw, err = json.MarshalIndent(tree, "", "  "); err != nil {
 			return fmt.Errorf("write JSON: %w", err)
 		}
-		raw = append(raw, '\n')
+		return command.WriteJSON(a.app, raw)
 	}
 	return a.app.Write(string(raw))
 }

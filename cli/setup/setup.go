@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -179,7 +180,7 @@ func (a commands) writeLines(lines []line) error {
 	if err != nil {
 		return fmt.Errorf("write JSON: %w", err)
 	}
-	return a.app.Write(string(raw) + "\n")
+	return command.WriteJSON(a.app, raw)
 }
 
 // ending returns the summary of this run, and the next step.
@@ -215,6 +216,9 @@ To make another machine a site, with the package ingot-site installed there:
 
 // checkPackages holds what setup cannot mend: that it may, and has what it needs.
 func (o *install) checkPackages(ctx context.Context) (string, []change, error) {
+	if runtime.GOOS != "linux" {
+		return "", nil, errors.New("setup is for the machine of a controller, which runs Linux")
+	}
 	if os.Geteuid() != 0 {
 		return "", nil, errors.New("setup needs root: sudo ingot setup …")
 	}

@@ -1,11 +1,12 @@
 package setup
 
 import (
-	"encoding/json"
 	"fmt"
 	"runtime"
 
 	"github.com/spf13/cobra"
+
+	"github.com/ingot-metal/ingot/cli/command"
 )
 
 func (a commands) versionCmd() *cobra.Command {
@@ -16,18 +17,14 @@ func (a commands) versionCmd() *cobra.Command {
 		Example: "  ingot version",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if a.app.Flags.Output != "json" {
-				return a.app.Write(
-					fmt.Sprintf("ingot %s (%s %s/%s)\n", a.app.Config.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH),
-				)
-			}
-			raw, err := json.Marshal(map[string]string{
+			if printed, err := command.PrintJSON(a.app, map[string]string{
 				"version": a.app.Config.Version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
-			})
-			if err != nil {
-				return fmt.Errorf("write JSON: %w", err)
+			}); printed {
+				return err
 			}
-			return a.app.Write(string(raw) + "\n")
+			return a.app.Write(
+				fmt.Sprintf("ingot %s (%s %s/%s)\n", a.app.Config.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH),
+			)
 		},
 	}
 }

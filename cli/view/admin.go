@@ -6,6 +6,7 @@ import (
 	"time"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/encode"
 )
 
 // Role names an agent's role without its prefix.
@@ -122,7 +123,7 @@ func (s Style) Commands(c *pb.Command) (cells, wide []Cell) {
 func (s Style) Audit(e *pb.AuditEntry) (cells, wide []Cell) {
 	return []Cell{
 			{"TIME", Time(e.GetTs())}, {"ACTOR", Clean(e.GetActor())}, {"VERB", e.GetVerb()}, {"TARGET", e.GetTargetId()},
-			{"OPERATION_ID", e.GetOperationId()},
+			{"OPERATION_ID", e.GetOperationId()}, {"DETAILS", Clean(encode.Details(e.GetEventData()))},
 		}, []Cell{
 			{"AUDIT_ID", strconv.FormatInt(e.GetAuditId(), 10)}, {"REQUEST_ID", Clean(e.GetRequestId())},
 			{"DATA", Clean(string(e.GetEventData()))},

@@ -69,7 +69,8 @@ const golden = `┌────────────────────�
 ┌─────────────────────────────────────────────────────────────
 │ ✓ SUCCEEDED
 │ Duration: 4m 32s
-│ Evidence: image_digest=abc
+│ Evidence:
+│   image_digest:  abc
 └─────────────────────────────────────────────────────────────
 
 Machine state after operation:

@@ -1,12 +1,14 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/cli/times"
+	"github.com/ingot-metal/ingot/internal/label"
 )
 
 // Effective names an effective state for people: MAINTENANCE_IDLE is MAINTENANCE.
@@ -97,9 +99,20 @@ func (s Style) Machines(m *pb.Machine) (cells, wide []Cell) {
 			{"ACTIVE_OP", st.GetActiveOperationId()}, {"ATTENTION", st.GetAttentionReason()},
 		}, []Cell{
 			{"NODE_STATE", NodeState(st.GetNodeState())}, {"PROVIDER", m.GetSpec().GetProvider()},
-			{"SITE", m.GetSpec().GetSite()}, {"CONDITIONS", Conditions(m)}, {"SIMULATED", Mark(st.GetSimulated())},
+			{"SITE", m.GetSpec().GetSite()}, {"RACK", plainCell(m, label.Rack)}, {"IMAGE", short(st.GetOsImageDigest())},
+			{"SERIAL", m.GetSpec().GetSerial()}, {"ADDRESS", address(m)}, {"BMC", m.GetSpec().GetBmcEndpoint()},
+			{"CONDITIONS", Conditions(m)}, {"SIMULATED", Mark(st.GetSimulated())},
 			{"LABELS", Pairs(m.GetLabels())}, {"AGE", Age(m.GetCreatedAt(), s.Now)},
 		}
+}
+
+// short is the beginning of a digest, by which people tell digests apart.
+func short(digest string) string { return digest[:min(len(digest), 12)] }
+
+// address is the machine's own, as far as it is known: where its system is probed, else what it is installed with.
+func address(m *pb.Machine) string {
+	fixed, _, _ := strings.Cut(m.GetSpec().GetInstallAddress(), "/")
+	return cmp.Or(m.GetStatus().GetProbedAddress(), fixed)
 }
 
 // MachineLine is a line of `ingot list --watch`.
@@ -143,7 +156,7 @@ func (s Style) MachineCounts(keys []string, r *pb.CountMachinesResponse) string 
 }
 
 // Hits is the table of `ingot find`.
-func (s Style) Hits(hits []*pb.SearchHit) string {
+func Hits(hits []*pb.SearchHit) string {
 	t := &Table{Header: []string{"MACHINE", "FOUND IN", "VALUE"}}
 	for _, h := range hits {
 		t.Add(Clean(h.GetMachineId()), Clean(h.GetField()), Clean(h.GetValue()))

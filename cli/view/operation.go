@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"time"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -38,10 +39,10 @@ func (s Style) Operations(op *pb.Operation) (cells, wide []Cell) {
 	return []Cell{
 			{"OPERATION_ID", op.GetOperationId()}, {"MACHINE_ID", op.GetMachineId()}, {"TYPE", opType(op.GetType())},
 			{"PHASE", s.opPhase(op.GetPhase())}, {"STAGE", op.GetCurrentStage()}, {"AGE", Age(op.GetCreatedAt(), s.Now)},
-			{"DURATION", took(op, s.Now)},
+			{"DURATION", took(op, s.Now)}, {"REASON", cmp.Or(op.GetError().GetCode(), op.GetWaitReason())},
 		}, []Cell{
-			{"WAIT_REASON", op.GetWaitReason()}, {"REQUEST_ID", op.GetRequestId()}, {"PLAN", op.GetPlanId()},
-			{"PARAMS", Pairs(op.GetParams())}, {"ERROR", op.GetError().GetCode()},
+			{"REQUEST_ID", op.GetRequestId()}, {"PLAN", op.GetPlanId()}, {"PARAMS", Pairs(op.GetParams())},
+			{"MESSAGE", Clean(op.GetError().GetMessage())},
 		}
 }
 
@@ -78,13 +79,16 @@ func (s Style) Operation(op *pb.Operation) string {
 	f.Add("Started", Time(op.GetStartedAt()))
 	f.Add("Finished", Time(op.GetFinishedAt()))
 	f.Add("Duration", took(op, s.Now))
-	f.Add("Evidence", Pairs(op.GetEvidence()))
 	if e := op.GetError(); e != nil {
 		f.Add("Error", s.Bad(Clean(e.GetMessage())+" ("+e.GetCode()+")"))
 		f.Add("Retryable", yesNo(e.GetRetryable()))
 		f.Add("ErrorDetails", Pairs(e.GetDetails()))
 	}
-	return f.String()
+	text := f.String()
+	for _, line := range evidenceLines(op) {
+		text += line + "\n"
+	}
+	return text
 }
 
 // WatchLine is one line of the fleet-wide watch.

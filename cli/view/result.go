@@ -2,11 +2,15 @@ package view
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/cli/times"
 )
 
 // Result is the last word on an operation.
@@ -18,13 +22,30 @@ func (l *Live) Result(op *pb.Operation) string {
 	if e := op.GetError(); e != nil {
 		lines = append(lines, errorLines(e)...)
 	}
-	if ev := Pairs(op.GetEvidence()); ev != "" && op.GetPhase() == pb.Operation_SUCCEEDED {
-		lines = append(lines, "Evidence: "+ev)
+	if op.GetPhase() == pb.Operation_SUCCEEDED {
+		lines = append(lines, evidenceLines(op)...)
 	}
 	if l.cfg.Boxed {
 		return box(lines)
 	}
 	return strings.Join(lines, "\n") + "\n"
+}
+
+// evidenceLines are a heading, and each value of an operation's evidence on a line of its own; none without evidence.
+// Times are in the zone of the output.
+func evidenceLines(op *pb.Operation) []string {
+	f := &Fields{}
+	for _, key := range slices.Sorted(maps.Keys(op.GetEvidence())) {
+		value := op.GetEvidence()[key]
+		if at, ok := times.ParseTime(value, time.Time{}); ok && strings.HasSuffix(key, "_at") {
+			value = times.TimeOf(at)
+		}
+		f.Add("  "+Clean(key), Clean(value))
+	}
+	if f.String() == "" {
+		return nil
+	}
+	return append([]string{"Evidence:"}, strings.Split(strings.TrimSuffix(f.String(), "\n"), "\n")...)
 }
 
 func (l *Live) verdict(op *pb.Operation) string {

@@ -1,6 +1,8 @@
 package view
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
@@ -35,7 +37,27 @@ func (s Style) View(v *pb.View) string {
 	return f.String()
 }
 
-// MachineColumns is the table of machines with the columns of a saved view.
+// MachineColumnNames are the columns that a table of machines may have, beside labels.KEY.
+func MachineColumnNames() []string {
+	return []string{
+		"machine_id", "effective_state", "phase", "node_state", "attention_reason", "conditions", "active_operation_id",
+		"site", "region", "rack", "group", "location", "provider", "cluster", "serial", "image", "power_state",
+		"last_heartbeat_at", "created_at", "updated_at", "labels",
+	}
+}
+
+// SortMachines sorts machines by what a column shows of them, in the order of compare; of equal ones by their ids.
+func SortMachines(machines []*pb.Machine, column string, descending bool, compare func(a, b string) int) {
+	slices.SortStableFunc(machines, func(a, b *pb.Machine) int {
+		order := compare(Style{}.cell(a, column), Style{}.cell(b, column))
+		if descending {
+			order = -order
+		}
+		return cmp.Or(order, compare(a.GetMachineId(), b.GetMachineId()))
+	})
+}
+
+// MachineColumns is the table of machines with these columns.
 func (s Style) MachineColumns(machines []*pb.Machine, columns []string) *Table {
 	t := &Table{}
 	for _, c := range columns {

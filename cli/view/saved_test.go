@@ -1,6 +1,7 @@
 package view
 
 import (
+	"slices"
 	"testing"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -29,6 +30,9 @@ func TestEveryColumnOfAViewHasACell(t *testing.T) {
 		}
 	}
 	columns := append(query.Columns(), "labels.env")
+	if !slices.Equal(MachineColumnNames(), query.Columns()) {
+		t.Errorf("the command line has the columns %v, the server %v", MachineColumnNames(), query.Columns())
+	}
 	seen := map[string]string{}
 	for i, cell := range (Style{}).MachineColumns([]*pb.Machine{m}, columns).Rows[0] {
 		if cell == "" || seen[cell] != "" {

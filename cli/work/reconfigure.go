@@ -120,7 +120,10 @@ func (a commands) netReconfig(cmd *cobra.Command, r *reconfigFlags) (*pb.NetReco
 		config.AcceptedDrift = r.acceptedDrift
 	}
 	if given("confirm-timeout") {
-		config.ConfirmTimeoutSeconds = int32(r.confirm / time.Second)
+		var err error
+		if config.ConfirmTimeoutSeconds, err = command.Seconds("--confirm-timeout", r.confirm, time.Second); err != nil {
+			return nil, err
+		}
 	}
 	if given("default-input") || given("allow") || given("smtp-egress") {
 		if err := r.firewall(config, given); err != nil {

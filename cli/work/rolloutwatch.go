@@ -22,10 +22,12 @@ func (a commands) rolloutSpec(r *rolloutFlags) (*pb.RolloutSpec, error) {
 	s.WaveGate, s.TotalGate = r.gates()
 	if r.soak != "" {
 		d, err := time.ParseDuration(r.soak)
-		if err != nil || d%time.Second != 0 {
-			return nil, command.Usagef("--soak is a time in whole seconds, such as 90s or 10m")
+		if err != nil {
+			d = -1
 		}
-		s.SoakSeconds = int32(d / time.Second)
+		if s.SoakSeconds, err = command.Seconds("--soak", d, 0); err != nil {
+			return nil, err
+		}
 	}
 	if r.image != "" {
 		if s.Params == nil {

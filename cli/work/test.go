@@ -2,6 +2,7 @@ package work
 
 import (
 	"context"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -33,6 +34,9 @@ how it compares with other machines of the model, shows: ingot machine tests MAC
   ingot test m-1 --tests memory --duration 30m --memory 90
   ingot test --select rack=r42,state=MAINTENANCE --max-in-flight 8`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if diskMiB < 0 || diskMiB > math.MaxInt64>>20 {
+				return command.Usagef("--disk-mib is from 0 to %d", math.MaxInt64>>20)
+			}
 			seconds := wholeSeconds(duration)
 			spec := &pb.RolloutSpec{Type: "TEST_HARDWARE", Params: map[string]string{
 				"tests": strings.Join(tests, ","), "duration_seconds": paramText(int64(seconds)),

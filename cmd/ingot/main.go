@@ -29,8 +29,8 @@ func run() int {
 	context.AfterFunc(ctx, stop)
 	return cli.Run(ctx, command.Config{
 		Args: os.Args[1:], In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
-		OutTerminal: term.IsTerminal(int(os.Stdout.Fd())),
-		ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
+		OutTerminal: isTerminal(os.Stdout),
+		ErrTerminal: isTerminal(os.Stderr),
 		Getenv:      os.Getenv,
 		Clock:       clock.Real(),
 		Zone:        time.Local,

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 )
 
 // ErrFault is returned when at least one check has failed. The findings have been printed already.
@@ -75,4 +76,16 @@ func Err(list []Finding) error {
 		return ErrFault
 	}
 	return nil
+}
+
+// Ends checks the time at which a certificate ends. Less than soon before it is a warning.
+func Ends(check, what string, end, now time.Time, soon time.Duration, remedy string) Finding {
+	date := end.UTC().Format(time.RFC3339)
+	switch {
+	case !now.Before(end):
+		return Fault(check, what+" has ended on "+date, remedy)
+	case now.Add(soon).After(end):
+		return Warning(check, what+" ends on "+date, remedy)
+	}
+	return Well(check, what+" is valid until "+date)
 }

@@ -2050,18 +2050,20 @@ func (x *AuditEntry) GetOperationId() string {
 
 type ListAuditLogRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A machine, or whatever else was acted on.
+	// A machine, or whatever else was acted on. One of which there is no row, and no machine, is NOT_FOUND.
 	TargetId string `protobuf:"bytes,1,opt,name=target_id,json=targetId,proto3" json:"target_id,omitempty"`
 	// 0: as many rows as fit into 4 MiB. At most 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before; empty begins with the first page.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Only rows of this actor; empty means all.
+	// Only rows of this actor; empty means all. One without a row that is no token and no agent is NOT_FOUND.
 	Actor string `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
 	// Rows from since on, and before until.
 	Since *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
 	// The end of the time; unset means now.
-	Until         *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=until,proto3" json:"until,omitempty"`
+	Until *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=until,proto3" json:"until,omitempty"`
+	// Only rows of this verb, such as ADD_IMAGE; with * at the end, of those that begin so. Empty means all.
+	Verb          string `protobuf:"bytes,7,opt,name=verb,proto3" json:"verb,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2136,6 +2138,13 @@ func (x *ListAuditLogRequest) GetUntil() *timestamppb.Timestamp {
 		return x.Until
 	}
 	return nil
+}
+
+func (x *ListAuditLogRequest) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
 }
 
 type ListAuditLogResponse struct {
@@ -7384,7 +7393,7 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"request_id\x18\x06 \x01(\tR\trequestId\x12\x1d\n" +
 	"\n" +
 	"event_data\x18\a \x01(\fR\teventData\x12!\n" +
-	"\foperation_id\x18\b \x01(\tR\voperationId\"\xe8\x01\n" +
+	"\foperation_id\x18\b \x01(\tR\voperationId\"\xfc\x01\n" +
 	"\x13ListAuditLogRequest\x12\x1b\n" +
 	"\ttarget_id\x18\x01 \x01(\tR\btargetId\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -7392,7 +7401,8 @@ const file_baremetal_v1_admin_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x14\n" +
 	"\x05actor\x18\x04 \x01(\tR\x05actor\x120\n" +
 	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
-	"\x05until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\x91\x01\n" +
+	"\x05until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x12\n" +
+	"\x04verb\x18\a \x01(\tR\x04verb\"\x91\x01\n" +
 	"\x14ListAuditLogResponse\x122\n" +
 	"\aentries\x18\x01 \x03(\v2\x18.baremetal.v1.AuditEntryR\aentries\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +

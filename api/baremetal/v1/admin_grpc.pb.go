@@ -79,7 +79,8 @@ type AdminServiceClient interface {
 	ListBootstrapTokens(ctx context.Context, in *ListBootstrapTokensRequest, opts ...grpc.CallOption) (*ListBootstrapTokensResponse, error)
 	// RevokeBootstrapToken ends a token that has not been used.
 	RevokeBootstrapToken(ctx context.Context, in *RevokeBootstrapTokenRequest, opts ...grpc.CallOption) (*BootstrapToken, error)
-	// ListAgents shows the agents with their certificates, by id.
+	// ListAgents shows the agents with their certificates, by id: MACHINE_NOT_FOUND or SITE_NOT_FOUND where its filter names
+	// one that does not exist.
 	ListAgents(ctx context.Context, in *ListAgentsRequest, opts ...grpc.CallOption) (*ListAgentsResponse, error)
 	// GetAgent reads one agent: AGENT_NOT_FOUND where there is none.
 	GetAgent(ctx context.Context, in *GetAgentRequest, opts ...grpc.CallOption) (*Agent, error)
@@ -138,6 +139,7 @@ type AdminServiceClient interface {
 	// TestWebhook sends an event of type "ping" to one webhook, whatever it subscribes to.
 	TestWebhook(ctx context.Context, in *TestWebhookRequest, opts ...grpc.CallOption) (*WebhookDelivery, error)
 	// ListWebhookDeliveries shows what was sent or is to be sent, newest first. Delivered and dead ones are kept for a while.
+	// WEBHOOK_NOT_FOUND or DELIVERY_NOT_FOUND where one is named that does not exist.
 	ListWebhookDeliveries(ctx context.Context, in *ListWebhookDeliveriesRequest, opts ...grpc.CallOption) (*ListWebhookDeliveriesResponse, error)
 	// RedeliverWebhook sends an event once more, under the id that it had: its tries begin anew. One that is pending stays
 	// as it is.
@@ -159,7 +161,8 @@ type AdminServiceClient interface {
 	ListBMCCredentials(ctx context.Context, in *ListBMCCredentialsRequest, opts ...grpc.CallOption) (*ListBMCCredentialsResponse, error)
 	// DeleteBMCCredentials removes credentials that no machine names.
 	DeleteBMCCredentials(ctx context.Context, in *DeleteBMCCredentialsRequest, opts ...grpc.CallOption) (*BMCCredentials, error)
-	// ListBMCCertificates shows the certificates that BMCs have shown to site agents, and those that wait for an admin.
+	// ListBMCCertificates shows the certificates that BMCs have shown to site agents, and those that wait for an admin:
+	// MACHINE_NOT_FOUND where a machine is named that never was.
 	ListBMCCertificates(ctx context.Context, in *ListBMCCertificatesRequest, opts ...grpc.CallOption) (*ListBMCCertificatesResponse, error)
 	// TrustBMCCertificate takes the certificate that a machine's BMC shows now for the right one.
 	TrustBMCCertificate(ctx context.Context, in *TrustBMCCertificateRequest, opts ...grpc.CallOption) (*BMCCertificate, error)
@@ -661,7 +664,8 @@ type AdminServiceServer interface {
 	ListBootstrapTokens(context.Context, *ListBootstrapTokensRequest) (*ListBootstrapTokensResponse, error)
 	// RevokeBootstrapToken ends a token that has not been used.
 	RevokeBootstrapToken(context.Context, *RevokeBootstrapTokenRequest) (*BootstrapToken, error)
-	// ListAgents shows the agents with their certificates, by id.
+	// ListAgents shows the agents with their certificates, by id: MACHINE_NOT_FOUND or SITE_NOT_FOUND where its filter names
+	// one that does not exist.
 	ListAgents(context.Context, *ListAgentsRequest) (*ListAgentsResponse, error)
 	// GetAgent reads one agent: AGENT_NOT_FOUND where there is none.
 	GetAgent(context.Context, *GetAgentRequest) (*Agent, error)
@@ -720,6 +724,7 @@ type AdminServiceServer interface {
 	// TestWebhook sends an event of type "ping" to one webhook, whatever it subscribes to.
 	TestWebhook(context.Context, *TestWebhookRequest) (*WebhookDelivery, error)
 	// ListWebhookDeliveries shows what was sent or is to be sent, newest first. Delivered and dead ones are kept for a while.
+	// WEBHOOK_NOT_FOUND or DELIVERY_NOT_FOUND where one is named that does not exist.
 	ListWebhookDeliveries(context.Context, *ListWebhookDeliveriesRequest) (*ListWebhookDeliveriesResponse, error)
 	// RedeliverWebhook sends an event once more, under the id that it had: its tries begin anew. One that is pending stays
 	// as it is.
@@ -741,7 +746,8 @@ type AdminServiceServer interface {
 	ListBMCCredentials(context.Context, *ListBMCCredentialsRequest) (*ListBMCCredentialsResponse, error)
 	// DeleteBMCCredentials removes credentials that no machine names.
 	DeleteBMCCredentials(context.Context, *DeleteBMCCredentialsRequest) (*BMCCredentials, error)
-	// ListBMCCertificates shows the certificates that BMCs have shown to site agents, and those that wait for an admin.
+	// ListBMCCertificates shows the certificates that BMCs have shown to site agents, and those that wait for an admin:
+	// MACHINE_NOT_FOUND where a machine is named that never was.
 	ListBMCCertificates(context.Context, *ListBMCCertificatesRequest) (*ListBMCCertificatesResponse, error)
 	// TrustBMCCertificate takes the certificate that a machine's BMC shows now for the right one.
 	TrustBMCCertificate(context.Context, *TrustBMCCertificateRequest) (*BMCCertificate, error)

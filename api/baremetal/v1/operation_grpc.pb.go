@@ -34,7 +34,7 @@ const (
 type OperationServiceClient interface {
 	// GetOperation reads one operation: OPERATION_NOT_FOUND where there is none.
 	GetOperation(ctx context.Context, in *GetOperationRequest, opts ...grpc.CallOption) (*Operation, error)
-	// ListOperations shows operations, newest first.
+	// ListOperations shows operations, newest first: MACHINE_NOT_FOUND where its filter names one that never was.
 	ListOperations(ctx context.Context, in *ListOperationsRequest, opts ...grpc.CallOption) (*ListOperationsResponse, error)
 	// WatchOperations replays what is stored and then follows, with no gap and no repeat.
 	WatchOperations(ctx context.Context, in *WatchOperationsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[OperationEvent], error)
@@ -129,7 +129,7 @@ func (c *operationServiceClient) GetErasureCertificate(ctx context.Context, in *
 type OperationServiceServer interface {
 	// GetOperation reads one operation: OPERATION_NOT_FOUND where there is none.
 	GetOperation(context.Context, *GetOperationRequest) (*Operation, error)
-	// ListOperations shows operations, newest first.
+	// ListOperations shows operations, newest first: MACHINE_NOT_FOUND where its filter names one that never was.
 	ListOperations(context.Context, *ListOperationsRequest) (*ListOperationsResponse, error)
 	// WatchOperations replays what is stored and then follows, with no gap and no repeat.
 	WatchOperations(*WatchOperationsRequest, grpc.ServerStreamingServer[OperationEvent]) error

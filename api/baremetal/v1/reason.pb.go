@@ -77,6 +77,9 @@ const (
 	// NOT_FOUND: no such discovered machine.
 	// Next: list them, and mind the spelling.
 	Reason_DISCOVERY_NOT_FOUND Reason = 15
+	// NOT_FOUND: the audit log has no row of this target or actor, and there is none of this name.
+	// Next: check the name; `ingot audit` without it.
+	Reason_AUDIT_NAME_NOT_FOUND Reason = 16
 	// INVALID_ARGUMENT: a field is missing or malformed; the error names it.
 	// Next: correct the request.
 	Reason_INVALID_FIELD Reason = 20
@@ -830,6 +833,7 @@ var (
 		13:  "WEBHOOK_NOT_FOUND",
 		14:  "DELIVERY_NOT_FOUND",
 		15:  "DISCOVERY_NOT_FOUND",
+		16:  "AUDIT_NAME_NOT_FOUND",
 		20:  "INVALID_FIELD",
 		21:  "REQUEST_ID_REQUIRED",
 		22:  "INVALID_FILTER",
@@ -1082,6 +1086,7 @@ var (
 		"WEBHOOK_NOT_FOUND":              13,
 		"DELIVERY_NOT_FOUND":             14,
 		"DISCOVERY_NOT_FOUND":            15,
+		"AUDIT_NAME_NOT_FOUND":           16,
 		"INVALID_FIELD":                  20,
 		"REQUEST_ID_REQUIRED":            21,
 		"INVALID_FILTER":                 22,
@@ -1350,7 +1355,7 @@ var File_baremetal_v1_reason_proto protoreflect.FileDescriptor
 
 const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xe0.\n" +
+	"\x19baremetal/v1/reason.proto\x12\fbaremetal.v1*\xfa.\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11MACHINE_NOT_FOUND\x10\x01\x12\x17\n" +
@@ -1368,7 +1373,8 @@ const file_baremetal_v1_reason_proto_rawDesc = "" +
 	"\x12WORKFLOW_NOT_FOUND\x10\f\x12\x15\n" +
 	"\x11WEBHOOK_NOT_FOUND\x10\r\x12\x16\n" +
 	"\x12DELIVERY_NOT_FOUND\x10\x0e\x12\x17\n" +
-	"\x13DISCOVERY_NOT_FOUND\x10\x0f\x12\x11\n" +
+	"\x13DISCOVERY_NOT_FOUND\x10\x0f\x12\x18\n" +
+	"\x14AUDIT_NAME_NOT_FOUND\x10\x10\x12\x11\n" +
 	"\rINVALID_FIELD\x10\x14\x12\x17\n" +
 	"\x13REQUEST_ID_REQUIRED\x10\x15\x12\x12\n" +
 	"\x0eINVALID_FILTER\x10\x16\x12\x16\n" +

@@ -37,7 +37,7 @@ type RunServiceClient interface {
 	StartRun(ctx context.Context, in *StartRunRequest, opts ...grpc.CallOption) (*Run, error)
 	// GetRun reads one run: OPERATION_NOT_FOUND where there is none.
 	GetRun(ctx context.Context, in *GetRunRequest, opts ...grpc.CallOption) (*Run, error)
-	// ListRuns shows runs, newest first.
+	// ListRuns shows runs, newest first: MACHINE_NOT_FOUND or OPERATION_NOT_FOUND where its filter names one that never was.
 	ListRuns(ctx context.Context, in *ListRunsRequest, opts ...grpc.CallOption) (*ListRunsResponse, error)
 	// CancelRun is CancelOperation for the operation behind the run.
 	CancelRun(ctx context.Context, in *CancelRunRequest, opts ...grpc.CallOption) (*Run, error)
@@ -143,7 +143,7 @@ type RunServiceServer interface {
 	StartRun(context.Context, *StartRunRequest) (*Run, error)
 	// GetRun reads one run: OPERATION_NOT_FOUND where there is none.
 	GetRun(context.Context, *GetRunRequest) (*Run, error)
-	// ListRuns shows runs, newest first.
+	// ListRuns shows runs, newest first: MACHINE_NOT_FOUND or OPERATION_NOT_FOUND where its filter names one that never was.
 	ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error)
 	// CancelRun is CancelOperation for the operation behind the run.
 	CancelRun(context.Context, *CancelRunRequest) (*Run, error)

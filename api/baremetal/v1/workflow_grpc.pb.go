@@ -36,7 +36,7 @@ type WorkflowServiceClient interface {
 	StartWorkflow(ctx context.Context, in *StartWorkflowRequest, opts ...grpc.CallOption) (*Operation, error)
 	// GetWorkflow reads one workflow: WORKFLOW_NOT_FOUND where there is none.
 	GetWorkflow(ctx context.Context, in *GetWorkflowRequest, opts ...grpc.CallOption) (*Workflow, error)
-	// ListWorkflows shows workflows, newest first.
+	// ListWorkflows shows workflows, newest first: MACHINE_NOT_FOUND where its filter names one that never was.
 	ListWorkflows(ctx context.Context, in *ListWorkflowsRequest, opts ...grpc.CallOption) (*ListWorkflowsResponse, error)
 	// ActOnWorkflow applies one operator action. Each is idempotent and audited; with dry_run nothing changes, and params
 	// "would" of the answer says what would happen.
@@ -102,7 +102,7 @@ type WorkflowServiceServer interface {
 	StartWorkflow(context.Context, *StartWorkflowRequest) (*Operation, error)
 	// GetWorkflow reads one workflow: WORKFLOW_NOT_FOUND where there is none.
 	GetWorkflow(context.Context, *GetWorkflowRequest) (*Workflow, error)
-	// ListWorkflows shows workflows, newest first.
+	// ListWorkflows shows workflows, newest first: MACHINE_NOT_FOUND where its filter names one that never was.
 	ListWorkflows(context.Context, *ListWorkflowsRequest) (*ListWorkflowsResponse, error)
 	// ActOnWorkflow applies one operator action. Each is idempotent and audited; with dry_run nothing changes, and params
 	// "would" of the answer says what would happen.

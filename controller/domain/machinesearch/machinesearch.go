@@ -2,12 +2,12 @@
 package machinesearch
 
 import (
-	"net"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/ingot-metal/ingot/internal/failure"
+	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
 // maxText bounds what is looked for, in bytes.
@@ -29,8 +29,8 @@ func Texts(typed string) ([]string, *failure.Error) {
 		return nil, failure.Invalid("INVALID_FIELD", "text is a piece of a name, 1 to %d bytes", maxText).
 			WithField("text", "1 to 200 bytes without control characters")
 	}
-	if mac, err := net.ParseMAC(text); err == nil && len(mac) == 6 {
-		return []string{mac.String()}, nil
+	if mac, err := hwid.MAC(text); err == nil {
+		return []string{mac}, nil
 	}
 	texts := []string{text}
 	if host, ok := strings.CutSuffix(text, "."); ok { // a host name may end at the root

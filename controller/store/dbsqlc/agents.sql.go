@@ -824,17 +824,20 @@ const listAudit = `-- name: ListAudit :many
 SELECT audit_id, ts, actor, verb, target_id, request_id, operation_id, event_data, salt, scrub_through, scrub_verb FROM audit_log
 WHERE ($1::text = '' OR target_id = $1) AND ($2::bigint = 0 OR audit_id < $2)
   AND ($3::text = '' OR actor = $3 OR event_data ->> 'identity' = $3)
-  AND ($4::timestamptz IS NULL OR ts >= $4) AND ($5::timestamptz IS NULL OR ts < $5)
-ORDER BY audit_id DESC LIMIT $6
+  AND ($4::text = '' OR verb = $4) AND ($5::text = '' OR starts_with(verb, $5))
+  AND ($6::timestamptz IS NULL OR ts >= $6) AND ($7::timestamptz IS NULL OR ts < $7)
+ORDER BY audit_id DESC LIMIT $8
 `
 
 type ListAuditParams struct {
-	TargetID string
-	BeforeID int64
-	Actor    string
-	Since    *time.Time
-	Until    *time.Time
-	PageSize int32
+	TargetID   string
+	BeforeID   int64
+	Actor      string
+	Verb       string
+	VerbPrefix string
+	Since      *time.Time
+	Until      *time.Time
+	PageSize   int32
 }
 
 func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]AuditLog, error) {
@@ -842,6 +845,8 @@ func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]AuditLo
 		arg.TargetID,
 		arg.BeforeID,
 		arg.Actor,
+		arg.Verb,
+		arg.VerbPrefix,
 		arg.Since,
 		arg.Until,
 		arg.PageSize,

@@ -810,6 +810,58 @@ func (q *Queries) ReachableOfSlice(ctx context.Context, arg ReachableOfSlicePara
 	return items, nil
 }
 
+const searchMachines = `-- name: SearchMachines :many
+SELECT n.machine_id, n.words FROM (
+    SELECT x.machine_id, x.words FROM machine_names x WHERE strpos(x.words, $1::text) > 0
+    UNION ALL
+    SELECT a.machine_id, E'\nADDRESS\t' || host(l.address) || E'\n'
+    FROM site_leases l JOIN machine_macs a ON a.mac = l.mac
+    WHERE $1::text ~ '^[0-9a-f.:]+$' AND strpos(host(l.address), $1::text) = 1
+) n JOIN machines m ON m.machine_id = n.machine_id
+WHERE m.deleted_at IS NULL
+  AND (NOT $2::boolean OR in_selections($3::jsonb, m.machine_id, m.labels, m.spec, m.os_image_digest))
+ORDER BY strpos(n.words, E'\t' || $1::text || E'\n') = 0, strpos(n.words, E'\t' || $1::text) = 0, n.machine_id
+LIMIT $4
+`
+
+type SearchMachinesParams struct {
+	Words      string
+	Narrow     bool
+	Selections []byte
+	AtMost     int32
+}
+
+type SearchMachinesRow struct {
+	MachineID string
+	Words     string
+}
+
+// What is found exactly comes first, then what begins so. A lease names a machine by its MAC address.
+func (q *Queries) SearchMachines(ctx context.Context, arg SearchMachinesParams) ([]SearchMachinesRow, error) {
+	rows, err := q.db.Query(ctx, searchMachines,
+		arg.Words,
+		arg.Narrow,
+		arg.Selections,
+		arg.AtMost,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SearchMachinesRow
+	for rows.Next() {
+		var i SearchMachinesRow
+		if err := rows.Scan(&i.MachineID, &i.Words); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const walkAllMachines = `-- name: WalkAllMachines :many
 
 SELECT machine_id, external_id, labels, spec, provider, site, region, phase, node_state, node_state_changed_at, current_operation_id, unresolved_command_id, agent_id, boot_id, simulated, os_image_digest, config_generation, version, change_xid, created_at, updated_at, deleted_at, power_state, power_state_at, boot_mode, install_attempts, last_install_error, plan_id, failed_plan_id, retiring, first_provisioned_at, active_workflow_id, quarantined_from, quarantine_reason, failed_node_plan, accepted_drift, registered_by_request, tpm_key_digest, tpm_key_trust, tpm_key_at, identity_level, agentless, probe_ip, last_power_state FROM machines WHERE deleted_at IS NULL AND machine_id > $1 ORDER BY machine_id LIMIT $2

@@ -21,6 +21,8 @@ type AuditFilter struct {
 	TargetID string
 	// Actor is a name, or an identity.
 	Actor string
+	// Verb is a whole verb, and VerbPrefix how it begins.
+	Verb, VerbPrefix string
 	// Since is the first time, Until the first one after.
 	Since, Until time.Time
 	// BeforeID is the row before which a page begins.
@@ -31,7 +33,8 @@ type AuditFilter struct {
 // ListAudit reads the audit log, newest first, from a row on.
 func (s *Store) ListAudit(ctx context.Context, f AuditFilter) ([]*baremetalv1.AuditEntry, error) {
 	rows, err := s.db.CustomPlanLists(ctx).ListAudit(ctx, dbsqlc.ListAuditParams{
-		TargetID: f.TargetID, Actor: f.Actor, Since: pgtx.TimePtr(f.Since), Until: pgtx.TimePtr(f.Until),
+		TargetID: f.TargetID, Actor: f.Actor, Verb: f.Verb, VerbPrefix: f.VerbPrefix,
+		Since: pgtx.TimePtr(f.Since), Until: pgtx.TimePtr(f.Until),
 		BeforeID: f.BeforeID, PageSize: f.Limit,
 	})
 	if err != nil {

@@ -173,6 +173,7 @@ RETURNING audit_id;
 SELECT * FROM audit_log
 WHERE (@target_id::text = '' OR target_id = @target_id) AND (@before_id::bigint = 0 OR audit_id < @before_id)
   AND (@actor::text = '' OR actor = @actor OR event_data ->> 'identity' = @actor)
+  AND (@verb::text = '' OR verb = @verb) AND (@verb_prefix::text = '' OR starts_with(verb, @verb_prefix))
   AND (sqlc.narg(since)::timestamptz IS NULL OR ts >= sqlc.narg(since)) AND (sqlc.narg(until)::timestamptz IS NULL OR ts < sqlc.narg(until))
 ORDER BY audit_id DESC LIMIT @page_size;
 

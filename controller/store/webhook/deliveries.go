@@ -204,7 +204,8 @@ func (s *Store) ListDeliveries(ctx context.Context, f DeliveryFilter) ([]*bareme
 	return out, nil
 }
 
-func (s *Store) delivery(ctx context.Context, id string) (*baremetalv1.WebhookDelivery, error) {
+// GetDelivery reads one delivery.
+func (s *Store) GetDelivery(ctx context.Context, id string) (*baremetalv1.WebhookDelivery, error) {
 	all, err := s.ListDeliveries(ctx, DeliveryFilter{DeliveryID: id, Limit: 1})
 	if err != nil {
 		return nil, err
@@ -246,7 +247,7 @@ func (s *Store) Redeliver(ctx context.Context, id, actor string, now time.Time) 
 	if err != nil {
 		return nil, fmt.Errorf("redeliver: %w", err)
 	}
-	return s.delivery(ctx, id)
+	return s.GetDelivery(ctx, id)
 }
 
 // PingWebhook sends an event of type ping to one webhook.
@@ -274,7 +275,7 @@ func (s *Store) PingWebhook(
 	if err != nil {
 		return nil, fmt.Errorf("test webhook: %w", err)
 	}
-	return s.delivery(ctx, d.jobs[0].DeliveryID)
+	return s.GetDelivery(ctx, d.jobs[0].DeliveryID)
 }
 
 // OverdueDeliveries takes pending deliveries that were not tried for long after their time.

@@ -11,7 +11,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListAgents shows the agents with their certificates, by id. */
+        /**
+         * ListAgents shows the agents with their certificates, by id: MACHINE_NOT_FOUND or SITE_NOT_FOUND where its filter names
+         *     one that does not exist.
+         */
         get: operations["AdminService_ListAgents"];
         put?: never;
         post?: never;
@@ -238,7 +241,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListBMCCertificates shows the certificates that BMCs have shown to site agents, and those that wait for an admin. */
+        /**
+         * ListBMCCertificates shows the certificates that BMCs have shown to site agents, and those that wait for an admin:
+         *     MACHINE_NOT_FOUND where a machine is named that never was.
+         */
         get: operations["AdminService_ListBMCCertificates"];
         put?: never;
         post?: never;
@@ -795,6 +801,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/machine-search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * SearchMachines finds machines by a piece of what a person knows of them.
+         * @description Scope: read; a caller whose roles are for some
+         *     machines finds those alone.
+         */
+        get: operations["MachineService_SearchMachines"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/machines": {
         parameters: {
             query?: never;
@@ -1335,7 +1362,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListOperations shows operations, newest first. */
+        /** ListOperations shows operations, newest first: MACHINE_NOT_FOUND where its filter names one that never was. */
         get: operations["OperationService_ListOperations"];
         put?: never;
         post?: never;
@@ -1718,7 +1745,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListRuns shows runs, newest first. */
+        /** ListRuns shows runs, newest first: MACHINE_NOT_FOUND or OPERATION_NOT_FOUND where its filter names one that never was. */
         get: operations["RunService_ListRuns"];
         put?: never;
         /** StartRun creates the operation behind the run; idempotent by (machine_id, request_id). */
@@ -2146,6 +2173,7 @@ export interface paths {
         /**
          * ListWebhookDeliveries shows what was sent or is to be sent, newest first.
          * @description Delivered and dead ones are kept for a while.
+         *     WEBHOOK_NOT_FOUND or DELIVERY_NOT_FOUND where one is named that does not exist.
          */
         get: operations["AdminService_ListWebhookDeliveries"];
         put?: never;
@@ -2245,7 +2273,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListWorkflows shows workflows, newest first. */
+        /** ListWorkflows shows workflows, newest first: MACHINE_NOT_FOUND where its filter names one that never was. */
         get: operations["WorkflowService_ListWorkflows"];
         put?: never;
         /** StartWorkflow starts an onboarding or a decommission; idempotent by (machine_id, request_id). */
@@ -5218,7 +5246,7 @@ export interface components {
          * @description Why a call was refused. Switch on it, never on a message. New ones may come; none goes away.
          * @enum {string}
          */
-        "baremetal.v1.Reason": "MACHINE_NOT_FOUND" | "OPERATION_NOT_FOUND" | "PLAN_NOT_FOUND" | "AGENT_NOT_FOUND" | "COMMAND_NOT_FOUND" | "TOKEN_NOT_FOUND" | "INVENTORY_NOT_FOUND" | "IMAGE_NOT_FOUND" | "SITE_NOT_FOUND" | "CREDENTIALS_NOT_FOUND" | "BLOB_NOT_FOUND" | "WORKFLOW_NOT_FOUND" | "WEBHOOK_NOT_FOUND" | "DELIVERY_NOT_FOUND" | "DISCOVERY_NOT_FOUND" | "INVALID_FIELD" | "REQUEST_ID_REQUIRED" | "INVALID_FILTER" | "INVALID_PAGE_TOKEN" | "INVALID_CURSOR" | "UNKNOWN_STEP_KIND" | "DUPLICATE_STEP_NAME" | "FILTER_NOT_ALLOWED_WITH_CURSOR" | "UNKNOWN_RUN_TYPE" | "MESSAGE_TOO_LARGE" | "REQUEST_ID_REUSED" | "MAC_ADDRESS_IN_USE" | "EXTERNAL_ID_IN_USE" | "PLAN_IMMUTABLE" | "IMAGE_EXISTS" | "BMC_IN_USE" | "WRONG_PHASE" | "MACHINE_BUSY" | "OPERATION_FINISHED" | "COMMAND_UNRESOLVED" | "MACHINE_BLOCKED" | "MACHINE_QUARANTINED" | "REGION_PROVIDER_MISMATCH" | "EXTERNAL_ID_IMMUTABLE" | "HARDWARE_MISMATCH" | "CURSOR_EXPIRED" | "VERSION_CONFLICT" | "MACHINE_DELETED" | "NOTHING_TO_SETTLE" | "TOKEN_NOT_REVOCABLE" | "CERTIFICATE_STILL_VALID" | "REENROLL_REFUSED" | "MACHINE_HAS_NO_IMAGE" | "FLEET_FROZEN" | "IMAGE_IN_USE" | "CREDENTIALS_IN_USE" | "BEARER_MISSING" | "BEARER_INVALID" | "SCOPE_TOO_SMALL" | "BOOTSTRAP_TOKEN_INVALID" | "CERTIFICATE_UNKNOWN" | "CERTIFICATE_REVOKED" | "CERTIFICATE_REQUIRED" | "DATABASE_UNAVAILABLE" | "CONTROLLER_DRAINING" | "SESSION_SUPERSEDED" | "SLOW_READER" | "RATE_LIMITED" | "INTERNAL" | "CONTROLLER_LEASE_LOST" | "SESSION_UNKNOWN" | "IMAGE_STORE_FULL" | "OPERATION_TYPE_NOT_WIRED" | "STEP_KIND_NOT_WIRED" | "NODE_LIFECYCLE_NOT_WIRED" | "WORKFLOWS_NOT_WIRED" | "IMAGE_CATALOGUE_NOT_WIRED" | "WEBHOOKS_NOT_WIRED" | "SITE_SERVICES_NOT_WIRED" | "EXPLAIN_NOT_WIRED" | "TIMELINE_NOT_WIRED" | "NETWORK_RECONFIG_NOT_WIRED" | "STAGE_NOT_WIRED" | "DHCP_RELAYS_NOT_WIRED" | "EXECUTION_FAILED" | "OUTCOME_UNKNOWN" | "EVIDENCE_MISSING" | "AGENT_UNAVAILABLE" | "CAPABILITY_MISSING" | "AGENT_LOCKED" | "REPAVE_NOT_WIRED" | "NETBOOT_UNSUPPORTED" | "CONFIG_ROLLED_BACK" | "COMMAND_EXPIRED" | "GRANT_REFUSED" | "AGENT_MEMORY_LOST" | "AGENT_STATE_ROLLED_BACK" | "CLONE_DETECTED" | "STEP_TIMEOUT" | "CANCELED_BY_REQUEST" | "EXECUTOR_PANICKED" | "AGENT_STORAGE_FULL" | "BMC_AUTH_FAILED" | "DISK_RULE_NO_UNIQUE_MATCH" | "ENROLMENT_CONTESTED" | "SETTLED_BY_OPERATOR" | "IMAGE_DIGEST_MISMATCH" | "IMAGE_TOO_LARGE" | "IMAGE_UNAVAILABLE" | "IMAGE_UNSUPPORTED" | "DISK_WRITE_ERROR" | "BMC_UNREACHABLE" | "BMC_NO_EFFECT" | "INSTALLER_SILENT" | "NO_BOOT_PATH" | "INSTALLER_MISSING" | "SITE_AGENT_SILENT" | "CONFIG_DRIFT" | "ERASE_UNSUPPORTED" | "STAGE_CHECK_FAILED" | "INSTALL_ATTEMPTS_EXHAUSTED" | "NODE_TRANSITION_ILLEGAL" | "NODE_GUARD_FAILED" | "REPORT_REFUSED" | "NODE_IDENTITY_DELETED" | "WORKFLOW_ACTION_ILLEGAL" | "WORKFLOW_ACTIVE" | "WEBHOOK_URL_REFUSED" | "HISTORY_OUT_OF_RANGE" | "SCRIPT_NOT_FOUND" | "SCRIPT_EXISTS" | "SCRIPT_IN_USE" | "SCRIPT_DIGEST_MISMATCH" | "SSH_NOT_CONFIGURED" | "SSH_HOST_KEY_UNKNOWN" | "SSH_HOST_KEY_MISMATCH" | "SSH_AUTH_FAILED" | "SSH_UNREACHABLE" | "WEBHOOK_EXISTS" | "ROUTE_NOT_FOUND" | "METHOD_NOT_ALLOWED" | "MEDIA_TYPE_UNSUPPORTED" | "MAAS_UNREACHABLE" | "MAAS_AUTH_FAILED" | "MAAS_REFUSED" | "MAAS_MACHINE_GONE" | "MAAS_MACHINE_AMBIGUOUS" | "MAAS_FAILED" | "MAAS_STATUS_CONFLICT" | "CLUSTER_NOT_FOUND" | "CLUSTER_IN_USE" | "CLUSTER_NOT_CONFIGURED" | "CLUSTER_UNREACHABLE" | "CLUSTER_ACCESS_DENIED" | "CLUSTER_OTHER_MEMBER" | "CLUSTER_NODE_MISMATCH" | "CLUSTER_NODE_NOT_READY" | "DRAIN_BLOCKED" | "KUBEADM_FAILED" | "NODE_NOT_IN_CLUSTER" | "BUDGET_NOT_FOUND" | "BUDGET_SLOT_NOT_FOUND" | "BUDGET_SLOT_IN_USE" | "BUDGET_REQUIRED" | "ADMISSION_PACED" | "ROLLOUT_NOT_FOUND" | "ROLLOUT_CHANGED" | "ROLLOUT_EMPTY" | "ROLLOUT_TOO_LARGE" | "ROLLOUT_ENDED" | "ROLLOUT_NOT_APPROVED" | "ROLLOUT_SELF_APPROVAL" | "ROLLOUT_STOPPED" | "APPROVAL_REQUIRED" | "APPROVAL_POLICY_NOT_FOUND" | "TOO_MANY_STREAMS" | "CONTROLLER_OVERLOADED" | "NOT_PROVISIONED" | "NODE_OFFLINE" | "NODE_NOT_VERIFIED" | "NODE_NOT_ACTIVE" | "MACHINE_UNREACHABLE" | "INTERVENTION_REQUIRED" | "NOT_OBSERVED" | "WRONG_SYSTEM_BOOTED" | "PROVIDER_DRIFT" | "DECOMMISSION_REQUIRED" | "DEVICE_RESET_FAILED" | "MACHINE_EXISTS" | "PLAN_EXISTS" | "PLAN_IN_USE" | "RESOURCE_EXISTS" | "CANCEL_TOO_LATE" | "NOBODY_REACHES_MACHINE" | "TOKEN_SPENT" | "BMC_ENDPOINT_NOT_ALLOWED" | "BMC_PLAIN_HTTP_NOT_ALLOWED" | "BMC_CERTIFICATE_CHANGED" | "BMC_CERTIFICATE_NOT_OFFERED" | "IMAGE_URL_REFUSED" | "IMAGE_OVER_LIMIT" | "API_TOKEN_NOT_FOUND" | "API_TOKEN_EXISTS" | "DATABASE_WENT_BACK" | "DATABASE_IN_DOUBT" | "DATABASE_OUTCOME_UNKNOWN" | "TPM_REQUIRED" | "TPM_MISMATCH" | "TPM_KEY_TAKEN" | "TPM_PROOF_INVALID" | "TPM_CHALLENGE_EXPIRED" | "IDENTITY_LEVEL_TOO_LOW" | "IDENTITY_LEVEL_NOT_WIRED" | "NO_BMC" | "SELECTION_NOT_FOUND" | "SITE_AGENT_UNAVAILABLE" | "SITE_AGENT_ELSEWHERE" | "DISCOVERY_UNDER_WAY" | "BMC_SHARED" | "BMC_PASSWORD_REFUSED" | "PHONE_HOME_PREVENTED" | "PHONE_HOME_MISSING" | "MACHINE_AGENTLESS" | "MEDIA_UNSUPPORTED" | "MEDIA_IN_USE" | "NO_INSTALL_ADDRESS" | "MEDIA_PROOF_MISSING" | "ERASURE_NOT_PROVEN" | "HISTORY_BROKEN" | "INVALID_GROUP_BY" | "TOO_MANY_GROUPS" | "INVALID_ORDER_BY" | "SIGN_ON_OFF" | "SIGN_ON_UNAVAILABLE" | "SIGN_ON_EXPIRED" | "ROLES_CHANGED" | "SIGN_ON_REVOKED" | "NO_ROLE" | "OUTSIDE_SELECTION" | "SELECTION_TOO_NARROW" | "ROLE_BINDING_NOT_FOUND" | "SESSION_NOT_FOUND" | "AUTHORITY_IN_USE" | "AUTHORITY_NOT_FOUND" | "AUTHORITY_KEY_MISSING" | "FIELD_IN_USE" | "MOMENT_NOT_KEPT" | "HARDWARE_TEST_FAILED" | "HARDWARE_TEST_UNFINISHED" | "HARDWARE_FAULT" | "RAID_DEGRADED" | "IMAGE_STORE_UNAVAILABLE" | "IMAGE_STORE_REFUSED" | "VIEW_NOT_FOUND";
+        "baremetal.v1.Reason": "MACHINE_NOT_FOUND" | "OPERATION_NOT_FOUND" | "PLAN_NOT_FOUND" | "AGENT_NOT_FOUND" | "COMMAND_NOT_FOUND" | "TOKEN_NOT_FOUND" | "INVENTORY_NOT_FOUND" | "IMAGE_NOT_FOUND" | "SITE_NOT_FOUND" | "CREDENTIALS_NOT_FOUND" | "BLOB_NOT_FOUND" | "WORKFLOW_NOT_FOUND" | "WEBHOOK_NOT_FOUND" | "DELIVERY_NOT_FOUND" | "DISCOVERY_NOT_FOUND" | "AUDIT_NAME_NOT_FOUND" | "INVALID_FIELD" | "REQUEST_ID_REQUIRED" | "INVALID_FILTER" | "INVALID_PAGE_TOKEN" | "INVALID_CURSOR" | "UNKNOWN_STEP_KIND" | "DUPLICATE_STEP_NAME" | "FILTER_NOT_ALLOWED_WITH_CURSOR" | "UNKNOWN_RUN_TYPE" | "MESSAGE_TOO_LARGE" | "REQUEST_ID_REUSED" | "MAC_ADDRESS_IN_USE" | "EXTERNAL_ID_IN_USE" | "PLAN_IMMUTABLE" | "IMAGE_EXISTS" | "BMC_IN_USE" | "WRONG_PHASE" | "MACHINE_BUSY" | "OPERATION_FINISHED" | "COMMAND_UNRESOLVED" | "MACHINE_BLOCKED" | "MACHINE_QUARANTINED" | "REGION_PROVIDER_MISMATCH" | "EXTERNAL_ID_IMMUTABLE" | "HARDWARE_MISMATCH" | "CURSOR_EXPIRED" | "VERSION_CONFLICT" | "MACHINE_DELETED" | "NOTHING_TO_SETTLE" | "TOKEN_NOT_REVOCABLE" | "CERTIFICATE_STILL_VALID" | "REENROLL_REFUSED" | "MACHINE_HAS_NO_IMAGE" | "FLEET_FROZEN" | "IMAGE_IN_USE" | "CREDENTIALS_IN_USE" | "BEARER_MISSING" | "BEARER_INVALID" | "SCOPE_TOO_SMALL" | "BOOTSTRAP_TOKEN_INVALID" | "CERTIFICATE_UNKNOWN" | "CERTIFICATE_REVOKED" | "CERTIFICATE_REQUIRED" | "DATABASE_UNAVAILABLE" | "CONTROLLER_DRAINING" | "SESSION_SUPERSEDED" | "SLOW_READER" | "RATE_LIMITED" | "INTERNAL" | "CONTROLLER_LEASE_LOST" | "SESSION_UNKNOWN" | "IMAGE_STORE_FULL" | "OPERATION_TYPE_NOT_WIRED" | "STEP_KIND_NOT_WIRED" | "NODE_LIFECYCLE_NOT_WIRED" | "WORKFLOWS_NOT_WIRED" | "IMAGE_CATALOGUE_NOT_WIRED" | "WEBHOOKS_NOT_WIRED" | "SITE_SERVICES_NOT_WIRED" | "EXPLAIN_NOT_WIRED" | "TIMELINE_NOT_WIRED" | "NETWORK_RECONFIG_NOT_WIRED" | "STAGE_NOT_WIRED" | "DHCP_RELAYS_NOT_WIRED" | "EXECUTION_FAILED" | "OUTCOME_UNKNOWN" | "EVIDENCE_MISSING" | "AGENT_UNAVAILABLE" | "CAPABILITY_MISSING" | "AGENT_LOCKED" | "REPAVE_NOT_WIRED" | "NETBOOT_UNSUPPORTED" | "CONFIG_ROLLED_BACK" | "COMMAND_EXPIRED" | "GRANT_REFUSED" | "AGENT_MEMORY_LOST" | "AGENT_STATE_ROLLED_BACK" | "CLONE_DETECTED" | "STEP_TIMEOUT" | "CANCELED_BY_REQUEST" | "EXECUTOR_PANICKED" | "AGENT_STORAGE_FULL" | "BMC_AUTH_FAILED" | "DISK_RULE_NO_UNIQUE_MATCH" | "ENROLMENT_CONTESTED" | "SETTLED_BY_OPERATOR" | "IMAGE_DIGEST_MISMATCH" | "IMAGE_TOO_LARGE" | "IMAGE_UNAVAILABLE" | "IMAGE_UNSUPPORTED" | "DISK_WRITE_ERROR" | "BMC_UNREACHABLE" | "BMC_NO_EFFECT" | "INSTALLER_SILENT" | "NO_BOOT_PATH" | "INSTALLER_MISSING" | "SITE_AGENT_SILENT" | "CONFIG_DRIFT" | "ERASE_UNSUPPORTED" | "STAGE_CHECK_FAILED" | "INSTALL_ATTEMPTS_EXHAUSTED" | "NODE_TRANSITION_ILLEGAL" | "NODE_GUARD_FAILED" | "REPORT_REFUSED" | "NODE_IDENTITY_DELETED" | "WORKFLOW_ACTION_ILLEGAL" | "WORKFLOW_ACTIVE" | "WEBHOOK_URL_REFUSED" | "HISTORY_OUT_OF_RANGE" | "SCRIPT_NOT_FOUND" | "SCRIPT_EXISTS" | "SCRIPT_IN_USE" | "SCRIPT_DIGEST_MISMATCH" | "SSH_NOT_CONFIGURED" | "SSH_HOST_KEY_UNKNOWN" | "SSH_HOST_KEY_MISMATCH" | "SSH_AUTH_FAILED" | "SSH_UNREACHABLE" | "WEBHOOK_EXISTS" | "ROUTE_NOT_FOUND" | "METHOD_NOT_ALLOWED" | "MEDIA_TYPE_UNSUPPORTED" | "MAAS_UNREACHABLE" | "MAAS_AUTH_FAILED" | "MAAS_REFUSED" | "MAAS_MACHINE_GONE" | "MAAS_MACHINE_AMBIGUOUS" | "MAAS_FAILED" | "MAAS_STATUS_CONFLICT" | "CLUSTER_NOT_FOUND" | "CLUSTER_IN_USE" | "CLUSTER_NOT_CONFIGURED" | "CLUSTER_UNREACHABLE" | "CLUSTER_ACCESS_DENIED" | "CLUSTER_OTHER_MEMBER" | "CLUSTER_NODE_MISMATCH" | "CLUSTER_NODE_NOT_READY" | "DRAIN_BLOCKED" | "KUBEADM_FAILED" | "NODE_NOT_IN_CLUSTER" | "BUDGET_NOT_FOUND" | "BUDGET_SLOT_NOT_FOUND" | "BUDGET_SLOT_IN_USE" | "BUDGET_REQUIRED" | "ADMISSION_PACED" | "ROLLOUT_NOT_FOUND" | "ROLLOUT_CHANGED" | "ROLLOUT_EMPTY" | "ROLLOUT_TOO_LARGE" | "ROLLOUT_ENDED" | "ROLLOUT_NOT_APPROVED" | "ROLLOUT_SELF_APPROVAL" | "ROLLOUT_STOPPED" | "APPROVAL_REQUIRED" | "APPROVAL_POLICY_NOT_FOUND" | "TOO_MANY_STREAMS" | "CONTROLLER_OVERLOADED" | "NOT_PROVISIONED" | "NODE_OFFLINE" | "NODE_NOT_VERIFIED" | "NODE_NOT_ACTIVE" | "MACHINE_UNREACHABLE" | "INTERVENTION_REQUIRED" | "NOT_OBSERVED" | "WRONG_SYSTEM_BOOTED" | "PROVIDER_DRIFT" | "DECOMMISSION_REQUIRED" | "DEVICE_RESET_FAILED" | "MACHINE_EXISTS" | "PLAN_EXISTS" | "PLAN_IN_USE" | "RESOURCE_EXISTS" | "CANCEL_TOO_LATE" | "NOBODY_REACHES_MACHINE" | "TOKEN_SPENT" | "BMC_ENDPOINT_NOT_ALLOWED" | "BMC_PLAIN_HTTP_NOT_ALLOWED" | "BMC_CERTIFICATE_CHANGED" | "BMC_CERTIFICATE_NOT_OFFERED" | "IMAGE_URL_REFUSED" | "IMAGE_OVER_LIMIT" | "API_TOKEN_NOT_FOUND" | "API_TOKEN_EXISTS" | "DATABASE_WENT_BACK" | "DATABASE_IN_DOUBT" | "DATABASE_OUTCOME_UNKNOWN" | "TPM_REQUIRED" | "TPM_MISMATCH" | "TPM_KEY_TAKEN" | "TPM_PROOF_INVALID" | "TPM_CHALLENGE_EXPIRED" | "IDENTITY_LEVEL_TOO_LOW" | "IDENTITY_LEVEL_NOT_WIRED" | "NO_BMC" | "SELECTION_NOT_FOUND" | "SITE_AGENT_UNAVAILABLE" | "SITE_AGENT_ELSEWHERE" | "DISCOVERY_UNDER_WAY" | "BMC_SHARED" | "BMC_PASSWORD_REFUSED" | "PHONE_HOME_PREVENTED" | "PHONE_HOME_MISSING" | "MACHINE_AGENTLESS" | "MEDIA_UNSUPPORTED" | "MEDIA_IN_USE" | "NO_INSTALL_ADDRESS" | "MEDIA_PROOF_MISSING" | "ERASURE_NOT_PROVEN" | "HISTORY_BROKEN" | "INVALID_GROUP_BY" | "TOO_MANY_GROUPS" | "INVALID_ORDER_BY" | "SIGN_ON_OFF" | "SIGN_ON_UNAVAILABLE" | "SIGN_ON_EXPIRED" | "ROLES_CHANGED" | "SIGN_ON_REVOKED" | "NO_ROLE" | "OUTSIDE_SELECTION" | "SELECTION_TOO_NARROW" | "ROLE_BINDING_NOT_FOUND" | "SESSION_NOT_FOUND" | "AUTHORITY_IN_USE" | "AUTHORITY_NOT_FOUND" | "AUTHORITY_KEY_MISSING" | "FIELD_IN_USE" | "MOMENT_NOT_KEPT" | "HARDWARE_TEST_FAILED" | "HARDWARE_TEST_UNFINISHED" | "HARDWARE_FAULT" | "RAID_DEGRADED" | "IMAGE_STORE_UNAVAILABLE" | "IMAGE_STORE_REFUSED" | "VIEW_NOT_FOUND";
         /** @description Reboot ends on another boot id. */
         "baremetal.v1.Reboot": {
             /** @description "graceful" (default), "force", or "bmc" (out of band). */
@@ -5860,6 +5888,24 @@ export interface components {
              * @description How many rows were emptied by this call.
              */
             scrubbed_rows?: string;
+        };
+        /** @description SearchHit is a machine and what of it was found. */
+        "baremetal.v1.SearchHit": {
+            /**
+             * @description "machine_id", "external_id", "serial", "mac", "address", "bmc", "ssh", "label", "uuid", "asset_tag", "hostname" or
+             *     "disk".
+             */
+            field?: string;
+            /** @description The machine. */
+            machine_id?: string;
+            /** @description The value that was found, in small letters. */
+            value?: string;
+        };
+        "baremetal.v1.SearchMachinesResponse": {
+            /** @description Those that are called exactly so come first, then those whose names begin so. One hit a machine. */
+            hits?: components["schemas"]["baremetal.v1.SearchHit"][];
+            /** @description True where there are more than limit. */
+            more?: boolean;
         };
         /** @description Segment is one provisioning network. */
         "baremetal.v1.Segment": {
@@ -7198,18 +7244,20 @@ export interface operations {
     AdminService_ListAuditLog: {
         parameters: {
             query?: {
-                /** @description A machine, or whatever else was acted on. */
+                /** @description A machine, or whatever else was acted on. One of which there is no row, and no machine, is NOT_FOUND. */
                 target_id?: string;
                 /** @description 0: as many rows as fit into 4 MiB. At most 1000. */
                 page_size?: number;
                 /** @description next_page_token of the page before; empty begins with the first page. */
                 page_token?: string;
-                /** @description Only rows of this actor; empty means all. */
+                /** @description Only rows of this actor; empty means all. One without a row that is no token and no agent is NOT_FOUND. */
                 actor?: string;
                 /** @description Rows from since on, and before until. */
                 since?: string;
                 /** @description The end of the time; unset means now. */
                 until?: string;
+                /** @description Only rows of this verb, such as ADD_IMAGE; with * at the end, of those that begin so. Empty means all. */
+                verb?: string;
             };
             header?: never;
             path?: never;
@@ -8465,6 +8513,36 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.MapMachinesResponse"];
+                };
+            };
+            default: components["responses"]["Error"];
+        };
+    };
+    MachineService_SearchMachines: {
+        parameters: {
+            query?: {
+                /**
+                 * @description A piece of a name, an id of another system, a serial number, a MAC address in any notation, an address, a BMC, a label
+                 *     as key=value, an asset tag, a UUID or a disk's serial number, in any case. Of a host name that matches nothing, what
+                 *     stands before the first dot. 1 to 200 bytes.
+                 */
+                text?: string;
+                /** @description At most so many machines; 0 means 20, at most 100. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A successful response. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["baremetal.v1.SearchMachinesResponse"];
                 };
             };
             default: components["responses"]["Error"];

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,12 +12,18 @@ import (
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/api/public/query"
 	"github.com/ingot-metal/ingot/controller/api/public/service"
+	"github.com/ingot-metal/ingot/controller/domain/access"
 	"github.com/ingot-metal/ingot/controller/domain/identity"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	"github.com/ingot-metal/ingot/controller/store/history"
 	"github.com/ingot-metal/ingot/controller/store/operationquery"
+	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/controller/validate"
+	"github.com/ingot-metal/ingot/internal/failure"
 )
+
+// auditVerb is what a list of the audit log takes as a verb.
+var auditVerb = regexp.MustCompile(`^[A-Z_]{0,64}\*?$`)
 
 var agentKeys = validate.Keys{
 	"machine_id": validate.Any,
@@ -40,7 +47,8 @@ func (s *Server) ListAgents(
 			f.AfterID, f.Limit = after.ID, limit
 			return s.stores.Agents.ListAgents(ctx, f)
 		},
-		Place: service.ByID((*baremetalv1.Agent).GetAgentId),
+		Subject: service.Subjects(s.Machine(f.MachineID), service.SubjectOf(f.Site, s.stores.Sites.GetSite)),
+		Place:   service.ByID((*baremetalv1.Agent).GetAgentId),
 	}, r)
 	if err != nil {
 		return nil, err
@@ -195,9 +203,6 @@ func (s *Server) ListCommands(
 	if err != nil {
 		return nil, err
 	}
-	if err := s.exist(ctx, r.GetOperationId(), r.GetMachineId()); err != nil {
-		return nil, err
-	}
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.Command]{
 		Name: "commands", Filter: r.GetOperationId() + "\x00" + r.GetMachineId(),
 		Read: func(ctx context.Context, after validate.Page, limit int32) ([]*baremetalv1.Command, error) {
@@ -206,6 +211,8 @@ func (s *Server) ListCommands(
 				Limit: limit,
 			})
 		},
+		Subject: service.Subjects(service.SubjectOf(r.GetOperationId(), s.stores.OperationQueries.GetOperation),
+			s.Machine(r.GetMachineId())),
 		Place: service.ByTime((*baremetalv1.Command).GetCommandId,
 			func(c *baremetalv1.Command) time.Time { return c.GetCreatedAt().AsTime() }),
 	}, r)
@@ -213,21 +220,6 @@ func (s *Server) ListCommands(
 		return nil, err
 	}
 	return &baremetalv1.ListCommandsResponse{Commands: p.Rows, NextPageToken: p.Next, TotalSize: p.Total}, nil
-}
-
-// exist fails with NOT_FOUND when one that is named does not.
-func (s *Server) exist(ctx context.Context, operationID, machineID string) error {
-	if operationID != "" {
-		if _, err := s.stores.OperationQueries.GetOperation(ctx, operationID); err != nil {
-			return err
-		}
-	}
-	if machineID != "" {
-		if _, err := s.stores.Machines.KnownMachine(ctx, machineID); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // ListAuditLog implements AdminService.
@@ -240,7 +232,13 @@ func (s *Server) ListAuditLog(
 	if len(r.GetActor()) > maxActor {
 		return nil, validate.Fault("actor", "at most %d characters", maxActor)
 	}
-	f := history.AuditFilter{TargetID: r.GetTargetId(), Actor: r.GetActor()}
+	if !auditVerb.MatchString(r.GetVerb()) {
+		return nil, validate.Fault("verb", "a verb, such as ADD_IMAGE, or how one begins, such as ADD_*")
+	}
+	f := history.AuditFilter{TargetID: r.GetTargetId(), Actor: r.GetActor(), Verb: r.GetVerb()}
+	if prefix, cut := strings.CutSuffix(f.Verb, "*"); cut {
+		f.Verb, f.VerbPrefix = "", prefix
+	}
 	for _, t := range []struct {
 		name string
 		from *timestamppb.Timestamp
@@ -254,7 +252,7 @@ func (s *Server) ListAuditLog(
 		}
 		*t.to = t.from.AsTime()
 	}
-	of := strings.Join([]string{f.TargetID, f.Actor, f.Since.UTC().Format(time.RFC3339Nano),
+	of := strings.Join([]string{f.TargetID, f.Actor, r.GetVerb(), f.Since.UTC().Format(time.RFC3339Nano),
 		f.Until.UTC().Format(time.RFC3339Nano)}, "\x00")
 	p, err := service.Page(ctx, s.Base, service.List[*baremetalv1.AuditEntry]{
 		Name: "audit", Filter: of,
@@ -265,12 +263,56 @@ func (s *Server) ListAuditLog(
 			f.Limit = limit
 			return s.stores.History.ListAudit(ctx, f)
 		},
+		Subject: service.Subjects(service.Subject{Name: f.TargetID, Read: s.auditTarget},
+			service.Subject{Name: f.Actor, Read: s.auditActor}),
 		Place: service.ByNumber((*baremetalv1.AuditEntry).GetAuditId),
 	}, r)
 	if err != nil {
 		return nil, err
 	}
 	return &baremetalv1.ListAuditLogResponse{Entries: p.Rows, NextPageToken: p.Next, TotalSize: p.Total}, nil
+}
+
+// auditTarget fails where the audit log has no row of a target, and there is no machine with this id.
+func (s *Server) auditTarget(ctx context.Context, target string) error {
+	known, err := s.audited(ctx, history.AuditFilter{TargetID: target})
+	if known || err != nil {
+		return err
+	}
+	_, err = s.stores.Machines.KnownMachine(ctx, target)
+	if failure.HasReason(err, "MACHINE_NOT_FOUND") {
+		return failure.NotFound("AUDIT_NAME_NOT_FOUND", "nothing was done to %q, and there is no such machine", target).
+			WithField("target_id", "unknown")
+	}
+	return err
+}
+
+// auditActor fails where the audit log has no row of an actor, and there is no token of this name.
+func (s *Server) auditActor(ctx context.Context, actor string) error {
+	known, err := s.audited(ctx, history.AuditFilter{Actor: actor})
+	if known || err != nil {
+		return err
+	}
+	if slices.ContainsFunc(s.fileTokens(), func(t access.FileToken) bool { return t.Name == actor }) {
+		return nil
+	}
+	tokens, err := s.stores.Credentials.ListAPITokens(ctx, false, "", pgtx.AllRows, s.Clock.Now())
+	if err != nil ||
+		slices.ContainsFunc(tokens, func(t *baremetalv1.APIToken) bool { return t.GetName() == actor }) {
+		return err
+	}
+	if _, err = s.stores.Agents.GetAgent(ctx, actor); !failure.HasReason(err, "AGENT_NOT_FOUND") {
+		return err
+	}
+	return failure.NotFound("AUDIT_NAME_NOT_FOUND", "%q has done nothing, and is no token and no agent", actor).
+		WithField("actor", "unknown")
+}
+
+// audited reports whether the audit log has a row that a filter lets through.
+func (s *Server) audited(ctx context.Context, f history.AuditFilter) (bool, error) {
+	f.Limit = 1
+	rows, err := s.stores.History.ListAudit(ctx, f)
+	return len(rows) > 0, err
 }
 
 // ScrubAuditEventData implements AdminService.

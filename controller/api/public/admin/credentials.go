@@ -107,7 +107,8 @@ func (s *Server) ListBMCCertificates(
 			f.AfterSite, f.AfterEndpoint, _ = strings.Cut(after.ID, " ")
 			return s.stores.Credentials.ListBMCCertificates(ctx, f)
 		},
-		Place: service.ByID(func(c *baremetalv1.BMCCertificate) string { return c.GetSite() + " " + c.GetEndpoint() }),
+		Subject: service.Subjects(s.Machine(r.GetMachineId())),
+		Place:   service.ByID(func(c *baremetalv1.BMCCertificate) string { return c.GetSite() + " " + c.GetEndpoint() }),
 	}, r)
 	if err != nil {
 		return nil, err

@@ -241,6 +241,11 @@ func (s *Server) ListWebhookDeliveries(
 				BeforeTime: after.Time, BeforeID: after.ID, Limit: limit,
 			})
 		},
+		Subject: service.Subjects(
+			service.SubjectOf(r.GetWebhookId(), func(ctx context.Context, id string) (*baremetalv1.Webhook, error) {
+				return s.stores.Webhooks.GetWebhook(ctx, id, s.Clock.Now())
+			}),
+			service.SubjectOf(r.GetDeliveryId(), s.stores.Webhooks.GetDelivery)),
 		Place: service.ByTime((*baremetalv1.WebhookDelivery).GetDeliveryId,
 			func(d *baremetalv1.WebhookDelivery) time.Time { return d.GetCreatedAt().AsTime() }),
 	}, r)

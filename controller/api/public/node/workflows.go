@@ -89,6 +89,7 @@ func (s *Server) ListWorkflows(
 			f.BeforeID, f.BeforeTime, f.Limit = after.ID, after.Time, limit
 			return s.stores.Workflows.ListWorkflows(ctx, f)
 		},
+		Subject: service.Subjects(s.Machine(f.MachineID)),
 		Place: service.ByTime((*baremetalv1.Workflow).GetWorkflowId,
 			func(w *baremetalv1.Workflow) time.Time { return w.GetCreatedAt().AsTime() }),
 	}, r)

@@ -26,7 +26,7 @@ func (s *Server) GetOperation(ctx context.Context, r *baremetalv1.GetOperationRe
 func (s *Server) ListOperations(
 	ctx context.Context, r *baremetalv1.ListOperationsRequest,
 ) (*baremetalv1.ListOperationsResponse, error) {
-	l, err := workList(ctx, "operations", r, query.OperationKeys, s.stores.OperationQueries.ListOperations,
+	l, err := workList(ctx, s, "operations", r, query.OperationKeys, s.stores.OperationQueries.ListOperations,
 		service.ByTime((*baremetalv1.Operation).GetOperationId,
 			func(op *baremetalv1.Operation) time.Time { return op.GetCreatedAt().AsTime() }))
 	if err != nil {
@@ -46,7 +46,7 @@ type workRequest interface {
 }
 
 // workList is the list of operations or of runs, newest first.
-func workList[M proto.Message](ctx context.Context, name string, r workRequest, keys validate.Keys,
+func workList[M proto.Message](ctx context.Context, s *Server, name string, r workRequest, keys validate.Keys,
 	read func(context.Context, operationquery.OperationFilter) ([]M, error), place func(M) validate.Page,
 ) (service.List[M], error) {
 	l := service.List[M]{Name: name, Filter: r.GetFilter(), Place: place}
@@ -59,6 +59,8 @@ func workList[M proto.Message](ctx context.Context, name string, r workRequest, 
 		return l, err
 	}
 	f.Selections, err = query.Within(ctx)
+	l.Subject = service.Subjects(s.Machine(service.Named(terms, "machine_id")),
+		service.SubjectOf(service.Named(terms, "run_id"), s.stores.OperationQueries.GetRun))
 	l.Read = func(ctx context.Context, after validate.Page, limit int32) ([]M, error) {
 		f.BeforeID, f.BeforeTime, f.Limit = after.ID, after.Time, limit
 		return read(ctx, f)

@@ -81,6 +81,7 @@ func (s *Server) CancelRun(ctx context.Context, r *baremetalv1.CancelRunRequest)
 func (s *Server) ListRuns(ctx context.Context, r *baremetalv1.ListRunsRequest) (*baremetalv1.ListRunsResponse, error) {
 	l, err := workList(
 		ctx,
+		s,
 		"runs",
 		r,
 		query.RunKeys,

@@ -144,6 +144,7 @@ type Rig struct {
 	Store  *store.Store
 	Engine *engine
 	Blobs  *blob.Dir
+	Conn   *grpc.ClientConn
 
 	Machines   pb.MachineServiceClient
 	Operations pb.OperationServiceClient
@@ -195,6 +196,7 @@ func NewRigOn(t *testing.T, st *store.Store, change ...func(*service.Config)) *R
 	}
 	r := &Rig{T: t, Store: st, Engine: e, Blobs: blobs}
 	conn := Serve(t, cfg, st)
+	r.Conn = conn
 	r.Machines, r.Operations, r.Plans = pb.NewMachineServiceClient(conn), pb.NewOperationServiceClient(conn),
 		pb.NewPlanServiceClient(conn)
 	r.Runs, r.Nodes = pb.NewRunServiceClient(conn), pb.NewNodeServiceClient(conn)

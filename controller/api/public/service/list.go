@@ -36,6 +36,9 @@ type List[M proto.Message] struct {
 	Read func(ctx context.Context, after validate.Page, limit int32) ([]M, error)
 	// Uncounted is a list whose rows are not those of a statement: it has no total.
 	Uncounted bool
+	// Subject fails with NOT_FOUND where the list is of one thing and there is no such thing: its list is not empty, it is
+	// wrong. Only a first page without rows asks. It is nil where the list is of no one thing.
+	Subject func(ctx context.Context) error
 	// Place is where a row stands.
 	Place func(M) validate.Page
 	// Short is a list that can be read whole: it is filtered and sorted here, by the fields of its rows.
@@ -66,6 +69,9 @@ func Page[M proto.Message](ctx context.Context, s *Base, l List[M], r PageReques
 		return out, err
 	}
 	more, err := out.fill(ctx, l, at, size)
+	if err == nil && len(out.Rows) == 0 && r.GetPageToken() == "" {
+		return out, l.known(ctx)
+	}
 	if err != nil || !more && r.GetPageToken() == "" {
 		out.Total = int32(len(out.Rows))
 		return out, err
@@ -82,6 +88,14 @@ func Page[M proto.Message](ctx context.Context, s *Base, l List[M], r PageReques
 		out.Next = next.Token(l.Name, l.Filter)
 	}
 	return out, nil
+}
+
+// known returns the error of a list whose one thing does not exist.
+func (l List[M]) known(ctx context.Context) error {
+	if l.Subject == nil {
+		return nil
+	}
+	return l.Subject(ctx)
 }
 
 // fill reads rows until the page is full, and reports whether there are more.

@@ -47,6 +47,9 @@ func short[M proto.Message](ctx context.Context, l List[M], r narrowed, size int
 	if r.GetPageToken() == "" {
 		at.Total = int32(len(all))
 	}
+	if len(all) == 0 && r.GetPageToken() == "" {
+		return out, l.known(ctx)
+	}
 	place := func(m M) rowsof.Place { return order.Place(m, rowID(l.Place(m))) }
 	if !order.None() {
 		slices.SortStableFunc(all, func(a, b M) int { return order.Compare(place(a), place(b)) })

@@ -1,4 +1,5 @@
-package command
+// Package names reads and sorts names of machines as people write them.
+package names
 
 import (
 	"cmp"
@@ -10,9 +11,9 @@ import (
 // mostNames bounds the names that one argument stands for.
 const mostNames = 10_000
 
-// ExpandNames returns the names that an argument stands for: r42-[01-16] is r42-01 to r42-16, m-[1,3,7-9] is five
+// Expand returns the names that an argument stands for: r42-[01-16] is r42-01 to r42-16, m-[1,3,7-9] is five
 // names. A number that begins with 0 keeps its width.
-func ExpandNames(pattern string) ([]string, error) {
+func Expand(pattern string) ([]string, error) {
 	open := strings.IndexByte(pattern, '[')
 	if open < 0 {
 		if at := strings.IndexByte(pattern, ']'); at >= 0 {
@@ -24,7 +25,7 @@ func ExpandNames(pattern string) ([]string, error) {
 	if end < 0 {
 		return nil, nameError(pattern, open, "a [ without its ]")
 	}
-	rest, err := ExpandNames(pattern[open+end+1:])
+	rest, err := Expand(pattern[open+end+1:])
 	if err != nil {
 		return nil, err
 	}
@@ -48,8 +49,35 @@ func ExpandNames(pattern string) ([]string, error) {
 	return out, nil
 }
 
+// ExpandAll returns the names that arguments stand for, in their order and each once.
+func ExpandAll(args []string) (out []string, err error) {
+	have := map[string]bool{}
+	for _, arg := range args {
+		names, err := Expand(arg)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range names {
+			if !have[n] {
+				have[n] = true
+				out = append(out, n)
+			}
+		}
+	}
+	return out, nil
+}
+
+// List returns names as a list of a filter has them.
+func List(names []string) string {
+	quoted := make([]string, len(names))
+	for i, n := range names {
+		quoted[i] = strconv.Quote(n)
+	}
+	return strings.Join(quoted, ", ")
+}
+
 func nameError(pattern string, at int, what string) error {
-	return Usagef("%q, position %d: %s; a range is written [01-16] or [1,3,7-9]", pattern, at+1, what)
+	return fmt.Errorf("%q, position %d: %s; a range is written [01-16] or [1,3,7-9]", pattern, at+1, what)
 }
 
 // numbersOf returns the numbers of one part between brackets.
@@ -79,8 +107,8 @@ func numbersOf(part string) ([]string, error) {
 	return out, nil
 }
 
-// CompareNames orders names as people do: m-2 before m-10.
-func CompareNames(a, b string) int {
+// Compare orders names as people do: m-2 before m-10.
+func Compare(a, b string) int {
 	for i, j := 0, 0; ; {
 		switch {
 		case i == len(a) || j == len(b):

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -86,16 +85,4 @@ func synchronized(state int, status int32) Finding {
 		return Warning("time", "no time service sets the clock", "apt install chrony")
 	}
 	return Well("time", "a time service sets the clock")
-}
-
-// Ends checks the time at which a certificate ends. Less than soon before it is a warning.
-func Ends(check, what string, end, now time.Time, soon time.Duration, remedy string) Finding {
-	date := end.UTC().Format(time.RFC3339)
-	switch {
-	case !now.Before(end):
-		return Fault(check, what+" has ended on "+date, remedy)
-	case now.Add(soon).After(end):
-		return Warning(check, what+" ends on "+date, remedy)
-	}
-	return Well(check, what+" is valid until "+date)
 }

@@ -1,4 +1,4 @@
-package command_test
+package names_test
 
 import (
 	"slices"
@@ -7,10 +7,10 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/ingot-metal/ingot/cli/command"
+	"github.com/ingot-metal/ingot/cli/names"
 )
 
-func TestExpandNames(t *testing.T) {
+func TestExpand(t *testing.T) {
 	for in, want := range map[string]string{
 		"m-1":             "m-1",
 		"r42-[08-11]":     "r42-08 r42-09 r42-10 r42-11",
@@ -18,7 +18,7 @@ func TestExpandNames(t *testing.T) {
 		"r[1-2]-m[01-02]": "r1-m01 r1-m02 r2-m01 r2-m02",
 		"[9-11]x":         "9x 10x 11x",
 	} {
-		got, err := command.ExpandNames(in)
+		got, err := names.Expand(in)
 		if err != nil || strings.Join(got, " ") != want {
 			t.Errorf("%s: %v, %v", in, got, err)
 		}
@@ -32,27 +32,27 @@ func TestExpandNames(t *testing.T) {
 		"m-[1-99999]":     "position 4: more than 10000 names",
 		"[1-999][1-9999]": "more than 10000 names",
 	} {
-		if _, err := command.ExpandNames(in); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := names.Expand(in); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", in, err, want)
 		}
 	}
 }
 
-func TestCompareNames(t *testing.T) {
+func TestCompare(t *testing.T) {
 	sorted := []string{"", "m", "m-1", "m-02", "m-2", "m-10", "m-10a", "m-10b", "m-11", "n-1"}
 	shuffled := slices.Clone(sorted)
 	slices.Reverse(shuffled)
-	if slices.SortFunc(shuffled, command.CompareNames); !slices.Equal(shuffled, sorted) {
+	if slices.SortFunc(shuffled, names.Compare); !slices.Equal(shuffled, sorted) {
 		t.Errorf("%q", shuffled)
 	}
 	name := rapid.StringMatching(`[a-c0-2-]{0,6}`)
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, c := name.Draw(t, "a"), name.Draw(t, "b"), name.Draw(t, "c")
-		ab, ba := command.CompareNames(a, b), command.CompareNames(b, a)
+		ab, ba := names.Compare(a, b), names.Compare(b, a)
 		if ab != -ba || (ab == 0) != (a == b) {
 			t.Fatalf("%q and %q: %d, %d", a, b, ab, ba)
 		}
-		if ab <= 0 && command.CompareNames(b, c) <= 0 && command.CompareNames(a, c) > 0 {
+		if ab <= 0 && names.Compare(b, c) <= 0 && names.Compare(a, c) > 0 {
 			t.Fatalf("%q, %q, %q are in no order", a, b, c)
 		}
 	})
