@@ -257,7 +257,11 @@ func TestWhyAnOperationFailedOrWaits(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	f.op.Error = nil
-	f.op.Evidence = map[string]string{"boot_id_before": "b1", "boot_id_after": "b2", "power_on_seen_at": "2026-03-01T12:00:07Z"}
+	f.op.Evidence = map[string]string{
+		"boot_id_before":   "b1",
+		"boot_id_after":    "b2",
+		"power_on_seen_at": "2026-03-01T12:00:07Z",
+	}
 	if got := f.run(t, "ops"); !inOrder(got.out, "REASON\n", "WAITING_FOR_AGENT\n") {
 		t.Errorf("%+v", got)
 	}
@@ -291,7 +295,17 @@ func TestStatusWatch(t *testing.T) {
 	}
 	f.serverInfos = []error{nil, over}
 	terminal := func(c *command.Config) { c.OutTerminal = true }
-	if got = f.runWith(t, terminal, "status", "--watch", "--every", "1s"); !strings.HasPrefix(got.out, "\x1b[H\x1b[2JAs of ") {
+	if got = f.runWith(
+		t,
+		terminal,
+		"status",
+		"--watch",
+		"--every",
+		"1s",
+	); !strings.HasPrefix(
+		got.out,
+		"\x1b[H\x1b[2JAs of ",
+	) {
 		t.Errorf("on a terminal: %+v", got)
 	}
 	f.serverInfos = []error{gone}

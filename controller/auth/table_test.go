@@ -100,7 +100,8 @@ func TestNamesAgreeWithNeeds(t *testing.T) {
 		}
 		name := m[strings.LastIndexByte(m, '/')+1:]
 		reads := false
-		for _, prefix := range []string{"Get", "List", "Watch", "Stream", "Explain", "Preview", "Count", "Map"} {
+		for _, prefix := range []string{"Get", "List", "Watch", "Stream", "Explain", "Preview", "Count", "Map",
+			"Search"} {
 			reads = reads || strings.HasPrefix(name, prefix)
 		}
 		if reads != (rule.Need == NeedRead) || !reads && rule.Need != NeedOperate {

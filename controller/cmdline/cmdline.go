@@ -77,7 +77,8 @@ checks and metrics. SIGHUP reads the bearer tokens again without dropping a stre
 	}
 	p := cmd.PersistentFlags()
 	p.StringVar(&f.config, "config", "", "configuration file (see `ingot-controller config sample`)")
-	p.BoolVar(&f.dev, "dev", false, "start a private PostgreSQL below the data directory, make an admin token, and serve the web console")
+	p.BoolVar(&f.dev, "dev", false,
+		"start a private PostgreSQL below the data directory, make an admin token, and serve the web console")
 	p.StringVar(&f.dataDir, "data-dir", "", "where keys live, and with --dev the database")
 	p.StringSliceVar(&f.names, "name", nil, "host name or address that certificates are made out to (repeatable)")
 	p.StringVar(&f.listen.Frontpage, "listen", "", "address for clients")

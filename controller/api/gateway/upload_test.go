@@ -32,7 +32,9 @@ func TestUpload(t *testing.T) {
 	r.double.drains = true
 	r.double.tell(nil, &baremetalv1.Image{ImageRef: "debian-13", SizeBytes: 1 << 40})
 	sent := bytes.Repeat([]byte("ingot!"), 200_000)
-	code, answer := r.do(r.uploads("debian-13?kind=os&firmware=bios&firmware=uefi&sha256_source=ab", bytes.NewReader(sent)))
+	code, answer := r.do(
+		r.uploads("debian-13?kind=os&firmware=bios&firmware=uefi&sha256_source=ab", bytes.NewReader(sent)),
+	)
 	if code != http.StatusOK || !strings.Contains(string(answer), `"size_bytes":"1099511627776"`) {
 		t.Fatalf("%d %s", code, answer)
 	}

@@ -25,7 +25,8 @@ var partOfIP = regexp.MustCompile(`^[0-9.]+$`)
 // Texts returns what is looked for, one after the other until something is found. Its error is INVALID_FIELD.
 func Texts(typed string) ([]string, *failure.Error) {
 	text := strings.ToLower(strings.TrimSpace(typed))
-	if strings.Trim(text, ".") == "" || len(text) > maxText || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' }) {
+	control := func(r rune) bool { return r < ' ' }
+	if strings.Trim(text, ".") == "" || len(text) > maxText || strings.ContainsFunc(text, control) {
 		return nil, failure.Invalid("INVALID_FIELD", "text is a piece of a name, 1 to %d bytes", maxText).
 			WithField("text", "1 to 200 bytes without control characters")
 	}
@@ -39,18 +40,34 @@ func Texts(typed string) ([]string, *failure.Error) {
 	if partOfMAC.MatchString(text) {
 		texts = append(texts, strings.ReplaceAll(text, "-", ":"))
 	}
-	if host, _, ok := strings.Cut(text, "."); ok && host != "" && host != texts[len(texts)-1] && !partOfIP.MatchString(text) {
+	if host, _, ok := strings.Cut(
+		text,
+		".",
+	); ok && host != "" && host != texts[len(texts)-1] &&
+		!partOfIP.MatchString(text) {
 		texts = append(texts, host)
 	}
 	return texts, nil
 }
 
 // order is which of several fields is shown: what a person would have typed first.
-var order = []string{"machine_id", "hostname", "external_id", "serial", "asset_tag", "mac", "address", "bmc", "ssh", "uuid",
-	"disk", "label"}
+var order = []string{
+	"machine_id",
+	"hostname",
+	"external_id",
+	"serial",
+	"asset_tag",
+	"mac",
+	"address",
+	"bmc",
+	"ssh",
+	"uuid",
+	"disk",
+	"label",
+}
 
-// HitOf returns what of a machine was found: the exact value, else one that begins so, else one that has it. words are lines
-// of a kind in capitals, a tab and a value. It reports false where only a kind was met.
+// HitOf returns what of a machine was found: the exact value, else one that begins so, else one that has it. words are
+// lines of a kind in capitals, a tab and a value. It reports false where only a kind was met.
 func HitOf(machineID, words, text string) (Hit, bool) {
 	best, found := Hit{MachineID: machineID}, false
 	least := [2]int{3, 0}
@@ -74,7 +91,8 @@ func HitOf(machineID, words, text string) (Hit, bool) {
 	return best, found
 }
 
-// OneEach returns one hit a machine, in the order in which they came, at most limit of them, and whether there are more.
+// OneEach returns one hit a machine, in the order in which they came, at most limit of them, and whether there are
+// more.
 func OneEach(hits []Hit, limit int) (out []Hit, more bool) {
 	seen := map[string]bool{}
 	for _, h := range hits {
