@@ -110,7 +110,8 @@ func (f *flags) load() (*config.Config, error) {
 		if f.dev && c.TokensFile == config.Default().TokensFile {
 			c.TokensFile = filepath.Join(c.DataDir, "tokens")
 		}
-		if f.dev && c.Listen.REST == "" {
+		// One that serves its clients elsewhere is not the only one on this machine.
+		if f.dev && c.Listen.REST == "" && c.Listen.Frontpage == config.Default().Listen.Frontpage {
 			c.Listen.REST = devREST
 		}
 	})

@@ -129,6 +129,9 @@ func always(op string, kind maastest.Kind) maastest.Fault {
 	return maastest.Fault{Op: op, Kind: kind, Times: -1}
 }
 
+// granted is a limit of a step in seconds, in which its agent is granted the command on whatever machine.
+const granted = "20"
+
 // faultsOfRegions: a MAAS region that cannot be asked.
 func faultsOfRegions() []injected {
 	fresh := &maastest.Machine{Status: ms.New}
@@ -139,14 +142,14 @@ func faultsOfRegions() []injected {
 			x.onboard("")
 			return x.id
 		}, []string{"MAAS_UNREACHABLE"}, "provider", []string{"503"}},
-		{"MAAS busy for ever", comingIn(fresh, "5", always("GET machines", maastest.Busy)), []string{"MAAS_UNREACHABLE"},
+		{"MAAS busy for ever", comingIn(fresh, granted, always("GET machines", maastest.Busy)), []string{"MAAS_UNREACHABLE"},
 			"operator", []string{"503"}},
-		{"MAAS answers with a login page", comingIn(fresh, "5", always("GET machines", maastest.Nonsense)),
+		{"MAAS answers with a login page", comingIn(fresh, granted, always("GET machines", maastest.Nonsense)),
 			[]string{"MAAS_UNREACHABLE"}, "operator", []string{"makes no sense"}},
 		{"MAAS gone", func(t *testing.T, r *whyRig) string {
 			x := r.maas(t, &maastest.Machine{Status: ms.New})
 			x.close()
-			x.onboard("2")
+			x.onboard(granted)
 			return x.fails()
 		}, []string{"MAAS_UNREACHABLE"}, "operator", []string{"refused", "load_site_config"}},
 		{"MAAS gone, nothing under way", func(t *testing.T, r *whyRig) string {
