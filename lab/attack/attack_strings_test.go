@@ -33,6 +33,9 @@ func stringAttempts() []Attempt {
 // hostileString is a window title, colours, a reordered line, a byte order mark, and separators that break YAML.
 const hostileString = "x\x1b]0;owned\x07\u009b31m\u202egnp\u2066\ufeff\u2028\u0085\x7fy"
 
+// readsAlike bounds the reads of a list that changes in between.
+const readsAlike = 20
+
 // steers reports whether a terminal obeys a character, or a parser of YAML refuses it.
 func steers(r rune) bool {
 	return r != '\n' && (unicode.IsControl(r) || strings.ContainsRune("\u202e\u2066\ufeff\u2028", r))
@@ -79,8 +82,20 @@ func hostileStrings(ctx context.Context, r *Rig) (Outcome, error) {
 		if err := yaml.Unmarshal([]byte(out["yaml"]), &fromYAML); err != nil {
 			return breached("ingot %s -o yaml does not parse: %v", args, err), nil
 		}
-		if a, b := fmt.Sprint(fromJSON), fmt.Sprint(fromYAML); a != b && !reflect.DeepEqual(fromJSON, fromYAML) {
-			return breached("ingot %s has other data in YAML than in JSON", args), nil
+		// An agent that was heard between the two has another time in the second: it is read again.
+		for again := 0; fmt.Sprint(fromJSON) != fmt.Sprint(fromYAML) && !reflect.DeepEqual(fromJSON, fromYAML); again++ {
+			if again == readsAlike {
+				return breached("ingot %s has other data in YAML than in JSON", args), nil
+			}
+			_, text := r.C.IngotWith(ctx, "", append(args, "-o", "json")...)
+			_, marks := r.C.IngotWith(ctx, "", append(args, "-o", "yaml")...)
+			fromJSON, fromYAML = nil, nil
+			if err := errors.Join(
+				json.Unmarshal([]byte(text), &fromJSON),
+				yaml.Unmarshal([]byte(marks), &fromYAML),
+			); err != nil {
+				return Outcome{}, err
+			}
 		}
 	}
 	if shown == 0 {
