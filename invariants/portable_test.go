@@ -33,8 +33,8 @@ func TestTreeNamesNoMachine(t *testing.T) {
 	}
 }
 
-// TestTheCommandLineBuildsForAnotherSystem, the one that differs most from Linux. `make test-cli-archives` builds and vets
-// all of them; a program that was compiled for one shares nothing with those for the others.
+// TestTheCommandLineBuildsForAnotherSystem builds for Windows, which differs most from Linux. `make test-cli-archives`
+// builds and vets all six targets, which share no compiled package.
 func TestTheCommandLineBuildsForAnotherSystem(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it compiles everything once more where nothing has been compiled")

@@ -8,5 +8,5 @@ import (
 	"golang.org/x/term"
 )
 
-// isTerminal reports whether a person looks at what is written to a file.
+// isTerminal reports whether a file is a terminal.
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// isTerminal reports whether a person looks at what is written to a file, by a console that takes colours and moves of the
-// cursor: those are asked for here, and are off in consoles of Windows at first.
+// isTerminal reports whether a file is a console that takes escape sequences. Windows has them off
+// at first; this switches them on.
 func isTerminal(f *os.File) bool {
 	console := windows.Handle(f.Fd())
 	var mode uint32

@@ -40,6 +40,7 @@ var about = func() map[string]About {
 			baremetalv1.MachineService_ExplainMachines_FullMethodName,
 			baremetalv1.MachineService_ListMachines_FullMethodName,
 			baremetalv1.MachineService_MapMachines_FullMethodName,
+			baremetalv1.MachineService_SearchMachines_FullMethodName,
 			baremetalv1.MachineService_WatchMachines_FullMethodName,
 			baremetalv1.NodeService_ListNodes_FullMethodName,
 		},

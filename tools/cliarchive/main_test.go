@@ -22,11 +22,22 @@ const epoch = 1767225600
 func packed(t *testing.T) map[string][]byte {
 	t.Helper()
 	dir := t.TempDir()
-	args := []string{"--version", "1.2.3", "--epoch", fmt.Sprint(epoch), "--license", filepath.Join(dir, "LICENSE"), "--out",
-		filepath.Join(dir, "out")}
+	args := []string{
+		"--version",
+		"1.2.3",
+		"--epoch",
+		fmt.Sprint(epoch),
+		"--license",
+		filepath.Join(dir, "LICENSE"),
+		"--out",
+		filepath.Join(dir, "out"),
+	}
 	write := func(name, content string) string {
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o600)); err != nil {
+		if err := errors.Join(
+			os.MkdirAll(filepath.Dir(path), 0o755),
+			os.WriteFile(path, []byte(content), 0o600),
+		); err != nil {
 			t.Fatal(err)
 		}
 		return path
@@ -71,7 +82,8 @@ func TestArchives(t *testing.T) {
 		if errors.Is(err, io.EOF) && len(want) == 0 {
 			break
 		}
-		if err != nil || fmt.Sprintf("%s %o", h.Name, h.Mode) != "ingot_1.2.3_darwin_arm64/"+want[0] || h.Uid != 0 || h.Uname != "" ||
+		if err != nil || fmt.Sprintf("%s %o", h.Name, h.Mode) != "ingot_1.2.3_darwin_arm64/"+want[0] || h.Uid != 0 ||
+			h.Uname != "" ||
 			!h.ModTime.Equal(time.Unix(epoch, 0)) {
 			t.Fatalf("%+v, %v, want %v", h, err, want)
 		}
@@ -108,7 +120,10 @@ func TestTheSameFilesGiveTheSameBytes(t *testing.T) {
 func TestWhatIsNotPacked(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "ingot")
-	if err := errors.Join(os.WriteFile(program, nil, 0o600), os.WriteFile(filepath.Join(dir, "LICENSE"), nil, 0o600)); err != nil {
+	if err := errors.Join(
+		os.WriteFile(program, nil, 0o600),
+		os.WriteFile(filepath.Join(dir, "LICENSE"), nil, 0o600),
+	); err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{

@@ -14,8 +14,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// unknownNames are the reasons of the lists that are of one thing, by method and field, or by method and key of the
-// filter, where there is no such thing.
+// unknownNames has the refusal of each list of one thing, by method and field or key of the filter.
 var unknownNames = map[string]string{
 	"ListAgents filter machine_id":      "MACHINE_NOT_FOUND",
 	"ListAgents filter site":            "SITE_NOT_FOUND",
@@ -38,8 +37,8 @@ var unknownNames = map[string]string{
 // noNames are the fields of lists that name nothing.
 var noNames = []string{"filter", "order_by", "page_token", "cursor", "state", "verb"}
 
-// TestAListOfNothingThatThereIs fails where the one thing that it is of does not exist: every method that lists is asked
-// with each of its fields. An empty list would be taken for an answer.
+// TestAListOfNothingThatThereIs calls every method that lists, with an unknown name in each of its fields. An empty list
+// would be taken for an answer.
 func TestAListOfNothingThatThereIs(t *testing.T) {
 	t.Parallel()
 	r := publictest.NewRig(t)
@@ -78,7 +77,7 @@ func TestAListOfNothingThatThereIs(t *testing.T) {
 }
 
 // TestFiltersThatNameOneThing holds that no key of a list's filter that names a machine, a site or a run is missing in
-// unknownNames. Lists of machines and nodes answer what has the name: nothing may.
+// unknownNames. Lists of machines and nodes are left out: there a name is a filter, and no match is an answer.
 func TestFiltersThatNameOneThing(t *testing.T) {
 	t.Parallel()
 	r := publictest.NewRig(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/hwid"
 )
 
-// maxText bounds what is looked for, in bytes.
+// maxText bounds the text of a search, in bytes.
 const maxText = 200
 
 // Hit is a machine, the name of a field and the field's value that was found, in small letters.
@@ -22,7 +22,8 @@ var partOfMAC = regexp.MustCompile(`^[0-9a-f]{2}(-[0-9a-f]{2}){1,5}-?$`)
 // partOfIP is the beginning of an IPv4 address, which is no host name.
 var partOfIP = regexp.MustCompile(`^[0-9.]+$`)
 
-// Texts returns what is looked for, one after the other until something is found. Its error is INVALID_FIELD.
+// Texts returns the forms of a text, in the order of the searches: the first with a hit is the answer. A text that is
+// empty, too long or has control characters is INVALID_FIELD.
 func Texts(typed string) ([]string, *failure.Error) {
 	text := strings.ToLower(strings.TrimSpace(typed))
 	control := func(r rune) bool { return r < ' ' }

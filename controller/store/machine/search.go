@@ -12,7 +12,8 @@ import (
 // searched bounds the rows of one search: a machine has at most three that match.
 const searched = 500
 
-// Search returns what of which machines has a text, in small letters, in one of its names: what is exactly so first.
+// Search returns the machines with a name that contains a text in small letters: exact names first, then beginnings. A
+// machine may come up to three times, once for each source of names.
 func (s *Store) Search(
 	ctx context.Context, in machinefilter.Selections, text string,
 ) ([]machinesearch.Hit, error) {

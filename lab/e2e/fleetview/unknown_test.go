@@ -11,8 +11,7 @@ import (
 	"github.com/ingot-metal/ingot/lab/harness"
 )
 
-// reading are the last words of commands that read. What a command with another one does to a name that there is not, its
-// own tests hold.
+// reading has the last words of commands that read. Commands that write have tests of their own for unknown names.
 var reading = []string{
 	"audit", "certificate", "certificates", "commands", "deliveries", "discovered", "get", "health", "heads", "history",
 	"inventory", "leases", "list", "logs", "machines", "ops", "show", "tests", "timeline", "verify", "watch", "why",
@@ -24,8 +23,8 @@ var ofNames = []string{"machine", "site", "actor", "delivery", "view"}
 // notRead are the commands whose name is of something that the controller does not keep.
 var notRead = []string{"ingot certificate verify FILE"}
 
-// TestNoCommandReadsWhatThereIsNot asks every command that reads with a name that nothing has. Each fails with exit code
-// 3 and names it: an empty answer would be taken for the truth.
+// TestNoCommandReadsWhatThereIsNot runs every command that reads with an unknown name. Each fails with exit code 3 and
+// names it: an empty answer would be taken for the truth.
 func TestNoCommandReadsWhatThereIsNot(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/reference/ingot.md")

@@ -284,6 +284,7 @@ var open = map[protoreflect.Name]bool{
 	"SetView": true, "GetView": true, "ListViews": true, "DeleteView": true,
 	"ListMachines": true, "ListNodes": true, "ExplainMachines": true, "MapMachines": true,
 	"WatchMachines":       true,
+	"SearchMachines":      true,
 	"CreateSelection":     true,
 	"GetSelection":        true,
 	"PreviewRollout":      true,

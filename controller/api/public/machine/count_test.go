@@ -231,7 +231,7 @@ func TestSearchMachines(t *testing.T) {
 	for i := range 3 {
 		m := publictest.NewMachine(i)
 		m.Spec.MacAddresses = []string{fmt.Sprintf("52:54:00:00:12:0%d", i)}
-		m.Spec.Serial = fmt.Sprintf("SN-%d", i)
+		m.Spec.Serial, m.Spec.Rack = fmt.Sprintf("SN-%d", i), fmt.Sprintf("r%d", i)
 		m.Spec.BmcEndpoint = fmt.Sprintf("10.9.0.%d:443", i+1)
 		m.Labels = map[string]string{"asset": fmt.Sprintf("A_7-%d", i)}
 		r.Register(m)
@@ -251,6 +251,13 @@ func TestSearchMachines(t *testing.T) {
 		if found, more := search(t, r, text, 0); !slices.Equal(found, want) || more {
 			t.Errorf("%s: %q %v, want %q", text, found, more, want)
 		}
+	}
+	inRack, err := r.Machines.SearchMachines(
+		publictest.Within(t.Context(), "rack=r1"),
+		&pb.SearchMachinesRequest{Text: "m-"},
+	)
+	if err != nil || len(inRack.GetHits()) != 1 || inRack.GetHits()[0].GetMachineId() != "m-001" {
+		t.Errorf("a caller of one rack: %v, %v", inRack, err)
 	}
 	if found, more := search(t, r, "m-", 2); len(found) != 2 || !more {
 		t.Errorf("two of three: %q, more %v", found, more)
