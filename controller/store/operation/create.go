@@ -33,7 +33,7 @@ type StartRequest = start.Request
 // Start creates an operation, or returns the one that the same request has made before. created says which.
 func (s *Store) Start(
 	ctx context.Context, r StartRequest, now time.Time,
-) (op *baremetalv1.Operation, created bool, err error) {
+) (_ *baremetalv1.Operation, created bool, _ error) {
 	a := pgtx.LockKey{MachineID: r.MachineID, RequestID: r.RequestID}
 	end, repeat, err := s.repeats.Begin(ctx, a)
 	if err != nil {
@@ -41,28 +41,31 @@ func (s *Store) Start(
 	}
 	defer end()
 	if repeat {
-		if op, err = s.Replay(ctx, s.db.Q, r); op != nil || err != nil {
+		if op, err := s.Replay(ctx, s.db.Q, r); op != nil || err != nil {
 			return op, false, err
 		}
 	}
-	err = s.store(ctx, change{key: a, now: now, decide: func(q *dbsqlc.Queries, f *preloaded, w *writes) (err error) {
-		created = false
-		m, ok := f.machines[r.MachineID]
-		if !ok {
-			return convert.MachineNotFound(r.MachineID)
-		}
-		if row, ok := f.requests[request{r.MachineID, r.RequestID}]; ok {
-			op, err = s.repeated(ctx, q, r, row)
-			return err
-		}
-		op, err = s.create(ctx, q, w, m, r, f, now)
-		created = err == nil
-		return err
-	}})
+	stored, err := s.store(ctx, s.starting(ctx, a, r, now))
 	if err != nil {
 		return nil, false, fmt.Errorf("start operation: %w", err)
 	}
-	return op, created, nil
+	return stored.op, stored.created, nil
+}
+
+// starting is the change that a request makes.
+func (s *Store) starting(ctx context.Context, key pgtx.LockKey, r StartRequest, now time.Time) change {
+	return change{key: key, now: now, decide: func(q *dbsqlc.Queries, f *preloaded, w *writes) (answer, error) {
+		m, ok := f.machines[r.MachineID]
+		if !ok {
+			return answer{}, convert.MachineNotFound(r.MachineID)
+		}
+		if row, ok := f.requests[request{r.MachineID, r.RequestID}]; ok {
+			op, err := s.repeated(ctx, q, r, row)
+			return answer{op: op}, err
+		}
+		op, err := s.create(ctx, q, w, m, r, f, now)
+		return answer{op: op, created: true}, err
+	}}
 }
 
 // Replay returns the operation of a repeated request, nil if there is none.

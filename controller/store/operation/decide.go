@@ -26,9 +26,8 @@ var (
 // Decide loads an operation, lets decider.Decide answer the event, and stores the answer, all in one transaction. now
 // is when the event came; what the answer writes has the time at which the operation was locked.
 func (s *Store) Decide(ctx context.Context, operationID string, e operation.Event, now time.Time) (*Applied, error) {
-	d := &Decided{}
-	err := s.store(ctx, s.deciding(ctx, operationID, e, now, d))
-	return s.decided(ctx, operationID, d.Applied, err)
+	a, err := s.store(ctx, s.deciding(ctx, operationID, e, now))
+	return s.decided(ctx, operationID, a.applied, err)
 }
 
 // Asked is an event of an operation.
@@ -51,31 +50,30 @@ func (s *Store) DecideAll(ctx context.Context, list []Asked, now time.Time) []De
 		to := min(from+setMost, len(list))
 		var set []change
 		for i := from; i < to; i++ {
-			set = append(set, s.deciding(ctx, list[i].OperationID, list[i].Event, now, &out[i]))
+			set = append(set, s.deciding(ctx, list[i].OperationID, list[i].Event, now))
 		}
-		for i, err := range s.storeInOrder(ctx, set) {
+		for i, a := range s.storeInOrder(ctx, set) {
 			d := &out[from+i]
-			d.Applied, d.Err = s.decided(ctx, list[from+i].OperationID, d.Applied, err)
+			d.Applied, d.Err = s.decided(ctx, list[from+i].OperationID, a.applied, a.err)
 		}
 	}
 	return out
 }
 
-// deciding is the change that an event makes. Its answer goes to out.
-func (s *Store) deciding(
-	ctx context.Context, operationID string, e operation.Event, now time.Time, out *Decided,
-) change {
+// deciding is the change that an event makes.
+func (s *Store) deciding(ctx context.Context, operationID string, e operation.Event, now time.Time) change {
 	key, asked := keyOf(operationID, e), s.db.Now()
-	return change{key: key, now: now, decide: func(q *dbsqlc.Queries, f *preloaded, w *writes) error {
+	return change{key: key, now: now, decide: func(q *dbsqlc.Queries, f *preloaded, w *writes) (answer, error) {
 		now := s.db.Later(now, asked)
 		l, err := s.contextOf(ctx, q, f, key, now)
 		if err != nil {
-			return err
+			return answer{}, err
 		}
-		if out.Applied, err = s.decideOn(ctx, q, w, l, e, now); err != nil {
-			return err
+		applied, err := s.decideOn(ctx, q, w, l, e, now)
+		if err != nil {
+			return answer{}, err
 		}
-		return FailpointBeforeCommit.HitCtx(ctx)
+		return answer{applied: applied}, FailpointBeforeCommit.HitCtx(ctx)
 	}}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 	"github.com/ingot-metal/ingot/internal/planted"
@@ -35,59 +36,75 @@ const (
 type change struct {
 	key pgtx.LockKey
 	now time.Time
-	// decide gathers what to write from what was loaded. It may be called more than once.
-	decide func(q *dbsqlc.Queries, f *preloaded, w *writes) error
+	// decide gathers what to write from what was loaded. It may be called more than once, and after its caller has gone:
+	// it writes to nothing but w.
+	decide func(q *dbsqlc.Queries, f *preloaded, w *writes) (answer, error)
+}
+
+// answer is what became of a change: the decision on an event, or the operation of a request.
+type answer struct {
+	applied *Applied
+	op      *baremetalv1.Operation
+	created bool
+	err     error
 }
 
 // store stores a change, with others or in a transaction of its own.
-func (s *Store) store(ctx context.Context, c change) error {
+func (s *Store) store(ctx context.Context, c change) (answer, error) {
 	if planted.VersionGuard {
-		return s.storeAlone(ctx, c)
+		a := s.storeAlone(ctx, c)
+		return a, a.err
 	}
-	err, lost := s.changes.Do(ctx, c)
-	if lost != nil {
-		return lost
+	a, err := s.changes.Do(ctx, c)
+	if err != nil {
+		return answer{}, err
 	}
-	if errors.Is(err, pgtx.ErrAlone) {
-		return s.storeAlone(ctx, c)
+	if errors.Is(a.err, pgtx.ErrAlone) {
+		a = s.storeAlone(ctx, c)
 	}
-	return err
+	return a, a.err
 }
 
 // storeInOrder stores changes as a set, and those that cannot be stored so one after the other.
-func (s *Store) storeInOrder(ctx context.Context, set []change) []error {
-	answers := slices.Repeat([]error{pgtx.ErrAlone}, len(set))
+func (s *Store) storeInOrder(ctx context.Context, set []change) []answer {
+	answers := allAlone(len(set))
 	if len(set) > 1 && !planted.VersionGuard {
 		answers, _ = s.storeSet(ctx, set) // its own error is always nil
 	}
 	for i, c := range set {
-		if errors.Is(answers[i], pgtx.ErrAlone) {
+		if errors.Is(answers[i].err, pgtx.ErrAlone) {
 			answers[i] = s.storeAlone(ctx, c)
 		}
 	}
 	return answers
 }
 
-func (s *Store) storeAlone(ctx context.Context, c change) error {
-	return s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+func allAlone(n int) []answer { return slices.Repeat([]answer{{err: pgtx.ErrAlone}}, n) }
+
+func (s *Store) storeAlone(ctx context.Context, c change) (a answer) {
+	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		f, err := s.loadFor(ctx, q, c.key, c.now)
 		if err != nil {
 			return err
 		}
 		w := &writes{}
-		if err := c.decide(q, f, w); err != nil {
+		if a, err = c.decide(q, f, w); err != nil {
 			return err
 		}
 		return w.flush(ctx, q)
 	})
+	if err != nil {
+		return answer{err: err}
+	}
+	return a
 }
 
 // storeSet stores changes together. It returns what became of each: pgtx.ErrAlone where it was not stored.
-func (s *Store) storeSet(ctx context.Context, set []change) ([]error, error) {
+func (s *Store) storeSet(ctx context.Context, set []change) ([]answer, error) {
 	if len(set) == 1 {
-		return []error{s.storeAlone(ctx, set[0])}, nil
+		return []answer{s.storeAlone(ctx, set[0])}, nil
 	}
-	answers := slices.Repeat([]error{pgtx.ErrAlone}, len(set))
+	answers := allAlone(len(set))
 	err := s.db.InSet(ctx, func(tx pgx.Tx) (told []*pgtx.Notes, err error) {
 		free, f, err := s.lockAndLoadFree(ctx, s.db.Q.WithTx(tx), set)
 		if err != nil {
@@ -102,8 +119,8 @@ func (s *Store) storeSet(ctx context.Context, set []change) ([]error, error) {
 				continue
 			}
 			member, w := &pgtx.Member{}, &writes{}
-			if answers[i] = s.decideMember(ctx, c, dbsqlc.New(member), f, w); answers[i] != nil {
-				left[m] = m.agentID != "" && errors.Is(answers[i], pgtx.ErrAlone)
+			if answers[i] = s.decideMember(ctx, c, dbsqlc.New(member), f, w); answers[i].err != nil {
+				left[m] = m.agentID != "" && errors.Is(answers[i].err, pgtx.ErrAlone)
 				continue
 			}
 			for _, g := range w.grants {
@@ -120,15 +137,15 @@ func (s *Store) storeSet(ctx context.Context, set []change) ([]error, error) {
 	if pgtx.OutcomeUnknown(err) {
 		// Stored alone, a change that is committed would count twice, and its grant's number as used.
 		for i := range answers {
-			if answers[i] == nil {
-				answers[i] = err
+			if answers[i].err == nil {
+				answers[i] = answer{err: err}
 			}
 		}
 		return answers, nil
 	}
 	if err != nil {
 		s.db.Log.Debug("a set was not stored; its members are stored alone", "members", len(set), "error", err.Error())
-		return slices.Repeat([]error{pgtx.ErrAlone}, len(set)), nil
+		return allAlone(len(set)), nil
 	}
 	return answers, nil
 }
@@ -136,17 +153,20 @@ func (s *Store) storeSet(ctx context.Context, set []change) ([]error, error) {
 // decideMember decides one change of a set. A panic is met again where the change is stored alone.
 func (s *Store) decideMember(
 	ctx context.Context, c change, q *dbsqlc.Queries, f *preloaded, w *writes,
-) error {
-	decided := false
-	err := task.Run(ctx, "decide", func(context.Context) error {
-		err := c.decide(q, f, w)
+) answer {
+	a, decided := answer{}, false
+	err := task.Run(ctx, "decide", func(context.Context) (err error) {
+		a, err = c.decide(q, f, w)
 		decided = true
 		return err
 	})
-	if !decided {
-		return pgtx.ErrAlone
+	switch {
+	case !decided:
+		return answer{err: pgtx.ErrAlone}
+	case err != nil:
+		return answer{err: err}
 	}
-	return err
+	return a
 }
 
 // lockAndLoadFree locks the machines that nobody else has locked, one change of each, and loads what they begin with.

@@ -34,7 +34,7 @@ type Store struct {
 	created func([]*NewJob)
 	applied func(*Applied)
 	// changes are stored in sets.
-	changes pgtx.Batcher[change, error]
+	changes pgtx.Batcher[change, answer]
 	// repeats finds a request that is being answered already.
 	repeats pgtx.SingleFlight
 }
@@ -45,6 +45,6 @@ func New(db *pgtx.DB, machines *machinestore.Store, incarnations *incarnation.St
 ) *Store {
 	s := &Store{db: db, machines: machines, incarnations: incarnations, budgets: budgets, catalog: catalog}
 	db.Committing, db.Committed = s.committing, s.tell
-	s.changes = pgtx.Batcher[change, error]{Batch: s.storeSet, Enough: setEnough, Patience: setPatience}
+	s.changes = pgtx.Batcher[change, answer]{Batch: s.storeSet, Enough: setEnough, Patience: setPatience}
 	return s
 }

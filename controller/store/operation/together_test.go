@@ -2,6 +2,7 @@ package operation_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/task"
+	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
 // The grants of one memory that come together are counted in their order: none of them is taken for one of an older
@@ -187,4 +189,36 @@ func TestAFailedStatementOfASessionChangesNothing(t *testing.T) {
 	storetest.Decide(t, s, op, operation.SessionOpened{AgentID: a.ID, StateID: "st-2", BootID: "boot-1", OfTarget: true})
 	storetest.Open(t, s, a.Hello("st-2", "boot-2"))
 	storetest.Intact(t, s, "m-1")
+}
+
+// TestACallerThatLeavesTouchesNoDecision: a caller may leave while its event waits for a machine that is locked. The
+// event is decided all the same, and the caller has read nothing of what it writes; the race detector watches.
+func TestACallerThatLeavesTouchesNoDecision(t *testing.T) {
+	s := storetest.New(t)
+	storetest.Register(t, s, "m-1")
+	storetest.Exec(t, s, "UPDATE machines SET phase = 'READY' WHERE machine_id = 'm-1'")
+	op := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot})
+	tx, err := s.DB.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "SELECT 1 FROM machines WHERE machine_id = 'm-1' FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	stored := make(chan struct{})
+	task.Background("let go of the machine", func() {
+		defer close(stored)
+		<-time.After(200 * time.Millisecond)
+		_ = tx.Rollback(context.Background()) // nothing was written
+		testkit.Eventually(t, 20*time.Second, func() bool {
+			return storetest.Count(t, s, "SELECT count(*) FROM operations WHERE phase = 'CANCELED'") == 1
+		}, "the event of a caller that has left was lost")
+	})
+	ctx, leave := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer leave()
+	a, err := s.Operations.Decide(ctx, op.GetOperationId(), operation.CancelAsked{Actor: "tester"}, storetest.Now())
+	<-stored // any input or output here would order the caller's reads before the writes, and hide a race
+	if a != nil || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a caller that has left got %+v, %v", a, err)
+	}
 }
