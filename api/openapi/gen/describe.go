@@ -10,6 +10,12 @@ import (
 // open are the calls that need no token.
 var open = []string{"AccessService_GetSignOn"}
 
+// ways are the operation ids of calls that are reached in a second way, where the generator counts.
+var ways = map[string]string{
+	"MachineService_GetMachine2":    "MachineService_GetMachineByExternalId",
+	"MachineService_UpdateMachine2": "MachineService_PatchMachine",
+}
+
 // describe adds to the OpenAPI 3.1 document what the .proto files cannot say: how calls fail, which need no token, what
 // the server sets, and versions as entity tags.
 func describe(doc object) {
@@ -23,20 +29,23 @@ func describe(doc object) {
 	}
 	components["responses"] = object{
 		"Error": response("Why the call was refused. The reason of ErrorInfo says it; the HTTP status is that of its code."),
-		"VersionConflict": response("Another version is stored than the one that If-Match or expected_version names: " +
-			"reason VERSION_CONFLICT."),
+		"VersionConflict": response("Another version is stored than the one that If-Match or expected_version names " +
+			"(reason VERSION_CONFLICT), or there is such a thing, and If-None-Match asks for none."),
 	}
-	components["parameters"] = object{"IfMatch": object{
-		"name": "If-Match", "in": "header", "required": false, "schema": object{"type": "string"},
-		"description": "The ETag that was read, such as \"7\": the write is refused where another version is stored. " +
-			"Instead of expected_version.",
-	}}
+	components["parameters"] = object{
+		"IfMatch": header("If-Match", "The ETag that was read: the write is refused where another version is stored. "+
+			"Instead of expected_version."),
+		"IfAbsent": header("If-None-Match", "*: the write is refused where there is such a thing. Instead of create_only."),
+		"IfNoneMatch": header("If-None-Match", "The ETag of an answer that the client has: the answer is 304 where it "+
+			"would be the same."),
+	}
 	components["headers"] = object{"ETag": object{
-		"description": "The version of the thing, in quotes. If-Match takes it.", "schema": object{"type": "string"},
+		"description": "The version of the thing where it has one, and of a read a digest of the document, in quotes.",
+		"schema":      object{"type": "string"},
 	}}
 	for _, item := range asObject(doc["paths"]) {
-		for _, op := range asObject(item) {
-			describeCall(asObject(op), all)
+		for method, op := range asObject(item) {
+			describeCall(method, asObject(op), all)
 		}
 	}
 }
@@ -45,25 +54,54 @@ func response(text string) object {
 	return object{"description": text, "content": content(jsonType, object{"$ref": schemas + errorSchema})}
 }
 
+func header(name, text string) object {
+	return object{"name": name, "in": "header", "required": false, "schema": object{"type": "string"},
+		"description": text}
+}
+
 func reference(kind, name string) object { return object{"$ref": "#/components/" + kind + "/" + name} }
 
-func describeCall(op, all object) {
+func describeCall(method string, op, all object) {
 	responses := asObject(op["responses"])
 	responses["default"] = reference("responses", "Error")
-	if id, _ := op["operationId"].(string); slices.Contains(open, id) {
+	id, _ := op["operationId"].(string)
+	service, call, _ := strings.Cut(strings.TrimRight(id, "23456789"), "_")
+	op["x-grpc-method"] = "/baremetal.v1." + service + "/" + call
+	if way, ok := ways[id]; ok {
+		op["operationId"] = way
+	}
+	if slices.Contains(open, id) {
 		op["security"] = []any{object{}}
 	}
 	good := asObject(responses["200"])
-	if has(answer(good), all, "version") {
+	read := method == "get" && answer(good) != nil
+	if read || has(answer(good), all, "version", "int64") {
 		good["headers"] = object{"ETag": reference("headers", "ETag")}
 	}
-	parameters, _ := op["parameters"].([]any)
-	versioned := slices.ContainsFunc(parameters, func(p any) bool { return asObject(p)["name"] == "expected_version" }) ||
-		has(asObject(op["requestBody"]), all, "expected_version")
-	if versioned {
-		op["parameters"] = append(parameters, reference("parameters", "IfMatch"))
+	if read {
+		responses["304"] = object{"description": "The answer is the one whose ETag If-None-Match has."}
+		add(op, reference("parameters", "IfNoneMatch"))
+	}
+	if takes(op, all, "expected_version", "int64") {
+		add(op, reference("parameters", "IfMatch"))
 		responses["412"] = reference("responses", "VersionConflict")
 	}
+	if takes(op, all, "create_only", "") {
+		add(op, reference("parameters", "IfAbsent"))
+		responses["412"] = reference("responses", "VersionConflict")
+	}
+}
+
+func add(op object, parameter object) {
+	list, _ := op["parameters"].([]any)
+	op["parameters"] = append(list, parameter)
+}
+
+// takes reports whether a call has a field of a format, in its query or its body.
+func takes(op, all object, field, format string) bool {
+	list, _ := op["parameters"].([]any)
+	return slices.ContainsFunc(list, func(p any) bool { return asObject(p)["name"] == field }) ||
+		has(asObject(op["requestBody"]), all, field, format)
 }
 
 // answer is a response without those that are streams.
@@ -74,14 +112,15 @@ func answer(response object) object {
 	return response
 }
 
-// has reports whether a body's JSON has the field.
-func has(body, all object, field string) bool {
+// has reports whether a body's JSON has a field of a format.
+func has(body, all object, field, format string) bool {
 	schema := asObject(asObject(asObject(body["content"])[jsonType])["schema"])
 	if ref, ok := schema["$ref"].(string); ok {
 		schema = asObject(all[strings.TrimPrefix(ref, schemas)])
 	}
 	f := asObject(asObject(schema["properties"])[field])
-	return f["format"] == "int64"
+	got, _ := f["format"].(string)
+	return f != nil && got == format
 }
 
 // serverOwned marks what clients cannot write.

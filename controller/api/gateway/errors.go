@@ -22,7 +22,7 @@ import (
 
 // callFailed answers what a call, or a generated handler before it, has failed with.
 func (g *Gateway) callFailed(
-	_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, err error,
+	ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, err error,
 ) {
 	var path *runtime.HTTPStatusError // a path with a broken escape
 	if errors.As(err, &path) {
@@ -30,7 +30,7 @@ func (g *Gateway) callFailed(
 		return
 	}
 	st := typed(status.Convert(err))
-	g.answer(w, httpStatus(st), st)
+	g.answer(w, httpStatus(ctx, st), st)
 }
 
 // streamFailed returns the last line of a stream that has begun.

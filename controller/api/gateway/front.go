@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"maps"
 	"mime"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -38,54 +36,55 @@ func (g *Gateway) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if g.cfg.Requested != nil {
 		g.cfg.Requested(r.Context())
 	}
-	if r.URL.Path == DocumentPath {
-		g.document(w, r)
-		return
-	}
-	if r.URL.Path == TargetsPath {
-		g.targets(w, r)
-		return
-	}
-	if ref, ok := strings.CutPrefix(r.URL.EscapedPath(), UploadPath); ok {
-		g.upload(w, r, ref)
-		return
-	}
-	methods := g.routes.find(r.URL.EscapedPath())
-	op, known := methods[r.Method]
+	methods, last := g.routes.find(r.URL.EscapedPath())
+	op, known := methods.of(r.Method)
 	switch {
 	case methods == nil:
 		g.refuse(w, http.StatusNotFound, failure.NotFound(reasonRouteNotFound, "there is nothing at %s; see %s", r.URL.Path,
 			DocumentPath))
+	case r.Method == http.MethodOptions:
+		h.Set("Allow", methods.allowed())
+		w.WriteHeader(http.StatusNoContent)
 	case !known:
-		g.notAllowed(w, r, slices.Sorted(maps.Keys(methods)))
+		h.Set("Allow", methods.allowed())
+		g.refuse(w, http.StatusMethodNotAllowed, failure.Unimplemented(reasonMethodNotAllowed, "%s takes %s, not %s",
+			r.URL.Path, methods.allowed(), r.Method))
 	default:
-		release, code, err := g.prepare(w, r, op)
-		if err != nil {
-			g.refuse(w, code, err)
+		if op.serve == nil {
+			op.serve = g.call
+		}
+		if isRead(r) {
+			get := r.Clone(r.Context())
+			get.Method = http.MethodGet // net/http leaves out the body of what came as HEAD
+			op.serve(&conditional{w, r.Header.Values("If-None-Match")}, get, op, last)
 			return
 		}
-		defer release()
-		r, err := withIfMatch(r)
-		if err != nil {
-			g.refuse(w, http.StatusBadRequest, err)
-			return
-		}
-		g.mux.ServeHTTP(w, r)
+		op.serve(w, r, op, last)
 	}
 }
 
-func (g *Gateway) notAllowed(w http.ResponseWriter, r *http.Request, allowed []string) {
-	list := strings.Join(allowed, ", ")
-	w.Header().Set("Allow", list)
-	g.refuse(w, http.StatusMethodNotAllowed, failure.Unimplemented(reasonMethodNotAllowed, "%s takes %s, not %s",
-		r.URL.Path, list, r.Method))
-}
+func isRead(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
-func (g *Gateway) document(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		g.notAllowed(w, r, []string{http.MethodGet, http.MethodHead})
+// call makes the call of a route.
+func (g *Gateway) call(w http.ResponseWriter, r *http.Request, op operation, _ string) {
+	release, code, err := g.prepare(w, r, op)
+	if err != nil {
+		g.refuse(w, code, err)
 		return
 	}
+	defer release()
+	r, err = withPreconditions(r)
+	if err == nil && r.Method == http.MethodPatch {
+		err = mergePatch(r, op)
+	}
+	if err != nil {
+		g.refuse(w, http.StatusBadRequest, err)
+		return
+	}
+	g.mux.ServeHTTP(w, r)
+}
+
+func (g *Gateway) document(w http.ResponseWriter, _ *http.Request, _ operation, _ string) {
 	w.Header().Set("Content-Type", jsonType)
 	g.write(w, openapi.Document)
 }

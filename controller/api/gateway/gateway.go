@@ -83,6 +83,7 @@ func New(c Config) (*Gateway, error) {
 	if g.routes, err = readRoutes(openapi.Document); err != nil {
 		return nil, err
 	}
+	g.routes = append(g.routes, g.ownRoutes()...)
 	g.mux = runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, codec{}),
 		runtime.WithErrorHandler(g.callFailed),
@@ -102,6 +103,18 @@ func New(c Config) (*Gateway, error) {
 	calls := caller{g.cfg.Conn, g.cfg.CallTimeout}
 	g.machines = baremetalv1.NewMachineServiceClient(calls)
 	return g, g.register(calls)
+}
+
+// ownRoutes are the paths that are not one call each.
+func (g *Gateway) ownRoutes() routes {
+	const list, add = baremetalv1.MachineService_ListMachines_FullMethodName,
+		baremetalv1.AdminService_UploadImage_FullMethodName
+	return routes{
+		{split(DocumentPath), methods{http.MethodGet: {serve: g.document}}},
+		{split(DescriptorsPath), methods{http.MethodGet: {serve: g.serveDescriptors}}},
+		{split(TargetsPath), methods{http.MethodGet: {serve: g.targets, call: list, query: []string{"filter", "port"}}}},
+		{split(UploadPath + "{image_ref}"), methods{http.MethodPut: {serve: g.upload, call: add, query: uploadQuery}}},
+	}
 }
 
 // register adds the handlers of every service.

@@ -3,6 +3,7 @@ package gateway
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -16,6 +17,10 @@ type operation struct {
 	call  string
 	query []string
 	body  bool
+	// stream is true where the answer is one.
+	stream bool
+	// serve, if set, answers in the place of the generated handler. last is the last segment of the path, escaped.
+	serve func(w http.ResponseWriter, r *http.Request, op operation, last string)
 }
 
 // checkQuery refuses parameters that the call has no field for, and those that it takes once and that stand there
@@ -43,10 +48,10 @@ func sortedKeys(q url.Values) []string {
 	return keys
 }
 
-// route is one path with its methods, by their names in upper case.
+// route is one path with its methods.
 type route struct {
 	segments []string
-	methods  map[string]operation
+	methods  methods
 }
 
 type routes []route
@@ -55,21 +60,22 @@ type routes []route
 func readRoutes(document []byte) (routes, error) {
 	var doc struct {
 		Paths map[string]map[string]struct {
-			OperationID string `json:"operationId"`
+			Call        string `json:"x-grpc-method"`
 			Parameters  []struct{ Name, In string }
 			RequestBody json.RawMessage
+			Responses   map[string]struct{ Content map[string]json.RawMessage }
 		}
 	}
 	if err := json.Unmarshal(document, &doc); err != nil {
 		return nil, fmt.Errorf("read OpenAPI document: %w", err)
 	}
 	var out routes
-	for path, methods := range doc.Paths {
-		r := route{segments: split(path), methods: map[string]operation{}}
-		for method, described := range methods {
-			service, call, _ := strings.Cut(described.OperationID, "_")
-			op := operation{call: "/baremetal.v1." + service + "/" + call, body: len(described.RequestBody) > 0}
-			for _, p := range described.Parameters {
+	for path, described := range doc.Paths {
+		r := route{segments: split(path), methods: methods{}}
+		for method, d := range described {
+			op := operation{call: d.Call, body: len(d.RequestBody) > 0}
+			_, op.stream = d.Responses["200"].Content[streamType]
+			for _, p := range d.Parameters {
 				if p.In == "query" {
 					op.query = append(op.query, p.Name)
 				}
@@ -83,15 +89,40 @@ func readRoutes(document []byte) (routes, error) {
 
 func split(path string) []string { return strings.Split(strings.TrimPrefix(path, "/"), "/") }
 
-// find returns the methods of the route that an escaped path has, or nil.
-func (rs routes) find(path string) map[string]operation {
+// find returns the methods of the route that an escaped path has, or nil, and the path's last segment.
+func (rs routes) find(path string) (methods methods, last string) {
 	segments := split(path)
 	for _, r := range rs {
 		if r.matches(segments) {
-			return r.methods
+			return r.methods, segments[len(segments)-1]
 		}
 	}
-	return nil
+	return nil, ""
+}
+
+// methods are what one path takes, by their names in upper case.
+type methods map[string]operation
+
+// of returns what a method of HTTP calls. HEAD is GET without its body (RFC 9110, section 9.3.2).
+func (m methods) of(method string) (operation, bool) {
+	if op, ok := m[method]; ok || method != http.MethodHead {
+		return op, ok
+	}
+	op, ok := m[http.MethodGet]
+	return op, ok && !op.stream
+}
+
+// allowed returns the value of the header Allow.
+func (m methods) allowed() string {
+	all := []string{http.MethodOptions}
+	for name := range m {
+		all = append(all, name)
+	}
+	if _, ok := m.of(http.MethodHead); ok {
+		all = append(all, http.MethodHead)
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
 }
 
 func (r route) matches(segments []string) bool {

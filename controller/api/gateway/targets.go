@@ -32,13 +32,8 @@ type targetGroup struct {
 }
 
 // targets answers with the machines of a filter. They are read through ListMachines, with the caller's token.
-func (g *Gateway) targets(w http.ResponseWriter, r *http.Request) {
-	const call = baremetalv1.MachineService_ListMachines_FullMethodName
-	if r.Method != http.MethodGet {
-		g.notAllowed(w, r, []string{http.MethodGet})
-		return
-	}
-	release, code, refusal := g.prepare(w, r, operation{call: call, query: []string{"filter", "port"}})
+func (g *Gateway) targets(w http.ResponseWriter, r *http.Request, op operation, _ string) {
+	release, code, refusal := g.prepare(w, r, op)
 	if refusal != nil {
 		g.refuse(w, code, refusal)
 		return
@@ -49,7 +44,7 @@ func (g *Gateway) targets(w http.ResponseWriter, r *http.Request) {
 		g.refuse(w, http.StatusBadRequest, refusal)
 		return
 	}
-	ctx, err := runtime.AnnotateContext(r.Context(), g.mux, r, call)
+	ctx, err := runtime.AnnotateContext(r.Context(), g.mux, r, op.call)
 	if err != nil {
 		g.callFailed(r.Context(), g.mux, nil, w, r, err)
 		return

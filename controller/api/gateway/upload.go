@@ -21,6 +21,9 @@ import (
 // fields of Image. It is UploadImage, which streams from the client, and so has no path of its own.
 const UploadPath = "/api/v1/image-uploads/"
 
+// uploadQuery are the fields of Image that an upload's query may have.
+var uploadQuery = []string{"arch", "firmware", "format", "kind", "minimum_disk_bytes", "sha256_raw", "sha256_source"}
+
 const (
 	bytesType = "application/octet-stream"
 	// uploadChunk is how much of a body is in memory, in bytes.
@@ -28,14 +31,8 @@ const (
 )
 
 // upload passes a body on to UploadImage as it comes. A body that breaks off adds no image.
-func (g *Gateway) upload(w http.ResponseWriter, r *http.Request, escaped string) {
-	const call = baremetalv1.AdminService_UploadImage_FullMethodName
-	if r.Method != http.MethodPut {
-		g.notAllowed(w, r, []string{http.MethodPut})
-		return
-	}
-	query, code, refusal := g.known(w, r, operation{call: call,
-		query: []string{"arch", "firmware", "format", "kind", "minimum_disk_bytes", "sha256_raw", "sha256_source"}})
+func (g *Gateway) upload(w http.ResponseWriter, r *http.Request, op operation, escaped string) {
+	query, code, refusal := g.known(w, r, op)
 	if refusal != nil {
 		g.refuse(w, code, refusal)
 		return
@@ -53,7 +50,7 @@ func (g *Gateway) upload(w http.ResponseWriter, r *http.Request, escaped string)
 	image.FileSizeBytes = max(0, r.ContentLength)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel() // an upload that was not closed is given up
-	ctx, err := runtime.AnnotateContext(ctx, g.mux, r, call)
+	ctx, err := runtime.AnnotateContext(ctx, g.mux, r, op.call)
 	var added *baremetalv1.Image
 	if err == nil {
 		added, err = g.pass(ctx, image, g.patient(w, r.Body))

@@ -1,0 +1,159 @@
+package gateway_test
+
+import (
+	"io"
+	"net/http"
+	"testing"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/api/gateway"
+)
+
+// answer returns the whole of an answer.
+func (r *rig) answer(req *http.Request) (*http.Response, []byte) {
+	r.t.Helper()
+	resp, err := r.client.Do(r.withToken(req))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return resp, body
+}
+
+// TestOptionsNamesTheMethods of a path, to anybody, and asks nothing of the service. It lets no other site's page in.
+func TestOptionsNamesTheMethods(t *testing.T) {
+	r := newRig(t)
+	for path, want := range map[string]string{
+		"/api/v1/machines":              "GET, HEAD, OPTIONS, POST",
+		"/api/v1/machines/m-1":          "DELETE, GET, HEAD, OPTIONS, PATCH, PUT",
+		"/api/v1/operation-events":      "GET, OPTIONS",
+		gateway.UploadPath + "debian":   "OPTIONS, PUT",
+		gateway.TargetsPath:             "GET, HEAD, OPTIONS",
+		gateway.DocumentPath:            "GET, HEAD, OPTIONS",
+		"/api/v1/machines/m-1%2F2/test": "OPTIONS, POST",
+	} {
+		resp, body := r.answer(r.request(http.MethodOptions, path, "", "Authorization", "none", "Origin",
+			"https://evil.example", "Access-Control-Request-Method", "GET"))
+		if resp.StatusCode != http.StatusNoContent || len(body) > 0 || resp.Header.Get("Allow") != want {
+			t.Errorf("%s: %d, Allow: %s, not %s", path, resp.StatusCode, resp.Header.Get("Allow"), want)
+		}
+		if resp.Header.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("%s lets another site in", path)
+		}
+	}
+	if r.double.last() != nil {
+		t.Errorf("the service saw %v", r.double.last())
+	}
+}
+
+// TestHeadIsGetWithoutItsBody, and a document that the client has is not sent again.
+func TestHeadIsGetWithoutItsBody(t *testing.T) {
+	r := newRig(t)
+	r.double.tell(nil, &pb.Machine{MachineId: "m-1", Version: 7})
+	get, document := r.answer(r.request(http.MethodGet, "/api/v1/machines/m-1", ""))
+	head, none := r.answer(r.request(http.MethodHead, "/api/v1/machines/m-1", ""))
+	tag := get.Header.Get("ETag")
+	if head.StatusCode != http.StatusOK || len(none) > 0 || tag == "" || head.Header.Get("ETag") != tag ||
+		head.ContentLength != get.ContentLength || int(head.ContentLength) != len(document) {
+		t.Errorf("HEAD is %d with %v, GET had %v", head.StatusCode, head.Header, get.Header)
+	}
+	if again, body := r.answer(r.request(http.MethodGet, "/api/v1/machines/m-1", "", "If-None-Match", tag)); len(body) > 0 ||
+		again.StatusCode != http.StatusNotModified || again.Header.Get("ETag") != tag {
+		t.Errorf("who has it gets %d %s", again.StatusCode, body)
+	}
+	if refused, _ := r.answer(r.request(http.MethodHead, "/api/v1/machines/m-1?colour=red", "")); refused.StatusCode !=
+		http.StatusBadRequest {
+		t.Errorf("HEAD with an unknown parameter is %d", refused.StatusCode)
+	}
+}
+
+// TestPatchIsAMergePatch: what the body names is what is written, null clears it, and a mask of the client's own stands.
+func TestPatchIsAMergePatch(t *testing.T) {
+	r := newRig(t)
+	for name, c := range map[string]struct {
+		query, body string
+		want        *pb.UpdateMachineRequest
+	}{
+		"fields": {body: `{"spec": {"rack": "r1", "imageless": null, "macAddresses": [], "customer_id": null}}`},
+		"set and clear": {
+			body: `{"machine_id": "m", "version": "3", "spec": {"rack": "r1", "macAddresses": [], "customer_id": null}}`,
+			want: &pb.UpdateMachineRequest{
+				Machine:    &pb.Machine{MachineId: "m", Version: 3, Spec: &pb.MachineSpec{Rack: "r1"}},
+				UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"spec.customer_id", "spec.mac_addresses", "spec.rack"}},
+			},
+		},
+		"one label": {
+			body: `{"labels": {"env": "prod", "row": null}}`,
+			want: &pb.UpdateMachineRequest{
+				Machine:    &pb.Machine{MachineId: "m", Labels: map[string]string{"env": "prod"}},
+				UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"labels.env", "labels.row"}},
+			},
+		},
+		"all labels": {
+			body: `{"labels": null}`,
+			want: &pb.UpdateMachineRequest{
+				Machine:    &pb.Machine{MachineId: "m"},
+				UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"labels"}},
+			},
+		},
+		"a mask": {
+			query: "?update_mask=labels&validate_only=true", body: `{"spec": {"rack": "r1"}}`,
+			want: &pb.UpdateMachineRequest{
+				Machine:      &pb.Machine{MachineId: "m", Spec: &pb.MachineSpec{Rack: "r1"}},
+				UpdateMask:   &fieldmaskpb.FieldMask{Paths: []string{"labels"}},
+				ValidateOnly: true,
+			},
+		},
+		"nothing": {body: `{}`, want: &pb.UpdateMachineRequest{Machine: &pb.Machine{MachineId: "m"}}},
+	} {
+		r.double.tell(nil, &pb.Machine{})
+		code, answer := r.do(r.request(http.MethodPatch, "/api/v1/machines/m"+c.query, c.body))
+		switch saw := r.double.last(); {
+		case c.want == nil:
+			if code != http.StatusBadRequest || saw != nil {
+				t.Errorf("%s: %d %s, the service saw %v", name, code, answer, saw)
+			}
+		case code != http.StatusOK || !proto.Equal(saw, c.want):
+			t.Errorf("%s: %d %s, the service saw %v, not %v", name, code, answer, saw, c.want)
+		}
+	}
+}
+
+// TestTheDescriptorsAreTheAPI: a client that knows nothing else finds every call, and the details of errors.
+func TestTheDescriptorsAreTheAPI(t *testing.T) {
+	r := newRig(t)
+	resp, raw := r.answer(r.request(http.MethodGet, gateway.DescriptorsPath, "", "Authorization", "none"))
+	var set descriptorpb.FileDescriptorSet
+	if err := proto.Unmarshal(raw, &set); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%d, %v", resp.StatusCode, err)
+	}
+	files, err := protodesc.NewFiles(&set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range bindings(t) {
+		if d, err := files.FindDescriptorByName(b.method.FullName()); err != nil {
+			t.Errorf("%s: %v, %v", b.method.FullName(), d, err)
+		}
+	}
+	for _, m := range []proto.Message{&errdetails.ErrorInfo{}, &errdetails.BadRequest{}, &errdetails.RetryInfo{}} {
+		name := m.ProtoReflect().Descriptor().FullName()
+		if d, err := files.FindDescriptorByName(name); err != nil || d.(protoreflect.MessageDescriptor) == nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if d, err := files.FindDescriptorByName("baremetal.v1.Reason"); err != nil {
+		t.Errorf("the reasons: %v, %v", d, err)
+	}
+}
