@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
@@ -135,36 +138,82 @@ func schemaVersion(ctx context.Context, conn *pgxpool.Conn) (int, error) {
 	return v, nil
 }
 
-// migrationTries bounds how often a migration is run whose locks end in a deadlock with the work of controllers of an
-// older version. Each waits for the server's deadlock_timeout, 1 s by default.
-const migrationTries = 20
+// A migration has all tables to itself before its first statement: controllers of an older version work on meanwhile,
+// and one that holds a machine's row while it waits for a table that the migration has, for whose row the migration
+// waits, would be in a deadlock with it, again at every try. Where the tables are not free soon it lets go of those that
+// it has got, so that the controllers' work goes on, and tries again.
+const (
+	// lockTimeout is how long a try waits for each table.
+	lockTimeout = "250ms"
+	// politeTries are tries before the connections of controllers are ended, whose work is then taken up again.
+	politeTries = 20
+	// migrationTries bounds how often a migration is tried: someone else than a controller holds a table.
+	migrationTries = 200
+)
 
-// again runs migrations, each of which is a transaction. One that a deadlock has ended has changed nothing.
-func again(migrations func() error) (err error) {
-	for range migrationTries {
-		if err = migrations(); !pgtx.Repeatable(err) {
+// lockTables locks the tables of the product; River's migrations are River's.
+const lockTables = `SET LOCAL lock_timeout = '` + lockTimeout + `';
+DO $$
+DECLARE
+    list text;
+BEGIN
+    SELECT string_agg(format('%I', c.relname), ', ' ORDER BY c.relname) INTO list FROM pg_class c
+    WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+      AND c.relname NOT LIKE 'river\_%';
+    EXECUTE 'LOCK TABLE ' || list || ' IN ACCESS EXCLUSIVE MODE';
+END
+$$;
+SET LOCAL lock_timeout = 0`
+
+// endControllers ends the connections of controllers that are in the middle of something.
+const endControllers = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND usename = current_user AND application_name LIKE 'ingot-controller%'
+  AND pid <> pg_backend_pid() AND state <> 'idle' AND wait_event IS DISTINCT FROM 'advisory'`
+
+// again runs a migration, which is a transaction. One that was ended by a deadlock, or did not get its locks, has
+// changed nothing.
+func again(ctx context.Context, migration func(try int) error) (err error) {
+	for try := range migrationTries {
+		if err = migration(try); !pgtx.Repeatable(err) && !lockedOut(err) {
+			return err
+		}
+		pause := time.NewTimer(20*time.Millisecond + rand.N(200*time.Millisecond))
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
 			return err
 		}
 	}
 	return err
 }
 
-// runMigration runs a migration, and stores the version that it leads to in the same transaction.
-func runMigration(ctx context.Context, conn *pgxpool.Conn, sql string, version, needs int) error {
-	return again(func() error { return tryMigration(ctx, conn, sql, version, needs) })
+// lockedOut reports whether a table was not free in time.
+func lockedOut(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "55P03" // lock_not_available
 }
 
-func tryMigration(ctx context.Context, conn *pgxpool.Conn, sql string, version, needs int) error {
+// runMigration runs a migration, and stores the version that it leads to in the same transaction.
+func runMigration(ctx context.Context, conn *pgxpool.Conn, sql string, version, needs int) error {
+	return again(ctx, func(try int) error { return tryMigration(ctx, conn, sql, version, needs, try >= politeTries) })
+}
+
+func tryMigration(ctx context.Context, conn *pgxpool.Conn, sql string, version, needs int, end bool) error {
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		// An index on a large table takes longer than any call may.
 		if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = 0"); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, sql); err != nil {
-			return err
+		if end {
+			if _, err := tx.Exec(ctx, endControllers); err != nil {
+				return err
+			}
 		}
-		if _, err := tx.Exec(ctx, "DELETE FROM schema_version"); err != nil {
-			return err
+		for _, statements := range []string{lockTables, sql, "DELETE FROM schema_version"} {
+			if _, err := tx.Exec(ctx, statements); err != nil {
+				return err
+			}
 		}
 		_, err := tx.Exec(ctx, "INSERT INTO schema_version (version, needs) VALUES ($1, $2)", version, needs)
 		return err
@@ -214,7 +263,7 @@ func (s *Store) riverMigrate(ctx context.Context, d rivermigrate.Direction) erro
 	if d == rivermigrate.DirectionDown {
 		opts.TargetVersion = -1
 	}
-	err = again(func() error {
+	err = again(ctx, func(int) error {
 		_, err := m.Migrate(ctx, d, opts)
 		return err
 	})
