@@ -65,6 +65,17 @@ func (c *Controller) openServers(context.Context) error {
 	return nil
 }
 
+// healthOf returns the health of each service that is registered, until the controller drains
+// (https://github.com/grpc/grpc/blob/master/doc/health-checking.md).
+func (c *Controller) healthOf(s *grpc.Server) *health.Server {
+	h := health.NewServer()
+	for name := range s.GetServiceInfo() {
+		h.SetServingStatus(name, healthv1.HealthCheckResponse_SERVING)
+	}
+	context.AfterFunc(c.draining, h.Shutdown)
+	return h
+}
+
 // accessOf returns the interceptor that holds clients to the machines of their roles.
 func accessOf(s *store.Store) access.Interceptor {
 	return access.Interceptor{
@@ -97,7 +108,7 @@ func (c *Controller) registerFrontpage(s *grpc.Server) {
 			}.Encode()
 		},
 	}, c.store)
-	healthv1.RegisterHealthServer(s, health.NewServer())
+	healthv1.RegisterHealthServer(s, c.healthOf(s))
 	if c.cfg.Reflection {
 		reflection.Register(s)
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/operation"
@@ -76,7 +77,11 @@ func (d *decisions) afterApply(a *operationstore.Applied) {
 	d.changes.publish()
 	if operation.IsTerminal(a.Phase) {
 		d.signals.workEnded()
-		d.log.Info("operation ended", "operation_id", a.OperationID, "machine_id", a.MachineID, "type", string(a.Type),
+		level := slog.LevelInfo
+		if a.Phase == operation.Failed {
+			level = slog.LevelWarn
+		}
+		d.log.Log(context.Background(), level, "operation ended", "operation_id", a.OperationID, "machine_id", a.MachineID, "type", string(a.Type),
 			"phase", string(a.Phase), "stage", a.Decision.Op.CurrentStage, "reason", reasonOf(a.Decision.Op))
 		d.cfg.Observer.Ended(string(a.Type), string(a.Phase), a.FinishedAt.Sub(a.CreatedAt))
 	}

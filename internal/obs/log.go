@@ -41,20 +41,27 @@ func (c LogConfig) level() (slog.Level, error) {
 }
 
 // NewLogger makes a logger that writes one line for each record to w and masks secrets twice: values whose key names
-// a secret, and whatever looks like one in the finished line, be it in a message, an error or a dump.
+// a secret, and whatever looks like one in the finished line, be it in a message, an error or a dump. Lines to the
+// journal have their priority in front.
 func NewLogger(w io.Writer, c LogConfig) (*slog.Logger, error) {
 	level, err := c.level()
 	if err != nil {
 		return nil, fmt.Errorf("log level: %w", err)
 	}
 	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: maskKeys}
+	var handlerOf func(io.Writer) slog.Handler
 	switch c.Format {
 	case "", "text":
-		return slog.New(slog.NewTextHandler(redactingWriter{w}, opts)), nil
+		handlerOf = func(w io.Writer) slog.Handler { return slog.NewTextHandler(redactingWriter{w}, opts) }
 	case "json":
-		return slog.New(slog.NewJSONHandler(redactingWriter{w}, opts)), nil
+		handlerOf = func(w io.Writer) slog.Handler { return slog.NewJSONHandler(redactingWriter{w}, opts) }
+	default:
+		return nil, fmt.Errorf("log format %q is neither text nor json", c.Format)
 	}
-	return nil, fmt.Errorf("log format %q is neither text nor json", c.Format)
+	if toJournal(w) {
+		return slog.New(withPriorities(w, handlerOf)), nil
+	}
+	return slog.New(handlerOf(w)), nil
 }
 
 func maskKeys(_ []string, a slog.Attr) slog.Attr {

@@ -547,7 +547,7 @@ export interface paths {
             cookie?: never;
         };
         /** GetMachine finds a machine by machine_id or by spec.external_id. */
-        get: operations["MachineService_GetMachine2"];
+        get: operations["MachineService_GetMachineByExternalId"];
         put?: never;
         post?: never;
         delete?: never;
@@ -862,7 +862,11 @@ export interface paths {
         delete: operations["MachineService_DeleteMachine"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * UpdateMachine changes spec and labels: what the message sets, or what the mask names.
+         * @description Whatever a client sends under status is ignored.
+         */
+        patch: operations["MachineService_PatchMachine"];
         trace?: never;
     };
     "/api/v1/machines/{machine_id}/bmc-certificate/trust": {
@@ -6931,7 +6935,7 @@ export interface components {
                 "application/json": components["schemas"]["google.rpc.Status"];
             };
         };
-        /** @description Another version is stored than the one that If-Match or expected_version names: reason VERSION_CONFLICT. */
+        /** @description Another version is stored than the one that If-Match or expected_version names (reason VERSION_CONFLICT), or there is such a thing, and If-None-Match asks for none. */
         VersionConflict: {
             headers: {
                 [name: string]: unknown;
@@ -6942,12 +6946,16 @@ export interface components {
         };
     };
     parameters: {
-        /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+        /** @description *: the write is refused where there is such a thing. Instead of create_only. */
+        IfAbsent: string;
+        /** @description The ETag that was read: the write is refused where another version is stored. Instead of expected_version. */
         IfMatch: string;
+        /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+        IfNoneMatch: string;
     };
     requestBodies: never;
     headers: {
-        /** @description The version of the thing, in quotes. If-Match takes it. */
+        /** @description The version of the thing where it has one, and of a read a digest of the document, in quotes. */
         ETag: string;
     };
     pathItems: never;
@@ -6964,7 +6972,10 @@ export interface operations {
                 /** @description next_page_token of the page before; empty begins with the first page. */
                 page_token?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -6973,11 +6984,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListAgentsResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -6985,7 +7004,10 @@ export interface operations {
     AdminService_GetAgent: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path: {
                 /** @description The agent to read. */
                 agent_id: string;
@@ -6997,11 +7019,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.Agent"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -7044,7 +7074,10 @@ export interface operations {
                 /** @description Those that were revoked or have expired, too. */
                 all?: boolean;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -7053,11 +7086,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListAPITokensResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -7130,7 +7171,10 @@ export interface operations {
                  */
                 order_by?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -7139,11 +7183,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListApprovalPoliciesResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -7157,8 +7209,10 @@ export interface operations {
                 create_only?: boolean;
             };
             header?: {
-                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                /** @description The ETag that was read: the write is refused where another version is stored. Instead of expected_version. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description *: the write is refused where there is such a thing. Instead of create_only. */
+                "If-None-Match"?: components["parameters"]["IfAbsent"];
             };
             path: {
                 /** @description 1 to 63 characters of [a-z0-9._-]. */
@@ -7216,7 +7270,7 @@ export interface operations {
                 expected_version?: string;
             };
             header?: {
-                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                /** @description The ETag that was read: the write is refused where another version is stored. Instead of expected_version. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -7259,7 +7313,10 @@ export interface operations {
                 /** @description Only rows of this verb, such as ADD_IMAGE; with * at the end, of those that begin so. Empty means all. */
                 verb?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -7268,11 +7325,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListAuditLogResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -7305,7 +7370,10 @@ export interface operations {
     AuthorityService_GetAuthority: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -7314,11 +7382,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.Authority"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -7392,7 +7468,10 @@ export interface operations {
                  */
                 order_by?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -7401,11 +7480,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListBMCCertificatesResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -7425,7 +7512,10 @@ export interface operations {
                  */
                 order_by?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -7434,11 +7524,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListBMCCredentialsResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -7447,8 +7545,10 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                /** @description The ETag that was read: the write is refused where another version is stored. Instead of expected_version. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description *: the write is refused where there is such a thing. Instead of create_only. */
+                "If-None-Match"?: components["parameters"]["IfAbsent"];
             };
             path: {
                 /** @description The name that machines use. 1 to 63 characters of [a-z0-9._-]. */
@@ -7483,7 +7583,7 @@ export interface operations {
                 expected_version?: string;
             };
             header?: {
-                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                /** @description The ETag that was read: the write is refused where another version is stored. Instead of expected_version. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -7523,7 +7623,10 @@ export interface operations {
                  */
                 order_by?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -7532,11 +7635,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListBootstrapTokensResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -7609,7 +7720,10 @@ export interface operations {
                  */
                 order_by?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -7618,11 +7732,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListBudgetSlotsResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -7670,7 +7792,10 @@ export interface operations {
                  */
                 order_by?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -7679,11 +7804,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListBudgetsResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -7697,8 +7830,10 @@ export interface operations {
                 create_only?: boolean;
             };
             header?: {
-                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                /** @description The ETag that was read: the write is refused where another version is stored. Instead of expected_version. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description *: the write is refused where there is such a thing. Instead of create_only. */
+                "If-None-Match"?: components["parameters"]["IfAbsent"];
             };
             path: {
                 /** @description 1 to 63 characters of [a-z0-9._-]. */
@@ -7771,7 +7906,7 @@ export interface operations {
                 expected_version?: string;
             };
             header?: {
-                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                /** @description The ETag that was read: the write is refused where another version is stored. Instead of expected_version. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -7799,7 +7934,10 @@ export interface operations {
     AccessService_GetCaller: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -7808,11 +7946,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.Caller"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -7832,7 +7978,10 @@ export interface operations {
                  */
                 order_by?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -7841,11 +7990,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListClustersResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -7853,7 +8010,10 @@ export interface operations {
     ClusterService_GetCluster: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path: {
                 /** @description The cluster to read. */
                 cluster_ref: string;
@@ -7872,6 +8032,13 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Cluster"];
                 };
             };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             default: components["responses"]["Error"];
         };
     };
@@ -7879,8 +8046,10 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                /** @description The ETag that was read: the write is refused where another version is stored. Instead of expected_version. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description *: the write is refused where there is such a thing. Instead of create_only. */
+                "If-None-Match"?: components["parameters"]["IfAbsent"];
             };
             path: {
                 /** @description The name that machines use. 1 to 63 characters of [a-z0-9._-]. */
@@ -7915,7 +8084,7 @@ export interface operations {
                 expected_version?: string;
             };
             header?: {
-                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                /** @description The ETag that was read: the write is refused where another version is stored. Instead of expected_version. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -7952,7 +8121,10 @@ export interface operations {
                 /** @description next_page_token of the page before; empty begins with the first page. */
                 page_token?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -7961,11 +8133,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListCommandsResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -7987,7 +8167,10 @@ export interface operations {
                  */
                 order_by?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -7996,11 +8179,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListControllersResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -8022,7 +8213,10 @@ export interface operations {
                  */
                 order_by?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -8031,11 +8225,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListDiscoveredResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -8069,7 +8271,7 @@ export interface operations {
             default: components["responses"]["Error"];
         };
     };
-    MachineService_GetMachine2: {
+    MachineService_GetMachineByExternalId: {
         parameters: {
             query?: {
                 /** @description The machine to read. */
@@ -8077,7 +8279,10 @@ export interface operations {
                 /** @description The machine as it was at this moment, by machine_id alone. See ListMachinesRequest.as_of. */
                 as_of?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path: {
                 /** @description Used when machine_id is empty. */
                 external_id: string;
@@ -8096,13 +8301,23 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Machine"];
                 };
             };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             default: components["responses"]["Error"];
         };
     };
     MachineService_GetFleetSummary: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -8111,11 +8326,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.FleetSummary"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -8210,7 +8433,10 @@ export interface operations {
                  */
                 order_by?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -8219,11 +8445,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListImagesResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -8257,7 +8491,10 @@ export interface operations {
     AdminService_GetImage: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path: {
                 /** @description The image to read. */
                 image_ref: string;
@@ -8269,11 +8506,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.Image"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -8317,7 +8562,10 @@ export interface operations {
                  */
                 order_by?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -8326,11 +8574,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListMAASRegionsResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -8339,8 +8595,10 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                /** @description The ETag that was read: the write is refused where another version is stored. Instead of expected_version. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description *: the write is refused where there is such a thing. Instead of create_only. */
+                "If-None-Match"?: components["parameters"]["IfAbsent"];
             };
             path: {
                 /** @description 1 to 128 characters of [A-Za-z0-9._-]. */
@@ -8375,7 +8633,7 @@ export interface operations {
                 expected_version?: string;
             };
             header?: {
-                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                /** @description The ETag that was read: the write is refused where another version is stored. Instead of expected_version. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -8410,7 +8668,10 @@ export interface operations {
                 /** @description Counts the machines as they were at this moment of the past. See ListMachinesRequest.as_of. */
                 as_of?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -8419,11 +8680,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.CountMachinesResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -8470,7 +8739,10 @@ export interface operations {
                 /** @description next_page_token of the page before; empty begins with the first page. */
                 page_token?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -8479,11 +8751,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ExplainMachinesResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -8500,7 +8780,10 @@ export interface operations {
                 /** @description Maps the machines as they were at this moment of the past. See ListMachinesRequest.as_of. */
                 as_of?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -8509,11 +8792,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.MapMachinesResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -8530,7 +8821,10 @@ export interface operations {
                 /** @description At most so many machines; 0 means 20, at most 100. */
                 limit?: number;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -8539,11 +8833,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.SearchMachinesResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -8583,7 +8885,10 @@ export interface operations {
                  */
                 as_of?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -8592,11 +8897,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListMachinesResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -8617,8 +8930,10 @@ export interface operations {
                 validate_only?: boolean;
             };
             header?: {
-                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                /** @description The ETag that was read: the write is refused where another version is stored. Instead of expected_version. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description *: the write is refused where there is such a thing. Instead of create_only. */
+                "If-None-Match"?: components["parameters"]["IfAbsent"];
             };
             path?: never;
             cookie?: never;
@@ -8652,7 +8967,10 @@ export interface operations {
                 /** @description The machine as it was at this moment, by machine_id alone. See ListMachinesRequest.as_of. */
                 as_of?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path: {
                 /** @description The machine to read. */
                 machine_id: string;
@@ -8670,6 +8988,13 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.Machine"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -8689,7 +9014,7 @@ export interface operations {
                 validate_only?: boolean;
             };
             header?: {
-                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                /** @description The ETag that was read: the write is refused where another version is stored. Instead of expected_version. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -8761,7 +9086,7 @@ export interface operations {
                 expected_version?: string;
             };
             header?: {
-                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                /** @description The ETag that was read: the write is refused where another version is stored. Instead of expected_version. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -8771,6 +9096,84 @@ export interface operations {
             cookie?: never;
         };
         requestBody?: never;
+        responses: {
+            /** @description A successful response. */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["baremetal.v1.Machine"];
+                };
+            };
+            412: components["responses"]["VersionConflict"];
+            default: components["responses"]["Error"];
+        };
+    };
+    MachineService_PatchMachine: {
+        parameters: {
+            query?: {
+                /**
+                 * @description labels, labels.KEY, spec, spec.FIELD, or "*" for labels and spec: each becomes what machine says, and is cleared where that
+                 *     is empty. Paths of fields that the backend owns are ignored, unknown ones are INVALID_ARGUMENT. Without a mask what the
+                 *     message does not set stays, and a map or list that is not empty replaces the whole.
+                 */
+                update_mask?: string;
+                /** @description Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check. machine.version does the same. */
+                expected_version?: string;
+                /** @description Checks the call and writes nothing. See RegisterMachineRequest.validate_only. */
+                validate_only?: boolean;
+            };
+            header?: {
+                /** @description The ETag that was read: the write is refused where another version is stored. Instead of expected_version. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description Chosen by the client at registration or made by the server ("m-…"). 1 to 63 characters of [a-z0-9.-], the first a
+                 *     letter or digit.
+                 */
+                machine_id: string;
+            };
+            cookie?: never;
+        };
+        /** @description machine_id says which; labels and spec say what. */
+        requestBody: {
+            content: {
+                "application/json": {
+                    /**
+                     * Format: date-time
+                     * @description When it was registered.
+                     */
+                    created_at?: string;
+                    /**
+                     * Format: date-time
+                     * @description Set on tombstones, which only reconciling lists return. To a caller with selections a machine that has left them is a
+                     *     tombstone too: machine_id, and in this field when it left.
+                     */
+                    deleted_at?: string;
+                    /** @description Keys and values of the client's own; filters name them as labels.KEY. */
+                    labels?: {
+                        [key: string]: string;
+                    };
+                    /** @description Client-updatable. */
+                    spec?: components["schemas"]["baremetal.v1.MachineSpec"];
+                    /** @description Backend-owned, read-only. */
+                    status?: components["schemas"]["baremetal.v1.MachineStatus"];
+                    /**
+                     * Format: date-time
+                     * @description Moves when something that a client can see has changed, and only then.
+                     */
+                    updated_at?: string;
+                    /**
+                     * Format: int64
+                     * @description Grows with every change; send it back in an update to refuse a lost one (0 = don't check).
+                     */
+                    version?: string;
+                };
+            };
+        };
         responses: {
             /** @description A successful response. */
             200: {
@@ -8935,7 +9338,10 @@ export interface operations {
                 /** @description Explains this operation, active or finished, instead of what the machine does now. machine_id may be empty then. */
                 operation_id?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path: {
                 /** @description The machine to explain. */
                 machine_id: string;
@@ -8947,11 +9353,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ExplainMachineResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -8960,7 +9374,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                /** @description The ETag that was read: the write is refused where another version is stored. Instead of expected_version. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -9021,7 +9435,10 @@ export interface operations {
     MachineService_GetHardwareHealth: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path: {
                 /** @description The machine. */
                 machine_id: string;
@@ -9033,11 +9450,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.HardwareHealth"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -9076,7 +9501,10 @@ export interface operations {
                 /** @description With how many of the inventories before it the last one is compared, one after the other: 0 means one, at most 49. */
                 history?: number;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path: {
                 /** @description The machine. */
                 machine_id: string;
@@ -9088,11 +9516,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.Inventory"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -9277,7 +9713,10 @@ export interface operations {
                 /** @description How many tests before the last one are shown, too; at most 49. */
                 history?: number;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path: {
                 /** @description The machine. */
                 machine_id: string;
@@ -9289,11 +9728,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.HardwareTests"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -9312,7 +9759,10 @@ export interface operations {
                 /** @description Entries come newest first, or oldest first where this is set. */
                 oldest_first?: boolean;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path: {
                 /** @description The machine; a deleted one too. */
                 machine_id: string;
@@ -9324,11 +9774,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.GetMachineTimelineResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -9348,7 +9806,10 @@ export interface operations {
                  */
                 order_by?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -9357,11 +9818,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListNodeGroupsResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -9370,7 +9839,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                /** @description The ETag that was read: the write is refused where another version is stored. Instead of expected_version. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -9409,7 +9878,10 @@ export interface operations {
                 /** @description next_page_token of the page before; empty begins with the first page. */
                 page_token?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -9418,11 +9890,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListNodesResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -9430,7 +9910,10 @@ export interface operations {
     NodeService_GetNode: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path: {
                 /** @description The node: its machine_id. */
                 node_id: string;
@@ -9442,11 +9925,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.Node"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -9455,7 +9946,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                /** @description The ETag that was read: the write is refused where another version is stored. Instead of expected_version. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -9491,7 +9982,10 @@ export interface operations {
                 /** @description Lines that are left out from the newest on. */
                 offset?: number;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path: {
                 /** @description The node; of a deleted machine too. */
                 node_id: string;
@@ -9503,11 +9997,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.GetNodeHistoryResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -9588,7 +10090,10 @@ export interface operations {
                 /** @description next_page_token of the page before; empty begins with the first page. */
                 page_token?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -9597,11 +10102,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListOperationsResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -9609,7 +10122,10 @@ export interface operations {
     OperationService_GetOperation: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path: {
                 /** @description The operation to read. */
                 operation_id: string;
@@ -9627,6 +10143,13 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.Operation"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -9663,7 +10186,10 @@ export interface operations {
     OperationService_GetErasureCertificate: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path: {
                 /** @description Of an operation that has ended well and erased disks. */
                 operation_id: string;
@@ -9675,11 +10201,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ErasureCertificate"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -9731,7 +10265,10 @@ export interface operations {
                  */
                 order_by?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -9740,11 +10277,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListPlansResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -9758,8 +10303,10 @@ export interface operations {
                 expected_version?: string;
             };
             header?: {
-                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                /** @description The ETag that was read: the write is refused where another version is stored. Instead of expected_version. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description *: the write is refused where there is such a thing. Instead of create_only. */
+                "If-None-Match"?: components["parameters"]["IfAbsent"];
             };
             path?: never;
             cookie?: never;
@@ -9788,7 +10335,10 @@ export interface operations {
     PlanService_GetPlan: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path: {
                 /** @description The plan to read. */
                 plan_id: string;
@@ -9807,6 +10357,13 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Plan"];
                 };
             };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             default: components["responses"]["Error"];
         };
     };
@@ -9817,7 +10374,7 @@ export interface operations {
                 expected_version?: string;
             };
             header?: {
-                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                /** @description The ETag that was read: the write is refused where another version is stored. Instead of expected_version. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -9882,7 +10439,10 @@ export interface operations {
                  */
                 order_by?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -9891,11 +10451,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListRoleBindingsResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -9985,7 +10553,10 @@ export interface operations {
                 /** @description next_page_token of the page before; empty begins with the first page. */
                 page_token?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -9994,11 +10565,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListRolloutsResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -10032,7 +10611,10 @@ export interface operations {
     RolloutService_GetRollout: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path: {
                 /** @description The rollout to read. */
                 rollout_id: string;
@@ -10050,6 +10632,13 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.Rollout"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -10122,7 +10711,10 @@ export interface operations {
                 /** @description next_page_token of the page before; empty begins with the first page. */
                 page_token?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path: {
                 /** @description The rollout. */
                 rollout_id: string;
@@ -10134,11 +10726,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListRolloutMachinesResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -10269,7 +10869,10 @@ export interface operations {
                 /** @description next_page_token of the page before; empty begins with the first page. */
                 page_token?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -10278,11 +10881,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListRunsResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -10315,7 +10926,10 @@ export interface operations {
     RunService_GetRun: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path: {
                 /** @description The run to read. */
                 run_id: string;
@@ -10327,11 +10941,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.Run"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -10411,7 +11033,10 @@ export interface operations {
                  */
                 order_by?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -10420,11 +11045,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListScriptsResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -10457,7 +11090,10 @@ export interface operations {
     ScriptService_GetScript: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path: {
                 /** @description The script to read. */
                 script_ref: string;
@@ -10469,11 +11105,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.Script"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -10530,7 +11174,10 @@ export interface operations {
     RolloutService_GetSelection: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path: {
                 /** @description The selection to read. */
                 selection_id: string;
@@ -10542,11 +11189,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.Selection"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -10554,7 +11209,10 @@ export interface operations {
     AdminService_GetServerInfo: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -10563,11 +11221,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ServerInfo"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -10589,7 +11255,10 @@ export interface operations {
                  */
                 order_by?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -10598,11 +11267,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListSessionsResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -10638,7 +11315,10 @@ export interface operations {
     AccessService_GetSignOn: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -10647,11 +11327,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.SignOn"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -10671,7 +11359,10 @@ export interface operations {
                  */
                 order_by?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -10680,11 +11371,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListSitesResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -10692,7 +11391,10 @@ export interface operations {
     AdminService_GetSite: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path: {
                 /** @description The site to read. */
                 site: string;
@@ -10711,6 +11413,13 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Site"];
                 };
             };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             default: components["responses"]["Error"];
         };
     };
@@ -10718,7 +11427,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                /** @description The ETag that was read: the write is refused where another version is stored. Instead of expected_version. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -10790,7 +11499,10 @@ export interface operations {
                  */
                 order_by?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path: {
                 /** @description The site. */
                 site: string;
@@ -10802,11 +11514,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListSiteLeasesResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -10826,7 +11546,10 @@ export interface operations {
                  */
                 order_by?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -10835,11 +11558,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListSSHCredentialsResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -10848,8 +11579,10 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                /** @description The ETag that was read: the write is refused where another version is stored. Instead of expected_version. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description *: the write is refused where there is such a thing. Instead of create_only. */
+                "If-None-Match"?: components["parameters"]["IfAbsent"];
             };
             path: {
                 /** @description The name that machines use. 1 to 63 characters of [a-z0-9._-]. */
@@ -10884,7 +11617,7 @@ export interface operations {
                 expected_version?: string;
             };
             header?: {
-                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                /** @description The ETag that was read: the write is refused where another version is stored. Instead of expected_version. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -10944,7 +11677,10 @@ export interface operations {
                 /** @description next_page_token of the page before; empty begins with the first page. */
                 page_token?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -10953,11 +11689,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.VerifyTimelineResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -10977,7 +11721,10 @@ export interface operations {
                  */
                 order_by?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -10986,11 +11733,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListViewsResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -10998,7 +11753,10 @@ export interface operations {
     ViewService_GetView: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path: {
                 /** @description The view to read. */
                 name: string;
@@ -11017,6 +11775,13 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.View"];
                 };
             };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             default: components["responses"]["Error"];
         };
     };
@@ -11034,8 +11799,10 @@ export interface operations {
                 create_only?: boolean;
             };
             header?: {
-                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                /** @description The ETag that was read: the write is refused where another version is stored. Instead of expected_version. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description *: the write is refused where there is such a thing. Instead of create_only. */
+                "If-None-Match"?: components["parameters"]["IfAbsent"];
             };
             path: {
                 /** @description 1 to 63 characters of [a-z0-9.-], the first a letter or digit. No two views have one name, whoever owns them. */
@@ -11110,7 +11877,7 @@ export interface operations {
                 expected_version?: string;
             };
             header?: {
-                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                /** @description The ETag that was read: the write is refused where another version is stored. Instead of expected_version. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -11149,7 +11916,10 @@ export interface operations {
                 /** @description One delivery. */
                 delivery_id?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -11158,11 +11928,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListWebhookDeliveriesResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -11210,7 +11988,10 @@ export interface operations {
                  */
                 order_by?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -11219,11 +12000,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListWebhooksResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -11258,7 +12047,10 @@ export interface operations {
     AdminService_GetWebhook: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path: {
                 /** @description The webhook to read. */
                 webhook_id: string;
@@ -11277,6 +12069,13 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Webhook"];
                 };
             };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             default: components["responses"]["Error"];
         };
     };
@@ -11287,7 +12086,7 @@ export interface operations {
                 expected_version?: string;
             };
             header?: {
-                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                /** @description The ETag that was read: the write is refused where another version is stored. Instead of expected_version. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -11316,7 +12115,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The ETag that was read, such as "7": the write is refused where another version is stored. Instead of expected_version. */
+                /** @description The ETag that was read: the write is refused where another version is stored. Instead of expected_version. */
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
@@ -11383,7 +12182,10 @@ export interface operations {
                 /** @description next_page_token of the page before; empty begins with the first page. */
                 page_token?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -11392,11 +12194,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.ListWorkflowsResponse"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };
@@ -11430,7 +12240,10 @@ export interface operations {
     WorkflowService_GetWorkflow: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
             path: {
                 /** @description The workflow to read. */
                 workflow_id: string;
@@ -11442,11 +12255,19 @@ export interface operations {
             /** @description A successful response. */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["baremetal.v1.Workflow"];
                 };
+            };
+            /** @description The answer is the one whose ETag If-None-Match has. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             default: components["responses"]["Error"];
         };

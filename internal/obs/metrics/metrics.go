@@ -106,10 +106,10 @@ func NewRegistry() *prometheus.Registry {
 // New makes the metrics and registers them. It panics if they are registered there already.
 func New(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		machines:  &replaced{desc: machinesDesc},
-		capacity:  &replaced{desc: capacityDesc},
-		budgets:   &replaced{desc: budgetsDesc},
-		agentCert: &replaced{desc: agentCertDesc},
+		machines:  &replaced{descs: []*prometheus.Desc{machinesDesc, machinesTotalDesc}},
+		capacity:  &replaced{descs: []*prometheus.Desc{capacityDesc}},
+		budgets:   &replaced{descs: []*prometheus.Desc{budgetsDesc}},
+		agentCert: &replaced{descs: []*prometheus.Desc{agentCertDesc}},
 		Operations: counterVec(
 			"operations_total",
 			"Finished operations; outcome is SUCCEEDED, FAILED or CANCELED. Counted by the controller that ended them.",
@@ -246,18 +246,24 @@ type MachineCount struct {
 
 // SetMachines replaces all machine counts at once: a scrape sees the old ones or the new ones.
 func (m *Metrics) SetMachines(counts []MachineCount) {
-	out := make([]prometheus.Metric, 0, len(counts))
+	out := make([]prometheus.Metric, 0, 2*len(counts))
 	for _, n := range counts {
-		out = append(out, prometheus.MustNewConstMetric(machinesDesc, prometheus.GaugeValue, float64(n.Count),
-			n.Phase, n.EffectiveState, n.NodeState, n.Region, n.Site))
+		for _, desc := range []*prometheus.Desc{machinesDesc, machinesTotalDesc} {
+			out = append(out, prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(n.Count),
+				n.Phase, n.EffectiveState, n.NodeState, n.Region, n.Site))
+		}
 	}
 	m.machines.set(out)
 }
 
-var machinesDesc = prometheus.NewDesc(namespace+"_machines_total",
-	"Machines. A gauge in spite of its name. Counted in the database every 30 s, so every controller shows the whole "+
-		"fleet: take the maximum over controllers, not the sum.",
-	[]string{"phase", "effective_state", "node_state", "region", "site"}, nil)
+var (
+	machineLabels = []string{"phase", "effective_state", "node_state", "region", "site"}
+	machinesDesc  = prometheus.NewDesc(namespace+"_machines",
+		"Machines. Counted in the database every 30 s, so every controller shows the whole fleet: take the maximum over "+
+			"controllers, not the sum.", machineLabels, nil)
+	machinesTotalDesc = prometheus.NewDesc(namespace+"_machines_total",
+		"The same by its older name, which is that of a counter.", machineLabels, nil)
+)
 
 // Capacity is how much of something a segment of a site has, and how much of that is in use.
 type Capacity struct {
@@ -321,13 +327,17 @@ var agentCertDesc = prometheus.NewDesc(namespace+"_agent_certificate_expires_tim
 // replaced is a collector of gauges that are replaced all at once. A scrape could see a GaugeVec while it is emptied
 // and filled.
 type replaced struct {
-	desc    *prometheus.Desc
+	descs   []*prometheus.Desc
 	current atomic.Pointer[[]prometheus.Metric]
 }
 
 func (c *replaced) set(all []prometheus.Metric) { c.current.Store(&all) }
 
-func (c *replaced) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
+func (c *replaced) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range c.descs {
+		ch <- d
+	}
+}
 
 func (c *replaced) Collect(ch chan<- prometheus.Metric) {
 	if current := c.current.Load(); current != nil {
