@@ -45,27 +45,23 @@ func (s *Store) Start(
 			return op, false, err
 		}
 	}
-	stored, err := s.store(ctx, s.starting(ctx, a, r, now))
+	stored, err := s.store(ctx, change{key: a, now: now,
+		decide: func(q *dbsqlc.Queries, f *preloaded, w *writes) (answer, error) {
+			m, ok := f.machines[r.MachineID]
+			if !ok {
+				return answer{}, convert.MachineNotFound(r.MachineID)
+			}
+			if row, ok := f.requests[request{r.MachineID, r.RequestID}]; ok {
+				op, err := s.repeated(ctx, q, r, row)
+				return answer{op: op}, err
+			}
+			op, err := s.create(ctx, q, w, m, r, f, now)
+			return answer{op: op, created: true}, err
+		}})
 	if err != nil {
 		return nil, false, fmt.Errorf("start operation: %w", err)
 	}
 	return stored.op, stored.created, nil
-}
-
-// starting is the change that a request makes.
-func (s *Store) starting(ctx context.Context, key pgtx.LockKey, r StartRequest, now time.Time) change {
-	return change{key: key, now: now, decide: func(q *dbsqlc.Queries, f *preloaded, w *writes) (answer, error) {
-		m, ok := f.machines[r.MachineID]
-		if !ok {
-			return answer{}, convert.MachineNotFound(r.MachineID)
-		}
-		if row, ok := f.requests[request{r.MachineID, r.RequestID}]; ok {
-			op, err := s.repeated(ctx, q, r, row)
-			return answer{op: op}, err
-		}
-		op, err := s.create(ctx, q, w, m, r, f, now)
-		return answer{op: op, created: true}, err
-	}}
 }
 
 // Replay returns the operation of a repeated request, nil if there is none.
