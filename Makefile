@@ -490,13 +490,20 @@ smoke: build ## Run every smoke test against controllers of their own
 	@echo "build bin/ingot-lab" && $(GOBUILD) -o bin/ingot-lab ./cmd/ingot-lab
 	scripts/smoke/all
 
+# It has the programs' commands in it, and so every build makes it anew, for this machine.
+.PHONY: dist/share
+dist/share:
+	@rm -rf $@ && mkdir -p dist
+	@cd tools/manual && GOOS= GOARCH= CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags $(GOTAGS) -o ../../dist/manual .
+	dist/manual --version '$(VERSION)' --epoch "$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)}" --out $@
+
 # The agent is a part of it, and so every build makes it anew.
 .PHONY: installer
 installer: build ## Build what machines boot to be installed, with Debian's kernel for bare metal, into dist/installer
 	scripts/build-installer dist/installer
 
 .PHONY: deb
-deb: installer ## Build the Debian packages into dist/
+deb: installer dist/share ## Build the Debian packages into dist/
 	@echo "build bin/ingot-netbox-sync" && $(GOBUILD) -o bin/ingot-netbox-sync ./integrations/netbox/ingot-netbox-sync
 	VERSION='$(VERSION)' deploy/build-deb dist
 
@@ -538,12 +545,12 @@ bin/tools/cliarchive: $(wildcard tools/cliarchive/*.go) tools/cliarchive/go.mod
 CLI_SYSTEMS := linux-amd64 linux-arm64 darwin-amd64 darwin-arm64 windows-amd64 windows-arm64
 
 .PHONY: cli-archives
-cli-archives: bin/tools/cliarchive ## Write archives of the command line for Linux, macOS and Windows into dist/cli, with their SHA-256
+cli-archives: bin/tools/cliarchive dist/share ## Write archives of the command line for Linux, macOS and Windows into dist/cli, with their SHA-256
 	@rm -rf dist/cli
 	@for s in $(CLI_SYSTEMS); do echo "build ingot for $$s" && GOOS=$${s%-*} GOARCH=$${s#*-} $(GOBUILD) \
 		-o dist/cli/$$s/ingot$$([[ $$s != windows-* ]] || echo .exe) ./cmd/ingot || exit 1; done
 	bin/tools/cliarchive --version '$(VERSION)' --epoch "$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)}" \
-		--out dist/cli dist/cli/*/ingot*
+		--share dist/share/ingot --out dist/cli dist/cli/*/ingot*
 	@rm -r $(addprefix dist/cli/,$(CLI_SYSTEMS))
 
 .PHONY: test-cli-archives
@@ -551,6 +558,7 @@ test-cli-archives: ## Vet the command line for each system that it is made for, 
 	@for s in $(CLI_SYSTEMS); do echo "vet for $$s" && GOOS=$${s%-*} GOARCH=$${s#*-} CGO_ENABLED=0 go vet -trimpath -buildvcs=false \
 		-tags $(GOTAGS) ./cmd/ingot ./cli/client ./internal/clock ./internal/doctor || exit 1; done
 	CGO_ENABLED=0 go -C tools/cliarchive test -trimpath -buildvcs=false -count 1 $(TEST_FLAGS) .
+	CGO_ENABLED=0 go -C tools/manual test -trimpath -buildvcs=false -tags $(GOTAGS) -count 1 $(TEST_FLAGS) .
 	$(MAKE) cli-archives
 	mv dist/cli/SHA256SUMS dist/cli.first
 	$(MAKE) cli-archives
