@@ -490,6 +490,11 @@ smoke: build ## Run every smoke test against controllers of their own
 	@echo "build bin/ingot-lab" && $(GOBUILD) -o bin/ingot-lab ./cmd/ingot-lab
 	scripts/smoke/all
 
+bin/tools/release: $(wildcard tools/release/*.go) tools/release/go.mod tools/release/go.sum
+	@mkdir -p bin/tools
+	@echo "build $@"
+	@cd tools/release && GOOS= GOARCH= CGO_ENABLED=0 go build -trimpath -buildvcs=false -o ../../$@ .
+
 # It has the programs' commands in it, and so every build makes it anew, for this machine.
 .PHONY: dist/share
 dist/share:
@@ -503,7 +508,7 @@ installer: build ## Build what machines boot to be installed, with Debian's kern
 	scripts/build-installer dist/installer
 
 .PHONY: deb
-deb: installer dist/share ## Build the Debian packages into dist/
+deb: installer dist/share bin/tools/release ## Build the Debian packages into dist/
 	@echo "build bin/ingot-netbox-sync" && $(GOBUILD) -o bin/ingot-netbox-sync ./integrations/netbox/ingot-netbox-sync
 	VERSION='$(VERSION)' deploy/build-deb dist
 
@@ -525,11 +530,14 @@ bin/tools/ociimage: $(wildcard tools/ociimage/*.go) tools/ociimage/go.mod tools/
 OCI_CA ?= /etc/ssl/certs/ca-certificates.crt
 
 .PHONY: oci-images
-oci-images: build bin/tools/ociimage ## Write OCI images of controller, agent and command line into dist/oci, without a daemon
+oci-images: build bin/tools/ociimage bin/tools/release ## Write OCI images of controller, agent and command line into dist/oci, without a daemon
 	@mkdir -p dist/oci
 	@for i in controller:ingot-controller agent:ingot-agent cli:ingot; do bin/tools/ociimage --image $${i%:*} --bin bin --ca $(OCI_CA) \
 		--version '$(VERSION)' --revision "$$(git rev-parse HEAD 2>/dev/null)" \
-		--epoch "$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)}" --out dist/oci/$${i#*:}.tar || exit 1; done
+		--epoch "$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)}" --out dist/oci/$${i#*:}.tar || exit 1; \
+		bin/tools/release sbom --name "$${i#*:}" --version '$(VERSION)' --purl "pkg:oci/$${i#*:}?tag=$(VERSION)" \
+		--epoch "$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)}" \
+		--out dist/oci/$${i#*:}.cdx.json bin/$${i#*:} || exit 1; done
 
 .PHONY: test-oci
 test-oci: deps build ## Read the OCI images with other programs, push them to a registry, and run deploy/compose.yaml with them (root; 2 minutes)
@@ -545,12 +553,15 @@ bin/tools/cliarchive: $(wildcard tools/cliarchive/*.go) tools/cliarchive/go.mod
 CLI_SYSTEMS := linux-amd64 linux-arm64 darwin-amd64 darwin-arm64 windows-amd64 windows-arm64
 
 .PHONY: cli-archives
-cli-archives: bin/tools/cliarchive dist/share ## Write archives of the command line for Linux, macOS and Windows into dist/cli, with their SHA-256
+cli-archives: bin/tools/cliarchive bin/tools/release dist/share ## Write archives of the command line for Linux, macOS and Windows into dist/cli, with their SHA-256
 	@rm -rf dist/cli
 	@for s in $(CLI_SYSTEMS); do echo "build ingot for $$s" && GOOS=$${s%-*} GOARCH=$${s#*-} $(GOBUILD) \
 		-o dist/cli/$$s/ingot$$([[ $$s != windows-* ]] || echo .exe) ./cmd/ingot || exit 1; done
 	bin/tools/cliarchive --version '$(VERSION)' --epoch "$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)}" \
 		--share dist/share/ingot --out dist/cli dist/cli/*/ingot*
+	@for s in $(CLI_SYSTEMS); do bin/tools/release sbom --name ingot --version '$(VERSION)' --purl 'pkg:generic/ingot@$(VERSION)' \
+		--epoch "$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)}" \
+		--out "dist/cli/ingot_$(VERSION)_$${s/-/_}.cdx.json" dist/cli/$$s/ingot* || exit 1; done
 	@rm -r $(addprefix dist/cli/,$(CLI_SYSTEMS))
 
 .PHONY: test-cli-archives
