@@ -477,7 +477,7 @@ first-rack: deps build deb ## Follow docs/tutorial/first-rack.md on a fresh Debi
 
 # What takes too long for CI. A target that tests and is neither here nor in CI fails a test of the tree.
 RELEASE_CHECKS ?= console-test test-offers test-rolling test-jobs test-standby test-postgres test-haproxy test-upgrade test-clients test-ansible \
-	test-netbox test-opentofu test-bucket test-registry test-oci test-cli-archives test-clusters test-cluster-api test-provision test-rollouts \
+	test-netbox test-opentofu test-bucket test-registry test-oci test-cli-archives test-release test-clusters test-cluster-api test-provision test-rollouts \
 	test-maas test-disks attack test-identity test-storm test-units test-setup test-package-upgrade test-metal lab-debian lab-stock lab-mirror \
 	test-previews test-budgets first-rack test-network test-recipes mutants requirements-break test-kill test-chaos-planted chaos
 
@@ -574,6 +574,16 @@ test-cli-archives: ## Vet the command line for each system that it is made for, 
 	mv dist/cli/SHA256SUMS dist/cli.first
 	$(MAKE) cli-archives
 	cmp dist/cli.first dist/cli/SHA256SUMS && cd dist/cli && sha256sum --check SHA256SUMS
+
+.PHONY: release
+release: ## Build, sum and sign all that a release has into dist/release, of a clean tree at a tag (INGOT_RELEASE_KEY=FILE)
+	scripts/build-release
+
+.PHONY: test-release
+test-release: ## Make a release in two clones, to the same bytes, verify it as the documents show, and refuse a flipped byte (15 minutes)
+	scripts/install-deps release
+	CGO_ENABLED=0 go -C tools/release test -trimpath -buildvcs=false -count 1 $(TEST_FLAGS) .
+	scripts/test-release
 
 .PHONY: test-units
 test-units: deb ## Boot a Debian tree with the packages and try the systemd units (root)

@@ -3,8 +3,13 @@ module github.com/ingot-metal/ingot/tools/release
 go 1.26.0
 
 require (
+	aead.dev/minisign v0.3.0
 	github.com/CycloneDX/cyclonedx-go v0.12.0
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.1
 )
 
-require golang.org/x/text v0.14.0 // indirect
+require (
+	golang.org/x/crypto v0.13.0 // indirect
+	golang.org/x/sys v0.12.0 // indirect
+	golang.org/x/text v0.14.0 // indirect
+)

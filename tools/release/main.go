@@ -1,6 +1,10 @@
-// Command release makes the parts of a release that are no programs and no packages.
+// Command release makes the parts of a release that are no programs and no Debian packages.
 //
 //	release sbom --name N --version V --purl P --epoch SECONDS --out FILE [--component PURL]… [NAME=]BINARY…
+//	release notes --version V CHANGELOG.md
+//	release provenance --tag T --commit SHA1 --go V --builder URI [--dependency URI[=SHA256]]… SHA256SUMS
+//	release key --out FILE
+//	release sign --key FILE --comment TEXT [--public FILE] FILE
 //
 // The same files and flags give the same bytes.
 package main
@@ -15,7 +19,7 @@ import (
 
 // verbs are the commands. Each prints to out what has no file of its own.
 var verbs = map[string]func(args []string, out io.Writer) error{
-	"sbom": sbom,
+	"sbom": sbom, "notes": notes, "provenance": provenance, "key": key, "sign": sign,
 }
 
 func main() {
