@@ -508,7 +508,7 @@ installer: build ## Build what machines boot to be installed, with Debian's kern
 	scripts/build-installer dist/installer
 
 .PHONY: deb
-deb: installer dist/share bin/tools/release ## Build the Debian packages into dist/
+deb: installer dist/share bin/tools/release ## Build the Debian packages, and RPMs of controller, agent and command line, into dist/
 	@echo "build bin/ingot-netbox-sync" && $(GOBUILD) -o bin/ingot-netbox-sync ./integrations/netbox/ingot-netbox-sync
 	VERSION='$(VERSION)' deploy/build-deb dist
 

@@ -1,6 +1,8 @@
 // Command release makes the parts of a release that are no programs and no Debian packages.
 //
 //	release sbom --name N --version V --purl P --epoch SECONDS --out FILE [--component PURL]… [NAME=]BINARY…
+//	release rpm --name N --version V --arch A --summary S --description D --epoch SECONDS [--scripts DIR] --out FILE
+//	  [--requires PACKAGE]… [--recommends PACKAGE]… TREE
 //	release notes --version V CHANGELOG.md
 //	release provenance --tag T --commit SHA1 --go V --builder URI [--dependency URI[=SHA256]]… SHA256SUMS
 //	release key --out FILE
@@ -19,7 +21,7 @@ import (
 
 // verbs are the commands. Each prints to out what has no file of its own.
 var verbs = map[string]func(args []string, out io.Writer) error{
-	"sbom": sbom, "notes": notes, "provenance": provenance, "key": key, "sign": sign,
+	"sbom": sbom, "rpm": rpm, "notes": notes, "provenance": provenance, "key": key, "sign": sign,
 }
 
 func main() {
