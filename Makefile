@@ -477,7 +477,7 @@ first-rack: deps build deb ## Follow docs/tutorial/first-rack.md on a fresh Debi
 
 # What takes too long for CI. A target that tests and is neither here nor in CI fails a test of the tree.
 RELEASE_CHECKS ?= console-test test-offers test-rolling test-jobs test-standby test-postgres test-haproxy test-upgrade test-clients test-ansible \
-	test-netbox test-opentofu test-bucket test-registry test-oci test-cli-archives test-clusters test-cluster-api test-provision test-rollouts \
+	test-netbox test-opentofu test-bucket test-registry test-oci test-cli-archives test-release test-clusters test-cluster-api test-provision test-rollouts \
 	test-maas test-disks attack test-identity test-storm test-units test-setup test-package-upgrade test-metal lab-debian lab-stock lab-mirror \
 	test-previews test-budgets first-rack test-network test-recipes mutants requirements-break test-kill test-chaos-planted chaos
 
@@ -490,13 +490,25 @@ smoke: build ## Run every smoke test against controllers of their own
 	@echo "build bin/ingot-lab" && $(GOBUILD) -o bin/ingot-lab ./cmd/ingot-lab
 	scripts/smoke/all
 
+bin/tools/release: $(wildcard tools/release/*.go) tools/release/go.mod tools/release/go.sum
+	@mkdir -p bin/tools
+	@echo "build $@"
+	@cd tools/release && GOOS= GOARCH= CGO_ENABLED=0 go build -trimpath -buildvcs=false -o ../../$@ .
+
+# It has the programs' commands in it, and so every build makes it anew, for this machine.
+.PHONY: dist/share
+dist/share:
+	@rm -rf $@ && mkdir -p dist
+	@cd tools/manual && GOOS= GOARCH= CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags $(GOTAGS) -o ../../dist/manual .
+	dist/manual --version '$(VERSION)' --epoch "$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)}" --out $@
+
 # The agent is a part of it, and so every build makes it anew.
 .PHONY: installer
 installer: build ## Build what machines boot to be installed, with Debian's kernel for bare metal, into dist/installer
 	scripts/build-installer dist/installer
 
 .PHONY: deb
-deb: installer ## Build the Debian packages into dist/
+deb: installer dist/share bin/tools/release ## Build the Debian packages, and RPMs of controller, agent and command line, into dist/
 	@echo "build bin/ingot-netbox-sync" && $(GOBUILD) -o bin/ingot-netbox-sync ./integrations/netbox/ingot-netbox-sync
 	VERSION='$(VERSION)' deploy/build-deb dist
 
@@ -518,11 +530,14 @@ bin/tools/ociimage: $(wildcard tools/ociimage/*.go) tools/ociimage/go.mod tools/
 OCI_CA ?= /etc/ssl/certs/ca-certificates.crt
 
 .PHONY: oci-images
-oci-images: build bin/tools/ociimage ## Write OCI images of controller, agent and command line into dist/oci, without a daemon
+oci-images: build bin/tools/ociimage bin/tools/release ## Write OCI images of controller, agent and command line into dist/oci, without a daemon
 	@mkdir -p dist/oci
 	@for i in controller:ingot-controller agent:ingot-agent cli:ingot; do bin/tools/ociimage --image $${i%:*} --bin bin --ca $(OCI_CA) \
 		--version '$(VERSION)' --revision "$$(git rev-parse HEAD 2>/dev/null)" \
-		--epoch "$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)}" --out dist/oci/$${i#*:}.tar || exit 1; done
+		--epoch "$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)}" --out dist/oci/$${i#*:}.tar || exit 1; \
+		bin/tools/release sbom --name "$${i#*:}" --version '$(VERSION)' --purl "pkg:oci/$${i#*:}?tag=$(VERSION)" \
+		--epoch "$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)}" \
+		--out dist/oci/$${i#*:}.cdx.json bin/$${i#*:} || exit 1; done
 
 .PHONY: test-oci
 test-oci: deps build ## Read the OCI images with other programs, push them to a registry, and run deploy/compose.yaml with them (root; 2 minutes)
@@ -538,12 +553,15 @@ bin/tools/cliarchive: $(wildcard tools/cliarchive/*.go) tools/cliarchive/go.mod
 CLI_SYSTEMS := linux-amd64 linux-arm64 darwin-amd64 darwin-arm64 windows-amd64 windows-arm64
 
 .PHONY: cli-archives
-cli-archives: bin/tools/cliarchive ## Write archives of the command line for Linux, macOS and Windows into dist/cli, with their SHA-256
+cli-archives: bin/tools/cliarchive bin/tools/release dist/share ## Write archives of the command line for Linux, macOS and Windows into dist/cli, with their SHA-256
 	@rm -rf dist/cli
 	@for s in $(CLI_SYSTEMS); do echo "build ingot for $$s" && GOOS=$${s%-*} GOARCH=$${s#*-} $(GOBUILD) \
 		-o dist/cli/$$s/ingot$$([[ $$s != windows-* ]] || echo .exe) ./cmd/ingot || exit 1; done
 	bin/tools/cliarchive --version '$(VERSION)' --epoch "$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)}" \
-		--out dist/cli dist/cli/*/ingot*
+		--share dist/share/ingot --out dist/cli dist/cli/*/ingot*
+	@for s in $(CLI_SYSTEMS); do bin/tools/release sbom --name ingot --version '$(VERSION)' --purl 'pkg:generic/ingot@$(VERSION)' \
+		--epoch "$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)}" \
+		--out "dist/cli/ingot_$(VERSION)_$${s/-/_}.cdx.json" dist/cli/$$s/ingot* || exit 1; done
 	@rm -r $(addprefix dist/cli/,$(CLI_SYSTEMS))
 
 .PHONY: test-cli-archives
@@ -551,10 +569,21 @@ test-cli-archives: ## Vet the command line for each system that it is made for, 
 	@for s in $(CLI_SYSTEMS); do echo "vet for $$s" && GOOS=$${s%-*} GOARCH=$${s#*-} CGO_ENABLED=0 go vet -trimpath -buildvcs=false \
 		-tags $(GOTAGS) ./cmd/ingot ./cli/client ./internal/clock ./internal/doctor || exit 1; done
 	CGO_ENABLED=0 go -C tools/cliarchive test -trimpath -buildvcs=false -count 1 $(TEST_FLAGS) .
+	CGO_ENABLED=0 go -C tools/manual test -trimpath -buildvcs=false -tags $(GOTAGS) -count 1 $(TEST_FLAGS) .
 	$(MAKE) cli-archives
 	mv dist/cli/SHA256SUMS dist/cli.first
 	$(MAKE) cli-archives
 	cmp dist/cli.first dist/cli/SHA256SUMS && cd dist/cli && sha256sum --check SHA256SUMS
+
+.PHONY: release
+release: ## Build, sum and sign all that a release has into dist/release, of a clean tree at a tag (INGOT_RELEASE_KEY=FILE)
+	scripts/build-release
+
+.PHONY: test-release
+test-release: ## Make a release in two clones, to the same bytes, verify it as the documents show, and refuse a flipped byte (15 minutes)
+	scripts/install-deps release
+	CGO_ENABLED=0 go -C tools/release test -trimpath -buildvcs=false -count 1 $(TEST_FLAGS) .
+	scripts/test-release
 
 .PHONY: test-units
 test-units: deb ## Boot a Debian tree with the packages and try the systemd units (root)

@@ -45,6 +45,9 @@ func Run(ctx context.Context, cfg command.Config) int {
 	return command.ExitCode(err)
 }
 
+// Commands returns the tree of commands, for pages that describe it.
+func Commands() *cobra.Command { return newRoot(&command.App{}) }
+
 func newRoot(a *command.App) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "ingot",

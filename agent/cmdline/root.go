@@ -40,6 +40,9 @@ type options struct {
 	cmd *cobra.Command
 }
 
+// Commands returns the tree of commands, for pages that describe it.
+func Commands() *cobra.Command { return app{}.root() }
+
 func (a app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use: "ingot-agent", Short: "Runs machines for an Ingot controller", SilenceUsage: true, SilenceErrors: true,

@@ -58,6 +58,9 @@ func Main(args []string, version string) int {
 	}
 }
 
+// Commands returns the tree of commands, for pages that describe it.
+func Commands() *cobra.Command { return root("") }
+
 func root(version string) *cobra.Command {
 	f := &flags{}
 	cmd := &cobra.Command{

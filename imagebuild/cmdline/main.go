@@ -44,6 +44,9 @@ func Main(ctx context.Context, args []string, out, progress io.Writer, buildVers
 	return exitFailed
 }
 
+// Commands returns the tree of commands, for pages that describe it.
+func Commands() *cobra.Command { return newRoot("") }
+
 func newRoot(buildVersion string) *cobra.Command {
 	root := &cobra.Command{
 		Use: "ingot-image", Short: "Builds what machines boot from", SilenceUsage: true, SilenceErrors: true,

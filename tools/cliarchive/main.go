@@ -1,7 +1,9 @@
 // Command cliarchive packs programs that were built for one system each: a tar.gz, or a zip for Windows, and the
 // SHA-256 of all of them.
 //
-//	cliarchive --version V --epoch SECONDS --license FILE --out DIR DIR/GOOS-GOARCH/ingot[.exe]…
+//	cliarchive --version V --epoch SECONDS --license FILE --share DIR --out DIR DIR/GOOS-GOARCH/ingot[.exe]…
+//
+// The files below --share, manual pages and completions, are added where a system has manual pages.
 //
 // The same files and flags give the same bytes.
 package main
@@ -15,6 +17,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -42,6 +45,7 @@ func run(args []string) error {
 	version := f.String("version", "", "version of the programs")
 	epoch := f.Int64("epoch", 0, "the time of every file, in seconds since 1970")
 	license := f.String("license", "LICENSE", "text of the license")
+	share := f.String("share", "", "directory of files that archives have as share")
 	out := f.String("out", "", "directory to write to")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -50,6 +54,10 @@ func run(args []string) error {
 		return errors.New("--out and programs are required")
 	}
 	text, err := os.ReadFile(*license)
+	if err != nil {
+		return err
+	}
+	shared, err := filesBelow(*share)
 	if err != nil {
 		return err
 	}
@@ -62,8 +70,11 @@ func run(args []string) error {
 		if err != nil {
 			return err
 		}
-		name, data, err := archive(path, *version, time.Unix(*epoch, 0).UTC(),
-			file{"LICENSE", 0o644, text}, file{filepath.Base(path), 0o755, program})
+		files := []file{{"LICENSE", 0o644, text}, {filepath.Base(path), 0o755, program}}
+		if !strings.HasSuffix(path, ".exe") {
+			files = append(files, shared...)
+		}
+		name, data, err := archive(path, *version, time.Unix(*epoch, 0).UTC(), files...)
 		if err != nil {
 			return err
 		}
@@ -74,6 +85,26 @@ func run(args []string) error {
 	}
 	slices.SortFunc(sums, func(a, b string) int { return strings.Compare(a[64:], b[64:]) })
 	return os.WriteFile(filepath.Join(*out, "SHA256SUMS"), []byte(strings.Join(sums, "")), 0o644)
+}
+
+// filesBelow reads the files of a directory, in the order of their names, as they are named in an archive.
+func filesBelow(dir string) (out []file, err error) {
+	if dir == "" {
+		return nil, nil
+	}
+	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		out = append(out, file{"share/" + filepath.ToSlash(name), 0o644, content})
+		return err
+	})
+	return out, err
 }
 
 var (

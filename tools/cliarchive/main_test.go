@@ -29,6 +29,8 @@ func packed(t *testing.T) map[string][]byte {
 		fmt.Sprint(epoch),
 		"--license",
 		filepath.Join(dir, "LICENSE"),
+		"--share",
+		filepath.Join(dir, "share"),
 		"--out",
 		filepath.Join(dir, "out"),
 	}
@@ -43,6 +45,8 @@ func packed(t *testing.T) map[string][]byte {
 		return path
 	}
 	write("LICENSE", "Apache-2.0")
+	write("share/man/man1/ingot.1ingot", ".TH")
+	write("share/fish/ingot.fish", "complete")
 	for _, name := range []string{"windows-arm64/ingot.exe", "linux-amd64/ingot", "darwin-arm64/ingot"} {
 		args = append(args, write(name, strings.Repeat("the program of "+name, 1000)))
 	}
@@ -62,7 +66,8 @@ func packed(t *testing.T) map[string][]byte {
 	return out
 }
 
-// TestArchives have the program, which can be executed, and the license, of the time that is given, and their sums.
+// TestArchives have the program, which can be executed, the license, and what is shared but on Windows, of the time that
+// is given, and their sums.
 func TestArchives(t *testing.T) {
 	out := packed(t)
 	var sums strings.Builder
@@ -77,7 +82,8 @@ func TestArchives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for r, want := tar.NewReader(z), []string{"LICENSE 644", "ingot 755"}; ; want = want[1:] {
+	for r, want := tar.NewReader(z), []string{"LICENSE 644", "ingot 755",
+		"share/fish/ingot.fish 644", "share/man/man1/ingot.1ingot 644"}; ; want = want[1:] {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) && len(want) == 0 {
 			break
