@@ -43,7 +43,9 @@ type predicate struct {
 
 var (
 	sumLine = regexp.MustCompile(`^([0-9a-f]{64}) [ *](\S+)$`)
-	sha1Hex = regexp.MustCompile(`^[0-9a-f]{40}$`)
+	// summedURI is a dependency with its SHA-256.
+	summedURI = regexp.MustCompile(`^(.*)=([0-9a-f]{64})$`)
+	sha1Hex   = regexp.MustCompile(`^[0-9a-f]{40}$`)
 )
 
 // provenance prints the statement of how the files that sha256sum has listed were made.
@@ -77,10 +79,9 @@ func provenance(args []string, out io.Writer) error {
 		{URI: "pkg:generic/go@" + strings.TrimPrefix(*goVersion, "go")},
 	}
 	for _, other := range others {
-		uri, sum, summed := strings.Cut(other, "=")
-		r := resource{URI: uri}
-		if summed {
-			r.Digest = map[string]string{"sha256": sum}
+		r := resource{URI: other}
+		if m := summedURI.FindStringSubmatch(other); m != nil { // a URI may have a = of its own
+			r = resource{URI: m[1], Digest: map[string]string{"sha256": m[2]}}
 		}
 		d.ResolvedDependencies = append(d.ResolvedDependencies, r)
 	}

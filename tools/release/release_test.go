@@ -56,7 +56,7 @@ func TestProvenance(t *testing.T) {
 	sum, commit := strings.Repeat("ab", 32), strings.Repeat("0f", 20)
 	path := write(t, filepath.Join(t.TempDir(), "SHA256SUMS"), sum+"  ingot_1.2.3_amd64.deb\n")
 	args := []string{"provenance", "--tag", "v1.2.3", "--commit", commit, "--go", "go1.26.8", "--builder", "https://example.org/b",
-		"--dependency", "pkg:deb/debian/linux@6.1", "--dependency", "file:ca.crt=" + sum}
+		"--dependency", "pkg:deb/debian/linux@6.1?arch=source", "--dependency", "file:ca.crt=" + sum}
 	var out bytes.Buffer
 	if err := run(append(args, path), &out); err != nil {
 		t.Fatal(err)
@@ -69,6 +69,7 @@ func TestProvenance(t *testing.T) {
 	if s.Type != "https://in-toto.io/Statement/v1" || s.PredicateType != "https://slsa.dev/provenance/v1" ||
 		len(s.Subject) != 1 || s.Subject[0].Name != "ingot_1.2.3_amd64.deb" || s.Subject[0].Digest["sha256"] != sum ||
 		len(d.ResolvedDependencies) != 4 || d.ResolvedDependencies[0].Digest["gitCommit"] != commit ||
+		d.ResolvedDependencies[2].URI != "pkg:deb/debian/linux@6.1?arch=source" || d.ResolvedDependencies[2].Digest != nil ||
 		d.ResolvedDependencies[3].Digest["sha256"] != sum || s.Predicate.RunDetails.Builder.ID != "https://example.org/b" {
 		t.Errorf("%s", out.String())
 	}
