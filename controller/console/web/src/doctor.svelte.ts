@@ -177,11 +177,13 @@ const checks: Check[] = [
   { name: 'tokens', look: tokens, admin: true }, { name: 'webhooks', look: webhooks, admin: true },
 ]
 
+// mine: the caller has the right to make a check.
+const mine = (c: Check | undefined): boolean => !c?.admin || connection.may('admin')
+
 export class Doctor {
   // found has a place for each check: null until it was made, and again where it could not be made.
-  private found = $state.raw<(Finding[] | null)[]>([])
-  // unread are checks that were not made, each with its cause.
-  unread = $state.raw<string[]>([])
+  private found = $state.raw<(Finding[] | null)[]>(checks.map(() => null))
+  private errors = $state.raw<string[]>([])
 
   get findings(): Finding[] {
     const all = this.found.flatMap((f) => f ?? [])
@@ -190,25 +192,34 @@ export class Doctor {
 
   // known: each check that the caller may make was made.
   get known(): boolean {
-    return this.found.length > 0 && this.found.every((f) => f !== null)
+    return this.found.every((f, i) => f !== null || !mine(checks[i]))
+  }
+
+  // unread are checks that could not be made, each with its cause.
+  get unread(): string[] {
+    return [...new Set(this.errors.filter(Boolean))]
   }
 
   async look(signal: AbortSignal): Promise<void> {
-    const errors: unknown[] = []
-    const unread: string[] = []
-    const mine = checks.filter((c) => !c.admin || connection.may('admin'))
-    const found = await Promise.all(
-      mine.map((c) =>
-        c.look(signal).catch((e: unknown) => {
-          errors.push(e)
-          unread.push(`${c.name}: not checked: ${said(e)}`)
-          return null
-        }),
-      ),
+    const failed: unknown[] = []
+    const put = (i: number, found: Finding[] | null, error: string) => {
+      if (signal.aborted) return
+      this.found = this.found.with(i, found)
+      const errors = [...this.errors]
+      errors[i] = error
+      this.errors = errors
+    }
+    await Promise.all(
+      checks.map(async (c, i) => {
+        if (!mine(c)) return
+        try {
+          put(i, await c.look(signal), '')
+        } catch (e) {
+          put(i, null, `${c.name}: not checked: ${said(e)}`)
+          failed.push(e)
+        }
+      }),
     )
-    if (signal.aborted) return
-    this.found = found
-    this.unread = [...new Set(unread)]
-    if (errors.length) throw errors[0]
+    if (failed.length) throw failed[0]
   }
 }

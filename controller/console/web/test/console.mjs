@@ -368,6 +368,14 @@ for (const [end, again, limit] of [['kill', 'start', 5000], ['freeze', 'thaw', 1
 // --- narrow and dark
 const phone = await browser.newContext({ ignoreHTTPSErrors: true, viewport: { width: 320, height: 640 }, colorScheme: 'dark', reducedMotion: 'reduce' })
 await phone.addInitScript(axe)
+await phone.addInitScript(() => {
+  const draw = CanvasRenderingContext2D.prototype.fillText
+  window.labels = []
+  CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+    window.labels.push({ text, size: Number.parseFloat(/([\d.]+)px/.exec(this.font)[1]), squeezed: rest[2] !== undefined && this.measureText(text).width > rest[2] })
+    return draw.call(this, text, ...rest)
+  }
+})
 const small = await phone.newPage()
 watch(small)
 await small.goto(await ask('link'))
@@ -381,7 +389,23 @@ for (const where of ['', 'machines', 'machines/web-1', 'operations', 'rollouts',
   assert.ok(wide <= 320, `${where || 'fleet'} is ${wide} wide on a screen of 320`)
   await accessible(small, `${where || 'fleet'}, narrow and dark`)
 }
+// A list of machines is cards, the state first, and nothing scrolls sideways.
+await small.goto(base + 'machines?filter=' + encodeURIComponent('rack=r2'))
+const first9 = small.locator('.cards li', { hasText: 'web-9' })
+await first9.getByRole('link').waitFor()
+assert.match((await first9.innerText()).trim(), /^(Idle|Busy|New|Maintenance|Attention|Blocked)\s+web-9\s/)
+assert.deepEqual(await small.evaluate(() => [...document.querySelectorAll('main *')].filter((e) => e.scrollWidth > e.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(e).overflowX) && !e.matches('input')).map((e) => e.className)), [], 'nothing scrolls sideways')
+await first9.getByRole('checkbox').check()
+await small.getByText('1 selected').waitFor()
+await small.getByLabel('Order').selectOption('machine_id desc')
+await small.waitForFunction(() => document.querySelector('.cards a')?.textContent === 'web-16')
+await accessible(small, 'machines as cards')
+await shot('phone-machines', small)
 await small.goto(base)
+await small.waitForFunction(() => window.labels.length > 2)
+const labels = await small.evaluate(() => window.labels)
+assert.ok(labels.some((l) => l.text === 'default'), 'the map names its sites')
+assert.deepEqual(labels.filter((l) => l.size < 12 || l.squeezed), [], 'labels of the map are large enough, and not squeezed')
 await small.waitForTimeout(1500)
 await shot('phone-dark', small)
 say('narrow and dark')
