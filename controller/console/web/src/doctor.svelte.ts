@@ -1,5 +1,5 @@
 // What `ingot doctor` reads over the API and an operator must act on, in its words: what of the installation stands still.
-import { connection, get, said } from './api.svelte'
+import { connection, get, poll, said } from './api.svelte'
 import type { Action } from './actions'
 import { trust } from './bmcs'
 import { filtered, link } from './router.svelte'
@@ -30,6 +30,8 @@ const day = 24 * 60 * minute
 const tokenSoon = 14 * day
 const certificateSoon = 7 * day
 const named = 10
+// every is how often a check is made.
+const every = 30_000
 
 // firstOf names the first of a list.
 const firstOf = (names: string[]): string =>
@@ -200,26 +202,26 @@ export class Doctor {
     return [...new Set(this.errors.filter(Boolean))]
   }
 
-  async look(signal: AbortSignal): Promise<void> {
-    const failed: unknown[] = []
+  // follow makes each check again and again, by itself: none waits for another.
+  follow(): () => void {
     const put = (i: number, found: Finding[] | null, error: string) => {
-      if (signal.aborted) return
       this.found = this.found.with(i, found)
       const errors = [...this.errors]
       errors[i] = error
       this.errors = errors
     }
-    await Promise.all(
-      checks.map(async (c, i) => {
+    const stops = checks.map((c, i) =>
+      poll(every, async (signal) => {
         if (!mine(c)) return
         try {
-          put(i, await c.look(signal), '')
+          const found = await c.look(signal)
+          if (!signal.aborted) put(i, found, '')
         } catch (e) {
-          put(i, null, `${c.name}: not checked: ${said(e)}`)
-          failed.push(e)
+          if (!signal.aborted) put(i, null, `${c.name}: not checked: ${said(e)}`)
+          throw e
         }
       }),
     )
-    if (failed.length) throw failed[0]
+    return () => stops.forEach((stop) => stop())
   }
 }

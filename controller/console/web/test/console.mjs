@@ -5,7 +5,9 @@ import { createRequire } from 'node:module'
 import { createInterface } from 'node:readline'
 import { chromium } from 'playwright-core'
 import { daily } from './daily.mjs'
+import { errors } from './errors.mjs'
 import { further } from './further.mjs'
+import { keyboard } from './keyboard.mjs'
 
 const base = process.env.CONSOLE_URL + '/console/'
 const shots = process.env.CONSOLE_SHOTS
@@ -323,6 +325,8 @@ const counts = jobs.map(([n]) => n).sort((a, b) => a - b)
 const median = counts[Math.floor(counts.length / 2)]
 say(`${jobs.length} jobs, median ${median} presses, most ${counts.at(-1)}`)
 assert.ok(median <= 4, `the median of presses is ${median}`)
+await keyboard({ page, ask, say, open, accessible, pressed: () => presses })
+await errors({ page, base, ask, say, shot })
 
 // --- a freeze is a red banner with who and why
 await ask('ingot', 'server', 'freeze', '--comment', 'cooling in hall 2 is down')
@@ -361,6 +365,7 @@ for (const [end, again, limit] of [['kill', 'start', 5000], ['freeze', 'thaw', 1
   await ask(again)
   const back = Date.now()
   await page.getByText('Not connected since').waitFor({ state: 'detached', timeout: 20_000 })
+  await page.waitForFunction(() => !document.documentElement.hasAttribute('data-stale'), undefined, { timeout: 20_000 })
   say(`${again}: live again after ${Date.now() - back} ms`)
   assert.notDeepEqual(await green(), [])
 }
