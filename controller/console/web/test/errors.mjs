@@ -60,6 +60,7 @@ export async function errors({ page, base, ask, say, shot }) {
   for (const where of pages) {
     const calls = new Set()
     const note = (r) => r.method() === 'GET' && r.url().includes('/api/v1/') && calls.add(new URL(r.url()).pathname)
+    await page.goto('about:blank') // what the page before it asks is not of this one
     page.on('request', note)
     await page.goto(base + where)
     await page.locator('main h1').first().waitFor()
