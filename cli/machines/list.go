@@ -28,8 +28,8 @@ comma.`
 
 // columnsHelp lists the columns of machines.
 const columnsHelp = `machine_id, effective_state, phase, node_state, attention_reason,
-conditions, active_operation_id, site, region, rack, group, location, provider, cluster, serial, image,
-power_state, last_heartbeat_at, created_at, updated_at, labels, labels.KEY`
+conditions, active_operation_id, site, region, rack, group, location, provider, cluster, serial,
+mac_addresses, image, power_state, last_heartbeat_at, created_at, updated_at, labels, labels.KEY`
 
 // listFlags are those of `ingot list`.
 type listFlags struct {

@@ -41,8 +41,8 @@ func (s Style) View(v *pb.View) string {
 func MachineColumnNames() []string {
 	return []string{
 		"machine_id", "effective_state", "phase", "node_state", "attention_reason", "conditions", "active_operation_id",
-		"site", "region", "rack", "group", "location", "provider", "cluster", "serial", "image", "power_state",
-		"last_heartbeat_at", "created_at", "updated_at", "labels",
+		"site", "region", "rack", "group", "location", "provider", "cluster", "serial", "mac_addresses", "image",
+		"power_state", "last_heartbeat_at", "created_at", "updated_at", "labels",
 	}
 }
 
@@ -103,6 +103,8 @@ func plainCell(m *pb.Machine, column string) string {
 		return status.GetAttentionReason()
 	case "active_operation_id":
 		return status.GetActiveOperationId()
+	case "mac_addresses":
+		return strings.Join(spec.GetMacAddresses(), " ")
 	case "power_state":
 		return status.GetPowerState()
 	case "image":

@@ -13,7 +13,8 @@ import (
 
 // Every column that the server takes for a view has a cell, and each shows something else of the machine.
 func TestEveryColumnOfAViewHasACell(t *testing.T) {
-	m := &pb.Machine{MachineId: "m-1", Labels: map[string]string{"env": "prod"}, Spec: &pb.MachineSpec{},
+	m := &pb.Machine{MachineId: "m-1", Labels: map[string]string{"env": "prod"},
+		Spec: &pb.MachineSpec{MacAddresses: []string{"52:54:00:00:00:01"}},
 		Status: &pb.MachineStatus{
 			Phase: pb.MachineStatus_READY, EffectiveState: pb.MachineStatus_ATTENTION,
 			NodeState: pb.NodeState_NODE_STATE_ACTIVE, LastHeartbeatAt: timestamppb.New(timestamppb.Now().AsTime().Add(-1e10)),

@@ -5,8 +5,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ingot-metal/ingot/controller/api/public/query"
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
 )
 
 // consoleSources returns the hand-written sources of the console by their path below controller/console/web/src.
@@ -138,5 +142,40 @@ func TestOneFileOfTheConsoleFormatsTimes(t *testing.T) {
 				t.Errorf("controller/console/web/src/%s uses %s: call zoned, utc, stamp or field of format.ts", name, f)
 			}
 		}
+	}
+}
+
+// TestTheConsoleCompletesWhatTheFilterTakes: the page offers every key of a filter of machines, and no other.
+func TestTheConsoleCompletesWhatTheFilterTakes(t *testing.T) {
+	text := consoleSources(t)["filters.ts"]
+	_, list, _ := strings.Cut(text, "export const machineKeys")
+	list, _, _ = strings.Cut(list, "]\n")
+	for key := range query.Machines.Keys {
+		if key != "conditions." && !strings.Contains(list, "'"+key+"'") {
+			t.Errorf("filters.ts offers no key %s", key)
+		}
+	}
+	offered := regexp.MustCompile(`'([a-z_]+\.?)'`).FindAllStringSubmatch(list, -1)
+	if len(offered) == 0 {
+		t.Fatal("filters.ts offers no key")
+	}
+	for _, m := range offered {
+		if !slices.Contains([]string{"true", "false", "unknown"}, m[1]) && query.Machines.Keys[m[1]] == nil {
+			t.Errorf("filters.ts offers the key %s, which the API has not", m[1])
+		}
+	}
+	_, conditions, _ := strings.Cut(text, "const conditions = [")
+	conditions, _, _ = strings.Cut(conditions, "]")
+	var have []string
+	for _, m := range regexp.MustCompile(`'(\w+)'`).FindAllStringSubmatch(conditions, -1) {
+		have = append(have, m[1])
+	}
+	for _, c := range fleet.ConditionTypes() {
+		if !slices.Contains(have, string(c)) {
+			t.Errorf("filters.ts does not offer the condition %s", c)
+		}
+	}
+	if len(have) != len(fleet.ConditionTypes()) {
+		t.Errorf("filters.ts offers the conditions %v, the API has %v", have, fleet.ConditionTypes())
 	}
 }

@@ -37,9 +37,9 @@ type View struct {
 	// The order, as in ListMachinesRequest.order_by.
 	OrderBy string `protobuf:"bytes,5,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	// What is shown of each machine, from left to right: machine_id, effective_state, phase, node_state, attention_reason,
-	// conditions, active_operation_id, site, region, rack, group, location, provider, cluster, serial, image
-	// (status.os_image_digest), power_state, last_heartbeat_at, created_at, updated_at, labels (all of them) or labels.<key>. At
-	// most 32, each once; none leaves it to the client.
+	// conditions, active_operation_id, site, region, rack, group, location, provider, cluster, serial,
+	// mac_addresses, image (status.os_image_digest), power_state, last_heartbeat_at, created_at, updated_at, labels (all of
+	// them) or labels.<key>. At most 32, each once; none leaves it to the client.
 	Columns []string `protobuf:"bytes,6,rep,name=columns,proto3" json:"columns,omitempty"`
 	// What machines are grouped by: at most 3 keys of filter, as in CountMachinesRequest.group_by.
 	GroupBy []string `protobuf:"bytes,7,rep,name=group_by,json=groupBy,proto3" json:"group_by,omitempty"`

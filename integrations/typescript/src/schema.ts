@@ -6562,9 +6562,9 @@ export interface components {
         "baremetal.v1.View": {
             /**
              * @description What is shown of each machine, from left to right: machine_id, effective_state, phase, node_state, attention_reason,
-             *     conditions, active_operation_id, site, region, rack, group, location, provider, cluster, serial, image
-             *     (status.os_image_digest), power_state, last_heartbeat_at, created_at, updated_at, labels (all of them) or labels.<key>. At
-             *     most 32, each once; none leaves it to the client.
+             *     conditions, active_operation_id, site, region, rack, group, location, provider, cluster, serial,
+             *     mac_addresses, image (status.os_image_digest), power_state, last_heartbeat_at, created_at, updated_at, labels (all of
+             *     them) or labels.<key>. At most 32, each once; none leaves it to the client.
              */
             columns?: string[];
             /**
@@ -11816,9 +11816,9 @@ export interface operations {
                 "application/json": {
                     /**
                      * @description What is shown of each machine, from left to right: machine_id, effective_state, phase, node_state, attention_reason,
-                     *     conditions, active_operation_id, site, region, rack, group, location, provider, cluster, serial, image
-                     *     (status.os_image_digest), power_state, last_heartbeat_at, created_at, updated_at, labels (all of them) or labels.<key>. At
-                     *     most 32, each once; none leaves it to the client.
+                     *     conditions, active_operation_id, site, region, rack, group, location, provider, cluster, serial,
+                     *     mac_addresses, image (status.os_image_digest), power_state, last_heartbeat_at, created_at, updated_at, labels (all of
+                     *     them) or labels.<key>. At most 32, each once; none leaves it to the client.
                      */
                     columns?: string[];
                     /**

@@ -14,8 +14,8 @@ const maxColumns = 32
 func Columns() []string {
 	return []string{
 		"machine_id", "effective_state", "phase", "node_state", "attention_reason", "conditions", "active_operation_id",
-		"site", "region", "rack", "group", "location", "provider", "cluster", "serial", "image", "power_state",
-		"last_heartbeat_at", "created_at", "updated_at", "labels",
+		"site", "region", "rack", "group", "location", "provider", "cluster", "serial", "mac_addresses", "image",
+		"power_state", "last_heartbeat_at", "created_at", "updated_at", "labels",
 	}
 }
 

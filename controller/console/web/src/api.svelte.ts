@@ -27,22 +27,35 @@ const readTime = 6000
 const writeTime = 30_000
 // What has not been confirmed for so long is shown as old.
 const fresh = 10_000
+// Where other calls are answered meanwhile, a call that fails is no lost connection.
+const answering = 2000
+// A call that was not answered is asked again so soon.
+const retry = 2000
 
-// Refusals are those that no section of the page has shown. The page shows them above everything else, so that what could
-// not be read is never taken for empty.
+// Refusals are the calls that were not answered as asked. The page shows those that no section has shown above everything
+// else, so that what could not be read is never taken for empty.
 class Refusals {
-  private all = $state.raw<ReadonlyMap<unknown, string>>(new Map())
+  private all = $state.raw<ReadonlyMap<unknown, { error: Error; shown: boolean }>>(new Map())
   // A section that shows an error takes its words by said, and is not repeated.
   readonly shown = new WeakSet<object>()
 
+  // words are of those that no section shows. While nothing is answered at all, the page names that alone.
   get words(): string[] {
-    return [...new Set(this.all.values())]
+    const all = [...this.all.values()].filter((r) => !r.shown && !(connection.stale && r.error instanceof Unreachable))
+    return [...new Set(all.map((r) => r.error.message))]
+  }
+
+  // unread: a part of the page was not read, and what it shows may be no longer so.
+  get unread(): boolean {
+    return [...this.all.values()].some((r) => r.error instanceof Unreachable)
   }
 
   // put notes a refusal of a call; a later answer to the same call takes it back by drop.
-  put(call: unknown, e: Refusal): void {
-    if (this.shown.has(e) || this.all.get(call) === e.message) return
-    this.all = new Map(this.all).set(call, e.message)
+  put(call: unknown, error: Error): void {
+    const shown = this.shown.has(error)
+    const before = this.all.get(call)
+    if (before?.error.message === error.message && before.shown === shown) return
+    this.all = new Map(this.all).set(call, { error, shown })
   }
 
   drop(call: unknown): void {
@@ -63,7 +76,7 @@ export const refusals = new Refusals()
 window.addEventListener('unhandledrejection', (e) => {
   if (!(e.reason instanceof Refusal || e.reason instanceof Unreachable)) return
   e.preventDefault()
-  if (e.reason instanceof Refusal) refusals.put(e.reason.message, e.reason)
+  refusals.put(e.reason.message, new Refusal(0, e.reason.message))
 })
 
 class Connection {
@@ -77,6 +90,11 @@ class Connection {
   // stale: what is on the screen may be no longer so.
   get stale(): boolean {
     return this.lastOk > 0 && (this.failing !== '' || this.now - this.lastOk > fresh)
+  }
+
+  // old: stale, or a part of the page was not read.
+  get old(): boolean {
+    return this.stale || refusals.unread
   }
 
   may(scope: Person['scope']): boolean {
@@ -111,9 +129,10 @@ async function send(path: string, init: RequestInit, signal?: AbortSignal): Prom
     connection.failing = limit.aborted ? `no answer within ${timeout / 1000} s` : 'the controller does not answer'
     throw new Unreachable(connection.failing)
   }
-  if (answer.status >= 500 && answer.status !== 501) {
-    connection.failing = (await refusalOf(answer)).message
-    throw new Unreachable(connection.failing)
+  if (noAnswer(answer)) {
+    const { message } = await refusalOf(answer)
+    if (Date.now() - connection.lastOk > answering) connection.failing = message
+    throw new Unreachable(message)
   }
   if (answer.ok || answer.status !== 401) {
     connection.failing = ''
@@ -122,6 +141,9 @@ async function send(path: string, init: RequestInit, signal?: AbortSignal): Prom
   if (answer.ok) return answer
   throw await refused(answer, path)
 }
+
+// noAnswer: the controller could not answer, as while it waits for its database. 501 is an answer.
+const noAnswer = (a: Response): boolean => a.status >= 500 && a.status !== 501
 
 // refused is the error of a refused call. After a 401 nothing on the screen is live: the session may be over.
 async function refused(answer: Response, path: string): Promise<Refusal> {
@@ -204,14 +226,16 @@ async function read<T>(answer: Response, signal?: AbortSignal): Promise<T> {
 }
 
 // lines reads a stream of the API until it ends or is stopped.
-export async function lines<T>(where: string, query: Query, signal: AbortSignal, take: (one: T) => void): Promise<void> {
+export async function lines<T>(where: string, query: Query, signal: AbortSignal, take: (one: T) => void, opened?: () => void): Promise<void> {
   const answer = await fetch(withQuery(where, query), {
     headers: { 'X-Ingot-Console': '1' },
     credentials: 'same-origin',
     cache: 'no-store',
     signal,
   })
+  if (noAnswer(answer)) throw new Unreachable((await refusalOf(answer)).message)
   if (!answer.ok || !answer.body) throw await refused(answer, where)
+  opened?.()
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader()
   let rest = ''
   for (;;) {
@@ -294,9 +318,9 @@ export async function signOut(): Promise<void> {
   connection.person = null
 }
 
-// poll runs at once and then again and again, while the page can be seen. It returns what stops it. A refusal that run
-// throws and no section has shown stands above the page until a later round succeeds.
-export function poll(every: number, run: (signal: AbortSignal) => Promise<void>): () => void {
+// poll runs at once and then again and again, while the page can be seen. It returns what stops it. An error that run
+// throws and no section has shown stands above the page until a later round succeeds, or calls ok.
+export function poll(every: number, run: (signal: AbortSignal, ok: () => void) => Promise<void>): () => void {
   const stop = new AbortController()
   let timer = 0
   let busy = false
@@ -304,15 +328,19 @@ export function poll(every: number, run: (signal: AbortSignal) => Promise<void>)
     clearTimeout(timer)
     if (busy || stop.signal.aborted || document.hidden) return
     busy = true
+    let pause = every
     try {
-      await run(stop.signal)
+      await run(stop.signal, () => refusals.drop(run))
       refusals.drop(run)
     } catch (e) {
-      if (e instanceof Refusal && !stop.signal.aborted) refusals.put(run, e)
-      else if (!(e instanceof Refusal || e instanceof Unreachable) && !stop.signal.aborted) console.error(e)
+      if (!stop.signal.aborted) {
+        if (e instanceof Refusal || e instanceof Unreachable) refusals.put(run, e)
+        else console.error(e)
+        if (e instanceof Unreachable) pause = retry
+      }
     }
     busy = false
-    if (!stop.signal.aborted) timer = window.setTimeout(round, connection.failing ? Math.max(every, 2000) : every)
+    if (!stop.signal.aborted) timer = window.setTimeout(round, connection.failing ? Math.max(pause, retry) : pause)
   }
   const seen = () => void round()
   // What a round reads is no reason to begin anew: an effect that asks depends on what it reads itself.
@@ -328,7 +356,7 @@ export function poll(every: number, run: (signal: AbortSignal) => Promise<void>)
 
 // said returns the words of an error for the section that shows it.
 export function said(e: unknown): string {
-  if (e instanceof Refusal) refusals.shown.add(e)
+  if (e instanceof Refusal || e instanceof Unreachable) refusals.shown.add(e)
   return e instanceof Error ? e.message : String(e)
 }
 

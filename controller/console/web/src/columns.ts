@@ -27,6 +27,7 @@ const all: Column[] = [
   { key: 'provider', name: 'Provider', wide: 8 },
   { key: 'cluster', name: 'Cluster', wide: 9 },
   { key: 'serial', name: 'Serial', wide: 10 },
+  { key: 'mac_addresses', name: 'MAC addresses', wide: 17 },
   { key: 'image', name: 'Image', wide: 12 },
   { key: 'power_state', name: 'Power', wide: 6 },
   { key: 'conditions', name: 'Conditions', wide: 16 },
@@ -54,6 +55,8 @@ export function textOf(m: Machine, key: string): string {
   switch (key) {
     case 'attention_reason':
       return m.status?.attention_message || (m.status?.active_operation_id ? 'an operation is under way' : '')
+    case 'mac_addresses':
+      return m.spec?.mac_addresses.join(' ') ?? ''
     case 'power_state':
       return m.status?.power_state ?? ''
     case 'conditions':

@@ -251,7 +251,7 @@ class Fleet extends Shown {
 
   start(): void {
     if (this.stops.length) return
-    this.stops = [poll(1000, (signal) => this.step(signal))]
+    this.stops = [poll(1000, (signal, ok) => this.step(signal, ok))]
   }
 
   end(): void {
@@ -273,18 +273,19 @@ class Fleet extends Shown {
     this.again?.abort()
   }
 
-  private async step(signal: AbortSignal): Promise<void> {
+  private async step(signal: AbortSignal, ok: () => void): Promise<void> {
     while (!signal.aborted && !document.hidden) {
       if (!this.cursor || this.held) {
         const before = Date.now()
         this.cursor = await this.read(this.wanted, signal)
+        ok()
         this.readAt = Date.now()
         this.took = this.readAt - before
       }
       // A look may have been asked for meanwhile.
       if (this.look !== this.wanted) this.cursor = ''
       else if (this.refused || this.held) await this.rest(this.refused ? 30_000 : 5000, signal)
-      else await this.follow(signal)
+      else await this.follow(signal, ok)
     }
   }
 
@@ -323,7 +324,7 @@ class Fleet extends Shown {
   }
 
   // follow takes changes until something has moved, the page is hidden, or the stream ends.
-  private async follow(signal: AbortSignal): Promise<void> {
+  private async follow(signal: AbortSignal, ok: () => void): Promise<void> {
     const again = (this.again = new AbortController())
     const hidden = () => document.hidden && again.abort()
     document.addEventListener('visibilitychange', hidden)
@@ -340,10 +341,11 @@ class Fleet extends Shown {
           this.cursor = ''
           again.abort()
         }, Math.max(200, this.readAt + Math.max(apart, 10 * this.took) - Date.now()))
-      })
+      }, ok)
       await this.rest(500, signal) // it ended well, as when a controller stops
     } catch (e) {
       if (again.signal.aborted || signal.aborted) return
+      if (e instanceof Unreachable) throw e
       if (!(e instanceof Refusal)) {
         connection.failing = 'the controller does not answer'
         throw new Unreachable(connection.failing)

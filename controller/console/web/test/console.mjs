@@ -5,7 +5,9 @@ import { createRequire } from 'node:module'
 import { createInterface } from 'node:readline'
 import { chromium } from 'playwright-core'
 import { daily } from './daily.mjs'
+import { errors } from './errors.mjs'
 import { further } from './further.mjs'
+import { keyboard } from './keyboard.mjs'
 
 const base = process.env.CONSOLE_URL + '/console/'
 const shots = process.env.CONSOLE_SHOTS
@@ -323,6 +325,8 @@ const counts = jobs.map(([n]) => n).sort((a, b) => a - b)
 const median = counts[Math.floor(counts.length / 2)]
 say(`${jobs.length} jobs, median ${median} presses, most ${counts.at(-1)}`)
 assert.ok(median <= 4, `the median of presses is ${median}`)
+await keyboard({ page, ask, say, open, accessible, pressed: () => presses })
+await errors({ page, base, ask, say, shot })
 
 // --- a freeze is a red banner with who and why
 await ask('ingot', 'server', 'freeze', '--comment', 'cooling in hall 2 is down')
@@ -361,6 +365,7 @@ for (const [end, again, limit] of [['kill', 'start', 5000], ['freeze', 'thaw', 1
   await ask(again)
   const back = Date.now()
   await page.getByText('Not connected since').waitFor({ state: 'detached', timeout: 20_000 })
+  await page.waitForFunction(() => !document.documentElement.hasAttribute('data-stale'), undefined, { timeout: 20_000 })
   say(`${again}: live again after ${Date.now() - back} ms`)
   assert.notDeepEqual(await green(), [])
 }
@@ -368,6 +373,14 @@ for (const [end, again, limit] of [['kill', 'start', 5000], ['freeze', 'thaw', 1
 // --- narrow and dark
 const phone = await browser.newContext({ ignoreHTTPSErrors: true, viewport: { width: 320, height: 640 }, colorScheme: 'dark', reducedMotion: 'reduce' })
 await phone.addInitScript(axe)
+await phone.addInitScript(() => {
+  const draw = CanvasRenderingContext2D.prototype.fillText
+  window.labels = []
+  CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+    window.labels.push({ text, size: Number.parseFloat(/([\d.]+)px/.exec(this.font)[1]), squeezed: rest[2] !== undefined && this.measureText(text).width > rest[2] })
+    return draw.call(this, text, ...rest)
+  }
+})
 const small = await phone.newPage()
 watch(small)
 await small.goto(await ask('link'))
@@ -381,7 +394,22 @@ for (const where of ['', 'machines', 'machines/web-1', 'operations', 'rollouts',
   assert.ok(wide <= 320, `${where || 'fleet'} is ${wide} wide on a screen of 320`)
   await accessible(small, `${where || 'fleet'}, narrow and dark`)
 }
+// A list of machines is cards, the state first, and nothing scrolls sideways.
+await small.goto(base + 'machines?filter=' + encodeURIComponent('rack=r2'))
+const first9 = small.locator('.cards li', { hasText: 'web-9' })
+await first9.getByRole('link').waitFor()
+assert.match((await first9.innerText()).trim(), /^(Idle|Busy|New|Maintenance|Attention|Blocked)\s+web-9\s/)
+assert.deepEqual(await small.evaluate(() => [...document.querySelectorAll('main *')].filter((e) => e.scrollWidth > e.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(e).overflowX) && !e.matches('input')).map((e) => e.className)), [], 'nothing scrolls sideways')
+await first9.getByRole('checkbox').check()
+await small.getByText('1 selected').waitFor()
+await small.getByLabel('Order').selectOption('machine_id desc')
+await small.waitForFunction(() => document.querySelector('.cards a')?.textContent === 'web-16')
+await accessible(small, 'machines as cards')
+await shot('phone-machines', small)
 await small.goto(base)
+await small.waitForFunction(() => window.labels.some((l) => l.text === 'default'))
+const labels = await small.evaluate(() => window.labels)
+assert.deepEqual(labels.filter((l) => l.size < 12 || l.squeezed), [], 'labels of the map are large enough, and not squeezed')
 await small.waitForTimeout(1500)
 await shot('phone-dark', small)
 say('narrow and dark')

@@ -26,8 +26,11 @@ export interface Layout {
   height: number
 }
 
-const gapSite = 26
-const labelHeight = 17
+const gapSite = 28
+const labelHeight = 19
+// labelFonts are of sites and of their racks, in pixels; a letter of the smaller is about so wide.
+export const labelFonts = { strong: 14, plain: 12 }
+const letter = 7.4
 // Sizes of a square, and from the left of one to the left of the next. The smallest touch each other.
 const sizes: [number, number][] = [
   ...Array.from({ length: 21 }, (_, i): [number, number] => [24 - i, 24 - i + (24 - i > 6 ? 2 : 1)]), [3, 4], [2, 3], [2, 2],
@@ -56,21 +59,21 @@ function place(groups: Group[], width: number, size: number, pitch: number): Lay
     if (g.site !== site) {
       if (site !== undefined) y += tall + gapSite
       site = g.site
-      labels.push({ text: site || 'no site', x: 0, y: y + 12, width, strong: true })
+      labels.push({ text: site || 'no site', x: 0, y: y + 13, width, strong: true })
       y += labelHeight
       x = tall = 0
     }
     // A rack is a column of machines, as it stands there, and as wide as it needs to be.
     const columns = Math.max(Math.ceil(g.count / 42), Math.min(g.count, Math.ceil(Math.sqrt(g.count * 1.6))))
     const wide = Math.min(columns, fits)
-    const w = Math.max(wide * pitch, size > 8 ? Math.min(width, 7 * g.name.length + 4) : 0)
+    const w = Math.max(wide * pitch, size > 8 ? Math.min(width, letter * (g.name || 'none').length + 4) : 0)
     if (x > 0 && x + w > width) {
       x = 0
       y += tall + gap
       tall = 0
     }
     const top = size > 8 ? labelHeight - 2 : 0
-    if (top) labels.push({ text: g.name || 'none', x, y: y + 11, width: w, strong: false })
+    if (top) labels.push({ text: g.name || 'none', x, y: y + 12, width: w, strong: false })
     blocks.push({ from: g.from, count: g.count, x, y: y + top, wide })
     tall = Math.max(tall, top + Math.ceil(g.count / wide) * pitch)
     x += w + gap
