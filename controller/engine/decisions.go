@@ -81,8 +81,23 @@ func (d *decisions) afterApply(a *operationstore.Applied) {
 		if a.Phase == operation.Failed {
 			level = slog.LevelWarn
 		}
-		d.log.Log(context.Background(), level, "operation ended", "operation_id", a.OperationID, "machine_id", a.MachineID, "type", string(a.Type),
-			"phase", string(a.Phase), "stage", a.Decision.Op.CurrentStage, "reason", reasonOf(a.Decision.Op))
+		d.log.Log(
+			context.Background(),
+			level,
+			"operation ended",
+			"operation_id",
+			a.OperationID,
+			"machine_id",
+			a.MachineID,
+			"type",
+			string(a.Type),
+			"phase",
+			string(a.Phase),
+			"stage",
+			a.Decision.Op.CurrentStage,
+			"reason",
+			reasonOf(a.Decision.Op),
+		)
 		d.cfg.Observer.Ended(string(a.Type), string(a.Phase), a.FinishedAt.Sub(a.CreatedAt))
 	}
 }

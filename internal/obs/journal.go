@@ -9,7 +9,8 @@ import (
 	"syscall"
 )
 
-// toJournal reports whether w is the stream that systemd has connected to the journal (systemd.exec(5), JOURNAL_STREAM).
+// toJournal reports whether w is the stream that systemd has connected to the journal (JOURNAL_STREAM in
+// systemd.exec(5)).
 func toJournal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

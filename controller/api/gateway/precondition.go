@@ -18,9 +18,9 @@ import (
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
-// Conditional requests (RFC 9110, section 13). A write may expect the version that was read (If-Match), or that there is
-// nothing yet (If-None-Match: *): otherwise it is refused with 412. A read whose answer would be the one that the client
-// has (If-None-Match) is answered with 304.
+// Conditional requests (RFC 9110, section 13). A write may expect the version that was read (If-Match), or that there
+// is nothing yet (If-None-Match: *): otherwise it is refused with 412. A read whose answer the client has already
+// (If-None-Match) is answered with 304.
 //
 // The entity tag of an answer is its version, and of a read also a digest of its bytes: what a machine reports changes
 // its document and not its version, which counts what clients write.

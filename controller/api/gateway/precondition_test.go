@@ -30,7 +30,10 @@ func TestTheVersionOfAThingIsItsEntityTag(t *testing.T) {
 		"changed"))); code != http.StatusPreconditionFailed {
 		t.Errorf("a lost update is %d", code)
 	}
-	if code := httpStatus(t.Context(), failure.ToStatus(failure.Precondition("MACHINE_BUSY", "busy"))); code != http.StatusBadRequest {
+	if code := httpStatus(
+		t.Context(),
+		failure.ToStatus(failure.Precondition("MACHINE_BUSY", "busy")),
+	); code != http.StatusBadRequest {
 		t.Errorf("a busy machine is %d", code)
 	}
 }

@@ -138,10 +138,9 @@ func schemaVersion(ctx context.Context, conn *pgxpool.Conn) (int, error) {
 	return v, nil
 }
 
-// A migration has all tables to itself before its first statement: controllers of an older version work on meanwhile,
-// and one that holds a machine's row while it waits for a table that the migration has, for whose row the migration
-// waits, would be in a deadlock with it, again at every try. Where the tables are not free soon it lets go of those that
-// it has got, so that the controllers' work goes on, and tries again.
+// A migration has all tables to itself before its first statement, since controllers of an older version work on
+// meanwhile. One may hold a row that the migration waits for, and wait for its table: a deadlock, again at every try.
+// Where the tables are not free soon, the migration lets go of those that it has got, and tries again.
 const (
 	// lockTimeout is how long a try waits for each table.
 	lockTimeout = "250ms"
