@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -37,6 +38,8 @@ type double struct {
 	all     []proto.Message
 	drains  bool
 	unended bool
+	// begun reports that a call has come.
+	begun atomic.Bool
 	// caller is whom the guard has let in.
 	caller access.Caller
 	md     metadata.MD
@@ -65,6 +68,7 @@ func (d *double) handle(_ any, ss grpc.ServerStream) error {
 	if err := ss.RecvMsg(in); err != nil {
 		return err
 	}
+	d.begun.Store(true)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.seen, d.all, d.unended = in, nil, false

@@ -104,7 +104,7 @@ func TestAnUploadThatBreaksOff(t *testing.T) {
 	if _, err := more.Write(make([]byte, 300<<10)); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Eventually(t, time.Minute, func() bool { return r.double.last() != nil }, "the upload does not begin")
+	testkit.Eventually(t, time.Minute, r.double.begun.Load, "the upload does not begin")
 	more.CloseWithError(io.ErrClosedPipe)
 	if err := <-ended; err == nil {
 		t.Error("the client has an answer to half a body")
