@@ -24,7 +24,7 @@ func toJournal(w io.Writer) bool {
 	return ok && os.Getenv("JOURNAL_STREAM") == fmt.Sprintf("%d:%d", st.Dev, st.Ino)
 }
 
-// priorities are how the journal knows what is urgent: a prefix of each line (sd-daemon(3)).
+// priorities are the prefixes of lines by which the journal sets their priority (sd-daemon(3)), the most urgent first.
 var priorities = []struct {
 	from   slog.Level
 	prefix string

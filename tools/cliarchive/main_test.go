@@ -66,8 +66,8 @@ func packed(t *testing.T) map[string][]byte {
 	return out
 }
 
-// TestArchives have the program, which can be executed, the license, and what is shared but on Windows, of the time that
-// is given, and their sums.
+// TestArchives checks the contents of each archive: the executable program, the license, and the manual pages and
+// completions, which Windows does without. All have the given time, and the archives their sums.
 func TestArchives(t *testing.T) {
 	out := packed(t)
 	var sums strings.Builder

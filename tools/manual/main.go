@@ -82,7 +82,11 @@ func run(args []string) error {
 // `completion` prints.
 func completions(root *cobra.Command) (map[string][]byte, error) {
 	var bash, zsh, fish bytes.Buffer
-	err := errors.Join(root.GenBashCompletionV2(&bash, true), root.GenZshCompletion(&zsh), root.GenFishCompletion(&fish, true))
+	err := errors.Join(
+		root.GenBashCompletionV2(&bash, true),
+		root.GenZshCompletion(&zsh),
+		root.GenFishCompletion(&fish, true),
+	)
 	return map[string][]byte{
 		"bash-completion/completions/" + root.Name():         bash.Bytes(),
 		"zsh/vendor-completions/_" + root.Name():             zsh.Bytes(),

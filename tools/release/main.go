@@ -19,7 +19,7 @@ import (
 	"os"
 )
 
-// verbs are the commands. Each prints to out what has no file of its own.
+// verbs are the subcommands by name. out gets the result of those that write no file.
 var verbs = map[string]func(args []string, out io.Writer) error{
 	"sbom": sbom, "rpm": rpm, "notes": notes, "provenance": provenance, "key": key, "sign": sign,
 }

@@ -55,8 +55,21 @@ func TestNotes(t *testing.T) {
 func TestProvenance(t *testing.T) {
 	sum, commit := strings.Repeat("ab", 32), strings.Repeat("0f", 20)
 	path := write(t, filepath.Join(t.TempDir(), "SHA256SUMS"), sum+"  ingot_1.2.3_amd64.deb\n")
-	args := []string{"provenance", "--tag", "v1.2.3", "--commit", commit, "--go", "go1.26.8", "--builder", "https://example.org/b",
-		"--dependency", "pkg:deb/debian/linux@6.1?arch=source", "--dependency", "file:ca.crt=" + sum}
+	args := []string{
+		"provenance",
+		"--tag",
+		"v1.2.3",
+		"--commit",
+		commit,
+		"--go",
+		"go1.26.8",
+		"--builder",
+		"https://example.org/b",
+		"--dependency",
+		"pkg:deb/debian/linux@6.1?arch=source",
+		"--dependency",
+		"file:ca.crt=" + sum,
+	}
 	var out bytes.Buffer
 	if err := run(append(args, path), &out); err != nil {
 		t.Fatal(err)

@@ -50,7 +50,11 @@ func rpm(args []string, _ io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := addTree(p, strings.TrimSuffix(f.Arg(0), "/"), uint32(*epoch)); err != nil { //nolint:gosec // G115: until 2106
+	if err := addTree(
+		p,
+		strings.TrimSuffix(f.Arg(0), "/"),
+		uint32(*epoch),
+	); err != nil { //nolint:gosec // G115: until 2106
 		return err
 	}
 	if err := addScripts(p, *scripts, *name); err != nil {

@@ -28,8 +28,28 @@ func TestTheSameTreeGivesTheSameRPM(t *testing.T) {
 			write(t, filepath.Join(tree, name), content)
 		}
 		out := filepath.Join(dir, "out.rpm")
-		args := []string{"rpm", "--name", "ingot-agent", "--version", "1.2.3~rc.1", "--arch", "arm64", "--summary", "s",
-			"--description", "d", "--epoch", "1767225600", "--scripts", "../../deploy/rpm", "--requires", "systemd", "--out", out, tree}
+		args := []string{
+			"rpm",
+			"--name",
+			"ingot-agent",
+			"--version",
+			"1.2.3~rc.1",
+			"--arch",
+			"arm64",
+			"--summary",
+			"s",
+			"--description",
+			"d",
+			"--epoch",
+			"1767225600",
+			"--scripts",
+			"../../deploy/rpm",
+			"--requires",
+			"systemd",
+			"--out",
+			out,
+			tree,
+		}
 		if err := run(args, io.Discard); err != nil {
 			t.Fatal(err)
 		}

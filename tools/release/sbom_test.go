@@ -23,8 +23,10 @@ func bom(t *testing.T, args ...string) []byte {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "sbom.cdx.json")
-	args = append([]string{"sbom", "--name", "ingot-agent", "--version", "1.2.3", "--purl", "pkg:deb/ingot/ingot-agent@1.2.3",
-		"--epoch", "1767225600", "--out", path}, args...)
+	args = append(
+		[]string{"sbom", "--name", "ingot-agent", "--version", "1.2.3", "--purl", "pkg:deb/ingot/ingot-agent@1.2.3",
+			"--epoch", "1767225600", "--out", path},
+		args...)
 	if err := run(append(args, "usr/bin/ingot-agent="+self), io.Discard); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +77,8 @@ func TestSBOM(t *testing.T) {
 
 // TestSBOMIsCycloneDX holds a document against the standard's schema.
 func TestSBOMIsCycloneDX(t *testing.T) {
-	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/CycloneDX/cyclonedx-go").Output()
+	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/CycloneDX/cyclonedx-go").
+		Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -88,14 +88,17 @@ func TestHeadIsGetWithoutItsBody(t *testing.T) {
 	}
 }
 
-// TestPatchIsAMergePatch: what the body names is what is written, null clears it, and a mask of the client's own stands.
+// TestPatchIsAMergePatch: UpdateMachine gets a mask of the members of the body, in which null clears a field. A mask in
+// the query replaces it, and a repeated member is refused.
 func TestPatchIsAMergePatch(t *testing.T) {
 	r := newRig(t)
 	for name, c := range map[string]struct {
 		query, body string
 		want        *pb.UpdateMachineRequest
 	}{
-		"fields": {body: `{"spec": {"rack": "r1", "imageless": null, "macAddresses": [], "customer_id": null}}`},
+		"fields":            {body: `{"spec": {"rack": "r1", "imageless": null, "macAddresses": [], "customer_id": null}}`},
+		"a repeated member": {body: `{"spec": {"rack": "r1"}, "spec": {"rack": "r2"}}`},
+		"a repeated label":  {body: `{"labels": {"env": "a", "env": "b"}}`},
 		"set and clear": {
 			body: `{"machine_id": "m", "version": "3", "spec": {"rack": "r1", "macAddresses": [], "customer_id": null}}`,
 			want: &pb.UpdateMachineRequest{

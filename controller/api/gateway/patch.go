@@ -28,8 +28,8 @@ func mergePatch(r *http.Request, op operation) *failure.Error {
 		return failure.Invalid(reasonInvalidField, "the body ended early")
 	}
 	r.Body = io.NopCloser(bytes.NewReader(raw))
-	var patch map[string]json.RawMessage
-	if json.Unmarshal(raw, &patch) != nil || patch == nil {
+	patch, ok := members(raw)
+	if !ok {
 		return nil // the decoder refuses it with its own words
 	}
 	paths := patchPaths((&baremetalv1.Machine{}).ProtoReflect().Descriptor(), "", patch)
@@ -46,6 +46,28 @@ func mergePatch(r *http.Request, op operation) *failure.Error {
 	return nil
 }
 
+// members returns the members of a JSON object. ok is false for anything else, and where a member is repeated.
+func members(raw []byte) (_ map[string]json.RawMessage, ok bool) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if begin, err := d.Token(); err != nil || begin != json.Delim('{') || !json.Valid(raw) {
+		return nil, false
+	}
+	out := map[string]json.RawMessage{}
+	for d.More() {
+		token, err := d.Token()
+		key, isText := token.(string)
+		var value json.RawMessage
+		if err != nil || !isText || d.Decode(&value) != nil {
+			return nil, false
+		}
+		if _, twice := out[key]; twice {
+			return nil, false
+		}
+		out[key] = value
+	}
+	return out, true
+}
+
 // patchPaths returns the paths of a field mask that a merge patch names, and takes the members that are null out of it.
 // It leaves what no message has to the decoder, which refuses it by name.
 func patchPaths(m protoreflect.MessageDescriptor, prefix string, patch map[string]json.RawMessage) (paths []string) {
@@ -58,13 +80,13 @@ func patchPaths(m protoreflect.MessageDescriptor, prefix string, patch map[strin
 			continue
 		}
 		path := prefix + string(f.Name())
-		var inner map[string]json.RawMessage
+		inner, isObject := members(value)
 		switch {
 		case string(value) == "null":
 			delete(patch, key)
 			paths = append(paths, path)
 			continue
-		case f.Message() == nil || f.IsList() || json.Unmarshal(value, &inner) != nil || strings.Count(path, ".") >= 1:
+		case f.Message() == nil || f.IsList() || !isObject || strings.Contains(path, "."):
 			paths = append(paths, path)
 			continue
 		case f.IsMap():
