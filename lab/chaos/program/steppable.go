@@ -113,16 +113,10 @@ const clockVariable = "INGOT_LAB_CLOCK"
 // while they run, and that lack a protection where they are built with the tag "planted". Nothing of it is in the
 // binaries that ship.
 func Overlay(dir string) error {
-	library, err := goOutput("env", "GOROOT")
-	if err != nil {
-		return err
-	}
-	library = filepath.Join(library, "src", "time")
 	tree, err := goOutput("list", "-m", "-f", "{{.Dir}}", "github.com/ingot-metal/ingot")
 	if err != nil {
 		return err
 	}
-	clocks := filepath.Join(tree, "internal", "clock")
 	if dir, err = filepath.Abs(dir); err != nil {
 		return err
 	}
@@ -134,17 +128,27 @@ func Overlay(dir string) error {
 		return err
 	}
 	o := overlaid{dir: dir, replace: map[string]string{}}
-	err = errors.Join(
-		o.change(filepath.Join(library, "time.go"), plainNow, steppedNow),
-		o.write(filepath.Join(library, "stepped.go"), stepFile),
-		o.change(filepath.Join(clocks, "boottime.go"), plainBoottime, suspendedBoottime),
-		o.write(filepath.Join(clocks, "suspended.go"), suspendFile),
-		o.plant(tree),
-	)
-	if err != nil {
+	if err := o.changeAll(tree); err != nil {
 		return err
 	}
 	return o.table()
+}
+
+// changeAll makes every file that stands in for one of Go's library or of the tree.
+func (o overlaid) changeAll(tree string) error {
+	library, err := goOutput("env", "GOROOT")
+	if err != nil {
+		return err
+	}
+	library = filepath.Join(library, "src", "time")
+	clocks := filepath.Join(tree, "internal", "clock")
+	return errors.Join(
+		o.change(filepath.Join(library, "time.go"), plainNow, steppedNow),
+		o.write(filepath.Join(library, "stepped.go"), stepFile),
+		o.change(filepath.Join(clocks, "boottime_linux.go"), plainBoottime, suspendedBoottime),
+		o.write(filepath.Join(clocks, "suspended.go"), suspendFile),
+		o.plant(tree),
+	)
 }
 
 // table writes which file stands in for which.
