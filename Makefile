@@ -25,6 +25,7 @@ GOTESTSUM    := bin/tools/gotestsum --format $(if $(CI),pkgname,pkgname-and-test
 # Without the race detector tests share what is compiled for the programs, which they start. What vet says, make lint says.
 UNRACED_TEST := env CGO_ENABLED=0 $(GOTESTSUM) -- -vet=off -trimpath -buildvcs=false -tags $(GOTAGS)
 TESTPG       := scripts/testpg run --
+GOTEST       := env CGO_ENABLED=0 go test -vet=off -trimpath -buildvcs=false -tags $(GOTAGS)
 
 .PHONY: help
 help: ## Print this help
@@ -66,18 +67,18 @@ DOCUMENTED := ./invariants ./cli ./controller/config ./controller/cmdline ./cont
 
 .PHONY: docs
 docs: ## Write the generated pages of docs/reference again
-	go test $(DOCUMENTED) $(DOCUMENTS) -update-docs
+	$(GOTEST) $(DOCUMENTED) $(DOCUMENTS) -update-docs
 	cp docs/reference/errors.md integrations/opentofu/ingot/errors.txt
 
 .PHONY: docs-check
 docs-check: ## Prove that the generated pages of docs/reference are up to date
-	go test $(DOCUMENTED) $(DOCUMENTS)
+	$(GOTEST) $(DOCUMENTED) $(DOCUMENTS)
 
 .PHONY: walks
 walks: deps ## Count the files that a reboot passes through, and write them into the reference (5 minutes)
 	CGO_ENABLED=0 go build -cover -covermode atomic -coverpkg ./lab/walks,./controller/...,./agent/... -trimpath -buildvcs=false -tags $(GOTAGS) -o dist/walks ./lab/walks
 	$(TESTPG) dist/walks -test.v -out docs/reference/data/walks.json
-	go test ./invariants -count 1 -run '^TestReferenceWalks$$' -update-docs
+	$(GOTEST) ./invariants -count 1 -run '^TestReferenceWalks$$' -update-docs
 
 .PHONY: lint
 lint: bin/tools/golangci-lint bin/tools/buf ## Run golangci-lint, buf lint, buf breaking and shellcheck
@@ -133,7 +134,7 @@ fuzz: ## Fuzz every parser of what strangers send, ten minutes each (FUZZTIME=1m
 # Folders testdata/cases hold inputs of other people's tools and devices, by kind; a file there, with its value, is a test.
 .PHONY: cases
 cases: deps ## Read every input of testdata/cases (CSV, user-data, trees of sysfs, recordings of BMCs) with every reader of its kind
-	CGO_ENABLED=0 go test -vet=off -trimpath -buildvcs=false -tags $(GOTAGS) -count 1 -run '^TestCases|^TestTheOracle$$' $(TEST_FLAGS) \
+	$(GOTEST) -count 1 -run '^TestCases|^TestTheOracle$$' $(TEST_FLAGS) \
 		$$(find . -type d -path '*/testdata/cases' -not -path './node_modules/*' -printf '%h\n' | xargs -n 1 dirname | sort -u)
 
 .PHONY: cover
@@ -195,81 +196,81 @@ requirements-break: deps ## Break the code under 100 lines of the requirements, 
 
 .PHONY: test-recipes
 test-recipes: deps $(GENERATORS) ## Execute the recipes of CONTRIBUTING.md in copies of the tree, and each again with every step left out (an hour)
-	CGO_ENABLED=0 go test -tags recipes,$(GOTAGS) -trimpath -buildvcs=false -timeout 120m -count 1 -v -run TestRecipes $(TEST_FLAGS) ./lab/recipes
+	$(GOTEST) -tags recipes,$(GOTAGS) -timeout 120m -count 1 -v -run TestRecipes $(TEST_FLAGS) ./lab/recipes
 
 DISKS_FLAGS ?= -runs 500
 DISKS_ENDED ?= $(CURDIR)/bin/test-disks.ended
 .PHONY: test-disks
 test-disks: deps ## Install and erase on 500 random machines with faults, and compare what is said with every byte; goes on where it was stopped (10 minutes)
 	@mkdir -p $(dir $(DISKS_ENDED))
-	go test ./lab/disks -run TestRandomDisks -count 1 -timeout 60m -parallel 8 -v $(DISKS_FLAGS) -ended $(DISKS_ENDED)
-	go test ./agent/disk/image -run TestWhatIsLeftIsTrue -count 1 -timeout 30m -v -left-runs 500
+	$(GOTEST) ./lab/disks -run TestRandomDisks -count 1 -timeout 60m -parallel 8 -v $(DISKS_FLAGS) -ended $(DISKS_ENDED)
+	$(GOTEST) ./agent/disk/image -run TestWhatIsLeftIsTrue -count 1 -timeout 30m -v -left-runs 500
 	rm $(DISKS_ENDED)
 
 MAAS_FLAGS ?= -long -random-runs 500
 .PHONY: test-maas
 test-maas: deps ## Put every fault at every request that a machine's life makes to MAAS, and 500 times several at random (3 minutes)
-	go test ./lab/maas -count 1 -timeout 30m -parallel 16 -v -run '$(or $(MAAS),.)' $(MAAS_FLAGS) | grep -Ev '^(=== |    --- PASS)'
+	$(GOTEST) ./lab/maas -count 1 -timeout 30m -parallel 16 -v -run '$(or $(MAAS),.)' $(MAAS_FLAGS) | grep -Ev '^(=== |    --- PASS)'
 
 .PHONY: test-identity
 test-identity: deps ## Judge the identity of hosts over 1,000 random boots, reimages and part swaps (IDENTITY_FLAGS=-identity-seed=N repeats one)
-	go test ./agent/host -run '^TestRandomHardware$$' -count 1 -timeout 60m -v -identity-boots 1000 $(IDENTITY_FLAGS)
+	$(GOTEST) ./agent/host -run '^TestRandomHardware$$' -count 1 -timeout 60m -v -identity-boots 1000 $(IDENTITY_FLAGS)
 
 NETWORK_RUNS ?= 1:500
 NETWORK_DONE ?= dist/network-done
 .PHONY: test-network
 test-network: deps ## Change networks of hosts in virtual machines under 500 random faults, 50 of them a reset of the machine (NETWORK_RUNS=FIRST:COUNT; what NETWORK_DONE names is not run again)
 	@mkdir -p $(dir $(NETWORK_DONE))
-	INGOT_NETWORK_RUNS=$(NETWORK_RUNS) INGOT_NETWORK_DONE=$(abspath $(NETWORK_DONE)) go test ./agent/host -run '^TestNetworkRuns$$' -count 1 -timeout 24h -v
+	INGOT_NETWORK_RUNS=$(NETWORK_RUNS) INGOT_NETWORK_DONE=$(abspath $(NETWORK_DONE)) $(GOTEST) ./agent/host -run '^TestNetworkRuns$$' -count 1 -timeout 24h -v
 
 .PHONY: attack
 attack: deps ## Attack a controller in every part that a hostile party can have, and print what each gained and cost
-	$(TESTPG) go test ./lab/attack -count 1 -timeout 60m -v -run '$(or $(ATTACK),TestAttacks)' -long $(TEST_FLAGS)
+	$(TESTPG) $(GOTEST) ./lab/attack -count 1 -timeout 60m -v -run '$(or $(ATTACK),TestAttacks)' -long $(TEST_FLAGS)
 
 .PHONY: test-offers
 test-offers: deps ## Bring about every state of a machine, and take each action that is offered there (4 minutes)
-	$(TESTPG) go test -tags offers -timeout 20m -count 1 -v -run TestEveryOfferedActionSucceeds $(TEST_FLAGS) ./lab/e2e/why
+	$(TESTPG) $(GOTEST) -tags offers,$(GOTAGS) -timeout 20m -count 1 -v -run TestEveryOfferedActionSucceeds $(TEST_FLAGS) ./lab/e2e/why
 
 .PHONY: test-budgets
 test-budgets: deps ## Try every verb on 1,000 machines under budgets, with relabelling and moves meanwhile (10 minutes)
-	$(TESTPG) go test -timeout 60m -count 1 -v -run TestBudgetsHold $(TEST_FLAGS) ./lab/previews -args -budget-machines 1000 -previews-seed 0
+	$(TESTPG) $(GOTEST) -timeout 60m -count 1 -v -run TestBudgetsHold $(TEST_FLAGS) ./lab/previews -args -budget-machines 1000 -previews-seed 0
 
 .PHONY: test-previews
 test-previews: deps ## Compare 2,000 previews with their calls, on random fleets with agents that do as asked (6 minutes)
-	$(TESTPG) go test -timeout 60m -count 1 -v -run 'TestAPreviewAndTheWorkAgree|TestValidateOnly' $(TEST_FLAGS) ./lab/previews -args \
+	$(TESTPG) $(GOTEST) -timeout 60m -count 1 -v -run 'TestAPreviewAndTheWorkAgree|TestValidateOnly' $(TEST_FLAGS) ./lab/previews -args \
 		-previews 2000 -previews-seed 0
 
 .PHONY: test-rolling
 test-rolling: deps ## Restart, kill and stop three controllers in turn, under load, and hold that nobody notices (5 minutes)
-	$(TESTPG) go test -tags rolling -timeout 60m -count 1 -v -run TestRollingLong $(TEST_FLAGS) ./lab/e2e/rolling
+	$(TESTPG) $(GOTEST) -tags rolling,$(GOTAGS) -timeout 60m -count 1 -v -run TestRollingLong $(TEST_FLAGS) ./lab/e2e/rolling
 
 .PHONY: test-jobs
 test-jobs: deps ## Kill each of three controllers amid 1,000 operations, run 10,000 more, and print how soon each goes on (4 minutes)
-	$(TESTPG) go test -tags rolling -timeout 20m -count 1 -v -run 'TestJobsLong' $(TEST_FLAGS) ./lab/e2e/rolling
+	$(TESTPG) $(GOTEST) -tags rolling,$(GOTAGS) -timeout 20m -count 1 -v -run 'TestJobsLong' $(TEST_FLAGS) ./lab/e2e/rolling
 
 .PHONY: test-standby
 test-standby: deps ## Kill Postgres under load and promote its standby: one that is synchronous, and one that lags (2 minutes)
-	$(TESTPG) go test -tags standby -timeout 20m -count 1 -v -run 'TestASynchronousStandby|TestAnAsynchronousStandby' $(TEST_FLAGS) ./lab/e2e/standby
+	$(TESTPG) $(GOTEST) -tags standby,$(GOTAGS) -timeout 20m -count 1 -v -run 'TestASynchronousStandby|TestAnAsynchronousStandby' $(TEST_FLAGS) ./lab/e2e/standby
 
 .PHONY: test-postgres
 test-postgres: deps ## Run the stores and a whole system on PostgreSQL 17 of trixie, and hold that 13 of bullseye is refused (root; 10 minutes)
-	scripts/foreign-postgres 13 bullseye env CGO_ENABLED=0 go test -vet=off -trimpath -buildvcs=false -tags $(GOTAGS) -count 1 -run TestAServerThatIsTooOld $(TEST_FLAGS) ./controller/store/schema
-	scripts/foreign-postgres 17 trixie env CGO_ENABLED=0 go test -vet=off -trimpath -buildvcs=false -tags $(GOTAGS) -p 1 -count 1 -timeout 30m $(TEST_FLAGS) ./controller/store/...
-	scripts/foreign-postgres 17 trixie env CGO_ENABLED=0 go test -vet=off -trimpath -buildvcs=false -tags $(GOTAGS) -p 1 -count 1 -timeout 30m -run 'TestBehindPgBouncer|TestARebootFromEndToEnd|TestReadinessFollowsWrites|TestCommitsThatAreLost|TestKill9OfControllers' $(TEST_FLAGS) ./lab/e2e/standby ./lab/e2e
+	scripts/foreign-postgres 13 bullseye $(GOTEST) -count 1 -run TestAServerThatIsTooOld $(TEST_FLAGS) ./controller/store/schema
+	scripts/foreign-postgres 17 trixie $(GOTEST) -p 1 -count 1 -timeout 30m $(TEST_FLAGS) ./controller/store/...
+	scripts/foreign-postgres 17 trixie $(GOTEST) -p 1 -count 1 -timeout 30m -run 'TestBehindPgBouncer|TestARebootFromEndToEnd|TestReadinessFollowsWrites|TestCommitsThatAreLost|TestKill9OfControllers' $(TEST_FLAGS) ./lab/e2e/standby ./lab/e2e
 
 .PHONY: test-haproxy
 test-haproxy: deps ## The same behind HAProxy, with the configuration of deploy/high-availability
 	scripts/install-deps haproxy
-	$(TESTPG) go test -tags rolling -timeout 20m -count 1 -v -run TestRollingHAProxy $(TEST_FLAGS) ./lab/e2e/rolling
+	$(TESTPG) $(GOTEST) -tags rolling,$(GOTAGS) -timeout 20m -count 1 -v -run TestRollingHAProxy $(TEST_FLAGS) ./lab/e2e/rolling
 
 .PHONY: test-upgrade
 test-upgrade: deps ## Roll three controllers from an older version to this one and back, under load (OLD=revision; by default the release before)
 	old=$$(scripts/build-old-controller dist/old $(OLD)) && INGOT_TEST_OLD_CONTROLLER=$$old \
-		$(TESTPG) go test -tags rolling -timeout 20m -count 1 -v -run TestRollingUpgrade $(TEST_FLAGS) ./lab/e2e/rolling
+		$(TESTPG) $(GOTEST) -tags rolling,$(GOTAGS) -timeout 20m -count 1 -v -run TestRollingUpgrade $(TEST_FLAGS) ./lab/e2e/rolling
 
 # Benchmarks store their figures here; the performance page and its plots are made of them.
 RESULTS ?= docs/reference/performance.json
-BENCH   := go run ./lab/bench
+BENCH   := CGO_ENABLED=0 go run -trimpath -buildvcs=false -tags $(GOTAGS) ./lab/bench
 
 .PHONY: bench
 bench: deps build ## Print throughput, latency, memory and sizes of this tree on this machine, and write the performance page
@@ -317,7 +318,7 @@ console-check: console ## Prove that the built pages in the tree are those of th
 console-test: deps ## Open every page of the console in Chromium against a real controller, and do work with it
 	scripts/install-deps console
 	cd $(CONSOLE) && npm ci --no-fund --no-audit
-	$(TESTPG) env CGO_ENABLED=0 go test -tags console,grpcnotrace -trimpath -buildvcs=false -count 1 -v -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab/console
+	$(TESTPG) $(GOTEST) -tags console,$(GOTAGS) -count 1 -v -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab/console
 
 .PHONY: console-bench
 console-bench: deps build ## Print what a person waits for in the console with 100,000 machines (CONSOLE_FLAGS=--help for others)
@@ -334,16 +335,16 @@ python-client: ## Make the Python client into dist/python, with Debian's grpc to
 test-clients: deps ## Test the clients of Python and TypeScript against a controller (Node 20, Debian's grpc tools)
 	scripts/install-deps clients
 	cd integrations/typescript && npm ci --no-fund --no-audit
-	$(TESTPG) env CGO_ENABLED=0 go test -tags clients,grpcnotrace -trimpath -buildvcs=false -count 1 -v -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab/e2e/clients
+	$(TESTPG) $(GOTEST) -tags clients,$(GOTAGS) -count 1 -v -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab/e2e/clients
 
 .PHONY: test-ansible
 test-ansible: deps ## Test the Ansible collection with Debian's ansible-core against a controller
 	scripts/install-deps ansible
-	$(TESTPG) env CGO_ENABLED=0 go test -tags ansible,grpcnotrace -trimpath -buildvcs=false -count 1 -v -timeout $(TEST_TIMEOUT) -run Ansible $(TEST_FLAGS) ./lab/e2e/clients
+	$(TESTPG) $(GOTEST) -tags ansible,$(GOTAGS) -count 1 -v -timeout $(TEST_TIMEOUT) -run Ansible $(TEST_FLAGS) ./lab/e2e/clients
 
 .PHONY: test-netbox
 test-netbox: deps ## Test the NetBox sync against a controller, and a NetBox made from its source or at INGOT_TEST_NETBOX_URL
-	$(TESTPG) env CGO_ENABLED=0 go test -tags netbox,grpcnotrace -trimpath -buildvcs=false -count 1 -v -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab/e2e/netbox
+	$(TESTPG) $(GOTEST) -tags netbox,$(GOTAGS) -count 1 -v -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab/e2e/netbox
 
 # A mirror of providers, as tofu init reads it, and the configuration that names it.
 OPENTOFU := dist/opentofu
@@ -359,7 +360,7 @@ opentofu-provider: ## Build the provider for OpenTofu into dist/opentofu
 test-opentofu: deps opentofu-provider bin/tools/tofu ## Test the provider with OpenTofu (builds it) against controllers, and kill both (10 minutes)
 	cd integrations/opentofu && CGO_ENABLED=0 go test -trimpath -buildvcs=false -tags $(GOTAGS) ./...
 	ln -sf ../../bin/tools/tofu $(OPENTOFU)/tofu
-	INGOT_TEST_OPENTOFU=$(CURDIR)/$(OPENTOFU) $(TESTPG) env CGO_ENABLED=0 go test -tags opentofu,grpcnotrace -trimpath -buildvcs=false -count 1 -v -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab/e2e/opentofu
+	INGOT_TEST_OPENTOFU=$(CURDIR)/$(OPENTOFU) $(TESTPG) $(GOTEST) -tags opentofu,$(GOTAGS) -count 1 -v -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./lab/e2e/opentofu
 
 .PHONY: demo
 demo: ## Start a controller, install a machine from an empty disk, and add simulated hosts
@@ -382,20 +383,20 @@ lab-down: ## End the small data centre and remove what it made
 
 .PHONY: test-metal
 test-metal: deps ## Run the long tests on virtual machines: every fault, every way in (half an hour)
-	go test -tags metal -timeout 90m -count 1 -v -run 'TestMetal|TestLife|TestAFailedInstall' -skip 'TestMetalDebian|TestMetalStock' $(TEST_FLAGS) ./lab
+	$(GOTEST) -tags metal,$(GOTAGS) -timeout 90m -count 1 -v -run 'TestMetal|TestLife|TestAFailedInstall' -skip 'TestMetalDebian|TestMetalStock' $(TEST_FLAGS) ./lab
 
 .PHONY: test-bucket
 test-bucket: deps bin/tools/versitygw ## Keep images in a bucket of a real S3 server, and kill the server and the controllers (2 minutes)
-	INGOT_TEST_S3=$(CURDIR)/bin/tools/versitygw $(TESTPG) env CGO_ENABLED=0 go test -tags bucket,grpcnotrace -trimpath -buildvcs=false -count 1 -v -timeout 20m $(TEST_FLAGS) ./controller/catalog/bucket ./lab/e2e/bucket
+	INGOT_TEST_S3=$(CURDIR)/bin/tools/versitygw $(TESTPG) $(GOTEST) -tags bucket,$(GOTAGS) -count 1 -v -timeout 20m $(TEST_FLAGS) ./controller/catalog/bucket ./lab/e2e/bucket
 
 .PHONY: test-registry
 test-registry: deps ## Fetch images from a real registry of OCI, with passwords, tokens and lies, and kill both sides (2 minutes)
 	scripts/install-deps oci
-	$(TESTPG) env CGO_ENABLED=0 go test -tags registry,grpcnotrace -trimpath -buildvcs=false -count 1 -v -timeout 20m $(TEST_FLAGS) ./lab/e2e/registry
+	$(TESTPG) $(GOTEST) -tags registry,$(GOTAGS) -count 1 -v -timeout 20m $(TEST_FLAGS) ./lab/e2e/registry
 
 .PHONY: test-storm
 test-storm: deps ## Ask for 10,000 repaves at once under a budget of 50, and count what is being written (5 minutes)
-	$(TESTPG) go test -tags storm -timeout 20m -count 1 -v ./lab/storm $(STORM_FLAGS)
+	$(TESTPG) $(GOTEST) -tags storm,$(GOTAGS) -timeout 20m -count 1 -v ./lab/storm $(STORM_FLAGS)
 
 # What kube-apiserver and kubeadm are built from; bin/kube keeps them until it changes.
 bin/kube/%: lab/kube/go.mod lab/kube/go.sum
@@ -407,16 +408,16 @@ bin/kube/%: lab/kube/go.mod lab/kube/go.sum
 
 .PHONY: test-rollouts
 test-rollouts: deps ## Print how many machines a rollout touches when a tenth of them fail and its controller is killed
-	set -o pipefail; $(TESTPG) go test ./lab/e2e -run 'TestARollout' -v -count 1 | grep -E '(touched|PASS|FAIL|panic)'
+	set -o pipefail; $(TESTPG) $(GOTEST) ./lab/e2e -run 'TestARollout' -v -count 1 | grep -E '(touched|PASS|FAIL|panic)'
 
 .PHONY: test-provision
 test-provision: deps ## Provision 1,000 simulated machines of which 30 fail, and kill the command and the controller meanwhile (5 minutes)
-	set -o pipefail; $(TESTPG) go test ./lab/e2e/provision -run 'TestProvisioning$$' -v -count 1 -timeout 60m -args -provision.machines 1000 -provision.broken 30 | grep -E '(machines|budget|✗|PASS|FAIL|panic)'
+	set -o pipefail; $(TESTPG) $(GOTEST) ./lab/e2e/provision -run 'TestProvisioning$$' -v -count 1 -timeout 60m -args -provision.machines 1000 -provision.broken 30 | grep -E '(machines|budget|✗|PASS|FAIL|panic)'
 
 .PHONY: test-clusters
 test-clusters: bin/kube/kube-apiserver bin/kube/kubeadm ## Hold clusters against a real kube-apiserver, etcd and kubeadm (builds them)
 	scripts/install-deps test clusters
-	INGOT_TEST_KUBE=$(CURDIR)/bin/kube $(TESTPG) go test -tags clusters -timeout 30m -count 1 -v $(TEST_FLAGS) ./lab/clusters
+	INGOT_TEST_KUBE=$(CURDIR)/bin/kube $(TESTPG) $(GOTEST) -tags clusters,$(GOTAGS) -timeout 30m -count 1 -v $(TEST_FLAGS) ./lab/clusters
 
 .PHONY: cluster-api
 cluster-api: ## Build the infrastructure provider of Cluster API into bin/
@@ -438,7 +439,7 @@ test-cluster-api: deps cluster-api bin/kube/kube-apiserver bin/kube/kubectl bin/
 	INGOT_TEST_KUBE=$(CURDIR)/bin/kube INGOT_TEST_CLUSTER_API=$(CURDIR)/bin/ingot-cluster-api \
 		INGOT_TEST_CLUSTER_API_CORE=$(CURDIR)/bin/kube/cluster-api-core \
 		INGOT_TEST_CLUSTER_API_MODULE=$$(cd integrations/cluster-api && go list -m -f '{{.Dir}}' sigs.k8s.io/cluster-api) \
-		$(TESTPG) env CGO_ENABLED=0 go test -tags clusterapi,$(GOTAGS) -trimpath -buildvcs=false -timeout 30m -count 1 -v $(TEST_FLAGS) ./lab/clusterapi
+		$(TESTPG) $(GOTEST) -tags clusterapi,$(GOTAGS) -timeout 30m -count 1 -v $(TEST_FLAGS) ./lab/clusterapi
 
 # An image of one's own: make lab-debian DEBIAN_IMAGE=/path/to/image.raw.zst
 DEBIAN_IMAGE ?= $(CURDIR)/dist/debian.raw.zst
@@ -449,7 +450,7 @@ debian-image: ## Build the Debian image that machines are installed with, where 
 
 .PHONY: lab-debian
 lab-debian: deps debian-image ## Install a Debian image on BIOS and UEFI machines, and say where the time goes (root)
-	INGOT_TEST_DEBIAN=$(DEBIAN_IMAGE) go test -tags metal -timeout 30m -count 1 -v -run TestMetalDebian ./lab
+	INGOT_TEST_DEBIAN=$(DEBIAN_IMAGE) $(GOTEST) -tags metal,$(GOTAGS) -timeout 30m -count 1 -v -run TestMetalDebian ./lab
 
 # An image as its vendor ships it: make lab-stock STOCK_IMAGE=/path/to/debian-13-genericcloud-amd64.raw.zst, or
 # STOCK_LAYOUT=lvm for a root on XFS in a logical volume, STOCK_LAYOUT=mdadm for one that can start a mirror.
@@ -459,14 +460,14 @@ STOCK_IMAGE ?= $(CURDIR)/dist/stock$(filter-out -plain,-$(STOCK_LAYOUT)).raw.zst
 .PHONY: lab-stock
 lab-stock: deps ## Install an image that knows nothing of Ingot on BIOS and UEFI machines, and log in by ssh (root)
 	@[ -e $(STOCK_IMAGE) ] || { scripts/install-deps debian && mkdir -p $(dir $(STOCK_IMAGE)) && scripts/stock-image $(STOCK_IMAGE) bookworm $(STOCK_LAYOUT); }
-	INGOT_TEST_STOCK=$(STOCK_IMAGE) go test -tags metal -timeout 60m -count 1 -v -run TestMetalStock ./lab
+	INGOT_TEST_STOCK=$(STOCK_IMAGE) $(GOTEST) -tags metal,$(GOTAGS) -timeout 60m -count 1 -v -run TestMetalStock ./lab
 
 MIRROR_IMAGE ?= $(CURDIR)/dist/stock-mdadm.raw.zst
 
 .PHONY: lab-mirror
 lab-mirror: deps ## Install an image on two disks of BIOS and UEFI machines, as a mirror, and take one disk out (root)
 	@[ -e $(MIRROR_IMAGE) ] || { scripts/install-deps debian && mkdir -p $(dir $(MIRROR_IMAGE)) && scripts/stock-image $(MIRROR_IMAGE) bookworm mdadm; }
-	INGOT_TEST_STOCK=$(MIRROR_IMAGE) go test -tags metal -timeout 60m -count 1 -v -run TestMetalMirror ./lab
+	INGOT_TEST_STOCK=$(MIRROR_IMAGE) $(GOTEST) -tags metal,$(GOTAGS) -timeout 60m -count 1 -v -run TestMetalMirror ./lab
 
 .PHONY: first-rack
 first-rack: deps build deb ## Follow docs/tutorial/first-rack.md on a fresh Debian beside three empty machines (root; 20 minutes)

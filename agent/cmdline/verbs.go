@@ -109,7 +109,7 @@ func (a app) lock() *cobra.Command {
 		},
 	}
 	o.bindState(cmd)
-	cmd.Flags().StringVar(&reason, "reason", "", "why; it is shown to whoever orders something (required)")
+	cmd.Flags().StringVar(&reason, "reason", "", "why; it is shown with each refused command (required)")
 	return cmd
 }
 

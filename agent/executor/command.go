@@ -144,7 +144,7 @@ func Stopped(ctx context.Context, r *Result, err error) (Result, error) {
 		return Canceled("stopped before anything was destroyed"), nil
 	case errors.Is(err, ErrTimeout):
 		return Failed(baremetalv1.Reason_STEP_TIMEOUT,
-			"the time was up before leave to destroy anything had come").AndRetry(), nil
+			"the time was up before the grant to destroy anything had come").AndRetry(), nil
 	case Interrupted(ctx):
 		return Result{}, ErrInterrupted
 	}

@@ -80,7 +80,7 @@ rule; an administrator ends it at once by ingot session revoke.`,
 			}
 			err = os.Remove(path)
 			if errors.Is(err, fs.ErrNotExist) {
-				return a.app.Write("Nobody was signed on to " + target.Server + "\n")
+				return a.app.Write("No person was signed on to " + target.Server + "\n")
 			}
 			if err != nil {
 				return fmt.Errorf("forget the sign-on: %w", err)

@@ -46,7 +46,7 @@ func (a commands) budgetSetCmd() *cobra.Command {
 		Use:   "set NAME",
 		Short: "Make a budget or replace it",
 		Long: `Make a budget, or replace it with another of the same name. Each number is a limit of its
-own. Work that has begun goes on; a lower limit holds for whoever comes next.`,
+own. Work that has begun goes on; a lower limit holds for what comes next.`,
 		Example: `  ingot budget set fleet --domain fleet --at-once 50 --per-hour 200
   ingot budget set racks --domain label:rack --percent 10
   ingot budget set old-rack --domain label:rack --value r42 --at-once 1`,

@@ -51,7 +51,7 @@ var hints = map[pb.Reason]string{
 	pb.Reason_EXTERNAL_ID_IN_USE: "another machine has that external id",
 	pb.Reason_PLAN_IMMUTABLE:     "a plan that was used stays as it is: create it under another plan_id",
 	pb.Reason_CURSOR_EXPIRED:     "start again without the cursor",
-	pb.Reason_VERSION_CONFLICT:   "somebody else changed it meanwhile: read it again and repeat the change",
+	pb.Reason_VERSION_CONFLICT:   "another caller changed it meanwhile: read it again and repeat the change",
 	pb.Reason_MACHINE_DELETED:    "an identity that was deleted stays deleted: register under another machine id",
 
 	pb.Reason_ROLLOUT_NOT_FOUND: "ingot rollout list shows the rollouts that there are",
@@ -103,9 +103,9 @@ var hints = map[pb.Reason]string{
 	pb.Reason_DATABASE_UNAVAILABLE:  "the controller has lost its database; try again when it is back",
 	pb.Reason_CONTROLLER_DRAINING:   "the controller is stopping; try again in a moment",
 	pb.Reason_RATE_LIMITED:          "slow down and try again",
-	pb.Reason_TOO_MANY_STREAMS:      "close watches that nobody reads: the message says whose are too many",
+	pb.Reason_TOO_MANY_STREAMS:      "close watches without a reader: the message names the caller with too many",
 	pb.Reason_CONTROLLER_OVERLOADED: "the controller has more to do than it can; try again in a moment",
-	pb.Reason_IMAGE_STORE_FULL: "ingot image list, and ingot image remove what nobody needs; or give the " +
+	pb.Reason_IMAGE_STORE_FULL: "ingot image list, and ingot image remove what is not needed; or give the " +
 		"controller a bigger images_dir",
 	pb.Reason_IMAGE_STORE_UNAVAILABLE: "try again in a moment; ingot-controller doctor looks at the bucket",
 	pb.Reason_IMAGE_STORE_REFUSED:     "ingot-controller doctor there says what to correct under images.bucket",
@@ -135,7 +135,7 @@ var hints = map[pb.Reason]string{
 	pb.Reason_NETWORK_RECONFIG_NOT_WIRED: "this host cannot be given interfaces (the message says why); leave " +
 		"interfaces out, or run systemd-networkd, NetworkManager or ifupdown on it",
 
-	pb.Reason_OUTCOME_UNKNOWN: "nobody knows whether it happened: ingot commands {operation}, look at the machine, " +
+	pb.Reason_OUTCOME_UNKNOWN: "whether it happened is unknown: ingot commands {operation}, look at the machine, " +
 		"then: " +
 		"ingot settle {machine} {command} --verdict happened|did-not-happen --comment \"how you know\"",
 	pb.Reason_CONFIG_DRIFT: "look at the difference; to overwrite it: ingot reconfigure {machine} " +
@@ -143,7 +143,7 @@ var hints = map[pb.Reason]string{
 	pb.Reason_EVIDENCE_MISSING:   "the agent claims success and nothing confirms it: ingot logs {operation}",
 	pb.Reason_AGENT_UNAVAILABLE:  "no agent was there to do it: ingot agent list, then try again",
 	pb.Reason_CAPABILITY_MISSING: "no agent can do this for the machine: ingot agent list -o wide shows capabilities",
-	pb.Reason_AGENT_LOCKED:       "somebody at the machine locked its agent: ingot agent list shows the reason",
+	pb.Reason_AGENT_LOCKED:       "a person at the machine locked its agent: ingot agent list shows the reason",
 	pb.Reason_REPAVE_NOT_WIRED:   "this agent cannot write images yet",
 	pb.Reason_CONFIG_ROLLED_BACK: "the machine went back to the old configuration by itself: ingot logs {operation}",
 	pb.Reason_IMAGE_DIGEST_MISMATCH: "the bytes are not those that were announced: check the digest, and fetch the file " +
@@ -154,7 +154,7 @@ var hints = map[pb.Reason]string{
 		"the disk",
 	pb.Reason_DISK_RULE_NO_UNIQUE_MATCH: "ingot machine inventory {machine} shows the disks; then: " +
 		"ingot machine update {machine} --install-disk serial=…",
-	pb.Reason_BMC_AUTH_FAILED: "the BMC refuses the password; nobody tries again before: ingot bmc credentials " +
+	pb.Reason_BMC_AUTH_FAILED: "the BMC refuses the password; it is not tried again before: ingot bmc credentials " +
 		"set NAME --username USER",
 	pb.Reason_BMC_UNREACHABLE: "check --bmc-endpoint of {machine}, and the network between the site agent and " +
 		"the BMC",
@@ -188,7 +188,7 @@ var hints = map[pb.Reason]string{
 	pb.Reason_MAAS_REFUSED:           "correct what the message names, in MAAS or in the machine's record",
 	pb.Reason_MAAS_MACHINE_GONE:      "find out who has deleted the machine in MAAS",
 	pb.Reason_MAAS_MACHINE_AMBIGUOUS: "delete the wrong machines in MAAS, then try again",
-	pb.Reason_MAAS_STATUS_CONFLICT:   "somebody else has worked on the machine in MAAS: look at its page there first",
+	pb.Reason_MAAS_STATUS_CONFLICT:   "another party has worked on the machine in MAAS: look at its page there first",
 	pb.Reason_EXECUTION_FAILED:       "ingot logs {operation} shows why",
 	pb.Reason_STEP_TIMEOUT:           "ingot logs {operation} shows how far it got",
 	pb.Reason_CLONE_DETECTED:         "two machines speak with one identity: find the copy before you go on",

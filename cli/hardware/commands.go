@@ -67,7 +67,7 @@ func (a commands) identifyCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "identify MACHINE…",
 		Short: "Light the identify light of machines, or turn it off",
-		Long: `Light the machine's identify light through its BMC, for whoever goes to it, or turn it off with --off.
+		Long: `Light the machine's identify light through its BMC, for the person who goes to it, or turn it off with --off.
 It works whatever else the machine does. ingot machine health MACHINE shows what the BMC has read back.`,
 		Example: "  ingot machine identify m-1\n  ingot machine identify --select rack=r42 --off",
 	}

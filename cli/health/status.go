@@ -56,7 +56,7 @@ func (a commands) statusCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the fleet on one page",
-		Long: `Show the fleet on one page: machines by effective state and site, what needs somebody and the
+		Long: `Show the fleet on one page: machines by effective state and site, what needs a person and the
 next command, what runs, a freeze, budgets in use, and agents whose certificates end within a week.
 
 With --watch the page is read again and again until you interrupt it. A terminal shows the newest; elsewhere
@@ -311,7 +311,7 @@ func (s *fleetStatus) attentionText(b *strings.Builder, style view.Style, now ti
 	if len(s.attention)+len(shared) == 0 {
 		return
 	}
-	b.WriteString("\nNeeds somebody:\n")
+	b.WriteString("\nNeeds a person:\n")
 	for _, c := range shared {
 		b.WriteString("  " + style.Bad(view.Clean(c.GetText())))
 		if c.GetSince() != nil {

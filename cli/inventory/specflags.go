@@ -34,7 +34,7 @@ var specHelp = map[protoreflect.Name]string{
 		"joined by commas",
 	"install_mirror":  "second disk, for a RAID 1 with the first: a rule as of install_disk, or the same one",
 	"install_path":    "how a reimage that names no path gets into the installer: auto, kexec, bootnext, bmc or media",
-	"install_address": "address of the installer with its prefix length, where nobody gives it one",
+	"install_address": "address of the installer with its prefix length, where no server assigns one",
 	"data_disks": "path, a space and a rule of a disk that is mounted there, as '/srv serial=S1'; may be given several " +
 		"times. A reimage gives it ext4 where it is empty, and else keeps it",
 	"protected_disks": "rule of disks that are never written; may be given several times",

@@ -61,7 +61,7 @@ func Reach(s *pb.Segment, router string, dns []string) error {
 var Modes = []string{"dhcp", "proxy", "static"}
 
 // ModeUsage describes the flag that chooses one of them.
-const ModeUsage = "dhcp, proxy where another server gives the addresses, or static where nobody does"
+const ModeUsage = "dhcp, proxy where another server assigns the addresses, or static where none does"
 
 // In sets the source of addresses on the segment. Only mode dhcp has a pool; in other modes a pool is refused.
 func In(s *pb.Segment, mode, pool string) error {

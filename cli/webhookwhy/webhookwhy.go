@@ -33,7 +33,7 @@ const (
 
 // troubles are looked through from the top.
 var troubles = []trouble{
-	{"connection refused", onReceiver, "nobody listens at the address: the receiver is down, or elsewhere", updateURL,
+	{"connection refused", onReceiver, "no program listens at the address: the receiver is down, or elsewhere", updateURL,
 		newURL},
 	{"no answer within", onReceiver, "the receiver does not answer in time", updateURL, newURL},
 	{"the receiver closed", onReceiver, "the receiver ends the connection without an answer", updateURL, newURL},
@@ -72,7 +72,7 @@ func troubleOf(problem string) trouble {
 // stopped is what it means that a webhook is not active, by its reason.
 var stopped = map[string]string{
 	"GONE":     "the receiver has answered 410 Gone: it wants nothing any more, and what was pending was given up",
-	"OPERATOR": "somebody has paused it; what is pending waits, and what happens is not queued for it",
+	"OPERATOR": "an operator has paused it; what is pending waits, and later events are not queued for it",
 	"FAILING": "it was paused, because it had failed for days; what is pending waits, and what happens is not queued " +
 		"for it",
 	"BACKLOG": "it was paused, because too many events waited for it; what happens is not queued for it",
@@ -172,7 +172,7 @@ func failing(e *pb.ExplainMachineResponse, w *pb.Webhook, failed *pb.WebhookDeli
 	t := troubleOf(failed.GetLastError())
 	e.WaitsOn, e.WaitsFor, e.Cause = t.on, w.GetUrl(), t.means+" ("+failed.GetLastError()+")"
 	if t.on == onOperator {
-		e.WaitsFor = "somebody who mends it"
+		e.WaitsFor = "a person who mends it"
 	}
 	e.Facts = append(e.Facts, fmt.Sprintf("%s has been tried %d times", failed.GetDeliveryId(), failed.GetAttempts()))
 	if w.GetPendingDeliveries() > 0 {

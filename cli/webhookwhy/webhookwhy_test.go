@@ -55,7 +55,7 @@ func TestExplain(t *testing.T) {
 			"receiver", "left alone", "test", true},
 		{"gone", &pb.Webhook{State: "disabled", StateReason: "GONE"}, nil, "operator", "410 Gone", "resume", false},
 		{"paused", &pb.Webhook{State: "paused", StateReason: "OPERATOR"}, failed("HTTP 500"), "operator",
-			"somebody has paused it", "resume", false},
+			"an operator has paused it", "resume", false},
 		{"given up", &pb.Webhook{State: "paused", StateReason: "FAILING", FailedEvents: 10}, failed("connection refused"),
 			"operator", "10 events in a row", "update wh-1 --url", false},
 	} {

@@ -40,7 +40,7 @@ firewall policy is the whole content of Ingot's own table, and interfaces are al
 configures: what is not named is gone. --allow takes PROTOCOL[:PORT[-PORT]][@CIDR][%RATE], where
 RATE is new connections a second.
 
-What somebody else has changed on the machine since refuses the command with CONFIG_DRIFT, the
+What another party has changed on the machine since refuses the command with CONFIG_DRIFT, the
 difference and its digest. --accept-drift DIGEST overwrites that difference and no other.` +
 			command.TargetsHelp + command.WaitHelp,
 		Example: `  ingot reconfigure m-1 --hostname web-7
@@ -93,7 +93,7 @@ difference and its digest. --accept-drift DIGEST overwrites that difference and 
 	f.StringArrayVar(&r.allow, "allow", nil, "rule such as tcp:22@10.0.0.0/8; may be given several times")
 	f.BoolVar(&r.smtp, "smtp-egress", false, "let the machine send mail (TCP ports 25, 465 and 587)")
 	f.StringVar(&r.acceptedDrift, "accept-drift", "",
-		"digest of the one difference made by somebody else that may be overwritten")
+		"digest of the one difference made by another party that may be overwritten")
 	b.Register(a.app, cmd)
 	f.DurationVar(&r.confirm, "confirm-timeout", 0, "time to prove that the controller is still reached (default 60s)")
 	command.Fixed(cmd, "default-input", "accept", "drop")

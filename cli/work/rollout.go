@@ -198,7 +198,7 @@ func (a commands) rolloutGetCmd() *cobra.Command {
 
 func (a commands) rolloutApproveCmd() *cobra.Command {
 	var digest, comment string
-	cmd := a.rolloutAct("approve", "Let a rollout begin that somebody else has created",
+	cmd := a.rolloutAct("approve", "Let a rollout begin that another person has created",
 		`Approve a rollout that was created with --require-approval. You must not be the one who has
 created it, and you name the digest of what you have looked at: ingot rollout get shows it, ingot
 rollout machines the machines.`,

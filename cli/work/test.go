@@ -27,7 +27,7 @@ func (a commands) testCmd() *cobra.Command {
 processors, memory, and disks, which are asked for their health and read. Only memory is written. The time is shared
 between the tests.
 
-A part that does not work fails the operation, and the machine needs somebody until a test succeeds. What was found, and
+A part that does not work fails the operation, and the machine needs a person until a test succeeds. What was found, and
 how it compares with other machines of the model, shows: ingot machine tests MACHINE.` +
 			command.TargetsHelp + command.WaitHelp,
 		Example: `  ingot test m-1

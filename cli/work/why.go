@@ -59,7 +59,7 @@ waited for because something is wrong, or the step is stuck.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&check, "check", false, "exit code 4 if somebody must act")
+	cmd.Flags().BoolVar(&check, "check", false, "exit code 4 if a person must act")
 	cmd.Flags().StringVar(&filter, "filter", "", "explain the machines that match, such as state=ATTENTION,site=berlin")
 	return cmd
 }

@@ -98,7 +98,7 @@ func diagnose(ctx context.Context, f *flags) []doctor.Finding {
 	list := []doctor.Finding{checkReadable(f.config), doctor.Synchronized(), checkData(c.DataDir),
 		doctor.Space(c.DataDir, leastFree, enoughFree, "df -h "+c.DataDir+"; make room"),
 		doctor.Space(c.ImagesPath(), leastFreeImages, enoughFreeImages,
-			"ingot image list; ingot image remove those that nobody installs, or set images_dir"),
+			"ingot image list; ingot image remove those that are not installed, or set images_dir"),
 		checkTokens(c.TokensFile)}
 	list = append(list, checkBucket(ctx, c.Images.Bucket)...)
 	list = append(list, checkCA(filepath.Join(c.DataDir, "ca"), time.Now())...)

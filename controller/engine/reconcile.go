@@ -138,7 +138,7 @@ func (r *repairs) repairNodes(ctx context.Context) error {
 	now := r.clock.Now()
 	moved, err := r.nodes.RepairOwnerless(ctx, now.Add(-ownerGrace), now)
 	for _, m := range moved {
-		r.log.Warn("a node stood for work that nobody did", "machine_id", m.MachineID, "from", m.From, "to", m.To,
+		r.log.Warn("a node stood for work that no operation did", "machine_id", m.MachineID, "from", m.From, "to", m.To,
 			"operation_id", m.OperationID)
 	}
 	if len(moved) > 0 {

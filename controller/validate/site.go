@@ -107,7 +107,7 @@ func usable(a netip.Addr) bool {
 
 // withoutPool has why the segments of a mode have no pool.
 var withoutPool = map[string]string{
-	"proxy": "in mode proxy another server gives the addresses", "static": "in mode static nobody gives addresses",
+	"proxy": "in mode proxy another server assigns the addresses", "static": "in mode static no server assigns addresses",
 }
 
 // installAddress is empty, or an IPv4 address that a host can have, with its prefix.

@@ -231,7 +231,7 @@ func defaultSite(path, value string) bool { return path == "spec.site" && value 
 
 func differs(subject, path, netbox, ingot string) Change {
 	return Change{Kind: Conflict, Subject: subject, Text: fmt.Sprintf(
-		"%s is %q in NetBox and %q in Ingot, where somebody has changed it; make them equal", path, netbox, ingot)}
+		"%s is %q in NetBox and %q in Ingot, where a person has changed it; make them equal", path, netbox, ingot)}
 }
 
 // ingestInto updates a bound machine. What was changed in the controller since the last time is a conflict.

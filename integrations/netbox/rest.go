@@ -359,7 +359,7 @@ func (n *Client) SetMAC(ctx context.Context, i Interface, mac string) error {
 var fields = []struct{ name, label, text string }{
 	{"ingot_machine", "Ingot machine", "Id of the machine in Ingot."},
 	{"ingot_state", "Ingot state", "IDLE, BUSY, MAINTENANCE, NEW, ATTENTION or BLOCKED."},
-	{"ingot_attention", "Ingot attention", "Why somebody is needed; empty where nobody is."},
+	{"ingot_attention", "Ingot attention", "Why a person is needed; empty where none is."},
 	{"ingot_serial", "Serial seen", "Serial number that the machine's agent has read."},
 	{"ingot_image", "Image", "What was verified on the disk last."},
 	{"ingot_operation", "Ingot operation", "The last work on the machine, and how far it is."},

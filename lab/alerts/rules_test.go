@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,9 +14,10 @@ import (
 	"github.com/ingot-metal/ingot/internal/testkit/document"
 )
 
-// rule is one of deploy/prometheus/ingot.rules.yaml.
+// rule is one of deploy/prometheus/ingot.rules.yaml: an alert, or the record of an objective.
 type rule struct {
 	Alert       string
+	Record      string
 	Expr        string
 	For         string
 	Labels      struct{ Severity string }
@@ -36,13 +38,23 @@ func read(t *testing.T, path string) string {
 	return string(b)
 }
 
+// rules returns all rules; alerts returns those that fire.
 func rules(t *testing.T) []rule {
 	t.Helper()
 	var file struct{ Groups []struct{ Rules []rule } }
 	if err := yaml.Unmarshal([]byte(read(t, rulesFile(t))), &file); err != nil {
 		t.Fatal(err)
 	}
-	return file.Groups[0].Rules
+	var out []rule
+	for _, g := range file.Groups {
+		out = append(out, g.Rules...)
+	}
+	return out
+}
+
+func alerts(t *testing.T) []rule {
+	t.Helper()
+	return slices.DeleteFunc(rules(t), func(r rule) bool { return r.Alert == "" })
 }
 
 // TestRules runs Prometheus' own tests of rules. Each alert is made to fire in one of them.
@@ -55,7 +67,7 @@ func TestRules(t *testing.T) {
 		}
 	}
 	text := read(t, tests)
-	for _, r := range rules(t) {
+	for _, r := range alerts(t) {
 		fires := regexp.MustCompile(
 			`(?s)expr: 'ALERTS\{alertname="` + r.Alert + `", alertstate="firing"\}'\n\s+exp_samples: \[\{`,
 		)
@@ -74,8 +86,9 @@ func TestRulesAskForMetricsThatThereAre(t *testing.T) {
 	page := read(t, filepath.Join(document.Root(t), "docs/reference/metrics.md"))
 	for _, r := range rules(t) {
 		for _, name := range regexp.MustCompile(`ingot_\w+`).FindAllString(r.Expr, -1) {
-			if !strings.Contains(page, "| `"+strings.TrimSuffix(name, "_bucket")+"` |") {
-				t.Errorf("%s asks for %s, which is no metric", r.Alert, name)
+			name = strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_count")
+			if !strings.Contains(page, "| `"+name+"` |") {
+				t.Errorf("%s asks for %s, which is no metric", r.Alert+r.Record, name)
 			}
 		}
 	}
@@ -85,14 +98,14 @@ func TestReferenceAlerts(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("For Prometheus: `deploy/prometheus/ingot.rules.yaml`, which the package of the controller has below\n" +
 		"`/usr/share/doc/ingot-controller/examples/`. It expects each controller's `/metrics` as a target of job `ingot`.\n")
-	for _, r := range rules(t) {
+	for _, r := range alerts(t) {
 		after := "at once"
 		if r.For != "0m" {
 			after = "after " + r.For
 		}
 		b.WriteString(
 			"\n## " + r.Alert + "\n\n" + placeholders.Replace(r.Annotations.Summary) + " (" + r.Labels.Severity + ", " +
-				after + ")\n\n```promql\n" + r.Expr + "\n```\n\n" + r.Annotations.Do + "\n",
+				after + ")\n\n```promql\n" + r.Expr + "\n```\n\n" + placeholders.Replace(r.Annotations.Do) + "\n",
 		)
 	}
 	document.Check(t, "alerts.md", "Alerts", b.String())
@@ -101,4 +114,5 @@ func TestReferenceAlerts(t *testing.T) {
 var placeholders = strings.NewReplacer("{{ $labels.instance }}", "INSTANCE", "{{ $labels.site }}", "SITE",
 	"{{ $labels.segment }}", "SEGMENT", "{{ $labels.type }}", "TYPE", "{{ $labels.state }}", "STATE",
 	"{{ $labels.certificate }}", "CERTIFICATE", "{{ $labels.client }}", "CLIENT", "{{ $labels.why }}", "WHY",
+	"{{ $labels.slo }}", "SLO",
 	"{{ $value }}", "N", "{{ $value | humanizeDuration }}", "DURATION", "{{ $value | humanizePercentage }}", "N%")

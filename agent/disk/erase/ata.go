@@ -81,7 +81,7 @@ func (s security) refusal() string {
 	case s.frozen:
 		return "the firmware has frozen the drive's security until the next power cycle"
 	case s.locked, s.enabled:
-		return "the drive has a password of somebody's"
+		return "the drive has a password that another party set"
 	}
 	return ""
 }

@@ -99,7 +99,7 @@ func TestAutoTakesTheBest(t *testing.T) {
 		"ATA frozen": {withATA(func(a *disktest.ATA) { a.Security = 9 }), true, erase.Discard, "",
 			[]string{"frozen"}},
 		"ATA with a password": {withATA(func(a *disktest.ATA) { a.Security, a.Password = 3, "theirs" }), true,
-			erase.Discard, "", []string{"password of somebody"}},
+			erase.Discard, "", []string{"password that another party set"}},
 		"ATA without security": {withATA(func(a *disktest.ATA) { a.Security = 0 }), true, erase.Discard, "",
 			[]string{"no security feature"}},
 		"ATA fails": {withATA(func(a *disktest.ATA) { a.FailErase = true }), true, erase.Discard, "",

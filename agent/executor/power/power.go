@@ -46,11 +46,11 @@ func New(h host.Host, c clock.Clock) *Executor { return &Executor{host: h, clock
 func (e *Executor) Prepare(_ context.Context, spec *fleetv1.CommandSpec) (any, *executor.Result, error) {
 	order, refused := orderOf(spec.GetPower())
 	if _, ok := provider.MachineOf(e.host); !ok && refused == nil {
-		r := executor.Refused(baremetalv1.Reason_CAPABILITY_MISSING, "nobody here can switch this machine from outside")
+		r := executor.Refused(baremetalv1.Reason_CAPABILITY_MISSING, "no agent here can switch this machine from outside")
 		refused = &r
 	}
 	if refused == nil && order.BootOnce == provider.BootMedia && e.insert == nil {
-		r := executor.Refused(baremetalv1.Reason_CAPABILITY_MISSING, "nobody here can attach an image to this machine")
+		r := executor.Refused(baremetalv1.Reason_CAPABILITY_MISSING, "no agent here can attach an image to this machine")
 		refused = &r
 	}
 	if refused != nil {

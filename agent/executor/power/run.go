@@ -110,7 +110,7 @@ func (r *run) on(ctx context.Context) error {
 	}
 	r.job.Logf("the BMC says that it is on (%s)", r.in.Cycle.Protocol)
 	if said := others(r.in.Cycle.Others); said != "" {
-		r.job.Logf("somebody else has switched the power meanwhile: %s; it is left as it is", said)
+		r.job.Logf("another party has switched the power meanwhile: %s; it is left as it is", said)
 	}
 	return executor.AfterEffect.HitCtx(ctx)
 }

@@ -17,7 +17,7 @@ func (d Drift) acceptedBy(digest string) bool { return d.Diff == "" || d.Digest(
 
 // refusal returns the text of the refusal, with the digest that accepts the drift.
 func (d Drift) refusal(accepted string) string {
-	what := fmt.Sprintf("generation %d was changed by somebody else; accepted_drift %s overwrites it", d.Generation,
+	what := fmt.Sprintf("generation %d was changed by another party; accepted_drift %s overwrites it", d.Generation,
 		d.Digest())
 	if accepted != "" {
 		what = fmt.Sprintf("generation %d has another drift now than the accepted one; accepted_drift %s overwrites it",

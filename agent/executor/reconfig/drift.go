@@ -48,7 +48,7 @@ func (d Drift) Report(machineID string) *fleetv1.Report {
 		Fields: map[string]string{"generation": strconv.FormatInt(d.Generation, 10)},
 	}
 	if d.Diff != "" {
-		r.Message = fmt.Sprintf("generation %d was changed by somebody else", d.Generation)
+		r.Message = fmt.Sprintf("generation %d was changed by another party", d.Generation)
 		r.Fields["diff"] = shorten(d.Diff)
 		r.Fields["digest"] = d.Digest()
 	}

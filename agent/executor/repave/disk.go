@@ -195,7 +195,7 @@ func misfit(why *disk.Misfit) *executor.Result {
 	return &r
 }
 
-var errStopped = errors.New("no leave to write")
+var errStopped = errors.New("no grant to write")
 
 // Execute writes and reads back. A cancel stops it at the next 4 MiB, and the disk then holds nothing that boots.
 func (d *Disk) Execute(ctx context.Context, job executor.Job) (executor.Result, error) {

@@ -97,7 +97,7 @@ func (s *Storage) lookAt(dev disk.Device, mount string) (_ gpt.GUID, why string)
 	if begun(head, want.head, d.Sector()) && begun(tail, want.tail, d.Sector()) {
 		return none, ""
 	}
-	return none, "it is not empty, and not the data disk of " + mount + "; it is kept as it is until somebody erases it"
+	return none, "it is not empty, and not the data disk of " + mount + "; it is kept as it is until an operator erases it"
 }
 
 // dataTable is the partition table of a data disk, with what goes to either end of the disk.

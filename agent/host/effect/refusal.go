@@ -16,7 +16,7 @@ var (
 	// ErrDeclined: the system has declined the request, and may grant it at another time.
 	ErrDeclined = errors.New("declined by the system")
 	// ErrDrift: another program changed our settings; it is reported, not overwritten.
-	ErrDrift = errors.New("changed by somebody else")
+	ErrDrift = errors.New("changed by another party")
 )
 
 // ErrReadBack: the change was made without an error, but reading the world shows something else.

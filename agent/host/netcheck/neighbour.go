@@ -26,7 +26,7 @@ func neighbour(ctx context.Context, name string, a netip.Addr) Check {
 		return unknown("%v", err)
 	}
 	if entry.State&(unix.NUD_PERMANENT|unix.NUD_NOARP) != 0 {
-		return unknown("its entry is fixed: nobody is asked for it")
+		return unknown("its entry is fixed: the network is not asked for it")
 	}
 	if err := solicit(entry); err != nil {
 		return unknown("have the kernel ask for it: %v", err)
@@ -41,9 +41,9 @@ func neighbour(ctx context.Context, name string, a netip.Addr) Check {
 		case entry.State&(unix.NUD_PERMANENT|unix.NUD_NOARP) != 0:
 			return unknown("the interface needs no neighbours")
 		case entry.State&unix.NUD_FAILED != 0:
-			return fail("nobody answers for it")
+			return fail("no neighbour answers for it")
 		case time.Now().After(end):
-			return fail("nobody has answered for it in %s", neighbourWait)
+			return fail("no neighbour has answered for it in %s", neighbourWait)
 		}
 		if err := pause(ctx); err != nil {
 			return unknown("%v", err)

@@ -57,8 +57,8 @@ func (p *Provider) InsertMedia(
 	}
 	free := slices.IndexFunc(media, func(m provider.Medium) bool { return !m.Inserted })
 	if free < 0 {
-		return proof, failure.Precondition("MEDIA_IN_USE", "the BMC of %s has somebody else's image attached, which is left "+
-			"alone; eject it there, and start again", t.MachineID).WithMeta(EvidenceProtocol, protocol)
+		return proof, failure.Precondition("MEDIA_IN_USE", "the BMC of %s has an image of another party attached, which is "+
+			"left alone; eject it there, and start again", t.MachineID).WithMeta(EvidenceProtocol, protocol)
 	}
 	proof.Slot = media[free].Slot
 	p.cfg.Log.InfoContext(

@@ -141,7 +141,7 @@ func (p *Provider) TurnOn(
 // others records the foreign switches that the plan saw.
 func (p *Provider) others(ctx context.Context, t provider.Target, e effect.Cause, d *powerPlan, c *provider.Cycle) {
 	for _, state := range d.others {
-		p.cfg.Log.WarnContext(ctx, "the power was switched by somebody else", "machine_id", t.MachineID, "operation_id",
+		p.cfg.Log.WarnContext(ctx, "the power was switched by another party", "machine_id", t.MachineID, "operation_id",
 			e.OperationID, "command_id", e.CommandID, "power", string(state))
 		c.Outside(state, p.cfg.Clock.Now())
 	}

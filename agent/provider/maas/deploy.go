@@ -76,7 +76,7 @@ func afterDeploy(o Order, s Seen) Next {
 	case m.is(ms.Allocated) && o.ours(m):
 		return wait("MAAS to begin to deploy the machine")
 	}
-	return conflict(s, "somebody else has taken it since it was to be deployed")
+	return conflict(s, "another owner has taken it since it was to be deployed")
 }
 
 func taken(s Seen) Next { return done(s, map[string]string{evidence.Redeployed: "true"}) }

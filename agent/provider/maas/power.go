@@ -21,7 +21,7 @@ func decidePowerOn(_ Order, s Seen) Next {
 	case s.M.is(ms.Allocated):
 		return conflict(s, "MAAS deploys an allocated machine that it switches on; deploy it, or release it first")
 	case s.M.Owner == "":
-		return conflict(s, "MAAS switches on no machine that nobody has; commission it, or deploy it")
+		return conflict(s, "MAAS switches on no machine without an owner; commission it, or deploy it")
 	}
 	return decidePower(s, "on", TurnOn, evidence.PowerOnSeenAt, nil)
 }
@@ -112,7 +112,7 @@ func decideBroken(o Order, s Seen) Next {
 	case s.P.asked(MarkBroken):
 		return wait("MAAS to show it")
 	case s.M.Owner != s.User:
-		return conflict(s, "MAAS lets its owner alone mark it as broken, and nobody has it")
+		return conflict(s, "MAAS lets its owner alone mark it as broken, and it has no owner")
 	}
 	return do(MarkBroken, pick(o.Params, "comment"))
 }

@@ -425,7 +425,7 @@ const (
 	// OPERATION: the step took longer than it may, and is known to have stopped.
 	// Next: look at why; raise the timeout in the plan if it is too short.
 	Reason_STEP_TIMEOUT Reason = 154
-	// OPERATION: somebody cancelled it.
+	// OPERATION: an operator cancelled it.
 	// Next: the audit log says who.
 	Reason_CANCELED_BY_REQUEST Reason = 155
 	// OPERATION: a bug in the agent; the log has a stack.
@@ -473,8 +473,8 @@ const (
 	// OPERATION: the machine was started and the installer has not reported in time.
 	// Next: its console: did it get an address and the boot files? `ingot site leases SITE`.
 	Reason_INSTALLER_SILENT Reason = 169
-	// FAILED_PRECONDITION, OPERATION: nobody can bring the machine into the installer: no agent on it, no BMC, or not the
-	// path that was asked for.
+	// FAILED_PRECONDITION, OPERATION: no agent can bring the machine into the installer: no agent on it, no BMC, or not
+	// the path that was asked for.
 	// Next: give it a BMC (`--bmc-endpoint`, `--bmc-credentials`), or leave `--path` out.
 	Reason_NO_BOOT_PATH Reason = 170
 	// FAILED_PRECONDITION, OPERATION: the catalogue has no installer for the machine's architecture.
@@ -483,7 +483,7 @@ const (
 	// OPERATION: the site's agent has not applied the boot assignment in time; nothing was started.
 	// Next: `ingot site list`: is `APPLIED` behind? `ingot agent list`: is it connected?
 	Reason_SITE_AGENT_SILENT Reason = 172
-	// OPERATION: somebody else has changed the host's configuration since it was set.
+	// OPERATION: another party has changed the host's configuration since it was set.
 	// Next: the operation's log has the difference; take it over, or set yours again.
 	Reason_CONFIG_DRIFT Reason = 173
 	// OPERATION: a disk cannot be erased by the method that was asked for; nothing was started on it.

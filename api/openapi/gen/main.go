@@ -146,7 +146,7 @@ func nodeHistory(doc object) {
 		"id":         object{"type": "string", "format": "uuid", "description": "Names the line."},
 		"from_state": text("Such as installing."), "to_state": text("Such as install_failed."),
 		"triggered_by": text("admin, system, workflow or node_report."),
-		"user_id":      null(text("Null where nobody asked.")), "comment": null(text("Null where none was given.")),
+		"user_id":      null(text("Null where the system asked.")), "comment": null(text("Null where none was given.")),
 		"metadata":   null(object{"type": "object", "description": "Null where there is none."}),
 		"created_at": object{"type": "string", "format": "date-time", "description": "When it happened."},
 	}

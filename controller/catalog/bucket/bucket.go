@@ -244,7 +244,7 @@ func (b *Bucket) endUploads(ctx context.Context, before time.Time) error {
 		if err := b.core.AbortMultipartUpload(ctx, b.cfg.Name, u.Key, u.UploadID); err != nil && !isGone(err) {
 			return failed(ctx, "end an old upload to", "", err)
 		}
-		b.cfg.Logger.InfoContext(ctx, "ended an upload that nobody went on with", "object", u.Key, "begun", u.Initiated)
+		b.cfg.Logger.InfoContext(ctx, "ended an upload that was not continued", "object", u.Key, "begun", u.Initiated)
 	}
 	return nil
 }

@@ -50,9 +50,9 @@ func (f *Facts) CommandFacts(c *operation.Command) []string {
 		c.ExecutorID)}
 	switch {
 	case !c.GrantedAt.IsZero():
-		out = append(out, "leave to start was given at "+f.At(c.GrantedAt))
+		out = append(out, "the start was granted at "+f.At(c.GrantedAt))
 	case !c.SentAt.IsZero():
-		out = append(out, "it was sent at "+f.At(c.SentAt)+", and leave to start has not been given: nothing was started")
+		out = append(out, "it was sent at "+f.At(c.SentAt)+", and its start has not been granted: nothing was started")
 	default:
 		out = append(out, "it has not been sent: nothing was started")
 	}
@@ -68,7 +68,7 @@ func (f *Facts) Untaken(c *operation.Command) string {
 	text := "command " + c.ID + " to agent " + c.ExecutorID
 	switch {
 	case !c.AckedAt.IsZero():
-		return text + " was acknowledged at " + f.At(c.AckedAt) + ", and no leave to start it was given"
+		return text + " was acknowledged at " + f.At(c.AckedAt) + ", and its start was not granted"
 	case !c.SentAt.IsZero():
 		return text + " was sent at " + f.At(c.SentAt) + ", and no acknowledgement of it is stored"
 	}

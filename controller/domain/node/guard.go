@@ -164,6 +164,6 @@ func leaves(from State) string {
 	if Resting(from) {
 		return "it goes back to that, to draining or to retired"
 	}
-	return "that stood for work which nobody does any more, so it goes on to draining or retired, or its workflow is " +
-		"resumed"
+	return "that stood for work which no operation does any more, so it goes on to draining or retired, or its " +
+		"workflow is resumed"
 }

@@ -77,7 +77,7 @@ func MayClear(s, cameFrom State, why string) *fleet.Refusal {
 		return nil
 	}
 	return &fleet.Refusal{Reason: "NODE_GUARD_FAILED", Message: "the node was " + Name(cameFrom) +
-		" when it was quarantined (" + why + "), and nobody does that work any more; resume its workflow, or move it " +
+		" when it was quarantined (" + why + "), and no operation does that work any more; resume its workflow, or move it " +
 		"to draining or retired"}
 }
 

@@ -62,5 +62,5 @@ func SwitchedByOthers(cmd *Command, e Resulted) string {
 	if said == "" || cmd.State != Granted || !cmd.ClaimedAt.IsZero() {
 		return ""
 	}
-	return "somebody else has switched the machine while this operation did: " + said
+	return "another party has switched the machine while this operation did: " + said
 }

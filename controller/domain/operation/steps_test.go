@@ -47,3 +47,19 @@ func TestStepsThatReplaceTheSystem(t *testing.T) {
 		}
 	}
 }
+
+// TestACloneSharesNothing holds that a change to a copy of an operation leaves the operation as it was.
+func TestACloneSharesNothing(t *testing.T) {
+	t.Parallel()
+	op := operation.Operation{
+		Evidence: map[string]string{"boot_id": "a"},
+		Steps:    []operation.Step{{Evidence: map[string]string{"boot_id": "a"}}},
+	}
+	twin := op.Clone()
+	twin.Evidence["boot_id"] = "b"
+	twin.Steps[0].Evidence["boot_id"] = "b"
+	twin.Steps[0].RetryCount = 7
+	if op.Evidence["boot_id"] != "a" || op.Steps[0].Evidence["boot_id"] != "a" || op.Steps[0].RetryCount == 7 {
+		t.Errorf("a change of the copy reached the operation: %+v", op)
+	}
+}

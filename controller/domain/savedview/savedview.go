@@ -92,7 +92,7 @@ func (c Caller) NameFree(old *View) error {
 	if old == nil || c.Sees(*old) {
 		return nil
 	}
-	return failure.AlreadyExists("RESOURCE_EXISTS", "the name %q is taken by somebody's personal view; choose another",
+	return failure.AlreadyExists("RESOURCE_EXISTS", "the name %q is taken by a view of another person; choose another",
 		old.Name).WithField("view.name", "taken")
 }
 

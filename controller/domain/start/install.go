@@ -191,7 +191,7 @@ func (f *Facts) noMedia() *fleet.Refusal {
 	}
 	return &fleet.Refusal{
 		Reason: "NO_INSTALL_ADDRESS",
-		Message: "nobody gives addresses on the machine's segment, and none " +
+		Message: "no server assigns addresses on the machine's segment, and none " +
 			"is known for its installer; name one with `ingot machine update MACHINE --install-address ADDRESS/BITS`",
 	}
 }

@@ -231,7 +231,7 @@ func freeze(w Workflow, f Facts) Effect {
 	w.move(FailedManual)
 	w.LastAction, w.FailureClass, w.Reason, w.Message = MarkManual, ClassMarked, "", "marked by an operator"
 	return Effect{Workflow: w, CancelOperation: f.OperationActive, Release: !f.OperationActive,
-		Text: "it is frozen until somebody resolves it; an attempt under way is stopped"}
+		Text: "it is frozen until an operator resolves it; an attempt under way is stopped"}
 }
 
 // adopt takes the failed stage as done when the observations show that, and goes on with the next one.

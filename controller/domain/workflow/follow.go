@@ -125,7 +125,7 @@ func nextManual(w Workflow) (Action, string) {
 		ClassGone:     "the machine is gone: cancel",
 		ClassUnknown:  "settle the command whose outcome is unknown, then resume",
 		ClassNotWired: "do by hand what the stage would do, then adopt_observed_state; or cancel",
-		ClassMarked:   "whoever froze it resolves it, then resume",
+		ClassMarked:   "the operator who froze it resolves it, then resume",
 		ClassRefused:  "correct what the message names, then retry_stage",
 	}
 	text := cmp.Or(what[w.FailureClass], "look at the cause, then retry_stage")

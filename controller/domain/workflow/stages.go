@@ -164,7 +164,7 @@ func cleaningStages() []Stage {
 			Effect: "nothing new is placed on the machine; the node is draining", Check: "the phase is MAINTENANCE",
 			Compensation: "the node is offline, and active again once its agent reports"},
 		{Name: ForceRelease, Kind: d, Modes: allModes, Steps: own(ForceRelease), Wired: true,
-			Effect: "nobody holds the machine",
+			Effect: "the machine has no holder",
 			Check:  "it is in no cluster, or in one that is stored and that drain_node takes it out of", Compensation: "none"},
 		{Name: DrainNode, Kind: d, Modes: allModes, Steps: own(DrainNode), Wired: true, Adoptable: true,
 			Effect:       "no workload runs on it; but for a soft reset the machine leaves the cluster",

@@ -327,7 +327,7 @@ func restarted(ctx context.Context, q *dbsqlc.Queries, m dbsqlc.Machine, now tim
 
 func quarantinedBy(v nodestate.Move, from string) string {
 	if v.By == node.System {
-		return "the node was " + from + ", which stands for work, and nobody did it"
+		return "the node was " + from + ", which stands for work, and no operation did it"
 	}
 	return "quarantined by an admin"
 }

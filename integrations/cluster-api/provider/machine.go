@@ -249,7 +249,7 @@ func (p pass) choose(ctx context.Context) (time.Duration, error) {
 	if found == nil {
 		p.ready(decision{reason: ReasonNoFreeMachine, message: fmt.Sprintf(
 			"no free machine matches %q in site %q: an admin must have offered it with the label %s=%s, it must be NEW or "+
-				"IDLE, or lack a system alone, and be claimed and owned by nobody else",
+				"IDLE, or lack a system alone, and have no other claim or owner",
 			p.m.Spec.Selector, p.owner.Spec.FailureDomain, label.Offered, label.ClusterAPI)})
 		return p.Poll, nil
 	}

@@ -5026,7 +5026,7 @@ export interface components {
             to_state?: string;
             /** @description admin, system, workflow or node_report. */
             triggered_by?: string;
-            /** @description Null where nobody asked. */
+            /** @description Null where the system asked. */
             user_id?: string | null;
         };
         /** @description Operation is the handle of one piece of work on one machine. Once finished it never changes. */

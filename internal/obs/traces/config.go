@@ -34,7 +34,7 @@ func (c Config) Check() map[string]error {
 		}
 	}
 	if c.Insecure && c.CAFile != "" {
-		out["ca_file"] = errors.New("not together with insecure: without TLS nobody is verified")
+		out["ca_file"] = errors.New("not together with insecure: without TLS no peer is verified")
 	}
 	if !(c.SampleRatio >= 0 && c.SampleRatio <= 1) { // not a number is refused too
 		out["sample_ratio"] = fmt.Errorf("%v is not from 0 to 1", c.SampleRatio)

@@ -34,7 +34,7 @@ func faultsOfAgents() []injected {
 				TimeoutSeconds: rig.PatientTime})
 			r.silent(t, m.ID)
 			return m.ID
-		}, []string{"OUTCOME_UNKNOWN"}, "agent", []string{"nobody knows"}},
+		}, []string{"OUTCOME_UNKNOWN"}, "agent", []string{"is unknown"}},
 		{"machine cut off with leave to act, its time over", func(t *testing.T, r *whyRig) string {
 			m := r.at(t, harness.MachineOptions{})
 			rig.IsolateAt(m, "agent.after-intent")

@@ -253,7 +253,7 @@ func faultsInMAAS() []injected {
 			x.inService()
 			x.Region.Change(x.systemID, func(m *maastest.Machine) { m.Status = ms.Ready })
 			return x.id
-		}, []string{"MAAS_STATUS_CONFLICT"}, "operator", []string{"Ready", "somebody else"}},
+		}, []string{"MAAS_STATUS_CONFLICT"}, "operator", []string{"Ready", "another party"}},
 		{"MAAS machine that is somebody else's", comingIn(&maastest.Machine{Status: ms.Allocated, Owner: "bob"}, ""),
 			[]string{"MAAS_STATUS_CONFLICT"}, "operator", []string{"Allocated"}},
 		{"two machines in MAAS", func(t *testing.T, r *whyRig) string {

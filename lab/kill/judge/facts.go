@@ -26,16 +26,16 @@ var facts = []fact{
 		return x != nil && x.GetKind() == m[2] && strconv.Itoa(int(x.GetAttempt())) == m[3] &&
 			(c.e.Live || x.GetState() == m[4]) && x.GetExecutorAgentId() == m[5]
 	}},
-	{regexp.MustCompile(`^leave to start was given at `), func(c *claim, _ []string) bool {
+	{regexp.MustCompile(`^the start was granted at `), func(c *claim, _ []string) bool {
 		return c.named() == nil || c.named().GetGrantedAt() != nil
 	}},
-	{regexp.MustCompile(`^it was sent at .*, and leave to start has not been given: nothing was started$`), ungranted},
+	{regexp.MustCompile(`^it was sent at .*, and its start has not been granted: nothing was started$`), ungranted},
 	{regexp.MustCompile(`^it has not been sent: nothing was started$`), ungranted},
 	{regexp.MustCompile(`(?s)^the executor says: (.*)$`), func(c *claim, m []string) bool {
 		return c.e.Live || c.named() == nil || c.named().GetMessage() == m[1]
 	}},
 	{
-		regexp.MustCompile(`^command (\S+) to agent (\S+) was acknowledged at .*, and no leave to start it was given$`),
+		regexp.MustCompile(`^command (\S+) to agent (\S+) was acknowledged at .*, and its start was not granted$`),
 		untaken,
 	},
 	{regexp.MustCompile(`^command (\S+) to agent (\S+) was sent at .*, and no acknowledgement of it is stored$`), untaken},

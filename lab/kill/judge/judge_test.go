@@ -92,10 +92,10 @@ func record() Record {
 		{At: 90 * time.Second, Machine: r.Machines[1].Machine, Answer: &baremetalv1.ExplainMachineResponse{
 			MachineId: "m-2", Rule: "fenced", Reason: "OUTCOME_UNKNOWN", OperationId: "op-2", Since: at(39),
 			WaitsFor: "an operator who settles command cmd-2", Summary: "its outcome is UNKNOWN",
-			Cause: "command cmd-2 (reboot) was given leave at 03:04:17, and its outcome is UNKNOWN"}},
+			Cause: "the start of command cmd-2 (reboot) was granted at 03:04:17, and its outcome is UNKNOWN"}},
 		{At: 90 * time.Second, Machine: r.Machines[2].Machine, Answer: &baremetalv1.ExplainMachineResponse{
 			MachineId: "m-3", Rule: "failed", Reason: "AGENT_UNAVAILABLE", OperationId: "op-3", Since: at(40),
-			Summary: "REBOOT failed", Cause: "leave to start the step was not given before its time was up; nothing was started",
+			Summary: "REBOOT failed", Cause: "the start of the step was not granted before its time was up; nothing was started",
 			Facts: []string{"command cmd-3 (reboot, attempt 1) is EXPIRED with a-3"}}},
 	}
 	return r

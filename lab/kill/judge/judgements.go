@@ -96,10 +96,10 @@ func (c *claim) fenced() {
 			c.e.Machine.GetStatus().GetUnresolvedCommandId())
 	}
 	text := c.a.GetCause()
-	if strings.Contains(text, "was given leave at") && cmd.GetGrantedAt() == nil {
+	if strings.Contains(text, "was granted at") && cmd.GetGrantedAt() == nil {
 		c.lie("command %s was never granted", id)
 	}
-	if strings.Contains(text, "never given leave") {
+	if strings.Contains(text, "this database has no grant for") {
 		c.lie("only a database that went back, or an agent that lies, brings that about")
 	}
 	if strings.Contains(text, "another memory") {
@@ -275,7 +275,7 @@ func (c *claim) unusable() {
 func (c *claim) life() {
 	state := c.e.Machine.GetStatus().GetNodeState()
 	switch text := c.a.GetSummary(); {
-	case strings.Contains(text, "nobody has approved it yet"):
+	case strings.Contains(text, "and not approved yet"):
 		if state != baremetalv1.NodeState_NODE_STATE_DISCOVERED {
 			c.lie("the node is %s", state)
 		}

@@ -10,7 +10,7 @@ export function trust(c: BMCCertificate): Action {
     word: 'Trust',
     of: machine || c.endpoint,
     says: `Takes the certificate ${c.offered_sha256} for the right one. Compare it first with what the BMC itself says, over a way that you trust.`,
-    warns: 'The BMC’s password is sent to whoever holds this certificate.',
+    warns: 'The BMC’s password is sent to the holder of this certificate.',
     scope: 'admin',
     fields: [comment],
     refused: machine ? '' : 'no machine names this BMC',

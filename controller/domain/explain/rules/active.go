@@ -112,7 +112,7 @@ func (s *scene) waitBudget(e *explain.Explanation) {
 	e.Cause = explain.Cause{Text: cmp.Or(s.Budget, "a slot is free, and the operation is about to take it")}
 	e.Next, e.NextAt = "it begins when there is room, after those that were asked for before it", s.BudgetUntil
 	e.Actions = []explain.Action{{Command: "ingot budget slots",
-		Consequence: "shows which machines hold slots; those of operations that failed wait for somebody to look"}}
+		Consequence: "shows which machines hold slots; those of operations that failed wait for an operator"}}
 	for _, id := range s.LeftBehind {
 		e.Actions = append(e.Actions, explain.Action{
 			Command:     "ingot budget release " + id,
@@ -155,7 +155,7 @@ func (s *scene) frozen(e *explain.Explanation) {
 	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "an admin who lifts the freeze", s.Freeze.Since
 	e.Cause = explain.Cause{
 		Reason: s.Freeze.Reason(),
-		Text:   s.frozenSince() + "; the controller gives no leave to start anything",
+		Text:   s.frozenSince() + "; the controller grants no start",
 		Facts:  s.CommandFacts(s.cmd),
 	}
 	e.Actions = []explain.Action{s.Thaw()}
@@ -303,7 +303,7 @@ func (s *scene) grantedSilent(e *explain.Explanation) {
 	e.Since = s.exec.LastSeen
 	v := s.silence(s.exec)
 	e.Cause = v.Cause
-	e.Cause.Text = fmt.Sprintf("%s %s was given leave for %s at %s and %s: nobody knows whether the command still acts",
+	e.Cause.Text = fmt.Sprintf("%s %s was granted the start of %s at %s and %s: whether the command still acts is unknown",
 		s.exec.RoleName(), s.exec.AgentID, s.cmd.ID, s.At(s.cmd.GrantedAt), s.Seen(s.exec))
 	if more := strings.TrimPrefix(v.Text, s.exec.RoleName()+" "+s.exec.AgentID+" "+s.Seen(s.exec)); more != "" {
 		e.Cause.Text += "; " + strings.TrimPrefix(more, ": ")
@@ -348,7 +348,7 @@ func (s *scene) verb() string {
 }
 
 func (s *scene) locked(e *explain.Explanation) {
-	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "whoever locked agent "+s.exec.AgentID, s.cmd.SentAt
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "the person who locked agent "+s.exec.AgentID, s.cmd.SentAt
 	e.Cause = explain.Cause{Reason: "AGENT_LOCKED", Text: s.exec.RoleName() + " " + s.exec.AgentID +
 		" is locked at the machine itself, and refuses commands", Facts: s.CommandFacts(s.cmd)}
 	e.Actions = []explain.Action{explain.Unlock()}
@@ -375,7 +375,7 @@ func (s *scene) waitGrant(e *explain.Explanation) {
 	e.Since = explain.Latest(s.cmd.AckedAt, s.cmd.SentAt)
 	e.Cause = explain.Cause{
 		Text: "the agent holds command " + s.cmd.ID +
-			", and no request for leave to start it has arrived: it may be busy with another command, or unable to write " +
+			", and no request for its grant has arrived: it may be busy with another command, or unable to write " +
 			"its memory",
 		Facts: s.CommandFacts(s.cmd),
 	}

@@ -83,7 +83,7 @@ func (s *scene) whoIsMissing() verdict {
 	case s.host.Live && s.host.Locked:
 		return verdict{explain.Cause{Reason: "AGENT_LOCKED", Text: "the machine's agent " + s.host.AgentID +
 			" is locked at the machine itself"}, explain.OnOperator,
-			"whoever locked agent " + s.host.AgentID, []explain.Action{explain.Unlock()}}
+			"the person who locked agent " + s.host.AgentID, []explain.Action{explain.Unlock()}}
 	case s.host.Live:
 		return s.siteTrouble()
 	}
@@ -193,7 +193,7 @@ func (s *scene) siteTrouble() verdict {
 		return verdict{explain.Cause{Reason: "SSH_NOT_CONFIGURED", Text: r.text}, r.on, "an SSH endpoint", r.helps(s)}
 	case !direct && s.Provider() == fleet.AgentProvider && s.spec.GetBmcEndpoint() == "":
 		return verdict{
-			explain.Cause{Reason: "NO_BOOT_PATH", Text: "the machine has no BMC, so nobody can act on it from outside"},
+			explain.Cause{Reason: "NO_BOOT_PATH", Text: "the machine has no BMC, so no agent can act on it from outside"},
 			explain.OnOperator,
 			"a BMC",
 			[]explain.Action{s.GiveBMC()},

@@ -20,9 +20,9 @@ func TestCommandThatWasNotGranted(t *testing.T) {
 		says   string
 	}{
 		{"sent, and the answer was lost", func(*lab) {}, "was sent at 12:00:00 UTC, and no acknowledgement of it is stored"},
-		{"acknowledged", acknowledged, "was acknowledged at 12:00:00 UTC, and no leave to start it was given"},
+		{"acknowledged", acknowledged, "was acknowledged at 12:00:00 UTC, and its start was not granted"},
 		{"acknowledged, gone since", func(l *lab) { acknowledged(l); l.gone(hostID) },
-			"was acknowledged at 12:00:00 UTC, and no leave to start it was given"},
+			"was acknowledged at 12:00:00 UTC, and its start was not granted"},
 	} {
 		l := newLab(t).host().withoutSiteOnly().reboot().look()
 		c.inject(l)

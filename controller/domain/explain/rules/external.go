@@ -115,7 +115,7 @@ func (s *scene) sayProviderDrift(e *explain.Explanation) {
 	p, c := s.status.GetProvider(), s.Condition(fleet.ProviderDrift)
 	reason := cmp.Or(driftReasons[p.GetState()], "MAAS_STATUS_CONFLICT")
 	s.failure(reason, c.GetMessage()).into(e)
-	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "somebody who finds out who has worked on it there",
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "an operator who finds out who has worked on it there",
 		explain.When(c.GetLastTransition())
 	if p.GetStatus() != "" {
 		e.Cause.Facts = append(e.Cause.Facts, s.Provider()+" calls it "+p.GetStatus()+inBrackets(p.GetMessage(), ""))
@@ -147,7 +147,7 @@ func whyKubeadm(s *scene, v *verdict, message string) {
 	case strings.Contains(message, "not on the machine"):
 		v.Text = "kubeadm is not on the machine: put it into the image, or install it by a script"
 	case strings.Contains(message, "Unauthorized") || strings.Contains(message, "401"):
-		v.Text = "the cluster refused the token of the join: it had run out, or somebody has removed it"
+		v.Text = "the cluster refused the token of the join: it had run out, or was removed"
 		v.actions = append(
 			[]explain.Action{explain.Action{Command: "ingot cluster join " + s.ID(),
 				Consequence: "joins again, with another token"}.Starting(explain.StartJoin)}, v.actions...)

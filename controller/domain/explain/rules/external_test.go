@@ -61,7 +61,7 @@ var faultsOutside = []fault{
 	{"machine released in MAAS, and silent", func(l *lab) {
 		l.maas("Ready", "", "").host().gone(hostID).condition(fleet.ProviderDrift, true, "UnexpectedReady",
 			"the provider says Ready, and the node is active")
-	}, "MAAS_STATUS_CONFLICT", explain.OnOperator, []string{"somebody else has worked on it", "was heard last"}, "mended",
+	}, "MAAS_STATUS_CONFLICT", explain.OnOperator, []string{"another party has worked on it", "was heard last"}, "mended",
 		"the page of sys001"},
 	{"no agent for MAAS", func(l *lab) { l.maas("Ready", "", "").host().gone(siteID).action("deploy") },
 		"SITE_AGENT_SILENT", explain.OnAgent, []string{"berlin"}, "AGENT_UNAVAILABLE", "ingot agent list"},

@@ -172,7 +172,7 @@ var faultsOfBoot = []fault{
 		"INSTALLER_MISSING", explain.OnOperator, []string{"no installer"}, "", "ingot image add"},
 	{"nobody can bring it into the installer",
 		func(l *lab) { l.f.Agents[0].Capabilities = []string{"provider:maas"}; l.reimage().look().applies() },
-		"NO_BOOT_PATH", explain.OnOperator, []string{"nobody can bring the machine into the installer"}, "",
+		"NO_BOOT_PATH", explain.OnOperator, []string{"no agent can bring the machine into the installer"}, "",
 		"--bmc-endpoint"},
 	{"no provisioning network", func(l *lab) { l.f.Site.Segments = nil; l.reimage().look().applies() },
 		"NO_BOOT_PATH", explain.OnOperator, []string{"serves no provisioning network"}, "", "ingot"},
@@ -224,7 +224,7 @@ var faultsOfImages = []fault{
 		"ingot cancel"},
 	{"installer falls silent while writing",
 		func(l *lab) { l.installing().after(20 * time.Second).gone(instID).after(20 * time.Second) },
-		"OUTCOME_UNKNOWN", explain.OnAgent, []string{"the installer a-inst", "nobody knows whether the command still acts"},
+		"OUTCOME_UNKNOWN", explain.OnAgent, []string{"the installer a-inst", "whether the command still acts"},
 		"switches the machine off and on", "ingot cancel"},
 	{"new system has another digest", func(l *lab) {
 		l.written().granted()
@@ -296,12 +296,12 @@ var faultsOfAgents = []fault{
 	{"agent silent after the grant", func(l *lab) {
 		l.host().reconfigure().look().granted().after(10 * time.Second).gone(hostID).after(time.Minute)
 	},
-		"OUTCOME_UNKNOWN", explain.OnAgent, []string{"was given leave for cmd-1", "60 s ago", "nobody knows"},
+		"OUTCOME_UNKNOWN", explain.OnAgent, []string{"was granted the start of cmd-1", "60 s ago", "is unknown"},
 		"OUTCOME_UNKNOWN, and the machine is fenced", "ingot cancel op-1"},
 	{"granted, never answered: fence", func(l *lab) {
 		l.host().reconfigure().look().granted().after(10 * time.Second).gone(hostID).after(time.Hour)
 	},
-		"OUTCOME_UNKNOWN", explain.OnOperator, []string{"cmd-1 (net) was given leave", "outcome is UNKNOWN",
+		"OUTCOME_UNKNOWN", explain.OnOperator, []string{"cmd-1 (net) was granted", "outcome is UNKNOWN",
 			"a-host was heard last"}, "settles by itself", "ingot settle m-1 cmd-1 --verdict VERDICT --comment HOW-YOU-KNOW"},
 	{"memory lost after the grant", func(l *lab) {
 		l.host().reconfigure().look().granted()
@@ -332,7 +332,7 @@ var faultsOfAgents = []fault{
 	{"configuration was changed by hand", func(l *lab) {
 		l.host().condition(fleet.Degraded, true, "CONFIG_DRIFT", "the difference is in the audit log")
 	},
-		"CONFIG_DRIFT", explain.OnOperator, []string{"somebody else has changed"}, "", "--accept-drift"},
+		"CONFIG_DRIFT", explain.OnOperator, []string{"another party has changed"}, "", "--accept-drift"},
 	{"a power supply has failed", func(l *lab) {
 		l.host().condition(fleet.HardwareFault, true, "HARDWARE_FAULT", "power supply PSU2 (critical)")
 	},
@@ -365,7 +365,7 @@ var faultsOfAgents = []fault{
 	{"agent never asks for leave", func(l *lab) {
 		l.host().reboot().look().do(operation.AckedByAgent{CommandID: "cmd-1", AgentID: hostID})
 		l.after(50 * time.Second)
-	}, "AGENT_UNAVAILABLE", explain.OnAgent, []string{"holds command cmd-1", "no request for leave to start it has arrived"},
+	}, "AGENT_UNAVAILABLE", explain.OnAgent, []string{"holds command cmd-1", "no request for its grant has arrived"},
 		"AGENT_UNAVAILABLE", "ingot-agent doctor"},
 	{"agent unavailable, given up",
 		func(l *lab) { l.host().withoutSiteOnly().gone(hostID).reboot().look().after(time.Hour) },
@@ -379,12 +379,12 @@ var faultsOfAgents = []fault{
 		"ingot commands --machine m-1"},
 	{"success without a grant",
 		func(l *lab) { l.host().reboot().look().says(operation.OutcomeSucceeded, "", "did it", false) },
-		"OUTCOME_UNKNOWN", explain.OnOperator, []string{"never given leave", "nothing that this executor says"}, "settles",
+		"OUTCOME_UNKNOWN", explain.OnOperator, []string{"has no grant for command", "no report of this executor"}, "settles",
 		"ingot settle"},
 	{"success under a grant that the database has lost", func(l *lab) {
 		l.host().reboot().look().says(operation.OutcomeSucceeded, "", "did it", false)
 		l.f.Freeze = fleet.Freeze{Since: l.now, WentBack: true}
-	}, "OUTCOME_UNKNOWN", explain.OnOperator, []string{"may have lost the leave"}, "settles", "ingot settle"},
+	}, "OUTCOME_UNKNOWN", explain.OnOperator, []string{"may have lost the grant"}, "settles", "ingot settle"},
 	{"host silent at rest", func(l *lab) { l.host().gone(hostID); l.now = l.now.Add(time.Hour) },
 		"AGENT_UNAVAILABLE", explain.OnAgent, []string{"nothing is under way", "a-host was heard last"},
 		"as soon as its agent connects", "ingot-agent status"},
@@ -412,18 +412,18 @@ var faultsOfRule = []fault{
 		l.f.Freeze = fleet.Freeze{Since: l.now, Actor: "ann", Comment: "rack 42"}
 		l.after(5 * time.Second)
 	},
-		"FLEET_FROZEN", explain.OnOperator, []string{"the fleet is frozen since", "ann froze it: rack 42", "no leave"},
+		"FLEET_FROZEN", explain.OnOperator, []string{"the fleet is frozen since", "ann froze it: rack 42", "grants no start"},
 		"GRANT_REFUSED", "ingot server thaw"},
 	{"fleet frozen, grant refused", func(l *lab) {
 		l.host().reboot().look()
 		l.f.Freeze = fleet.Freeze{Since: l.now, Restored: true}
 		l.refused("FLEET_FROZEN", "the fleet is frozen after a restore")
-	}, "FLEET_FROZEN", explain.OnOperator, []string{"was frozen", "gave no leave"}, "", "ingot server thaw"},
+	}, "FLEET_FROZEN", explain.OnOperator, []string{"was frozen", "did not grant the start"}, "", "ingot server thaw"},
 	{"database went back, grant refused", func(l *lab) {
 		l.host().reboot().look()
 		l.f.Freeze = fleet.Freeze{Since: l.now, WentBack: true, Comment: "it lacks beat 3"}
 		l.refused("FLEET_FROZEN", "the fleet is frozen: the database has gone back: it lacks beat 3")
-	}, "DATABASE_WENT_BACK", explain.OnOperator, []string{"was frozen", "gave no leave"}, "", "ingot server thaw"},
+	}, "DATABASE_WENT_BACK", explain.OnOperator, []string{"was frozen", "did not grant the start"}, "", "ingot server thaw"},
 	{"in service without an image", func(l *lab) {
 		l.host().condition(fleet.Provisioned, false, "GrantOfDestructiveCommand", "")
 		l.phase, l.f.Machine.Status.Phase = fleet.Ready, baremetalv1.MachineStatus_READY
@@ -508,7 +508,7 @@ var faultsOfRule = []fault{
 	}, "INSTALLER_SILENT", explain.OnDHCP, []string{"attempt of onboarding wf-1, at stage install", "no DHCP request"},
 		"INSTALLER_SILENT", "ingot cancel"},
 	{"discovered", func(l *lab) { l.host().f.Machine.Status.NodeState = node.Discovered },
-		"", explain.OnOperator, []string{"nobody has approved it yet"}, "", "ingot node transition m-1 pending"},
+		"", explain.OnOperator, []string{"and not approved yet"}, "", "ingot node transition m-1 pending"},
 	{"installed", func(l *lab) { l.host().f.Machine.Status.NodeState = node.Installed },
 		"", explain.OnOperator, []string{"waits to be verified"}, "", "ingot node transition m-1 active"},
 	{"deprovisioning by nobody", func(l *lab) { l.host().f.Machine.Status.NodeState = node.Deprovisioning },

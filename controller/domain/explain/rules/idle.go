@@ -205,9 +205,9 @@ func (s *scene) sayFenced(e *explain.Explanation) {
 	if _, known := remedies[e.Cause.Reason]; !known || c.Reason == "EXECUTION_FAILED" {
 		e.Cause.Reason = "OUTCOME_UNKNOWN"
 	}
-	what := fmt.Sprintf("command %s (%s) was given leave at %s", c.ID, c.Kind, s.At(c.GrantedAt))
+	what := fmt.Sprintf("the start of command %s (%s) was granted at %s", c.ID, c.Kind, s.At(c.GrantedAt))
 	if c.GrantedAt.IsZero() {
-		const none = "command %s (%s) was never given leave that this database knows of, and its executor says that it acted"
+		const none = "this database has no grant for command %s (%s), and its executor reports that it acted"
 		what = fmt.Sprintf(none, c.ID, c.Kind)
 	}
 	e.Cause.Text = what + ", and its outcome is UNKNOWN: " + s.whyUnknown(c, exec)
@@ -238,9 +238,9 @@ func (s *scene) sayFenced(e *explain.Explanation) {
 func (s *scene) whyUnknown(c *operation.Command, exec *explain.Agent) string {
 	switch {
 	case c.GrantedAt.IsZero() && s.Freeze.WentBack:
-		return "the database has gone back, and may have lost the leave that the controller gave"
+		return "the database has gone back, and may have lost the grant that the controller gave"
 	case c.GrantedAt.IsZero():
-		return "leave is the controller's to give, so nothing that this executor says can be relied on"
+		return "only the controller grants a start, so no report of this executor can be relied on"
 	case c.Reason == "EVIDENCE_MISSING" || !c.ClaimedAt.IsZero():
 		return "its executor says that it is done, and the machine has shown no new boot"
 	case c.Reason == "CLONE_DETECTED", c.Reason == "AGENT_STATE_ROLLED_BACK", c.Reason == "PHONE_HOME_MISSING":
@@ -440,13 +440,13 @@ func (s *scene) sayNeverEnrolled(e *explain.Explanation) {
 }
 
 func (s *scene) isNew(e *explain.Explanation) {
-	e.WaitsOn, e.WaitsFor = explain.OnOperator, "somebody who takes it into service"
+	e.WaitsOn, e.WaitsFor = explain.OnOperator, "an operator who takes it into service"
 	e.Since = explain.When(s.Machine.GetCreatedAt())
 	e.Summary = "the machine is registered, and was never taken into service"
 }
 
 func (s *scene) inMaintenance(e *explain.Explanation) {
-	e.WaitsOn, e.WaitsFor = explain.OnOperator, "whoever took it out of service"
+	e.WaitsOn, e.WaitsFor = explain.OnOperator, "the operator who took it out of service"
 	if s.Op != nil {
 		e.Since = s.Op.FinishedAt
 	}

@@ -40,7 +40,7 @@ func (s *scene) next() (string, time.Time) {
 // refusedNext: a request for a grant is refused.
 func (s *scene) refusedNext(e *explain.Explanation) {
 	_, at := s.next()
-	e.Next, e.NextAt = "when its executor asks for leave it gets none, and the operation ends FAILED with "+
+	e.Next, e.NextAt = "when its executor asks for a grant it gets none, and the operation ends FAILED with "+
 		"GRANT_REFUSED; nothing will have been started by this step", at
 }
 
@@ -80,7 +80,7 @@ func (s *scene) nextUngranted() (string, time.Time) {
 			return "hands the step over to the agent of site " + s.SiteName(), at
 		}
 	}
-	return "if nobody takes it by then, gives up: FAILED with " + code + "; nothing will have been started by this step",
+	return "if no agent takes it by then, ends FAILED with " + code + "; nothing will have been started by this step",
 		limit
 }
 

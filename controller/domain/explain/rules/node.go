@@ -21,13 +21,13 @@ type nodeWait struct {
 var nodeWaits = map[node.State]nodeWait{
 	node.Discovered: {
 		explain.OnOperator,
-		"somebody who approves it",
-		"the machine is known, and nobody has approved it yet",
+		"an operator who approves it",
+		"the machine is known, and not approved yet",
 	},
 	node.BootstrapIssued: {explain.OnAgent, "an agent that enrols",
 		"a token was issued for the machine, and no agent has enrolled with it yet"},
 	node.Pending: {explain.OnOperator, "its installation", "the machine is approved, and waits to be installed"},
-	node.Installed: {explain.OnOperator, "somebody who verifies it",
+	node.Installed: {explain.OnOperator, "an operator who verifies it",
 		"the machine is installed, and waits to be verified before it counts as active"},
 }
 
@@ -62,7 +62,7 @@ func (s *scene) unhealthy() bool {
 
 // sayUnhealthy names each check that does not pass, with the expected and the found value.
 func (s *scene) sayUnhealthy(e *explain.Explanation) {
-	e.WaitsOn, e.WaitsFor = explain.OnOperator, "somebody who corrects the registration, or the machine"
+	e.WaitsOn, e.WaitsFor = explain.OnOperator, "an operator who corrects the registration, or the machine"
 	e.Since = explain.When(s.status.GetNodeStateChangedAt())
 	e.Cause = explain.Cause{Reason: fleet.AttentionInactive, Text: "agent " + s.host.AgentID +
 		" is connected, and the node becomes active only when its health checks pass: " +
@@ -139,7 +139,7 @@ func (s *scene) sayReported(e *explain.Explanation) {
 func (s *scene) replaced() bool { return s.step != nil && s.step.Mode == workflow.AwaitReplacement }
 
 func (s *scene) sayReplaced(e *explain.Explanation) {
-	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "whoever replaces its hardware", s.step.StartedAt
+	e.WaitsOn, e.WaitsFor, e.Since = explain.OnOperator, "the person who replaces its hardware", s.step.StartedAt
 	e.Cause.Text = "the machine's hardware is being replaced; it is back when its agent reports under another boot"
 	e.Next, e.NextAt = "if it is not back by then, gives up: FAILED with AGENT_UNAVAILABLE", s.limit()
 }

@@ -21,7 +21,7 @@ var workflowActions = map[workflow.Action]explain.Action{
 		Destructive: true},
 	workflow.Cancel:     {Consequence: "stops, and undoes what can be undone", Destructive: true},
 	workflow.Adopt:      {Consequence: "takes the failed stage as done, if it is observed to be", Destructive: true},
-	workflow.MarkManual: {Consequence: "freezes it until somebody resolves it"},
+	workflow.MarkManual: {Consequence: "freezes it until an operator resolves it"},
 }
 
 // sayWorkflow: between two attempts of a longer piece of work, or after one that has failed.

@@ -171,9 +171,9 @@ func enter(s Situation) verdict {
 		return onceServed(s, nil)
 	case s.Past(limit):
 		return fails("AGENT_UNAVAILABLE",
-			"nobody could bring the machine into the installer before the step's deadline; no disk was written", true)
+			"no agent could bring the machine into the installer before the step's deadline; no disk was written", true)
 	case next == nil && !s.MayCome("host") && !s.MayCome("site"):
-		return fails("NO_BOOT_PATH", "nobody can bring the machine into the installer"+
+		return fails("NO_BOOT_PATH", "no agent can bring the machine into the installer"+
 			viaPath(situation.PathOfStep(s.Step))+
 			": it has no agent with a session and no BMC that the site's agent can use", false)
 	case next == nil:

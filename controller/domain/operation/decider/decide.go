@@ -108,7 +108,7 @@ func evaluateRunning(s Situation) verdict {
 		return preflightExpired()
 	case s.Past(s.Command.Deadline):
 		return fails("AGENT_UNAVAILABLE",
-			"leave to start the command was not given before the step's deadline; nothing was started", true).
+			"the start of the command was not granted before the step's deadline; nothing was started", true).
 			after(commandEnds{state: operation.Expired})
 	case shouldHandOver(s):
 		return replaceCommand("handed over: the executor is silent and was never granted the command")
