@@ -16,15 +16,17 @@ func TestARaisedRuleHasRoomForOneMore(t *testing.T) {
 	number := rapid.OneOf(rapid.Just(0), rapid.IntRange(1, 6))
 	rapid.Check(t, func(t *rapid.T) {
 		r := budget.Rule{
-			Name: "it", Domain: budget.Fleet, Harm: rapid.SampledFrom([]kind.Harm{kind.Destroys, kind.Interrupts}).Draw(t, "harm"),
-			AtOnce: number.Draw(t, "at once"), Percent: rapid.OneOf(rapid.Just(0), rapid.IntRange(1, 100)).Draw(t, "percent"),
-			PerHour: number.Draw(t, "per hour"), PerDay: number.Draw(t, "per day"),
+			Name: "it", Domain: budget.Fleet,
+			Harm:   rapid.SampledFrom([]kind.Harm{kind.Destroys, kind.Interrupts}).Draw(t, "harm"),
+			AtOnce: number.Draw(t, "at once"), PerHour: number.Draw(t, "per hour"), PerDay: number.Draw(t, "per day"),
+			Percent: rapid.OneOf(rapid.Just(0), rapid.IntRange(1, 100)).Draw(t, "percent"),
 		}
 		machines := rapid.IntRange(1, 30).Draw(t, "machines")
 		groups := []budget.Group{{Place: at("a"), Machines: machines}}
 		slots := make([]budget.Slot, rapid.IntRange(0, machines).Draw(t, "slots"))
 		for i := range slots {
-			slots[i] = budget.Slot{Place: at("a"), Harm: r.Harm, Taken: now.Add(-time.Minute), Held: rapid.Bool().Draw(t, "held")}
+			slots[i] = budget.Slot{Place: at("a"), Harm: r.Harm, Taken: now.Add(-time.Minute),
+				Held: rapid.Bool().Draw(t, "held")}
 		}
 		ask := func(r budget.Rule) budget.Verdict {
 			return budget.NewRound([]budget.Rule{r}, groups, slots, now).Ask(
@@ -41,7 +43,8 @@ func TestARaisedRuleHasRoomForOneMore(t *testing.T) {
 			return
 		}
 		up := *v.Raised
-		for _, n := range [][2]int{{r.AtOnce, up.AtOnce}, {r.Percent, up.Percent}, {r.PerHour, up.PerHour}, {r.PerDay, up.PerDay}} {
+		for _, n := range [][2]int{{r.AtOnce, up.AtOnce}, {r.Percent, up.Percent}, {r.PerHour, up.PerHour},
+			{r.PerDay, up.PerDay}} {
 			if n[1] < n[0] || n[0] == 0 && n[1] > 0 {
 				t.Errorf("%+v became %+v", r, up)
 			}
