@@ -33,6 +33,27 @@ func TestSpecsHaveTheirForm(t *testing.T) {
 	}
 }
 
+// TestTheServerNamesWhatIsNotBuilt: a reason that GetServerInfo lists is one that a call or an operation ends with.
+func TestTheServerNamesWhatIsNotBuilt(t *testing.T) {
+	const list = "controller/api/public/service/serverinfo.go"
+	built := readFile(t, list)
+	sources := ""
+	for _, f := range handWritten(t) {
+		ends := strings.HasPrefix(f.path, "controller/") || strings.HasPrefix(f.path, "agent/")
+		if ends && f.path != list && !strings.HasPrefix(f.path, "controller/domain/explain/") {
+			sources += readFile(t, f.path)
+		}
+	}
+	for name := range reasonsOfProto(t) {
+		if !strings.HasSuffix(name, "_NOT_WIRED") || strings.Contains(built, "Reason_"+name+",") {
+			continue
+		}
+		if !strings.Contains(sources, `"`+name+`"`) && !strings.Contains(sources, "Reason_"+name) {
+			t.Errorf("GetServerInfo lists %s, and nothing ends with it: is it built?", name)
+		}
+	}
+}
+
 // Reasons that are published and not built must be found in one place.
 func TestSpecsListEveryUnbuiltReason(t *testing.T) {
 	index := readFile(t, "SPECS.md")

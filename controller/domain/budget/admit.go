@@ -197,13 +197,38 @@ func (a *Round) Usage() []Used {
 	return out
 }
 
+// raised returns the rule with the least numbers that leave room for one more; nil if no percentage does.
+func (u *usage) raised(r Rule) *Rule {
+	for _, l := range u.limits(r) {
+		if l.on == 0 || l.used < l.limit {
+			continue
+		}
+		switch l.kind {
+		case AtOnce:
+			r.AtOnce = l.used + 1
+		case Percent:
+			for r.Percent++; r.Percent <= 100 && u.machines*r.Percent/100 <= l.used; {
+				r.Percent++
+			}
+			if r.Percent > 100 {
+				return nil
+			}
+		case PerHour:
+			r.PerHour = l.used + 1
+		case PerDay:
+			r.PerDay = l.used + 1
+		}
+	}
+	return &r
+}
+
 // full returns the verdict of a limit without room for one more, and reports whether there is one.
 func (u *usage) full(r Rule, now time.Time) (Verdict, bool) {
 	for _, l := range u.limits(r) {
 		if l.on == 0 || l.used < l.limit {
 			continue
 		}
-		v := Verdict{Kind: l.kind, Used: l.used, Limit: l.limit}
+		v := Verdict{Kind: l.kind, Used: l.used, Limit: l.limit, Raised: u.raised(r)}
 		if l.leaving > 0 {
 			// There is room when so many have left that one more fits.
 			v.Until = l.oldest[l.used-l.limit].Add(l.leaving)

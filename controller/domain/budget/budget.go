@@ -149,6 +149,8 @@ type Verdict struct {
 	Kind  Kind
 	// Used is how much of Limit is taken.
 	Used, Limit int
+	// Raised is Rule with room for one more in its domain, and no other change. It is nil where no percentage has that.
+	Raised *Rule
 	// Until is when a rate has room again if no other operation takes it; zero for the others, which end with work that is
 	// done.
 	Until time.Time

@@ -37,7 +37,7 @@ type Facts struct {
 	// Budget is which budget leaves no room for Op, and BudgetUntil when a rate has room again; empty and zero otherwise.
 	Budget      string
 	BudgetUntil time.Time
-	// BudgetName and BudgetRaise are of that budget: its name, and the flags that let one more machine in.
+	// BudgetName and BudgetRaise are of that budget: its name, and the flags that make room for one more.
 	BudgetName, BudgetRaise string
 	// LeftBehind are machines whose operation has ended and that still hold a slot.
 	LeftBehind []string

@@ -59,6 +59,9 @@ func (a Approval) Refuse() error {
 	switch {
 	case a.Digest != a.Asked:
 		return changed(a.Digest, "the digest is not that of the rollout")
+	case same && a.Actor != a.CreatedBy:
+		return failure.Denied("ROLLOUT_SELF_APPROVAL",
+			"%s has created the rollout, and is the same person as %s; another person must approve it", a.CreatedBy, a.Actor)
 	case same:
 		return failure.Denied("ROLLOUT_SELF_APPROVAL", "%s has created the rollout; another person must approve it",
 			a.Actor)

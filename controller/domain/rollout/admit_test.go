@@ -46,6 +46,11 @@ func TestOthersApprove(t *testing.T) {
 			t.Errorf("%+v: %q", c.a, got)
 		}
 	}
+	// bob has created nothing: he and ann are one person.
+	f := failure.From(Approval{"d", "d", "ann", "1", "bob", "1"}.Refuse())
+	if f == nil || !strings.HasPrefix(f.Message, "ann has created the rollout, and is the same person as bob") {
+		t.Errorf("%v", f)
+	}
 }
 
 // TestRefusedActionsNameTheRollout in every state, with a text for each reason.

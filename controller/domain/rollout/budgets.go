@@ -15,11 +15,11 @@ type Use struct {
 }
 
 // Bound looks which budgets hold the rollout up: by what it would have under way at the beginning of its largest wave,
-// and for rates by all of its machines. What others hold of the budgets is left out. harms are what it does to each
-// machine.
+// and for rates by all of its machines. What others hold of the budgets is left out. harms are those of which
+// the work on a machine needs a slot.
 func Bound(
 	s Spec, rules []budget.Rule, groups []budget.Group, machines []Machine, places map[string]budget.Place,
-	harms []kind.Harm, now time.Time,
+	harms func(id string) []kind.Harm, now time.Time,
 ) []Use {
 	var atOnce, rates []budget.Rule
 	for _, r := range rules {
@@ -54,11 +54,11 @@ func ids(machines []Machine) []string {
 
 func uses(
 	rules []budget.Rule, groups []budget.Group, idList []string, places map[string]budget.Place,
-	harms []kind.Harm, now time.Time,
+	harms func(id string) []kind.Harm, now time.Time,
 ) []Use {
 	queue := make([]budget.Request, len(idList))
 	for i, id := range idList {
-		queue[i] = budget.Request{OperationID: id, Harms: harms, Place: places[id]}
+		queue[i] = budget.Request{OperationID: id, Harms: harms(id), Place: places[id]}
 	}
 	type key struct {
 		name, value string

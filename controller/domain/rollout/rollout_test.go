@@ -216,8 +216,9 @@ func TestBoundNamesBudgetsThatLeaveTooLittle(t *testing.T) {
 	rules := []budget.Rule{
 		{Name: "racks", Domain: "label:rack", AtOnce: 1}, {Name: "day", Domain: budget.Fleet, PerDay: 3, AtOnce: 9},
 	}
+	harmless := func(string) []kind.Harm { return []kind.Harm{kind.Harmless} }
 	got := ""
-	for _, u := range rollout.Bound(rollout.Spec{}, rules, nil, all, places, []kind.Harm{kind.Harmless}, now) {
+	for _, u := range rollout.Bound(rollout.Spec{}, rules, nil, all, places, harmless, now) {
 		got += fmt.Sprintf("%s %s %s: %d of %d; ", u.Rule.Name, u.Value, u.Kind, u.Wanted, u.Limit)
 	}
 	if want := "racks a at once: 3 of 1; day  per day: 4 of 3; "; got != want {
@@ -230,7 +231,7 @@ func TestBoundNamesBudgetsThatLeaveTooLittle(t *testing.T) {
 		nil,
 		all,
 		places,
-		[]kind.Harm{kind.Harmless},
+		harmless,
 		now,
 	); len(
 		spread,

@@ -427,7 +427,9 @@ func (g *gather) budget(ctx context.Context) error {
 	}
 	if v != nil && !v.Admitted {
 		g.f.Budget, g.f.BudgetUntil = v.String(), v.Until
-		g.f.BudgetName, g.f.BudgetRaise = v.Rule.Name, raised(v)
+		if v.Raised != nil {
+			g.f.BudgetName, g.f.BudgetRaise = v.Rule.Name, budgetFlags(*v.Raised)
+		}
 	}
 	if g.f.LeftBehind, err = g.q.SlotsLeftBehind(ctx, maxLeftBehind); err != nil {
 		return fmt.Errorf("read slots of operations that have ended: %w", err)

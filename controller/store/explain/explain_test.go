@@ -1,6 +1,7 @@
 package explain_test
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	fleetv1 "github.com/ingot-metal/ingot/api/fleet/v1"
 	"github.com/ingot-metal/ingot/controller/domain/explain"
 	"github.com/ingot-metal/ingot/controller/domain/explain/rules"
@@ -251,5 +253,31 @@ func TestTheRolloutOfTheOperationIsNamed(t *testing.T) {
 	}
 	if r := facts(t, s, "m-1", op, storetest.Now()).Rollout; r == nil || r.ID != "ro-old" {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestTheAdviceKeepsTheBudget: what an operation that waits for a budget of interruptions is advised to do raises that
+// budget, and makes no other of it.
+func TestTheAdviceKeepsTheBudget(t *testing.T) {
+	s := storetest.New(t)
+	storetest.SetBudget(t, s, &baremetalv1.Budget{Name: "out", Domain: "fleet", AtOnce: 1, PerDay: 1,
+		Harm: baremetalv1.Budget_INTERRUPTS})
+	waiting := ""
+	for _, id := range []string{"m-1", "m-2"} {
+		storetest.Live(t, s, id).Arrived(t, s)
+		for _, kind := range []fleet.OperationType{fleet.ExitMaintenance, fleet.Reboot} {
+			op := storetest.Start(t, s, operationstore.StartRequest{MachineID: id, RequestID: string(kind), Type: kind})
+			if kind == fleet.ExitMaintenance {
+				storetest.Decide(t, s, op.GetOperationId(), operation.Evaluate{})
+			}
+			waiting = op.GetOperationId()
+		}
+	}
+	storetest.AdmitDestructive(t, s, 1)
+	storetest.Decide(t, s, waiting, operation.Evaluate{})
+	e := rules.Explain(facts(t, s, "m-2", "", storetest.Now()))
+	want := "ingot budget set out --harm interrupts --domain fleet --at-once 2 --per-day 2"
+	if !slices.ContainsFunc(e.Actions, func(a explain.Action) bool { return a.Command == want }) {
+		t.Errorf("%q is not among %+v", want, e.Actions)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/budget"
@@ -147,22 +148,16 @@ func (g *gather) words(ctx context.Context) error {
 	return nil
 }
 
-// raised are the flags of `ingot budget set` that let one more machine in, and leave the rest of the budget as it is.
-func raised(v *budget.Verdict) string {
-	r := v.Rule
-	text := "--domain " + r.Domain
+// budgetFlags are the flags of `ingot budget set` that make a budget the rule.
+func budgetFlags(r budget.Rule) string {
+	text := "--harm " + strings.ToLower(r.Harm.String()) + " --domain " + r.Domain
 	if r.Value != "" {
 		text += " --value " + r.Value
 	}
 	for _, f := range []struct {
 		name string
-		kind budget.Kind
 		n    int
-	}{{"at-once", budget.AtOnce, r.AtOnce}, {"percent", budget.Percent, r.Percent},
-		{"per-hour", budget.PerHour, r.PerHour}, {"per-day", budget.PerDay, r.PerDay}} {
-		if f.kind == v.Kind && (f.kind != budget.Percent || f.n < 100) {
-			f.n++
-		}
+	}{{"at-once", r.AtOnce}, {"percent", r.Percent}, {"per-hour", r.PerHour}, {"per-day", r.PerDay}} {
 		if f.n > 0 {
 			text += " --" + f.name + " " + strconv.Itoa(f.n)
 		}

@@ -71,6 +71,8 @@ type preview struct {
 	refused []*baremetalv1.RolloutMachine
 	fit     []rollout.Machine
 	places  map[string]budget.Place
+	// takesService are the machines for which the work needs a slot of the budgets for interruptions.
+	takesService map[string]bool
 	// lists are the step lists by their content.
 	lists map[string]int32
 	// interrupting counts the machines in service that the rollout takes out of it.
@@ -84,15 +86,16 @@ type preview struct {
 
 func (s *Store) foresee(ctx context.Context, r RolloutRequest, now time.Time) (*baremetalv1.RolloutPreview, error) {
 	p := &preview{
-		store:    s,
-		q:        s.db.Q,
-		r:        r,
-		byID:     map[string]*baremetalv1.RolloutMachine{},
-		lists:    map[string]int32{},
-		places:   map[string]budget.Place{},
-		notAsked: map[string]int{},
-		racks:    map[string]string{},
-		out:      &baremetalv1.RolloutPreview{Spec: r.Spec},
+		store:        s,
+		q:            s.db.Q,
+		r:            r,
+		byID:         map[string]*baremetalv1.RolloutMachine{},
+		lists:        map[string]int32{},
+		places:       map[string]budget.Place{},
+		takesService: map[string]bool{},
+		notAsked:     map[string]int{},
+		racks:        map[string]string{},
+		out:          &baremetalv1.RolloutPreview{Spec: r.Spec},
 	}
 	if r.Work.PlanID != "" {
 		if _, err := catalogstore.GetPlan(ctx, s.db.Q, r.Work.PlanID); err != nil {
@@ -198,7 +201,7 @@ func (p *preview) look(ctx context.Context, m dbsqlc.Machine) error {
 		p.racks[m.MachineID] = rack
 	}
 	p.fit = append(p.fit, rollout.Machine{ID: m.MachineID, Domain: row.GetDomain()})
-	p.places[m.MachineID] = place
+	p.places[m.MachineID], p.takesService[m.MachineID] = place, fit.Interrupts
 	for _, sentence := range fit.NotAsked {
 		p.notAsked[sentence]++
 	}
@@ -229,6 +232,7 @@ func (s *Store) fits(
 			return all, err
 		}
 		all.Steps, all.NotAsked = append(all.Steps, fit.Steps...), append(all.NotAsked, fit.NotAsked...)
+		all.Interrupts = all.Interrupts || fit.Interrupts
 		m.Phase = string(fleet.Maintenance)
 	}
 	all.Plan = &baremetalv1.Plan{PlanId: strings.ToLower(kind)}
@@ -364,12 +368,14 @@ func (p *preview) covered(rules []budget.Rule) bool {
 
 // budgets reads which budgets leave less room than the rollout would use.
 func (p *preview) budgets(rules []budget.Rule, groups []budget.Group, now time.Time) {
-	var harms []kind.Harm
-	if p.out.Destructive {
-		harms = append(harms, kind.Destroys)
-	}
-	if p.interrupting > 0 {
-		harms = append(harms, kind.Interrupts)
+	harms := func(id string) (out []kind.Harm) {
+		if p.out.Destructive {
+			out = append(out, kind.Destroys)
+		}
+		if p.takesService[id] {
+			out = append(out, kind.Interrupts)
+		}
+		return out
 	}
 	for _, u := range rollout.Bound(p.spec(), rules, groups, p.fit, p.places, harms, now) {
 		p.out.Budgets = append(p.out.Budgets, &baremetalv1.RolloutBudget{

@@ -146,13 +146,18 @@ func (s *Store) Fits(
 	if err != nil {
 		return fit, err
 	}
+	entering := false
 	if r.entersFirst(m) {
-		if _, err := s.operations.Fits(ctx, q, m, r.enters(m)); err != nil {
+		enters, err := s.operations.Fits(ctx, q, m, r.enters(m))
+		if err != nil {
 			return fit, err
 		}
+		entering = enters.Interrupts
 		m.Phase = string(fleet.Maintenance)
 	}
-	return s.AttemptFits(ctx, q, m, a)
+	fit, err = s.AttemptFits(ctx, q, m, a)
+	fit.Interrupts = fit.Interrupts || entering
+	return fit, err
 }
 
 // begins asks what does not depend on the machine's phase, and returns the first attempt.

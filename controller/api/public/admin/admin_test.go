@@ -151,7 +151,7 @@ func TestServerInfo(t *testing.T) {
 		i.GetCaHash() != a.GetGenerations()[0].GetRootHash() {
 		t.Errorf("info %v", i)
 	}
-	if !slices.Contains(i.GetNotWired(), "OPERATION_TYPE_NOT_WIRED") ||
+	if !slices.Contains(i.GetNotWired(), "STAGE_NOT_WIRED") ||
 		slices.Contains(i.GetNotWired(), "EXPLAIN_NOT_WIRED") || slices.Contains(i.GetNotWired(), "REPAVE_NOT_WIRED") {
 		t.Errorf("not wired %v", i.GetNotWired())
 	}

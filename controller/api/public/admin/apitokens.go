@@ -14,6 +14,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/call"
 	"github.com/ingot-metal/ingot/controller/domain/access"
 	credentialstore "github.com/ingot-metal/ingot/controller/store/credential"
+	"github.com/ingot-metal/ingot/controller/store/history"
 	"github.com/ingot-metal/ingot/controller/validate"
 	"github.com/ingot-metal/ingot/internal/failure"
 	"github.com/ingot-metal/ingot/internal/ids"
@@ -30,6 +31,9 @@ func (s *Server) CreateAPIToken(
 ) (*baremetalv1.CreateAPITokenResponse, error) {
 	if !auth.ValidName(r.GetName()) {
 		return nil, validate.Fault("name", "1 to 63 characters of a-z, 0-9 and inner . _ -")
+	}
+	if r.GetName() == history.System || ids.Valid(ids.Agent, r.GetName()) {
+		return nil, validate.Fault("name", "the audit log knows the controllers, or an agent, by it")
 	}
 	scope, err := access.ParseScope(r.GetScope())
 	if err != nil {

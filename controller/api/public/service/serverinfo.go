@@ -67,7 +67,8 @@ var built = []baremetalv1.Reason{
 	baremetalv1.Reason_SITE_SERVICES_NOT_WIRED,
 	baremetalv1.Reason_EXPLAIN_NOT_WIRED, baremetalv1.Reason_TIMELINE_NOT_WIRED,
 	baremetalv1.Reason_WEBHOOKS_NOT_WIRED, baremetalv1.Reason_NODE_LIFECYCLE_NOT_WIRED,
-	baremetalv1.Reason_WORKFLOWS_NOT_WIRED,
+	baremetalv1.Reason_WORKFLOWS_NOT_WIRED, baremetalv1.Reason_IDENTITY_LEVEL_NOT_WIRED,
+	baremetalv1.Reason_OPERATION_TYPE_NOT_WIRED,
 }
 
 // unbuilt returns the reasons for published work that is not built.

@@ -121,7 +121,7 @@ func (s *scene) waitBudget(e *explain.Explanation) {
 	}
 	if s.BudgetName != "" {
 		e.Actions = append(e.Actions, explain.Action{Command: "ingot budget set " + s.BudgetName + " " + s.BudgetRaise,
-			Consequence: "lets one more machine in, for everybody", Destructive: true})
+			Consequence: "makes room for one more machine in this budget, for everybody", Destructive: true})
 	}
 }
 
