@@ -1,0 +1,279 @@
+//go:build helm
+
+package helm
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/ingot-metal/ingot/internal/testkit"
+	"github.com/ingot-metal/ingot/lab/clusters/kubetest"
+	"github.com/ingot-metal/ingot/lab/e2e/rig"
+	"github.com/ingot-metal/ingot/lab/harness"
+)
+
+// What `make test-helm` sets: Helm, and a controller of another version than the one of INGOT_TEST_PROGRAMS.
+const (
+	envHelm = "INGOT_TEST_HELM"
+	envNext = "INGOT_TEST_NEXT_CONTROLLER"
+)
+
+const (
+	tree      = "../../"
+	chart     = tree + "deploy/helm/ingot"
+	first     = "testdata/ingot-0.1.0.tgz"
+	namespace = "ingot"
+	soon      = 3 * time.Minute
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+type object = kubetest.Object
+
+func named(t testing.TB, env string) string {
+	t.Helper()
+	if os.Getenv(env) == "" {
+		t.Fatalf("%s is not set: run `make test-helm`", env)
+	}
+	return os.Getenv(env)
+}
+
+// The images that there are, by the digest that values name.
+var (
+	digestOld = "sha256:" + strings.Repeat("a", 64)
+	digestNew = "sha256:" + strings.Repeat("b", 64)
+)
+
+// programsOf returns the controller of an image.
+func programOf(t testing.TB, image string) string {
+	t.Helper()
+	switch _, digest, _ := strings.Cut(image, "@"); digest {
+	case digestOld:
+		return harness.Build(t).Controller
+	case digestNew:
+		return named(t, envNext)
+	}
+	t.Fatalf("there is no image %s", image)
+	return ""
+}
+
+// place is a cluster with a namespace, and the machine that plays its nodes.
+type place struct {
+	*kubetest.Server
+	t        *testing.T
+	dir      string
+	network  string // the first three bytes of the addresses of pods
+	database *database
+	helmEnv  []string
+	pods     []*pod
+	started  int
+}
+
+func newPlace(t *testing.T) *place {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("containers need root: mounts, and their own user")
+	}
+	p := &place{Server: kubetest.Start(t), t: t, dir: testkit.TempDir(t),
+		network: fmt.Sprintf("127.%d.%d.", 1+os.Getpid()/250%250, 1+os.Getpid()%250)}
+	cert, key := p.CA.Client(t, "admin", "system:masters")
+	b64 := base64.StdEncoding.EncodeToString
+	config := p.write("kubeconfig", marshal(t, object{
+		"apiVersion": "v1", "kind": "Config", "current-context": "x",
+		"clusters": []object{{"name": "x", "cluster": object{"server": p.URL, "certificate-authority-data": b64(p.CA.PEM)}}},
+		"users": []object{{"name": "x", "user": object{"client-certificate-data": b64(cert),
+			"client-key-data": b64(key)}}},
+		"contexts": []object{{"name": "x", "context": object{"cluster": "x", "user": "x"}}},
+	}))
+	p.helmEnv = append(helmHome(t), "KUBECONFIG="+config)
+	// The strictest profile refuses what has more rights than it needs.
+	p.Admin.Create("/api/v1/namespaces", object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{
+		"name": namespace, "labels": object{"pod-security.kubernetes.io/enforce": "restricted"},
+	}})
+	return p
+}
+
+// helmHome keeps Helm out of the home of who runs the test.
+func helmHome(t *testing.T) []string {
+	t.Helper()
+	home := t.TempDir()
+	return append(os.Environ(), "HOME="+home, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home,
+		"KUBECONFIG="+os.DevNull)
+}
+
+func marshal(t testing.TB, v any) []byte {
+	t.Helper()
+	raw, err := yaml.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// write writes a file that lives as long as the place, and returns its path.
+func (p *place) write(name string, text []byte) string {
+	p.t.Helper()
+	path := filepath.Join(p.dir, name)
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+	return path
+}
+
+// helm runs Helm to its end.
+func (p *place) helm(args ...string) string {
+	p.t.Helper()
+	out, err := runHelm(p.t, p.helmEnv, args...)
+	if err != nil {
+		p.t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+func runHelm(t testing.TB, env []string, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), named(t, envHelm), args...)
+	cmd.Env = env
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// helmWithHook runs Helm while the test does the part of the cluster for the hook's Job: it runs it as a process, with
+// before called at its beginning, and reports its end.
+func (p *place) helmWithHook(before func(), args ...string) {
+	p.t.Helper()
+	var out bytes.Buffer
+	cmd := exec.CommandContext(p.t.Context(), named(p.t, envHelm), args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = p.helmEnv, &out, &out
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	const path = "/apis/batch/v1/namespaces/" + namespace + "/jobs/ingot-migrations"
+	var job object
+	testkit.Eventually(p.t, soon, func() bool {
+		job = p.Admin.Get(path)
+		return job != nil
+	}, "helm %s makes no Job", strings.Join(args, " "))
+	before()
+	spec, _ := kubetest.In(job, "spec", "template", "spec").(object)
+	p.completed(p.newPod("migrations", "", spec, kubetest.In(job, "spec", "template", "metadata")))
+	now := time.Now().UTC().Format(time.RFC3339)
+	done := func(kind string) object {
+		return object{"type": kind, "status": "True", "lastTransitionTime": now, "reason": "CompletionsReached"}
+	}
+	p.Admin.Merge(path+"/status", object{"status": object{
+		"startTime": now, "completionTime": now, "succeeded": 1,
+		"conditions": []object{done("SuccessCriteriaMet"), done("Complete")},
+	}})
+	if err := cmd.Wait(); err != nil {
+		p.t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, out.String())
+	}
+}
+
+// completed runs a pod to its end, which is a success, and removes it.
+func (p *place) completed(x *pod) {
+	p.t.Helper()
+	x.start(nil)
+	select {
+	case <-x.done:
+	case <-time.After(soon):
+		p.t.Fatalf("the Job does not end:\n%s", x.out.String())
+	}
+	if x.err != nil {
+		p.t.Fatalf("the Job failed: %v\n%s", x.err, x.out.String())
+	}
+	x.remove()
+}
+
+// secret makes a Secret.
+func (p *place) secret(name string, files map[string][]byte) {
+	p.t.Helper()
+	data := object{}
+	for key, text := range files {
+		data[key] = base64.StdEncoding.EncodeToString(text)
+	}
+	p.Admin.Create("/api/v1/namespaces/"+namespace+"/secrets", object{
+		"apiVersion": "v1", "kind": "Secret", "metadata": object{"name": name}, "data": data,
+	})
+}
+
+// keys makes what replicas share as the documentation shows it, and returns the token and the root certificate's file.
+func (p *place) keys() (token, root string) {
+	p.t.Helper()
+	dir := filepath.Join(p.dir, "keys")
+	p.run(harness.Build(p.t).Controller, "keys", "make", dir)
+	token = strings.TrimSpace(p.run(harness.Build(p.t).Controller, "token", "add", "admin", "--scope", "admin", "--file",
+		filepath.Join(dir, "tokens")))
+	files := map[string][]byte{}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, e := range entries {
+		if files[e.Name()], err = os.ReadFile(filepath.Join(dir, e.Name())); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	p.secret("ingot-keys", files)
+	return token, filepath.Join(dir, "root.crt")
+}
+
+func (p *place) run(path string, args ...string) string {
+	p.t.Helper()
+	out, err := exec.CommandContext(p.t.Context(), path, args...).Output()
+	if err != nil {
+		p.t.Fatalf("%s %s: %v", filepath.Base(path), strings.Join(args, " "), err)
+	}
+	return string(out)
+}
+
+func (p *place) deployment() object {
+	p.t.Helper()
+	return p.Admin.Get("/apis/apps/v1/namespaces/" + namespace + "/deployments/ingot")
+}
+
+// rollout does what a Deployment does with maxSurge 1 and maxUnavailable 0: a new pod, and when it is ready an old one
+// ends.
+func (p *place) rollout() {
+	p.t.Helper()
+	d := p.deployment()
+	for _, key := range []string{"maxSurge", "maxUnavailable"} {
+		want := map[string]string{"maxSurge": "1", "maxUnavailable": "0"}[key]
+		if got := kubetest.Text(d, "spec", "strategy", "rollingUpdate", key); got != want {
+			p.t.Fatalf("%s is %s: the test does it by %s", key, got, want)
+		}
+	}
+	spec, _ := kubetest.In(d, "spec", "template", "spec").(object)
+	old := slices.Clone(p.pods)
+	replicas, _ := kubetest.In(d, "spec", "replicas").(float64)
+	for range int(replicas) {
+		p.started++
+		x := p.newPod(fmt.Sprintf("ingot-%d", p.started), fmt.Sprintf("%s%d", p.network, 10+p.started), spec,
+			kubetest.In(d, "spec", "template", "metadata"))
+		x.start(x.listen())
+		x.ready()
+		p.pods = append(p.pods, x)
+		if len(old) > 0 {
+			old[0].stop()
+			old, p.pods = old[1:], p.pods[1:]
+		}
+	}
+}
+
+// gone reports whether an object is not there.
+func (p *place) gone(path string) bool {
+	p.t.Helper()
+	code, _ := p.Admin.Try(http.MethodGet, path, "", nil)
+	return code == http.StatusNotFound
+}
