@@ -18,8 +18,8 @@ import (
 	"github.com/ingot-metal/ingot/lab/clusters/kubetest"
 )
 
-// database is a Postgres as CloudNativePG runs one, for the cluster ingot-db: TLS with a certificate of the cluster's own
-// CA, a role that owns a database, and a password.
+// database is a Postgres as CloudNativePG runs one, for the cluster ingot-db: TLS with a certificate of the cluster's
+// own CA, a role that owns a database, and a password.
 type database struct {
 	t             *testing.T
 	cluster       *localpg.Cluster
@@ -54,7 +54,7 @@ func startDatabase(t *testing.T, address string) *database {
 	settings := testkit.ServerSettings()
 	settings["listen_addresses"], settings["ssl"] = address, "on"
 	settings["ssl_cert_file"], settings["ssl_key_file"] = put("tls.crt", cert), put("tls.key", key)
-	settings["hba_file"] = put("hba", []byte("local all all trust\nhostssl all ingot 127.0.0.0/8 scram-sha-256\n"))
+	settings["hba_file"] = put("hba", []byte("local all all trust\nhostssl all app 127.0.0.0/8 scram-sha-256\n"))
 	cluster, err := localpg.Open(t.Context(), localpg.Config{Dir: filepath.Join(testkit.TempDir(t), "pg"),
 		Settings: settings, Ephemeral: true})
 	if err != nil {
@@ -68,8 +68,8 @@ func startDatabase(t *testing.T, address string) *database {
 			t.Error(err)
 		}
 	})
-	d.psql(localpg.Database, "CREATE ROLE ingot LOGIN PASSWORD 'secret'")
-	d.psql(localpg.Database, "CREATE DATABASE ingot_app OWNER ingot")
+	d.psql(localpg.Database, "CREATE ROLE app LOGIN PASSWORD 'secret'")
+	d.psql(localpg.Database, "CREATE DATABASE app OWNER app")
 	return d
 }
 
@@ -100,8 +100,8 @@ func (d *database) psql(name, statement string) string {
 // secrets are those that CloudNativePG makes, as far as the chart uses them.
 func (d *database) secrets() (app, ca map[string][]byte) {
 	return map[string][]byte{
-		"username": []byte("ingot"), "password": []byte("secret"), "dbname": []byte("ingot_app"), "port": []byte("5432"),
+		"username": []byte("app"), "password": []byte("secret"), "dbname": []byte("app"), "port": []byte("5432"),
 		"host": []byte("ingot-db-rw"),
-		"uri":  fmt.Appendf(nil, "postgresql://ingot:secret@%s:5432/ingot_app", d.host),
+		"uri":  fmt.Appendf(nil, "postgresql://app:secret@%s:5432/app", d.host),
 	}, map[string][]byte{"ca.crt": d.ca}
 }

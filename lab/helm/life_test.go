@@ -3,7 +3,6 @@
 package helm
 
 import (
-	"strconv"
 	"strings"
 	"testing"
 
@@ -43,13 +42,9 @@ type fleet struct {
 
 // values are those of a user, with the addresses of the pods as names that clients and agents dial.
 func (p *place) values(digest string, more ...string) []string {
-	names := []string{"ingot.example.org"}
-	for i := 11; i < 30; i++ {
-		names = append(names, p.network+strconv.Itoa(i))
-	}
-	p.write("values.yaml", marshal(p.t, object{"names": names, "image": object{"digest": digest},
-		"advertise": object{"enrolment": []string{p.network + "11:50053", p.network + "12:50053"}},
-		"drain":     object{"delaySeconds": 1, "timeoutSeconds": 5}}))
+	p.write("values.yaml", marshal(p.t, object{"names": append([]string{"ingot.example.org"}, p.addresses()...),
+		"image": object{"digest": digest}, "advertise": object{"enrolment": []string{p.addresses()[0] + ":50053"}},
+		"drain": object{"delaySeconds": 1, "timeoutSeconds": 5}}))
 	return append([]string{"--namespace", namespace, "--values", p.dir + "/values.yaml", "--timeout", "10m"}, more...)
 }
 
@@ -152,9 +147,9 @@ func (f *fleet) client() *harness.Client {
 // join registers a machine and starts its agent, which knows the addresses of all pods that there will be.
 func (f *fleet) join() {
 	f.t.Helper()
-	var addresses []string
-	for i := 11; i < 30; i++ {
-		addresses = append(addresses, f.network+strconv.Itoa(i)+":50052")
+	addresses := f.addresses()
+	for i := range addresses {
+		addresses[i] += ":50052"
 	}
 	f.machine = f.client().NewMachine(f.t, harness.MachineOptions{ID: "m-1",
 		Change: func(c *agent.Config) { c.Addresses = addresses }})

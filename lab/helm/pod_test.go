@@ -28,7 +28,7 @@ import (
 type pod struct {
 	p                         *place
 	t                         *testing.T
-	name, address, root       string
+	name, address, dir, root  string
 	spec, container           object
 	user, group, supplemental uint32
 	mounts                    []string
@@ -51,8 +51,11 @@ func (p *place) newPod(name, address string, spec object, meta any) *pod {
 	if len(containers) != 1 {
 		p.t.Fatalf("%d containers", len(containers))
 	}
+	p.made++
 	x := &pod{p: p, t: p.t, name: name, address: address, spec: spec, container: containers[0].(object),
-		root: filepath.Join(p.dir, "pods", name), done: make(chan struct{})}
+		dir: filepath.Join(p.dir, fmt.Sprintf("pod-%d", p.made)), done: make(chan struct{})}
+	x.root = filepath.Join(x.dir, "root")
+	p.t.Cleanup(x.remove)
 	security := func(key string) uint32 {
 		n, ok := kubetest.In(spec, "securityContext", key).(float64)
 		if !ok {
@@ -63,7 +66,6 @@ func (p *place) newPod(name, address string, spec object, meta any) *pod {
 	x.user, x.group, x.supplemental = security("runAsUser"), security("runAsGroup"), security("fsGroup")
 	x.image()
 	x.volumes()
-	p.t.Cleanup(x.remove)
 	return x
 }
 
@@ -79,7 +81,7 @@ func (x *pod) image() {
 	x.t.Helper()
 	bin := filepath.Join(x.root, "usr/bin")
 	state := filepath.Join(x.root, "var/lib/ingot-controller")
-	x.must(os.MkdirAll(bin, 0o755), os.MkdirAll(state, 0o700), os.Chown(state, 65532, 65532),
+	x.must(os.MkdirAll(bin, 0o755), os.MkdirAll(state, 0o755), os.Chmod(state, 0o700), os.Chown(state, 65532, 65532),
 		os.MkdirAll(filepath.Join(x.root, "proc"), 0o755), os.MkdirAll(filepath.Join(x.root, "etc"), 0o755))
 	image := kubetest.Text(x.container, "image")
 	for name, from := range map[string]string{"ingot-controller": programOf(x.t, image), "ingot": harness.Build(x.t).CLI} {
@@ -137,7 +139,7 @@ func (x *pod) volumes() {
 // volume makes a volume as a kubelet does, with the group of fsGroup, and returns its directory.
 func (x *pod) volume(v object) string {
 	x.t.Helper()
-	dir := filepath.Join(x.p.dir, "volumes", x.name, kubetest.Text(v, "name"))
+	dir := filepath.Join(x.dir, kubetest.Text(v, "name"))
 	claim := kubetest.Text(v, "persistentVolumeClaim", "claimName")
 	if claim != "" {
 		if x.p.Admin.Get("/api/v1/namespaces/"+namespace+"/persistentvolumeclaims/"+claim) == nil {

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -77,7 +78,8 @@ type place struct {
 	database *database
 	helmEnv  []string
 	pods     []*pod
-	started  int
+	made     int // pods, ever
+	serving  int // those with an address, ever
 }
 
 func newPlace(t *testing.T) *place {
@@ -258,9 +260,9 @@ func (p *place) rollout() {
 	old := slices.Clone(p.pods)
 	replicas, _ := kubetest.In(d, "spec", "replicas").(float64)
 	for range int(replicas) {
-		p.started++
-		x := p.newPod(fmt.Sprintf("ingot-%d", p.started), fmt.Sprintf("%s%d", p.network, 10+p.started), spec,
+		x := p.newPod("ingot-"+strconv.Itoa(p.made), p.addresses()[p.serving], spec,
 			kubetest.In(d, "spec", "template", "metadata"))
+		p.serving++
 		x.start(x.listen())
 		x.ready()
 		p.pods = append(p.pods, x)
@@ -269,6 +271,14 @@ func (p *place) rollout() {
 			old, p.pods = old[1:], p.pods[1:]
 		}
 	}
+}
+
+// addresses are of all pods that there will be.
+func (p *place) addresses() (out []string) {
+	for i := range 8 {
+		out = append(out, p.network+strconv.Itoa(11+i))
+	}
+	return out
 }
 
 // gone reports whether an object is not there.

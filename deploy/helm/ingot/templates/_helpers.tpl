@@ -61,13 +61,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{- define "ingot.databaseMount" -}}
-{{- if .Values.database.caSecret }}
+{{- if .Values.database.caSecret -}}
 - {name: database-ca, mountPath: /run/ingot/database-ca, readOnly: true}
 {{- end }}
 {{- end }}
 
 {{- define "ingot.databaseVolume" -}}
-{{- if .Values.database.caSecret }}
+{{- if .Values.database.caSecret -}}
 - name: database-ca
   secret:
     secretName: {{ .Values.database.caSecret }}
