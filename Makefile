@@ -445,7 +445,7 @@ kubernetes-manifests: bin/tools/helm ## Write the manifests of deploy/kubernetes
 	scripts/kubernetes-manifests
 
 .PHONY: test-helm
-test-helm: deps bin/tools/helm bin/kube/kube-apiserver ## Install, upgrade, roll back and uninstall the chart on a real kube-apiserver, with its pods as processes (root; 5 minutes)
+test-helm: deps bin/tools/helm bin/kube/kube-apiserver bin/kube/kubectl ## Install, upgrade, roll back and uninstall the chart on a real kube-apiserver, with its pods as processes (root; 5 minutes)
 	scripts/install-deps test clusters
 	@mkdir -p $(TEST_PROGRAMS) dist/helm
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags $(GOTAGS) -ldflags '-s -w' -o $(TEST_PROGRAMS) ./cmd/ingot ./cmd/ingot-controller

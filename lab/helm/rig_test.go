@@ -54,13 +54,14 @@ func named(t testing.TB, env string) string {
 var (
 	digestOld = "sha256:" + strings.Repeat("a", 64)
 	digestNew = "sha256:" + strings.Repeat("b", 64)
+	digestNil = "sha256:" + strings.Repeat("0", 64) // of the manifests in the tree
 )
 
 // programsOf returns the controller of an image.
 func programOf(t testing.TB, image string) string {
 	t.Helper()
 	switch _, digest, _ := strings.Cut(image, "@"); digest {
-	case digestOld:
+	case digestOld, digestNil:
 		return harness.Build(t).Controller
 	case digestNew:
 		return named(t, envNext)
@@ -76,7 +77,8 @@ type place struct {
 	dir      string
 	network  string // the first three bytes of the addresses of pods
 	database *database
-	helmEnv  []string
+	env      []string
+	token    string // of an admin
 	pods     []*pod
 	made     int // pods, ever
 	serving  int // those with an address, ever
@@ -98,12 +100,38 @@ func newPlace(t *testing.T) *place {
 			"client-key-data": b64(key)}}},
 		"contexts": []object{{"name": "x", "context": object{"cluster": "x", "user": "x"}}},
 	}))
-	p.helmEnv = append(helmHome(t), "KUBECONFIG="+config)
-	// The strictest profile refuses what has more rights than it needs.
-	p.Admin.Create("/api/v1/namespaces", object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{
-		"name": namespace, "labels": object{"pod-security.kubernetes.io/enforce": "restricted"},
-	}})
+	p.env = append(helmHome(t), "KUBECONFIG="+config, strings.Join([]string{"PATH=" + filepath.Dir(named(t, envHelm)),
+		os.Getenv(kubetest.Env), harness.Build(t).Dir(), os.Getenv("PATH")}, ":"))
+	// Commands of the documentation name files of the tree.
+	deploy, err := filepath.Abs(tree + "deploy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(deploy, filepath.Join(p.dir, "deploy")); err != nil {
+		t.Fatal(err)
+	}
+	p.database = startDatabase(t, p.network+"9")
+	p.token = p.keys()
+	app, ca := p.database.secrets()
+	p.secret("ingot-db-app", app)
+	p.secret("ingot-db-ca", ca)
 	return p
+}
+
+// documented returns the command of the documentation that begins so, and more arguments.
+func (p *place) documented(beginning string, more ...string) []string {
+	p.t.Helper()
+	page, err := os.ReadFile(tree + "docs/howto/kubernetes.md")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(page)) {
+		if strings.HasPrefix(line, beginning+" ") {
+			return append(strings.Fields(line), more...)
+		}
+	}
+	p.t.Fatalf("the documentation has no command %s", beginning)
+	return nil
 }
 
 // helmHome keeps Helm out of the home of who runs the test.
@@ -133,14 +161,23 @@ func (p *place) write(name string, text []byte) string {
 	return path
 }
 
-// helm runs Helm to its end.
-func (p *place) helm(args ...string) string {
+// command is one that is typed beside the tree.
+func (p *place) command(args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(p.t.Context(), "/usr/bin/env", args...)
+	cmd.Dir, cmd.Env = p.dir, p.env
+	return cmd
+}
+
+// must runs a command to its end, and returns what it prints.
+func (p *place) must(args ...string) string {
 	p.t.Helper()
-	out, err := runHelm(p.t, p.helmEnv, args...)
-	if err != nil {
-		p.t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, out)
+	var out, said bytes.Buffer
+	cmd := p.command(args...)
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Run(); err != nil {
+		p.t.Fatalf("%s: %v\n%s%s", strings.Join(args, " "), err, out.String(), said.String())
 	}
-	return out
+	return out.String()
 }
 
 func runHelm(t testing.TB, env []string, args ...string) (string, error) {
@@ -151,36 +188,41 @@ func runHelm(t testing.TB, env []string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// helmWithHook runs Helm while the test does the part of the cluster for the hook's Job: it runs it as a process, with
-// before called at its beginning, and reports its end.
-func (p *place) helmWithHook(before func(), args ...string) {
+// jobPath is where the Job is that migrates.
+const jobPath = "/apis/batch/v1/namespaces/" + namespace + "/jobs/ingot-migrations"
+
+// withHook runs Helm while the test does the part of the cluster for the hook's Job. before is called while Helm waits
+// for it.
+func (p *place) withHook(before func(), args []string) {
 	p.t.Helper()
 	var out bytes.Buffer
-	cmd := exec.CommandContext(p.t.Context(), named(p.t, envHelm), args...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = p.helmEnv, &out, &out
+	cmd := p.command(args...)
+	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}
-	const path = "/apis/batch/v1/namespaces/" + namespace + "/jobs/ingot-migrations"
-	var job object
-	testkit.Eventually(p.t, soon, func() bool {
-		job = p.Admin.Get(path)
-		return job != nil
-	}, "helm %s makes no Job", strings.Join(args, " "))
+	testkit.Eventually(p.t, soon, func() bool { return !p.gone(jobPath) }, "%s makes no Job", strings.Join(args, " "))
 	before()
+	p.migrate()
+	if err := cmd.Wait(); err != nil {
+		p.t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out.String())
+	}
+}
+
+// migrate runs the Job's pod as a process and reports that it is complete.
+func (p *place) migrate() {
+	p.t.Helper()
+	job := p.Admin.Get(jobPath)
 	spec, _ := kubetest.In(job, "spec", "template", "spec").(object)
 	p.completed(p.newPod("migrations", "", spec, kubetest.In(job, "spec", "template", "metadata")))
 	now := time.Now().UTC().Format(time.RFC3339)
 	done := func(kind string) object {
 		return object{"type": kind, "status": "True", "lastTransitionTime": now, "reason": "CompletionsReached"}
 	}
-	p.Admin.Merge(path+"/status", object{"status": object{
+	p.Admin.Merge(jobPath+"/status", object{"status": object{
 		"startTime": now, "completionTime": now, "succeeded": 1,
 		"conditions": []object{done("SuccessCriteriaMet"), done("Complete")},
 	}})
-	if err := cmd.Wait(); err != nil {
-		p.t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, out.String())
-	}
 }
 
 // completed runs a pod to its end, which is a success, and removes it.
@@ -210,34 +252,15 @@ func (p *place) secret(name string, files map[string][]byte) {
 	})
 }
 
-// keys makes what replicas share as the documentation shows it, and returns the token and the root certificate's file.
-func (p *place) keys() (token, root string) {
+// keys types what the documentation has for what replicas share, and returns the token that it prints.
+func (p *place) keys() (token string) {
 	p.t.Helper()
-	dir := filepath.Join(p.dir, "keys")
-	p.run(harness.Build(p.t).Controller, "keys", "make", dir)
-	token = strings.TrimSpace(p.run(harness.Build(p.t).Controller, "token", "add", "admin", "--scope", "admin", "--file",
-		filepath.Join(dir, "tokens")))
-	files := map[string][]byte{}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		p.t.Fatal(err)
+	p.must(p.documented("ingot-controller keys")...)
+	token = strings.TrimSpace(p.must(p.documented("ingot-controller token")...))
+	for _, command := range []string{"kubectl create namespace", "kubectl label namespace", "kubectl -n ingot create"} {
+		p.must(p.documented(command)...)
 	}
-	for _, e := range entries {
-		if files[e.Name()], err = os.ReadFile(filepath.Join(dir, e.Name())); err != nil {
-			p.t.Fatal(err)
-		}
-	}
-	p.secret("ingot-keys", files)
-	return token, filepath.Join(dir, "root.crt")
-}
-
-func (p *place) run(path string, args ...string) string {
-	p.t.Helper()
-	out, err := exec.CommandContext(p.t.Context(), path, args...).Output()
-	if err != nil {
-		p.t.Fatalf("%s %s: %v", filepath.Base(path), strings.Join(args, " "), err)
-	}
-	return string(out)
+	return token
 }
 
 func (p *place) deployment() object {
