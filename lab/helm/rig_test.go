@@ -57,7 +57,7 @@ var (
 	digestNil = "sha256:" + strings.Repeat("0", 64) // of the manifests in the tree
 )
 
-// programsOf returns the controller of an image.
+// programOf returns the controller of an image.
 func programOf(t testing.TB, image string) string {
 	t.Helper()
 	switch _, digest, _ := strings.Cut(image, "@"); digest {
