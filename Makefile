@@ -44,7 +44,7 @@ TOOL_BINARIES := $(addprefix bin/tools/,$(TOOLS) versitygw)
 tools: $(addprefix bin/tools/,$(TOOLS)) ## Build the pinned tools into bin/tools
 
 .SECONDEXPANSION:
-$(TOOL_BINARIES) bin/tools/tofu: bin/tools/%: tools/$$*/go.mod tools/$$*/go.sum
+$(TOOL_BINARIES) bin/tools/tofu bin/tools/helm: bin/tools/%: tools/$$*/go.mod tools/$$*/go.sum
 	@mkdir -p bin/tools
 	@echo "build $@"
 	@cd tools/$* && CGO_ENABLED=0 go build -trimpath -buildvcs=false -o ../../$@ tool
@@ -441,6 +441,19 @@ test-cluster-api: deps cluster-api bin/kube/kube-apiserver bin/kube/kubectl bin/
 		INGOT_TEST_CLUSTER_API_MODULE=$$(cd integrations/cluster-api && go list -m -f '{{.Dir}}' sigs.k8s.io/cluster-api) \
 		$(TESTPG) $(GOTEST) -tags clusterapi,$(GOTAGS) -timeout 30m -count 1 -v $(TEST_FLAGS) ./lab/clusterapi
 
+.PHONY: kubernetes-manifests
+kubernetes-manifests: bin/tools/helm ## Write the manifests of deploy/kubernetes out of the chart
+	scripts/kubernetes-manifests
+
+.PHONY: test-helm
+test-helm: deps bin/tools/helm bin/kube/kube-apiserver bin/kube/kubectl ## Install, upgrade, roll back and uninstall the chart on a real kube-apiserver, with its pods as processes (root; 5 minutes)
+	scripts/install-deps test clusters
+	@mkdir -p $(TEST_PROGRAMS) dist/helm
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags $(GOTAGS) -ldflags '-s -w' -o $(TEST_PROGRAMS) ./cmd/ingot ./cmd/ingot-controller
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags $(GOTAGS) -ldflags '-s -w -X main.version=0.2.0-next' -o dist/helm/ingot-controller ./cmd/ingot-controller
+	INGOT_TEST_PROGRAMS=$(TEST_PROGRAMS) INGOT_TEST_NEXT_CONTROLLER=$(CURDIR)/dist/helm/ingot-controller INGOT_TEST_HELM=$(CURDIR)/bin/tools/helm \
+		INGOT_TEST_KUBE=$(CURDIR)/bin/kube $(TESTPG) env CGO_ENABLED=0 go test -tags helm,$(GOTAGS) -trimpath -buildvcs=false -timeout 30m -count 1 -v $(TEST_FLAGS) ./lab/helm
+
 # An image of one's own: make lab-debian DEBIAN_IMAGE=/path/to/image.raw.zst
 DEBIAN_IMAGE ?= $(CURDIR)/dist/debian.raw.zst
 
@@ -478,7 +491,7 @@ first-rack: deps build deb ## Follow docs/tutorial/first-rack.md on a fresh Debi
 
 # What takes too long for CI. A target that tests and is neither here nor in CI fails a test of the tree.
 RELEASE_CHECKS ?= console-test test-offers test-rolling test-jobs test-standby test-postgres test-haproxy test-upgrade test-clients test-ansible \
-	test-netbox test-opentofu test-bucket test-registry test-oci test-cli-archives test-release test-clusters test-cluster-api test-provision test-rollouts \
+	test-netbox test-opentofu test-bucket test-registry test-oci test-cli-archives test-release test-clusters test-cluster-api test-helm test-provision test-rollouts \
 	test-maas test-disks attack test-identity test-storm test-units test-setup test-package-upgrade test-metal lab-debian lab-stock lab-mirror \
 	test-previews test-budgets first-rack test-network test-recipes mutants requirements-break test-kill test-chaos-planted chaos
 

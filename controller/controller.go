@@ -114,7 +114,8 @@ func (c *Controller) openKeys(ctx context.Context) error {
 		return fmt.Errorf("make data directory: %w", err)
 	}
 	var err error
-	if c.ca, err = ca.New(ca.Config{Dir: filepath.Join(c.cfg.DataDir, "ca"), Clock: c.clock}); err != nil {
+	c.ca, err = ca.New(ca.Config{Dir: filepath.Join(c.cfg.DataDir, "ca"), From: c.cfg.KeysDir, Clock: c.clock})
+	if err != nil {
 		return fmt.Errorf("open the CA: %w", err)
 	}
 	if err := writeRoots(c.cfg.DataDir, c.ca); err != nil {
@@ -133,7 +134,8 @@ func (c *Controller) openTokens(context.Context) (err error) {
 }
 
 func (c *Controller) openSecrets(context.Context) (err error) {
-	c.secrets, err = secret.OpenFile(c.cfg.SecretKeyPath(), c.cfg.SecretsKeyFile == "")
+	made := c.cfg.SecretsKeyFile == "" && c.cfg.KeysDir == ""
+	c.secrets, err = secret.OpenFile(c.cfg.SecretKeyPath(), made)
 	return err
 }
 

@@ -46,6 +46,8 @@ type Issued struct {
 type Config struct {
 	// Dir is made if it is absent; its parent must exist. Required.
 	Dir string
+	// From has the files of MakeFiles, of which Dir gets its first generation; empty means that New makes that itself.
+	From string
 	// Clock times the controller's own certificates. Nil means the real one.
 	Clock clock.Clock
 	// ServerLifetime of the listeners' certificates; 0 means DefaultServerLifetime.
@@ -78,7 +80,7 @@ func New(cfg Config) (*Authority, error) {
 	if cfg.ServerLifetime == 0 {
 		cfg.ServerLifetime = DefaultServerLifetime
 	}
-	all, err := openGenerations(cfg.Dir, cfg.Clock.Now())
+	all, err := openGenerations(cfg.Dir, cfg.From, cfg.Clock.Now())
 	if err != nil {
 		return nil, fmt.Errorf("open CA: %w", err)
 	}

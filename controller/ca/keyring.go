@@ -42,8 +42,9 @@ type keyring struct {
 	grant ed25519.PrivateKey // of the first generation only
 }
 
-// openKeyring loads the keys of the first generation and makes them first if there are none.
-func openKeyring(dir string, now time.Time) (k *keyring, err error) {
+// openKeyring loads the keys of the first generation. If there are none, it copies those of from, or makes them where
+// from is empty.
+func openKeyring(dir, from string, now time.Time) (k *keyring, err error) {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("make directory: %w", err)
 	}
@@ -58,7 +59,12 @@ func openKeyring(dir string, now time.Time) (k *keyring, err error) {
 	live := filepath.Join(dir, version)
 	_, err = os.Lstat(live)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = makeKeyring(dir, live, now)
+		err = makeKeyring(dir, live, func(temp string) error {
+			if from != "" {
+				return copyKeyring(from, temp)
+			}
+			return writeKeyring(temp, now)
+		})
 	}
 	if err != nil {
 		return nil, err
@@ -66,7 +72,10 @@ func openKeyring(dir string, now time.Time) (k *keyring, err error) {
 	if err := syncNames(dir); err != nil {
 		return nil, err
 	}
-	return loadKeyring(live)
+	if k, err = loadKeyring(live); err != nil || from == "" {
+		return k, err
+	}
+	return k, sameKeys(from, k)
 }
 
 // syncNames makes the names of v1 and of the directory itself durable before anything is signed. It does so at

@@ -30,14 +30,14 @@ var (
 	fpAfterRename  = failpoint.Register("ca.after-rename")
 )
 
-// makeKeyring makes all keys under a temporary name and renames them in one step. It leaves the temporary directory
-// behind when it fails, as a crash does; the next start removes it.
-func makeKeyring(dir, live string, now time.Time) error {
+// makeKeyring has all keys written under a temporary name and renames them in one step. It leaves the temporary
+// directory behind when it fails, as a crash does; the next start removes it.
+func makeKeyring(dir, live string, write func(temp string) error) error {
 	temp, err := os.MkdirTemp(dir, makingPrefix+"*")
 	if err != nil {
 		return fmt.Errorf("make CA: %w", err)
 	}
-	if err := writeKeyring(temp, now); err != nil {
+	if err := write(temp); err != nil {
 		return fmt.Errorf("make CA: %w", err)
 	}
 	if err := fpBeforeRename.Hit(); err != nil {

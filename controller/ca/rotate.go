@@ -278,9 +278,9 @@ func loadGeneration(dir string, number int) (*generation, error) {
 	return newGeneration(number, k)
 }
 
-// openGenerations loads all generations of a directory, and makes the first where there is none.
-func openGenerations(dir string, now time.Time) ([]*generation, error) {
-	first, err := openKeyring(dir, now)
+// openGenerations loads all generations of a directory, and makes or copies the first where there is none.
+func openGenerations(dir, from string, now time.Time) ([]*generation, error) {
+	first, err := openKeyring(dir, from, now)
 	if err != nil {
 		return nil, err
 	}

@@ -89,7 +89,8 @@ checks and metrics. SIGHUP reads the bearer tokens again without dropping a stre
 	p.StringVar(&f.listen.Enrolment, "listen-enrolment", "", "address for agents that enrol")
 	p.StringVar(&f.listen.HTTP, "listen-http", "", "address for health and metrics")
 	p.StringVar(&f.listen.REST, "listen-rest", "", "address for JSON over HTTPS and for the web console")
-	cmd.AddCommand(runCommand(f, version), migrateCommand(f), tokenCommand(f), configCommand(f), afterRestoreCommand(f),
+	cmd.AddCommand(runCommand(f, version), migrateCommand(f), tokenCommand(f), keysCommand(), configCommand(f),
+		afterRestoreCommand(f),
 		doctorCommand(f), readyCommand(f), backupCommand(f, version), restoreCommand(f), supportCommand(f, version))
 	return cmd
 }
@@ -219,7 +220,7 @@ func migrate(ctx context.Context, s *store.Store, what string) error {
 
 func tokenCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{Use: "token", Short: "Manage bearer tokens"}
-	var scope string
+	var scope, file string
 	var replace bool
 	add := &cobra.Command{
 		Use:   "add NAME",
@@ -233,6 +234,7 @@ func tokenCommand(f *flags) *cobra.Command {
 			if err != nil && !f.dev {
 				c = config.Default()
 			}
+			setIf(&c.TokensFile, file)
 			sc, err := access.ParseScope(scope)
 			if err != nil {
 				return err
@@ -253,6 +255,7 @@ func tokenCommand(f *flags) *cobra.Command {
 		},
 	}
 	add.Flags().StringVar(&scope, "scope", "operate", "read, operate, admin, or report (an installer's)")
+	add.Flags().StringVar(&file, "file", "", "the file of hashes, in place of the configuration's tokens_file")
 	add.Flags().BoolVar(&replace, "replace", false, "end the token that has this name")
 	cmd.AddCommand(add)
 	return cmd

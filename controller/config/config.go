@@ -33,9 +33,12 @@ type Config struct {
 	// InstallerCmdline is added to the kernel command line of every installer. Anybody on a machine or its network can
 	// read it: no secrets.
 	InstallerCmdline string `yaml:"installer_cmdline"`
-	// SecretsKeyFile holds the key that seals BMC credentials; empty means secrets/bmc.key in DataDir, made when missing.
-	// Controllers of one database share the key.
+	// SecretsKeyFile holds the key that seals BMC credentials; empty means bmc.key in KeysDir, or without that
+	// secrets/bmc.key in DataDir, made when missing. Controllers of one database share the key.
 	SecretsKeyFile string `yaml:"secrets_key_file"`
+	// KeysDir has the CA and the key that seals BMC credentials, for several controllers: `ingot-controller keys make`
+	// writes it, and a controller copies the CA at its first start. Empty means that the controller makes them itself.
+	KeysDir string `yaml:"keys_dir"`
 	// TPMRootsFile holds certificates in PEM of the vendors whose TPMs are believed; empty means that every TPM is
 	// believed by its first use alone.
 	TPMRootsFile string   `yaml:"tpm_roots_file"`
@@ -185,12 +188,18 @@ func (c *Config) ImagesPath() string {
 	return filepath.Join(c.DataDir, "images")
 }
 
+// SecretKeyName is the file in KeysDir with the key that seals BMC credentials.
+const SecretKeyName = "bmc.key"
+
 // SecretKeyPath is where the key is that seals BMC credentials.
 func (c *Config) SecretKeyPath() string {
 	if c.SecretsKeyFile != "" {
 		return c.SecretsKeyFile
 	}
-	return filepath.Join(c.DataDir, "secrets", "bmc.key")
+	if c.KeysDir != "" {
+		return filepath.Join(c.KeysDir, SecretKeyName)
+	}
+	return filepath.Join(c.DataDir, "secrets", SecretKeyName)
 }
 
 // FleetAddresses returns the addresses that agents dial for their sessions.

@@ -134,6 +134,7 @@ func TestMistakes(t *testing.T) {
 		"images: {registries: {plain_http: [\"A:1\"]}}":   `line 1: images.registries.plain_http[0]: "A:1" is not a host such as registry.example.org:5000`,
 		"images_dir: images":                              `line 1: images_dir: "images" is not an absolute path`,
 		"secrets_key_file: k":                             `line 1: secrets_key_file: "k" is not an absolute path`,
+		"keys_dir: keys":                                  `line 1: keys_dir: "keys" is not an absolute path`,
 		"tokens_file: ''":                                 `line 1: tokens_file: "" is not an absolute path`,
 		"database: {pool_size: 1, url: 'postgres://x/y'}": `line 1: database.pool_size: 1 is not from 4 to 1000`,
 	}
@@ -238,6 +239,9 @@ steps: {reboot: {retries: 7}}
 	if c.ImagesPath() != "/var/lib/ingot-controller/images" ||
 		c.SecretKeyPath() != "/var/lib/ingot-controller/secrets/bmc.key" {
 		t.Errorf("images %s, key %s", c.ImagesPath(), c.SecretKeyPath())
+	}
+	if c.KeysDir = "/run/keys"; c.SecretKeyPath() != "/run/keys/bmc.key" {
+		t.Errorf("key %s", c.SecretKeyPath())
 	}
 	c.ImagesDir, c.SecretsKeyFile = "/srv/images", "/run/key"
 	if c.ImagesPath() != "/srv/images" || c.SecretKeyPath() != "/run/key" {

@@ -148,6 +148,7 @@ func (c *Config) checkPaths(k *checker) {
 	}{
 		{"data_dir", c.DataDir, false}, {"tokens_file", c.TokensFile, false},
 		{"images_dir", c.ImagesDir, true}, {"secrets_key_file", c.SecretsKeyFile, true},
+		{"keys_dir", c.KeysDir, true},
 		{"tpm_roots_file", c.TPMRootsFile, true}, {"traces.ca_file", c.Traces.CAFile, true},
 		{"tls.cert_file", c.TLS.CertFile, true}, {"tls.key_file", c.TLS.KeyFile, true},
 	} {
@@ -222,6 +223,10 @@ func (c *Config) CheckFiles() Problems {
 	if c.SecretsKeyFile != "" {
 		_, err := os.Stat(c.SecretsKeyFile)
 		k.err("secrets_key_file", err)
+	}
+	if c.KeysDir != "" {
+		_, err := os.Stat(c.KeysDir)
+		k.err("keys_dir", err)
 	}
 	_, err := c.Webhooks.Roots()
 	k.err("webhooks.ca_file", err)

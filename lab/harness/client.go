@@ -38,6 +38,11 @@ type Client struct {
 	conn *grpc.ClientConn
 }
 
+// NewClient makes a client of a controller that the harness has not started.
+func NewClient(t testing.TB, address, caFile, token string) *Client {
+	return newClient(t, address, caFile, token)
+}
+
 func newClient(t testing.TB, address, caFile, token string) *Client {
 	c := &Client{t: t, address: address, caFile: caFile, token: token}
 	t.Cleanup(func() {

@@ -74,18 +74,29 @@ func (a *Authority) Client(t testing.TB, user string, groups ...string) (cert, k
 // Server makes the certificate of a server on the loopback.
 func (a *Authority) Server(t testing.TB, name string) (cert, key []byte) {
 	t.Helper()
+	return a.ServerOf(t, name)
+}
+
+// ServerOf makes the certificate of a server on the loopback that has further names.
+func (a *Authority) ServerOf(t testing.TB, name string, names ...string) (cert, key []byte) {
+	t.Helper()
 	k := newKey(t)
-	return a.Sign(t, pkix.Name{CommonName: name}, &k.PublicKey, x509.ExtKeyUsageServerAuth), keyPEM(t, k)
+	return a.sign(t, pkix.Name{CommonName: name}, &k.PublicKey, x509.ExtKeyUsageServerAuth, names), keyPEM(t, k)
 }
 
 // Sign certifies a public key.
 func (a *Authority) Sign(t testing.TB, subject pkix.Name, pub any, usage x509.ExtKeyUsage) []byte {
 	t.Helper()
+	return a.sign(t, subject, pub, usage, nil)
+}
+
+func (a *Authority) sign(t testing.TB, subject pkix.Name, pub any, usage x509.ExtKeyUsage, names []string) []byte {
+	t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		Subject: subject, NotBefore: time.Now().Add(-time.Hour),
 		NotAfter: time.Now().Add(12 * time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{usage},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: append([]string{"localhost"}, names...),
 	}, a.cert, pub, a.key)
 	if err != nil {
 		t.Fatal(err)
