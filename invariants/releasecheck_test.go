@@ -22,7 +22,7 @@ var (
 	ruleLine = regexp.MustCompile(`^([a-z][a-z0-9-]*):[^=]*?(?:## (.*))?$`)
 	// testCommand is how a recipe runs tests: by Go, by a script for tests, or by a judge of whole systems.
 	testCommand = regexp.MustCompile(
-		`go (-C \S+ )?test|\$\(GOTESTSUM\)|\$\(UNRACED_TEST\)|scripts/test-|scripts/first-rack|scripts/smoke/|` +
+		`go (-C \S+ )?test|\$\(GOTEST(SUM)?\)|\$\(UNRACED_TEST\)|scripts/test-|scripts/first-rack|scripts/smoke/|` +
 			`dist/(chaos|kill)/harness --bin|dist/mutants (requirements|\$)`,
 	)
 	tagFlag  = regexp.MustCompile(`-tags ([a-z,]+)`)
