@@ -19,9 +19,9 @@ func keysCommand() *cobra.Command {
 	cmd.AddCommand(&cobra.Command{
 		Use:   "make DIR",
 		Short: "Make a CA and the key of stored secrets in a new directory",
-		Long: `Make a CA and the key of stored secrets in a directory that does not exist yet. Every controller of one fleet gets
-the same files, and finds them by keys_dir of its configuration: a Secret of Kubernetes that is mounted, or copies. A
-fleet that has a CA keeps it: these keys are for a new fleet.`,
+		Long: `Make a CA and the key of stored secrets in a directory that does not exist yet. Every controller of one fleet
+gets the same files, and finds them by keys_dir of its configuration: a Secret of Kubernetes that is mounted, or copies.
+A fleet that has a CA keeps it: these keys are for a new fleet.`,
 		Example: `  ingot-controller keys make ./keys
   kubectl create secret generic ingot-keys --from-file=./keys`,
 		Args: cobra.ExactArgs(1),
