@@ -112,7 +112,7 @@ func TestWhyNamesFaultsOfWebhooks(t *testing.T) {
 		Webhook: &baremetalv1.Webhook{WebhookId: paused}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"enabled"}},
 	})
 	all.Ask(t, harness.Expected{Fault: "paused by somebody", Reasons: []string{""}, On: "operator",
-		Says: []string{"somebody has paused it"}, Do: "webhook resume " + paused},
+		Says: []string{"an operator has paused it"}, Do: "webhook resume " + paused},
 		func() *baremetalv1.ExplainMachineResponse { return ask(paused) })
 
 	loopback = false
