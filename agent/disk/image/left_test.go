@@ -108,7 +108,7 @@ func leaveFaults(r *rig, rnd *rand.Rand, cancel func()) string {
 		return "cancel"
 	case 6:
 		r.job.Begin = func(context.Context) error { return errors.New("no") }
-		return "grants no start"
+		return "no grant"
 	case 7:
 		r.job.RawSize += 512
 		return "wrong size"

@@ -110,7 +110,7 @@ func (e *Executor) Resume(ctx context.Context, job executor.Job) (executor.Verdi
 	}
 	if now.BootID != before.BootID {
 		return executor.Settle(executor.Failed(baremetalv1.Reason_HARDWARE_TEST_UNFINISHED,
-			"the machine was restarted while its hardware was tested: it did not stand the load, or a person restarted it")), nil
+			"the machine was restarted while its hardware was tested: it did not stand the load, or was told to restart")), nil
 	}
 	return executor.Settle(executor.Failed(baremetalv1.Reason_HARDWARE_TEST_UNFINISHED,
 		"the agent was restarted while the hardware was tested; nothing was changed").AndRetry()), nil

@@ -425,7 +425,7 @@ const (
 	// OPERATION: the step took longer than it may, and is known to have stopped.
 	// Next: look at why; raise the timeout in the plan if it is too short.
 	Reason_STEP_TIMEOUT Reason = 154
-	// OPERATION: an operator cancelled it.
+	// OPERATION: a caller cancelled it.
 	// Next: the audit log says who.
 	Reason_CANCELED_BY_REQUEST Reason = 155
 	// OPERATION: a bug in the agent; the log has a stack.

@@ -196,7 +196,7 @@ var remedies = map[string]remedy{
 		"the machine was flagged RMA or Retired meanwhile: the controller did not grant the start", none},
 	"SESSION_SUPERSEDED": {explain.OnAgent, "a newer session of the same agent had taken over; nothing was started",
 		does(agents)},
-	"CANCELED_BY_REQUEST": {explain.OnOperator, "an operator cancelled it",
+	"CANCELED_BY_REQUEST": {explain.OnOperator, "a caller cancelled it",
 		does(onMachine("ingot audit ", "", "shows who, and why"))},
 	"SETTLED_BY_OPERATOR": {explain.OnOperator, "an operator has settled an unknown outcome",
 		does(onMachine("ingot audit ", "", "shows who, and why"))},
