@@ -25,6 +25,7 @@ GOTESTSUM    := bin/tools/gotestsum --format $(if $(CI),pkgname,pkgname-and-test
 # Without the race detector tests share what is compiled for the programs, which they start. What vet says, make lint says.
 UNRACED_TEST := env CGO_ENABLED=0 $(GOTESTSUM) -- -vet=off -trimpath -buildvcs=false -tags $(GOTAGS)
 TESTPG       := scripts/testpg run --
+# Long tests, with the flags of UNRACED_TEST: what one has compiled, the other need not.
 GOTEST       := env CGO_ENABLED=0 go test -vet=off -trimpath -buildvcs=false -tags $(GOTAGS)
 
 .PHONY: help
@@ -452,7 +453,7 @@ test-helm: deps bin/tools/helm bin/kube/kube-apiserver bin/kube/kubectl ## Insta
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags $(GOTAGS) -ldflags '-s -w' -o $(TEST_PROGRAMS) ./cmd/ingot ./cmd/ingot-controller
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags $(GOTAGS) -ldflags '-s -w -X main.version=0.2.0-next' -o dist/helm/ingot-controller ./cmd/ingot-controller
 	INGOT_TEST_PROGRAMS=$(TEST_PROGRAMS) INGOT_TEST_NEXT_CONTROLLER=$(CURDIR)/dist/helm/ingot-controller INGOT_TEST_HELM=$(CURDIR)/bin/tools/helm \
-		INGOT_TEST_KUBE=$(CURDIR)/bin/kube $(TESTPG) env CGO_ENABLED=0 go test -tags helm,$(GOTAGS) -trimpath -buildvcs=false -timeout 30m -count 1 -v $(TEST_FLAGS) ./lab/helm
+		INGOT_TEST_KUBE=$(CURDIR)/bin/kube $(TESTPG) $(GOTEST) -tags helm,$(GOTAGS) -timeout 30m -count 1 -v $(TEST_FLAGS) ./lab/helm
 
 # An image of one's own: make lab-debian DEBIAN_IMAGE=/path/to/image.raw.zst
 DEBIAN_IMAGE ?= $(CURDIR)/dist/debian.raw.zst

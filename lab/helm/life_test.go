@@ -31,7 +31,7 @@ const (
 	secretPath = "/api/v1/namespaces/ingot/secrets/ingot-keys"
 )
 
-// fleet is what is kept of one installation to the next.
+// fleet holds the database, keys and machine that stay from one installation to the next.
 type fleet struct {
 	*place
 	root    string
@@ -147,7 +147,7 @@ func (f *fleet) there() {
 	}
 }
 
-// configuration holds that the program has no objection to what is mounted.
+// configuration checks that the program accepts the mounted configuration.
 func (f *fleet) configuration() {
 	f.t.Helper()
 	cmd := f.pods[0].command("ingot-controller", "config", "check", "--config", "/etc/ingot/controller.yaml")

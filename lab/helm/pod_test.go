@@ -341,7 +341,7 @@ func (x *pod) remove() {
 	}
 	for i := len(x.mounts) - 1; i >= 0; i-- {
 		if err := unix.Unmount(x.mounts[i], unix.MNT_DETACH); err != nil {
-			// What is mounted must not be removed with the directory.
+			// The removal of the directory would delete through the mount.
 			panic(fmt.Sprintf("unmount %s: %v", x.mounts[i], err))
 		}
 	}
