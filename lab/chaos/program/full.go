@@ -31,6 +31,15 @@ func Fill(path string) error {
 	return f.Close()
 }
 
+// IsFull reports whether the file system of a directory has no block left.
+func IsFull(dir string) (bool, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return false, fmt.Errorf("measure a disk: %w", err)
+	}
+	return s.Bavail == 0, nil
+}
+
 // FillBut is Fill that leaves some room, in bytes.
 func FillBut(path string, room int64) error {
 	if err := Fill(path); err != nil {

@@ -11,6 +11,7 @@ var Classes = map[string]string{
 	"ungranted-result": "lie-agent",
 	"asked-boot":       "lie-agent",
 	"late-claim":       "lie-agent",
+	"boot-claim":       "lie-agent",
 	"fence":            "lie-agent",
 	"superseded":       "clone-agent",
 	"boot-hardware":    "elsewhere-agent",

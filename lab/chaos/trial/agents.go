@@ -171,20 +171,30 @@ const roomLeft = 96 << 10
 // stopLimit is how long an agent may take to end by itself.
 const stopLimit = 5 * time.Second
 
-// fill leaves the agent no room. In half of the strikes the agent has just begun, with a log of its database that must
-// grow: an older log has room of its own. The disk is full then after some more writes.
-func (a *agentProgram) fill(s plan.Strike) error {
+// fill leaves the agent no room, and reports whether the disk was seen full. In half of the strikes the agent has just
+// begun, with a log of its database that must grow: an older log has room of its own. The disk is full then after some
+// more writes.
+func (a *agentProgram) fill(ctx context.Context, s plan.Strike) (full bool, err error) {
 	if !s.Stays {
-		return program.Fill(a.ballast())
-	}
-	a.Busy.Lock()
-	defer a.Busy.Unlock()
-	if err := a.Stop(stopLimit); err != nil {
-		return err
+		err := program.Fill(a.ballast())
+		return err == nil, err
 	}
 	room := int64(roomLeft + s.Target*(4<<10))
-	return errors.Join(program.FillBut(a.ballast(), room), a.Start(""))
+	a.Busy.Lock()
+	err = a.Stop(stopLimit)
+	if err == nil {
+		err = errors.Join(program.FillBut(a.ballast(), room), a.Start(""))
+	}
+	a.Busy.Unlock()
+	for until := time.Now().Add(fillLimit); err == nil && !full && time.Now().Before(until) && ctx.Err() == nil; {
+		program.Rest(ctx, pollEvery)
+		full, err = program.IsFull(a.dir)
+	}
+	return full, err
 }
+
+// fillLimit is how long an agent with little room may take to use it up.
+const fillLimit = 4 * time.Second
 
 func (a *agentProgram) close() error {
 	err := a.Program.Close()
