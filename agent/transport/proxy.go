@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/ingot-metal/ingot/internal/weburl"
 	"net"
 	"net/http"
 	"net/url"
@@ -19,11 +20,11 @@ var ErrProxy = errors.New("proxy refuses")
 
 // ParseProxy reads the address of a proxy, such as http://192.0.2.1:8080, and returns its host:port.
 func ParseProxy(s string) (string, error) {
-	u, err := url.Parse(s)
+	u, err := weburl.Parse(s)
 	if err != nil {
 		return "", fmt.Errorf("proxy: %w", err)
 	}
-	if u.Scheme != "http" || u.Hostname() == "" || (u.Path != "" && u.Path != "/") || u.User != nil || u.RawQuery != "" {
+	if u.Scheme != "http" || (u.Path != "" && u.Path != "/") || u.User != nil || u.RawQuery != "" {
 		return "", fmt.Errorf("proxy %q is not of the form http://host:port", s)
 	}
 	if u.Port() == "" {

@@ -4,9 +4,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"github.com/ingot-metal/ingot/internal/weburl"
 	"net"
 	"net/netip"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -113,8 +113,8 @@ func (b Bucket) check(k *checker) {
 
 // Host is the host and port of the endpoint, and whether it speaks TLS.
 func (b Bucket) Host() (host string, secure bool, err error) {
-	u, err := url.Parse(b.Endpoint)
-	if err != nil || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" ||
+	u, err := weburl.Parse(b.Endpoint)
+	if err != nil || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" ||
 		u.Fragment != "" {
 		return "", false, errors.New("is not a URL of a host alone, such as https://s3.example.org")
 	}

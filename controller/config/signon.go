@@ -3,8 +3,8 @@ package config
 import (
 	"crypto/x509"
 	"fmt"
+	"github.com/ingot-metal/ingot/internal/weburl"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,8 +73,8 @@ func (c *Config) checkSignOn(k *checker) {
 }
 
 func safeIssuer(issuer string) bool {
-	u, err := url.Parse(issuer)
-	if err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+	u, err := weburl.Parse(issuer)
+	if err != nil || u.RawQuery != "" || u.Fragment != "" {
 		return false
 	}
 	ip := net.ParseIP(u.Hostname())

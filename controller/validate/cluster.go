@@ -2,7 +2,7 @@ package validate
 
 import (
 	"crypto/tls"
-	"net/url"
+	"github.com/ingot-metal/ingot/internal/weburl"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/internal/pki"
@@ -27,8 +27,8 @@ func Cluster(r *baremetalv1.SetClusterRequest) error {
 
 func apiServer(s string) string {
 	const rule = "the base URL of an API server: https://host:port"
-	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.Port() == "" || u.User != nil || u.RawQuery != "" ||
+	u, err := weburl.Parse(s)
+	if err != nil || u.Scheme != "https" || u.Port() == "" || u.User != nil || u.RawQuery != "" ||
 		u.Fragment != "" ||
 		u.Path != "" && u.Path != "/" || text(s, maxText) != "" {
 		return rule

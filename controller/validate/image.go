@@ -2,8 +2,9 @@ package validate
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
-	"net/url"
+	"github.com/ingot-metal/ingot/internal/weburl"
 	"regexp"
 	"slices"
 	"strings"
@@ -90,13 +91,15 @@ const maxURL = 2048
 
 // imageURL refuses what holds a user name or a password: the URL is stored and shown.
 func imageURL(s string) string {
-	u, err := url.Parse(s)
+	u, err := weburl.Parse(s)
 	switch {
 	case s == "":
 		return "required"
 	case len(s) > maxURL || !printableASCII(s):
 		return fmt.Sprintf("at most %d printable ASCII characters", maxURL)
-	case err != nil || !slices.Contains([]string{"http", "https", "oci"}, u.Scheme) || u.Host == "":
+	case errors.Is(err, weburl.ErrPort):
+		return err.Error()
+	case err != nil || !slices.Contains([]string{"http", "https", "oci"}, u.Scheme):
 		return "must be https://…, http://… or oci://…"
 	case u.User != nil:
 		return "must not hold credentials"

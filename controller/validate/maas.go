@@ -2,7 +2,7 @@ package validate
 
 import (
 	"crypto/x509"
-	"net/url"
+	"github.com/ingot-metal/ingot/internal/weburl"
 	"regexp"
 	"strings"
 
@@ -35,9 +35,9 @@ func MAASRegion(r *baremetalv1.SetMAASRegionRequest) error {
 }
 
 func maasEndpoint(s string) string {
-	u, err := url.Parse(s)
+	u, err := weburl.Parse(s)
 	switch {
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+	case err != nil || u.Scheme != "http" && u.Scheme != "https":
 		return "an http or https URL such as http://maas.example:5240/MAAS"
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		return "scheme, host and path only"

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/ingot-metal/ingot/internal/weburl"
 	"net"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 	"syscall"
@@ -44,9 +44,11 @@ func (p Policy) CheckURL(raw string) error {
 	if len(raw) > maxURL {
 		return fmt.Errorf("longer than %d bytes", maxURL)
 	}
-	u, err := url.Parse(raw)
+	u, err := weburl.Parse(raw)
 	switch {
-	case err != nil || u.Host == "" || u.Hostname() == "" || u.Opaque != "":
+	case errors.Is(err, weburl.ErrPort):
+		return err
+	case err != nil:
 		return errors.New("not an absolute https address")
 	case u.User != nil:
 		return errors.New("a user and a password do not belong into it")

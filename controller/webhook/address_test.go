@@ -67,6 +67,7 @@ func TestURLs(t *testing.T) {
 		"https://exa mple.org/": "not an absolute", "": "not an absolute",
 		"javascript:alert(1)": "not an absolute", "unix:///run/x": "not an absolute",
 		"https://user@example.org/": "a user", "https://user:pass@example.org/": "a user",
+		"https://example.org:0/": "from 1 to 65535", "https://example.org:99999/": "from 1 to 65535",
 		"https://example.org/#x": "a fragment", "https://example.org/#": "a fragment",
 		"https://example.org/" + strings.Repeat("x", 2048): "longer than 2048",
 		"https://127.0.0.1/": "loopback", "https://[::1]/": "loopback",

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -18,7 +19,8 @@ import (
 
 // options are the settings of a run.
 type options struct {
-	seed    uint64
+	seed    uint64 // of requirements
+	seeds   []uint64
 	sample  int
 	jobs    int
 	only    string
@@ -38,8 +40,10 @@ func main() {
 		return
 	}
 	var o options
-	flag.Uint64Var(&o.seed, "seed", 1, "seed of the sample")
-	flag.IntVar(&o.sample, "sample", 1000, "how many mutants are drawn; 0 for all")
+	o.seeds = []uint64{1}
+	flag.Func("seed", "seed of the sample, or several with commas between: each has its own figure (default 1)",
+		func(text string) (err error) { o.seeds, err = seedsOf(text); return err })
+	flag.IntVar(&o.sample, "sample", 1000, "how many mutants are drawn by each seed; 0 for all")
 	flag.IntVar(&o.jobs, "jobs", runtime.NumCPU(), "how many mutants are tried at once")
 	flag.StringVar(&o.only, "only", ".", "only packages that match this")
 	flag.Float64Var(&o.least, "least", 90, "percentage of killed mutants below which the run fails")
@@ -87,8 +91,8 @@ func run(ctx context.Context, o options, targets []target) error {
 		works = append(works, w)
 		all = append(all, w.all...)
 	}
-	drawn := draw(all, o.seed, o.sample)
-	fmt.Printf("%d mutants in %d packages; %d drawn with seed %d\n", len(all), len(works), len(drawn), o.seed)
+	samples, drawn := drawEach(all, o.seeds, o.sample)
+	fmt.Printf("%d mutants in %d packages; %d drawn with the seeds %v\n", len(all), len(works), len(drawn), o.seeds)
 	if drawn, err = again(drawn, o.again); err != nil {
 		return err
 	}
@@ -96,7 +100,7 @@ func run(ctx context.Context, o options, targets []target) error {
 	if err != nil {
 		return err
 	}
-	r := report{known: known}
+	r := report{known: known, samples: samples}
 	for _, w := range works {
 		if !only.MatchString(w.u.dir) {
 			continue
@@ -111,6 +115,43 @@ func run(ctx context.Context, o options, targets []target) error {
 	}
 	r.table()
 	return errors.Join(r.stale(all), r.enough(o.least))
+}
+
+// seedsOf parses numbers with commas between.
+func seedsOf(text string) ([]uint64, error) {
+	var out []uint64
+	for field := range strings.SplitSeq(text, ",") {
+		n, err := strconv.ParseUint(strings.TrimSpace(field), 10, 64)
+		if err != nil || slices.Contains(out, n) {
+			return nil, fmt.Errorf("%q is no number, or is there twice", field)
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+// sample is what one seed draws, and the figure of it.
+type sample struct {
+	seed  uint64
+	holds map[*mutant]bool
+	row   row
+}
+
+// drawEach draws a sample by each seed. It returns them, and all that are in one, in the order of draw.
+func drawEach(all []*mutant, seeds []uint64, n int) (samples []sample, union []*mutant) {
+	in := map[*mutant]bool{}
+	for _, seed := range seeds {
+		s := sample{seed: seed, holds: map[*mutant]bool{}, row: row{dir: fmt.Sprintf("seed %d", seed)}}
+		for _, m := range draw(all, seed, n) {
+			s.holds[m], in[m] = true, true
+		}
+		samples = append(samples, s)
+	}
+	for m := range in {
+		union = append(union, m)
+	}
+	slices.SortFunc(union, byPlace)
+	return samples, union
 }
 
 // again keeps the mutants that a file names.
@@ -163,8 +204,11 @@ func (w *work) try(ctx context.Context, o options) (map[int]verdict, error) {
 
 // tryWith tries the tests of one package on the mutants that are left.
 func (b *bench) tryWith(ctx context.Context, t tests, left []*mutant, out map[int]verdict) error {
+	if len(left) == 0 {
+		return nil
+	}
 	bin, err := b.build(ctx, t.dir)
-	if err != nil || bin == nil || len(left) == 0 {
+	if err != nil || bin == nil {
 		return err
 	}
 	if err := bin.look(ctx, b.jobs, t.run, t.dir == b.u.dir); err != nil {
@@ -187,6 +231,8 @@ func (b *bench) tryWith(ctx context.Context, t tests, left []*mutant, out map[in
 type report struct {
 	known map[string]explained
 	rows  []row
+	// samples are of one seed each.
+	samples []sample
 	// wrong are explanations of mutants that do not live.
 	wrong []string
 }
@@ -204,22 +250,17 @@ func (r *report) add(w *work, verdicts map[int]verdict, took time.Duration) {
 	for _, m := range w.drawn {
 		v := verdicts[m.id]
 		e, isExplained := r.known[m.key]
-		switch {
-		case v == killed || v == timedOut:
-			if v == killed {
-				line.killed++
-			} else {
-				line.timedOut++
+		line.count(v, e, isExplained)
+		for i := range r.samples {
+			if r.samples[i].holds[m] {
+				r.samples[i].row.mutants++
+				r.samples[i].row.count(v, e, isExplained)
 			}
-			if isExplained {
-				r.wrong = append(r.wrong, "is explained and killed: "+m.key)
-			}
-		case isExplained && e.equivalent:
-			line.equivalent++
-		case isExplained:
-			line.accepted++
-		default:
-			line.alive++
+		}
+		switch dead := v == killed || v == timedOut; {
+		case dead && isExplained:
+			r.wrong = append(r.wrong, "is explained and killed: "+m.key)
+		case !dead && !isExplained:
 			fmt.Printf("\n%s/%s:%d: %s\n\t%s\n\t- %s\n\t+ %s\n", m.dir, m.file, m.line, v, m.key,
 				strings.TrimSpace(m.removed), strings.TrimSpace(m.added))
 		}
@@ -227,11 +268,31 @@ func (r *report) add(w *work, verdicts map[int]verdict, took time.Duration) {
 	r.rows = append(r.rows, line)
 }
 
+// count adds one verdict.
+func (l *row) count(v verdict, e explained, isExplained bool) {
+	switch {
+	case v == killed:
+		l.killed++
+	case v == timedOut:
+		l.timedOut++
+	case isExplained && e.equivalent:
+		l.equivalent++
+	case isExplained:
+		l.accepted++
+	default:
+		l.alive++
+	}
+}
+
 // table prints the counts.
 func (r *report) table() {
 	fmt.Printf("\n%-30s %7s %7s %9s %8s %8s %10s %6s %6s\n",
 		"package", "mutants", "killed", "timed out", "survived", "accepted", "equivalent", "%", "s")
-	for _, l := range append(slices.Clone(r.rows), r.sum()) {
+	lines := append(slices.Clone(r.rows), r.sum())
+	for _, s := range r.samples {
+		lines = append(lines, s.row)
+	}
+	for _, l := range lines {
 		fmt.Printf("%-30s %7d %7d %9d %8d %8d %10d %6.1f %6.0f\n",
 			l.dir, l.mutants, l.killed, l.timedOut, l.alive, l.accepted, l.equivalent, l.percent(), l.took.Seconds())
 	}
@@ -278,9 +339,13 @@ func (r *report) stale(all []*mutant) error {
 	return errors.New(strings.Join(r.wrong, "\n"))
 }
 
+// enough returns an error for each seed whose sample has too many survivors.
 func (r *report) enough(least float64) error {
-	if p := r.sum().percent(); p < least {
-		return fmt.Errorf("%.1f %% of the mutants were killed, want %.0f %%", p, least)
+	var errs []error
+	for _, s := range r.samples {
+		if p := s.row.percent(); p < least {
+			errs = append(errs, fmt.Errorf("seed %d: %.1f %% of the mutants were killed, want %.0f %%", s.seed, p, least))
+		}
 	}
-	return nil
+	return errors.Join(errs...)
 }

@@ -108,10 +108,12 @@ func draw(all []*mutant, seed uint64, n int) []*mutant {
 	rest := slices.DeleteFunc(order, func(m *mutant) bool { return taken[m] })
 	drawn = append(drawn, rest[:n-len(drawn)]...)
 	// Edits are built in by the order of the source.
-	slices.SortFunc(drawn,
-		func(a, b *mutant) int { return cmp.Or(strings.Compare(a.dir, b.dir), cmp.Compare(a.id, b.id)) })
+	slices.SortFunc(drawn, byPlace)
 	return drawn
 }
+
+// byPlace orders mutants by package and number.
+func byPlace(a, b *mutant) int { return cmp.Or(strings.Compare(a.dir, b.dir), cmp.Compare(a.id, b.id)) }
 
 // collapse returns a text on one line, and truncates a long one.
 func collapse(text string) string {

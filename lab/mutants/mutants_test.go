@@ -240,8 +240,40 @@ func TestReport(t *testing.T) {
 		!strings.Contains(err.Error(), "not exist: gone") {
 		t.Errorf("stale: %v", err)
 	}
-	if err := r.enough(90); err == nil {
-		t.Error("two of three are enough for 90 %")
+}
+
+// Each seed has its own figure, and one that is too low fails the run, whatever the others are.
+func TestEachSeedCounts(t *testing.T) {
+	var all []*mutant
+	for i := range 60 {
+		all = append(all, &mutant{id: i + 1, key: strings.Repeat("x", i+1), dir: "agent/dispatch"})
+	}
+	samples, union := drawEach(all, []uint64{1, 7}, 20)
+	if len(samples) != 2 || len(union) <= 20 || len(union) > 40 || !slices.IsSortedFunc(union, byPlace) {
+		t.Fatalf("%d samples, %d mutants", len(samples), len(union))
+	}
+	verdicts := map[int]verdict{}
+	for _, m := range union {
+		if verdicts[m.id] = killed; !samples[0].holds[m] {
+			verdicts[m.id] = survived
+		}
+	}
+	r := report{samples: samples}
+	r.add(&work{u: &unit{}, drawn: union}, verdicts, 0)
+	if p := r.samples[0].row.percent(); p != 100 || r.samples[0].row.mutants != 20 {
+		t.Errorf("seed 1: %+v", r.samples[0].row)
+	}
+	err := r.enough(90)
+	if err == nil || strings.Contains(err.Error(), "seed 1:") || !strings.Contains(err.Error(), "seed 7:") {
+		t.Errorf("enough: %v", err)
+	}
+	if err := r.enough(1); err != nil {
+		t.Error(err)
+	}
+	for _, text := range []string{"", "1,", "1,1", "a", "-1"} {
+		if _, err := seedsOf(text); err == nil {
+			t.Errorf("seeds %q were taken", text)
+		}
 	}
 }
 
