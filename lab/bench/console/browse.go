@@ -31,8 +31,17 @@ func (b *bench) browse(ctx context.Context) error {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "node", "test/bench.mjs")
 	cmd.Dir = b.o.web
-	cmd.Env = append(os.Environ(), "CONSOLE_URL="+b.rest.base, "CONSOLE_TOKEN="+b.Token,
-		fmt.Sprintf("CONSOLE_MACHINES=%d", b.o.machines), fmt.Sprintf("CONSOLE_MEMORY_MS=%d", b.o.memory.Milliseconds()))
+	cmd.Env = append(
+		os.Environ(),
+		"CONSOLE_URL="+b.rest.base,
+		"CONSOLE_TOKEN="+b.Token,
+		fmt.Sprintf(
+			"CONSOLE_MACHINES=%d",
+			b.o.machines,
+		),
+		fmt.Sprintf("CONSOLE_MEMORY_MS=%d", b.o.memory.Milliseconds()),
+		"CONSOLE_SERIAL="+serial(b.o.machines-1),
+	)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -113,6 +122,8 @@ func (t *talk) report(ctx context.Context) error {
 	t.run.Add("answer to a filter of the list", v["filter"], "ms", report.AtMost(300), "%s",
 		beside(v["filter"], filter, "the bare SQL"))
 	t.run.Add("answer to a filter of the map", v["map filter"], "ms", report.AtMost(300), "until it is drawn")
+	t.run.Add("answer to a search of the fleet", v["search"], "ms", report.AtMost(300),
+		"from the last key, with the %d ms that the page waits for another", 120)
 	t.run.Add("the map of a moment", v["past"], "ms", nil, "until it is drawn")
 	var all []time.Duration
 	for i, at := range t.seen {

@@ -2,6 +2,8 @@ package console
 
 import (
 	"context"
+	"crypto/md5"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -132,6 +134,9 @@ func (b *bench) calls(ctx context.Context) error {
 		}
 		b.run.Add(c.what, took, "ms", nil, "%s", beside(took, c.bare, "the plain SQL"))
 	}
+	if err := b.searches(ctx); err != nil {
+		return err
+	}
 	var bytes int64
 	took, err := median(func() error {
 		answer, err := b.rest.get(ctx, "/api/v1/machine-map", url.Values{"group_by": {"site", "rack"}})
@@ -146,6 +151,46 @@ func (b *bench) calls(ctx context.Context) error {
 		float64(bytes)/measure.MiB)
 	return err
 }
+
+// scanned is the plain SQL that looks at every name.
+const scanned = "SELECT machine_id FROM machine_names WHERE strpos(words, $1) > 0 LIMIT 500"
+
+// serial returns the serial number of the n-th machine's inventory.
+func serial(n int) string {
+	sum := md5.Sum([]byte(fill.Machine(n)))
+	return "SN" + hex.EncodeToString(sum[:])[:10]
+}
+
+// searches times the search: for a serial number, for a part of one machine's name, and for what all names hold.
+func (b *bench) searches(ctx context.Context) error {
+	last := b.o.machines - 1
+	for _, c := range []struct{ what, text string }{
+		{"search for a serial number", serial(last)},
+		{"search for the end of a name", fill.Machine(last)[len(fill.Prefix):]},
+		{"search for what every machine has", "fill"},
+	} {
+		bare, err := b.plain(ctx, scanned, strings.ToLower(c.text))
+		if err != nil {
+			return err
+		}
+		took, err := median(func() error {
+			r, err := pb.NewMachineServiceClient(b.Conn).SearchMachines(ctx,
+				&pb.SearchMachinesRequest{Text: c.text, Limit: searchHits})
+			if err == nil && len(r.GetHits()) == 0 {
+				err = fmt.Errorf("%q is not found", c.text)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		b.run.Add(c.what, took, "ms", report.AtMost(300), "%s", beside(took, bare, "the plain SQL"))
+	}
+	return nil
+}
+
+// searchHits is how many hits the console asks for.
+const searchHits = 8
 
 // asked is what the first screen of a fleet in which nothing changes asks for again and again, beside its stream.
 var asked = []struct {

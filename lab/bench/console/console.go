@@ -92,9 +92,18 @@ func (b *bench) fill(ctx context.Context) error {
 		`INSERT INTO machine_conditions (machine_id, type, status, reason, last_transition)
 		 SELECT machine_id, 'Provisioned', right(machine_id, 2)::int % 50 <> 7, 'bench', now() FROM machines`,
 		// The past begins with what they are, as after the migration that keeps states.
+		// What a machine is found by: its record, and an inventory with two ports and two disks.
+		"SELECT name_machine(m) FROM machines m",
+		`SELECT set_machine_names(machine_id, 'inventory',
+		    '{SERIAL,UUID,ASSET_TAG,HOSTNAME,MAC,MAC,DISK,DISK}',
+		    ARRAY['SN' || substr(h, 1, 10), h, 'AT-' || substr(h, 3, 6), machine_id || '.example.org',
+		          '52:54:00:' || substr(h, 1, 2) || ':' || substr(h, 4, 2) || ':01',
+		          '52:54:00:' || substr(h, 1, 2) || ':' || substr(h, 4, 2) || ':02',
+		          'D1-' || substr(h, 5, 12), 'D2-' || substr(h, 6, 12)])
+		 FROM (SELECT machine_id, md5(machine_id) AS h FROM machines) x`,
 		`DO $$ BEGIN PERFORM machine_states_add(x.change_xid) FROM (SELECT DISTINCT change_xid FROM machines) x; END $$`,
 		"SET session_replication_role = origin", "RESET statement_timeout",
-		"UPDATE cluster_state SET states_since = clock_timestamp()", "VACUUM (ANALYZE) machine_states, machine_words",
+		"UPDATE cluster_state SET states_since = clock_timestamp()", "VACUUM (ANALYZE) machine_states, machine_words, machine_names",
 	} {
 		if _, err := b.Admin.Exec(ctx, q); err != nil {
 			return fmt.Errorf("%s: %w", q, err)

@@ -93,6 +93,16 @@ await page.evaluate(() => addEventListener('keydown', (e) => e.key === 'Enter' &
 await field.fill(local)
 figure('past', await answered('past', `/^The fleet at/.test(document.querySelector('h1').textContent) && window.painted() && /\\d/.test(window.number('IDLE'))`,
   () => field.press('Enter')))
+await page.goto(base)
+await mark('useful')
+const search = page.getByLabel('Find a machine or an operation')
+const serial = process.env.CONSOLE_SERIAL
+await page.evaluate(() => document.querySelector('.search input').addEventListener('input', () => (window.entered = performance.now()), true))
+figure('search', await median(5, async () => {
+  await search.fill('')
+  await page.waitForFunction(() => !document.querySelector('.search [role=option]'), null, long)
+  return answered('found', `document.querySelector('.search [role=option]') !== null`, () => search.fill(serial))
+}))
 await page.goto(base + 'machines')
 await page.locator('tbody tr').first().waitFor()
 await page.evaluate(() => addEventListener('keydown', (e) => e.key === 'Enter' && (window.entered = performance.now()), true))
