@@ -22,7 +22,7 @@ func reimaging(end pb.Operation_Phase, failure *pb.ErrorStatus) *fakeServer {
 		CreatedAt: at(0),
 	}
 	done := proto.CloneOf(op)
-	done.Phase, done.FinishedAt, done.Error = end, at(32), failure
+	done.Phase, done.StartedAt, done.FinishedAt, done.Error = end, at(0), at(32), failure
 	f := &fakeServer{
 		op: op,
 		machines: []*pb.Machine{machine("machine-1", pb.MachineStatus_MAINTENANCE, pb.MachineStatus_MAINTENANCE_IDLE, "",

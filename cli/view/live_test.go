@@ -33,7 +33,7 @@ func reimage() *script {
 	return &script{
 		Live: NewLive(LiveConfig{Boxed: true}),
 		op: &pb.Operation{OperationId: "op-abc123", MachineId: "machine-1", Type: pb.Operation_REIMAGE,
-			Phase: pb.Operation_RUNNING, CreatedAt: at(0)},
+			Phase: pb.Operation_RUNNING, CreatedAt: at(0), StartedAt: at(0)},
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // Result is the last word on an operation.
 func (l *Live) Result(op *pb.Operation) string {
 	lines := []string{l.verdict(op)}
-	if d := Between(op.GetCreatedAt(), op.GetFinishedAt()); d != "" {
+	if d := Between(op.GetStartedAt(), op.GetFinishedAt()); d != "" {
 		lines = append(lines, "Duration: "+d)
 	}
 	if e := op.GetError(); e != nil {
