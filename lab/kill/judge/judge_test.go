@@ -101,11 +101,25 @@ func record() Record {
 	return r
 }
 
+// failedBefore has the third operation end for want of an agent for its second attempt: the first was granted, and failed.
+func failedBefore(r *Record) {
+	x := r.Commands[2]
+	x.State, x.Outcome, x.GrantedAt, x.Message = "DONE", "FAILED", at(12), "nothing was begun: it is off"
+	a := r.Explanations[2].Answer
+	a.Cause = "no agent could take the next attempt before the step's time was up"
+	a.Facts = []string{"command cmd-3 (reboot, attempt 1) is DONE with a-3", "the executor says: " + x.GetMessage()}
+}
+
 // TestALieIsFound plants one thing that is wrong into a record of which all is true.
 func TestALieIsFound(t *testing.T) {
 	t.Parallel()
 	if found := Judge(record()); len(found) > 0 {
 		t.Fatalf("a true record is wrong: %v", found)
+	}
+	again := record()
+	failedBefore(&again)
+	if found := Judge(again); len(found) > 0 {
+		t.Fatalf("a true record of a second attempt is wrong: %v", found)
 	}
 	why := func(r *Record, n int) *baremetalv1.ExplainMachineResponse { return r.Explanations[n].Answer }
 	for name, c := range map[string]struct {
@@ -139,6 +153,10 @@ func TestALieIsFound(t *testing.T) {
 		"nothing was started, and it acted": {func(r *Record) {
 			r.Effects = append(r.Effects, sim.EffectRecord{MachineID: "m-3", Seq: 1, Stage: sim.StageEffect,
 				Kind: sim.KindReboot, CommandID: "cmd-3"})
+		}, RuleWhy},
+		"a granted command was done, and no agent is said to have taken it": {func(r *Record) {
+			failedBefore(r)
+			r.Commands[2].Outcome = "SUCCEEDED"
 		}, RuleWhy},
 		"an agent is accused that no fault has struck": {func(r *Record) { r.Faults = r.Faults[:1] }, RuleWhy},
 		"an outcome is unknown for no reason":          {func(r *Record) { r.Faults = r.Faults[1:] }, RuleWhy},

@@ -82,7 +82,8 @@ func (c *claim) unreached() {
 	if c.op == nil {
 		return
 	}
-	if cmd := c.command; cmd != nil && !c.e.Live && cmd.GetGrantedAt() != nil && cmd.GetState() == "DONE" {
+	if cmd := c.command; cmd != nil && !c.e.Live && cmd.GetGrantedAt() != nil && cmd.GetState() == "DONE" &&
+		!(cmd.GetOutcome() == "FAILED" && strings.Contains(c.a.GetCause(), nextAttempt)) {
 		c.lie("command %s was granted", cmd.GetCommandId())
 	}
 	from, to := c.judge.during(c.op)
@@ -90,6 +91,9 @@ func (c *claim) unreached() {
 		c.lie("no fault has struck an agent of the machine, or a controller")
 	}
 }
+
+// nextAttempt is what a cause names that had no command: the one before has failed, and is the operation's last.
+const nextAttempt = "no agent could take the next attempt"
 
 // refused: the executor never touched the machine.
 func (c *claim) refused() {

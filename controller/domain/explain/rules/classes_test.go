@@ -50,7 +50,7 @@ var classes = map[explain.Input]map[string]string{
 		"operation.Operation": "ID MachineID Type PlanID Phase CurrentStep CurrentStage WaitReason WakeAt Version " +
 			"Destructive Slots Steps",
 		"operation.Step": "Name Kind Timeout MaxRetries Mode Agentless Needs RetryAt",
-		"kind.Declaration": "Action Doing Entered UsesBMC NeedsInstaller DestroysSystem Restarts ProvenByBoot " +
+		"kind.Declaration": "Action Capability Doing Entered UsesBMC NeedsInstaller DestroysSystem Restarts ProvenByBoot " +
 			"Control Path Route Token",
 		"operation.Command": "ID StepIdx Attempt Kind ExecutorID ExecutorRole Digest GrantSeq Deadline SettledBy",
 		"workflow.Workflow": "ID MachineID Provider Kind Mode State Stage StageIdx Plan Attempts Bound Adopted Unclean " +

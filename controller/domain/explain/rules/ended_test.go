@@ -58,14 +58,16 @@ func TestAnExpiredCommandBlamesNoAgent(t *testing.T) {
 // TestAConnectedAgentKeepsNothingBack: once the machine's own agent is back, nothing is named as what keeps the work
 // from being done, and no BMC is asked for.
 func TestAConnectedAgentKeepsNothingBack(t *testing.T) {
-	l := newLab(t).host().withoutSiteOnly().reboot().look()
-	l.gone(hostID)
-	l.after(time.Hour)
-	if said := everything(l.explain()); !strings.Contains(said, "at this moment: ") {
-		t.Errorf("the agent is gone, and nothing is seen of it:\n%s", said)
-	}
-	l.find(hostID).Live = true
-	if said := everything(l.explain()); strings.Contains(said, "at this moment: ") || strings.Contains(said, "BMC") {
-		t.Errorf("the agent is back, and something is in its way:\n%s", said)
+	for name, start := range map[string]func(*lab) *lab{"reboot": (*lab).reboot, "reconfigure": (*lab).reconfigure} {
+		l := start(newLab(t).host().withoutSiteOnly()).look()
+		l.gone(hostID)
+		l.after(time.Hour)
+		if said := everything(l.explain()); !strings.Contains(said, "at this moment: ") {
+			t.Errorf("%s: the agent is gone, and nothing is seen of it:\n%s", name, said)
+		}
+		l.find(hostID).Live = true
+		if said := everything(l.explain()); strings.Contains(said, "at this moment: ") || strings.Contains(said, "BMC") {
+			t.Errorf("%s: the agent is back, and something is in its way:\n%s", name, said)
+		}
 	}
 }

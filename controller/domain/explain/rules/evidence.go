@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/explain"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 )
 
@@ -82,7 +83,7 @@ func (s *scene) asOfNow(code string) verdict {
 // ownAgentCan reports whether the machine's own agent is connected and takes a step like the current one.
 func (s *scene) ownAgentCan() bool {
 	return s.host != nil && s.host.Live && !s.host.Locked && !s.step.IsStage() && !s.siteOnly() &&
-		slices.Contains(s.host.Capabilities, string(s.step.Kind))
+		slices.Contains(s.host.Capabilities, kind.Of(s.step.Kind).Capability)
 }
 
 // addNow adds the present state to the explanation of ended work.
