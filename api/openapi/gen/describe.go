@@ -157,6 +157,7 @@ func failures(all object) {
 		"retry_delay": text("How long to wait before the next try, such as \"1.5s\"."),
 	}, "retry_delay")
 	asObject(all[errorSchema])["required"] = []any{"code", "message"}
+	asObject(all["google.protobuf.Any"])["required"] = []any{"@type"}
 	status := asObject(asObject(all[errorSchema])["properties"])
 	asObject(all[errorSchema])["description"] = "How every call fails."
 	asObject(status["code"])["description"] = "Code of gRPC, as in google/rpc/code.proto."

@@ -41,6 +41,7 @@ func run(in io.Reader, out io.Writer) error {
 	if err := errors.Join(messages(doc), requests(doc), examples(doc)); err != nil {
 		return err
 	}
+	mergePatches(doc)
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

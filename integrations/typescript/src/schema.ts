@@ -4835,6 +4835,73 @@ export interface components {
             /** @description Name of the cluster that the machine is meant for. */
             target_cluster_ref?: string;
         };
+        /** @description MachineSpec is what clients say about a machine. */
+        "baremetal.v1.MachineSpecPatch": {
+            /** @description Reference to BMC credentials; never the credentials themselves. */
+            bmc_credentials_ref?: string | null;
+            /** @description host or host:port of the management controller. */
+            bmc_endpoint?: string | null;
+            /** @description Whose machine it is, in the client's own terms. */
+            customer_id?: string | null;
+            /**
+             * @description Disks beside the system's: a path, a space, and a rule as install_disk, such as "/srv serial=S1". The new system mounts
+             *     each there. A reimage gives an empty disk a partition with ext4, keeps one that has this already, and refuses any other.
+             */
+            data_disks?: string[] | null;
+            /** @description Image used where a reimage names none. */
+            default_image_ref?: string | null;
+            /** @description The upstream's own identifier. Unique, and immutable once set. */
+            external_id?: string | null;
+            /** @description Machines of one group share policies such as automatic promotion. */
+            group?: string | null;
+            /**
+             * @description The address that the installer takes where nobody gives it one, with the length of the prefix, such as
+             *     10.42.0.17/24. Path "media" needs it on a segment of mode "static".
+             */
+            install_address?: string | null;
+            /**
+             * @description Which disk a reimage writes: terms such as serial=…, wwn=…, path=…, model=…, size>=100GiB, joined by commas. Exactly
+             *     one disk must match. Empty means the only disk that may be written.
+             */
+            install_disk?: string | null;
+            /**
+             * @description Which second disk a reimage writes too, as a software RAID 1 of Linux that the new system boots from: a rule as
+             *     install_disk. Exactly one pair of disks must match the two rules, which may be the same. Empty means one disk. The
+             *     image must have mdadm, also in its initial RAM disk.
+             */
+            install_mirror?: string | null;
+            /** @description How a reimage that names no path gets the machine into the installer; see ReimageMachineRequest.path. */
+            install_path?: string | null;
+            /** @description Where the rack is, in words of the client's own. */
+            location?: string | null;
+            /** @description EUI-48, any common notation in, lower case with colons out. Unique in the fleet. */
+            mac_addresses?: string[] | null;
+            /** @description Rules of disks that are never written. */
+            protected_disks?: string[] | null;
+            /** @description Adapter that drives the machine: "agent" (default), "maas", "fake". */
+            provider?: string | null;
+            /** @description The MAAS region of a machine of provider "maas"; empty means "default". See MAASService. */
+            provider_ref?: string | null;
+            /** @description The rack that it stands in, such as r42. */
+            rack?: string | null;
+            /** @description The region; a bootstrap token may be bound to it. */
+            region?: string | null;
+            /** @description Chassis serial number. */
+            serial?: string | null;
+            /** @description The site whose agent serves the machine's segment. Default "default". */
+            site?: string | null;
+            /** @description Reference to SSH credentials; never the credentials themselves. */
+            ssh_credentials_ref?: string | null;
+            /** @description host:port of the machine's SSH server. */
+            ssh_endpoint?: string | null;
+            /**
+             * @description Keys that the SSH server may show: lines of authorized_keys(5) such as "ssh-ed25519 AAAA…", or fingerprints as
+             *     "SHA256:…". Without one nothing is run over SSH.
+             */
+            ssh_host_keys?: string[] | null;
+            /** @description Name of the cluster that the machine is meant for. */
+            target_cluster_ref?: string | null;
+        };
         /** @description MachineStatus is what the controller knows. Clients cannot write it. */
         "baremetal.v1.MachineStatus": {
             /** @description The operation that is pending or running; empty where none is. */
@@ -5027,6 +5094,87 @@ export interface components {
             tpm?: components["schemas"]["baremetal.v1.TPMStatusInput"];
             /** @description A granted command whose outcome is not known: disruptive work is refused until it is settled. */
             unresolved_command_id?: string;
+        };
+        /** @description MachineStatus is what the controller knows. Clients cannot write it. */
+        "baremetal.v1.MachineStatusPatch": {
+            /** @description The operation that is pending or running; empty where none is. */
+            active_operation_id?: string | null;
+            /** @description Equals active_operation_id; the name of the run-level view. */
+            active_run_id?: string | null;
+            /** @description The workflow that is pending, running or compensating on the machine. */
+            active_workflow_id?: string | null;
+            /** @description The machine's host agent, as of its last session. */
+            agent_id?: string | null;
+            /** @description The system was installed without an agent: its site's agent probes it, and reboots it through its BMC. */
+            agentless?: boolean | null;
+            /** @description A sentence for a person: what is wrong, and the next step. */
+            attention_message?: string | null;
+            /**
+             * @description Why effective_state is ATTENTION: a name of Reason; empty in every other state. NOT_PROVISIONED, NODE_OFFLINE,
+             *     NODE_NOT_VERIFIED, NODE_NOT_ACTIVE, NOT_OBSERVED and MACHINE_UNREACHABLE name what a machine in phase READY lacks;
+             *     MACHINE_QUARANTINED, INSTALL_ATTEMPTS_EXHAUSTED, COMMAND_UNRESOLVED and the reasons of NeedsIntervention what happened.
+             */
+            attention_reason?: string | null;
+            /** @description What the machine would boot from the network now: "installer", "rescue" or "disk". */
+            boot_assignment?: string | null;
+            /** @description Boot id and agent as of the last session of the machine's host agent. */
+            boot_id?: string | null;
+            /** @description What was observed, one entry a type. */
+            conditions?: components["schemas"]["baremetal.v1.ConditionInput"][] | null;
+            /** @description Computed on every read. */
+            effective_state?: components["schemas"]["baremetal.v1.MachineStatus.EffectiveState"];
+            /**
+             * Format: date-time
+             * @description When a verified system was on the disk for the first time. The condition Provisioned says whether one is there now.
+             */
+            first_provisioned_at?: string | null;
+            /**
+             * @description How the last RAM system of the machine proved which machine it is: "tpm" or "network" (by its MAC address and its
+             *     segment). Empty before the first.
+             */
+            identity_level?: string | null;
+            /**
+             * Format: int32
+             * @description Failed installations in a row.
+             */
+            install_attempts?: number | null;
+            /**
+             * Format: date-time
+             * @description When that agent was heard of last.
+             */
+            last_heartbeat_at?: string | null;
+            /** @description Why the last installation failed; empty when none has. */
+            last_install_error?: string | null;
+            /** @description Its place in the inventory's life. */
+            node_state?: components["schemas"]["baremetal.v1.NodeState"];
+            /**
+             * Format: date-time
+             * @description Since when it is there.
+             */
+            node_state_changed_at?: string | null;
+            /** @description SHA-256 of the raw image that was verified on the disk, lower hex. */
+            os_image_digest?: string | null;
+            /** @description The operator's intent. */
+            phase?: components["schemas"]["baremetal.v1.MachineStatus.Phase"];
+            /** @description "on", "off" or "unknown", as the BMC said last. */
+            power_state?: string | null;
+            /**
+             * Format: date-time
+             * @description When the BMC said so.
+             */
+            power_state_at?: string | null;
+            /** @description Where the system is probed: the address that its phone-home came from. */
+            probed_address?: string | null;
+            /** @description What the machine's provider says of it; unset for machines of provider "agent". */
+            provider?: components["schemas"]["baremetal.v1.ProviderStatusInput"];
+            /** @description True exactly when the effective state is IDLE. */
+            schedulable?: boolean | null;
+            /** @description The agent says that the machine is a simulation. */
+            simulated?: boolean | null;
+            /** @description The TPM that the machine is known by; unset until one is recorded. */
+            tpm?: components["schemas"]["baremetal.v1.TPMStatusInput"];
+            /** @description A granted command whose outcome is not known: disruptive work is refused until it is settled. */
+            unresolved_command_id?: string | null;
         };
         /** @description MapMachinesResponse is the machines of one moment. What many machines have in common is written once, and numbered from 0. */
         "baremetal.v1.MapMachinesResponse": {
@@ -7804,7 +7952,7 @@ export interface components {
             stage?: string;
         };
         "google.protobuf.Any": {
-            "@type"?: string;
+            "@type": string;
         } & {
             [key: string]: unknown;
         };
@@ -10338,31 +10486,72 @@ export interface operations {
                      * Format: date-time
                      * @description When it was registered.
                      */
-                    created_at?: string;
+                    created_at?: string | null;
                     /**
                      * Format: date-time
                      * @description Set on tombstones, which only reconciling lists return. To a caller with selections a machine that has left them is a
                      *     tombstone too: machine_id, and in this field when it left.
                      */
-                    deleted_at?: string;
+                    deleted_at?: string | null;
                     /** @description Keys and values of the client's own; filters name them as labels.KEY. */
                     labels?: {
-                        [key: string]: string;
-                    };
+                        [key: string]: string | null;
+                    } | null;
                     /** @description Client-updatable. */
-                    spec?: components["schemas"]["baremetal.v1.MachineSpecInput"];
+                    spec?: components["schemas"]["baremetal.v1.MachineSpecPatch"] | null;
                     /** @description Backend-owned, read-only. */
-                    status?: components["schemas"]["baremetal.v1.MachineStatusInput"];
+                    status?: components["schemas"]["baremetal.v1.MachineStatusPatch"] | null;
                     /**
                      * Format: date-time
                      * @description Moves when something that a client can see has changed, and only then.
                      */
-                    updated_at?: string;
+                    updated_at?: string | null;
                     /**
                      * Format: int64
                      * @description Grows with every change; send it back in an update to refuse a lost one (0 = don't check).
                      */
-                    version?: string;
+                    version?: string | null;
+                };
+                /**
+                 * @example {
+                 *       "labels": {
+                 *         "env": "test"
+                 *       },
+                 *       "spec": {
+                 *         "rack": "r43"
+                 *       }
+                 *     }
+                 */
+                "application/merge-patch+json": {
+                    /**
+                     * Format: date-time
+                     * @description When it was registered.
+                     */
+                    created_at?: string | null;
+                    /**
+                     * Format: date-time
+                     * @description Set on tombstones, which only reconciling lists return. To a caller with selections a machine that has left them is a
+                     *     tombstone too: machine_id, and in this field when it left.
+                     */
+                    deleted_at?: string | null;
+                    /** @description Keys and values of the client's own; filters name them as labels.KEY. */
+                    labels?: {
+                        [key: string]: string | null;
+                    } | null;
+                    /** @description Client-updatable. */
+                    spec?: components["schemas"]["baremetal.v1.MachineSpecPatch"] | null;
+                    /** @description Backend-owned, read-only. */
+                    status?: components["schemas"]["baremetal.v1.MachineStatusPatch"] | null;
+                    /**
+                     * Format: date-time
+                     * @description Moves when something that a client can see has changed, and only then.
+                     */
+                    updated_at?: string | null;
+                    /**
+                     * Format: int64
+                     * @description Grows with every change; send it back in an update to refuse a lost one (0 = don't check).
+                     */
+                    version?: string | null;
                 };
             };
         };
@@ -11310,6 +11499,13 @@ export interface operations {
                  *     }
                  */
                 "application/json": components["schemas"]["baremetal.v1.NodeService.UpdateNodeBody"];
+                /**
+                 * @example {
+                 *       "group": "web",
+                 *       "update_mask": "group"
+                 *     }
+                 */
+                "application/merge-patch+json": components["schemas"]["baremetal.v1.NodeService.UpdateNodeBody"];
             };
         };
         responses: {
@@ -13755,6 +13951,12 @@ export interface operations {
                  *     }
                  */
                 "application/json": components["schemas"]["baremetal.v1.AdminService.UpdateWebhookBody"];
+                /**
+                 * @example {
+                 *       "webhook": {}
+                 *     }
+                 */
+                "application/merge-patch+json": components["schemas"]["baremetal.v1.AdminService.UpdateWebhookBody"];
             };
         };
         responses: {
