@@ -9520,6 +9520,8 @@ export interface operations {
                 machine_id?: string;
                 /** @description The machine as it was at this moment, by machine_id alone. See ListMachinesRequest.as_of. */
                 as_of?: string;
+                /** @description See ListMachinesRequest.read_mask. */
+                read_mask?: string;
             };
             header?: {
                 /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
@@ -10176,6 +10178,11 @@ export interface operations {
                  *     some machines gets those that it may see now. A change whose transaction commits just now may be of a moment before.
                  */
                 as_of?: string;
+                /**
+                 * @description The fields of Machine to return, such as spec.rack,status.effective_state; empty returns all. The others stay empty, but
+                 *     for machine_id and deleted_at. INVALID_FIELD for a path that Machine does not have; keys of labels have none.
+                 */
+                read_mask?: string;
             };
             header?: {
                 /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
@@ -10275,6 +10282,8 @@ export interface operations {
                 external_id?: string;
                 /** @description The machine as it was at this moment, by machine_id alone. See ListMachinesRequest.as_of. */
                 as_of?: string;
+                /** @description See ListMachinesRequest.read_mask. */
+                read_mask?: string;
             };
             header?: {
                 /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
