@@ -39,7 +39,7 @@ type serviceConfig struct {
 // (Repeatable) is sent again when it ends with UNAVAILABLE, a stream if nothing has come of it. The others are not
 // listed.
 //
-// Connections of Dial do without it. They repeat for longer, wait as RetryInfo asks, and tell a handshake that was cut
+// Connections of Dial do without it. They repeat for longer, wait as RetryInfo asks, and know a handshake that was cut
 // off from one that cannot succeed. No call waits for a ready connection (waitForReady), which hides the second kind.
 func ServiceConfig() string {
 	c := methodConfig{RetryPolicy: retryPolicy{

@@ -6,14 +6,13 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
-
-	"github.com/ingot-metal/ingot/internal/apijson"
 )
 
 // exampleDepth is how many messages stand in each other in an example.
@@ -81,7 +80,9 @@ func exampleOf(d protoreflect.MessageDescriptor) (out object, err error) {
 		}
 		m := t.New()
 		setFields(m, exampleDepth)
-		if raw, err = apijson.Marshal(m.Interface()); err != nil {
+		// As internal/apijson does, which tests hold against this.
+		as := protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}
+		if raw, err = as.Marshal(m.Interface()); err != nil {
 			return nil, fmt.Errorf("%s: %w", d.FullName(), err)
 		}
 	}

@@ -18,7 +18,7 @@ const inputSuffix = "Input"
 // historyLine is a message whose JSON is the gateway's own: it has all fields, some of them null.
 const historyLine = "baremetal.v1.NodeStateLog"
 
-// messages tells the schemas of answers from those of requests, and marks in the former what is always written: fields
+// messages parts the schemas of answers from those of requests, and marks in the former what is always written: fields
 // without presence (internal/apijson keeps their defaults). It marks what is deprecated in both.
 func messages(doc object) error {
 	all := asObject(asObject(doc["components"])["schemas"])

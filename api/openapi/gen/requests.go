@@ -53,7 +53,7 @@ func requests(doc object) error {
 	return nil
 }
 
-// describe says in an operation what it requires. An example is put where the path, the query and the body have it.
+// describe writes into an operation what it requires. An example is put where the path, the query and the body have it.
 func (r request) describe(op, all object) error {
 	example := asObject(clone(r.Example))
 	if example == nil {

@@ -29,7 +29,7 @@ import (
 
 var updateRequests = flag.Bool("update-requests", false, "write api/openapi/gen/requests.json anew")
 
-// requestsFile is what the OpenAPI document says of requests.
+// requestsFile describes requests for the OpenAPI document.
 const requestsFile = "../../../api/openapi/gen/requests.json"
 
 // described is a call's line of that file: the fields that it is refused without, and a request that is well formed.

@@ -80,7 +80,7 @@ func (s *Server) DeleteMachine(ctx context.Context, r *baremetalv1.DeleteMachine
 
 // GetMachine implements MachineService.
 func (s *Server) GetMachine(ctx context.Context, r *baremetalv1.GetMachineRequest) (*baremetalv1.Machine, error) {
-	mask, err := parseReadMask(r.GetReadMask())
+	mask, err := query.ParseReadMask(r.GetReadMask())
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (s *Server) GetMachine(ctx context.Context, r *baremetalv1.GetMachineReques
 	if err != nil {
 		return nil, err
 	}
-	return m, mask.prune(m)
+	return m, mask.Prune(m)
 }
 
 func (s *Server) getMachine(ctx context.Context, r *baremetalv1.GetMachineRequest) (*baremetalv1.Machine, error) {
@@ -162,7 +162,7 @@ func (s *Server) SetIdentifyLight(
 func (s *Server) ListMachines(
 	ctx context.Context, r *baremetalv1.ListMachinesRequest,
 ) (*baremetalv1.ListMachinesResponse, error) {
-	mask, err := parseReadMask(r.GetReadMask())
+	mask, err := query.ParseReadMask(r.GetReadMask())
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func (s *Server) ListMachines(
 	if err != nil {
 		return nil, err
 	}
-	return list, mask.prune(list.GetMachines()...)
+	return list, mask.Prune(list.GetMachines()...)
 }
 
 // listNow lists the machines as they are.

@@ -1,4 +1,4 @@
-package machine
+package query
 
 import (
 	"fmt"
@@ -12,12 +12,12 @@ import (
 	"github.com/ingot-metal/ingot/controller/validate"
 )
 
-// readMask is the tree of fields that a read returns. A field without fields of its own is returned whole; so is
+// ReadMask is the tree of fields that a read returns. A field without fields of its own is returned whole; so is
 // everything by the nil mask.
-type readMask map[protoreflect.Name]readMask
+type ReadMask map[protoreflect.Name]ReadMask
 
-// parseReadMask checks a mask of machines. What tells a tombstone, and of which machine, belongs to every mask.
-func parseReadMask(in *fieldmaskpb.FieldMask) (readMask, error) {
+// ParseReadMask checks a mask of machines. The id and the mark of a tombstone belong to every mask.
+func ParseReadMask(in *fieldmaskpb.FieldMask) (ReadMask, error) {
 	if len(in.GetPaths()) == 0 {
 		return nil, nil
 	}
@@ -28,12 +28,12 @@ func parseReadMask(in *fieldmaskpb.FieldMask) (readMask, error) {
 	}
 	mask := fieldmaskpb.FieldMask{Paths: append([]string{"machine_id", "deleted_at"}, in.GetPaths()...)}
 	mask.Normalize()
-	out := readMask{}
+	out := ReadMask{}
 	for _, path := range mask.GetPaths() {
 		at := out
 		for name := range strings.SplitSeq(path, ".") {
 			if at[protoreflect.Name(name)] == nil {
-				at[protoreflect.Name(name)] = readMask{}
+				at[protoreflect.Name(name)] = ReadMask{}
 			}
 			at = at[protoreflect.Name(name)]
 		}
@@ -41,9 +41,9 @@ func parseReadMask(in *fieldmaskpb.FieldMask) (readMask, error) {
 	return out, nil
 }
 
-// prune clears the fields that the mask does not name. Lists come sealed (machinestore.MachineFilter): their fields are
+// Prune clears the fields that the mask does not name. Lists come sealed (machinestore.MachineFilter): their fields are
 // there once they have been on the wire.
-func (r readMask) prune(machines ...*baremetalv1.Machine) error {
+func (r ReadMask) Prune(machines ...*baremetalv1.Machine) error {
 	for _, m := range machines {
 		if r == nil || m == nil {
 			continue
@@ -60,7 +60,7 @@ func (r readMask) prune(machines ...*baremetalv1.Machine) error {
 	return nil
 }
 
-func (r readMask) pruneMessage(m protoreflect.Message) {
+func (r ReadMask) pruneMessage(m protoreflect.Message) {
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch inner, named := r[f.Name()]; {
 		case !named:
