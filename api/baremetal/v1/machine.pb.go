@@ -1411,7 +1411,9 @@ type GetMachineRequest struct {
 	// Used when machine_id is empty.
 	ExternalId string `protobuf:"bytes,2,opt,name=external_id,json=externalId,proto3" json:"external_id,omitempty"`
 	// The machine as it was at this moment, by machine_id alone. See ListMachinesRequest.as_of.
-	AsOf          *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	AsOf *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	// See ListMachinesRequest.read_mask.
+	ReadMask      *fieldmaskpb.FieldMask `protobuf:"bytes,4,opt,name=read_mask,json=readMask,proto3" json:"read_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1467,6 +1469,13 @@ func (x *GetMachineRequest) GetAsOf() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *GetMachineRequest) GetReadMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.ReadMask
+	}
+	return nil
+}
+
 // ListMachinesRequest has two modes.
 //
 // A full walk (neither updated_since nor cursor) pages by machine_id, or in the order of order_by, with page_token and may
@@ -1501,7 +1510,10 @@ type ListMachinesRequest struct {
 	// empty; so is next_cursor. The order is that of machine_id; another one is INVALID_ORDER_BY. MOMENT_NOT_KEPT for a
 	// moment before the first that is kept; INVALID_ARGUMENT for one that is still to come. A caller whose roles are for
 	// some machines gets those that it may see now. A change whose transaction commits just now may be of a moment before.
-	AsOf          *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	AsOf *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	// The fields of Machine to return, such as spec.rack,status.effective_state; empty returns all. The others stay empty, but
+	// for machine_id and deleted_at. INVALID_FIELD for a path that Machine does not have; keys of labels have none.
+	ReadMask      *fieldmaskpb.FieldMask `protobuf:"bytes,8,opt,name=read_mask,json=readMask,proto3" json:"read_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1581,6 +1593,13 @@ func (x *ListMachinesRequest) GetOrderBy() string {
 func (x *ListMachinesRequest) GetAsOf() *timestamppb.Timestamp {
 	if x != nil {
 		return x.AsOf
+	}
+	return nil
+}
+
+func (x *ListMachinesRequest) GetReadMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.ReadMask
 	}
 	return nil
 }
@@ -6086,13 +6105,14 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\x10expected_version\x18\x03 \x01(\x03R\x0fexpectedVersion\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x04 \x01(\tR\trequestId\x12#\n" +
-	"\rvalidate_only\x18\x05 \x01(\bR\fvalidateOnly\"\x84\x01\n" +
+	"\rvalidate_only\x18\x05 \x01(\bR\fvalidateOnly\"\xbd\x01\n" +
 	"\x11GetMachineRequest\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x01 \x01(\tR\tmachineId\x12\x1f\n" +
 	"\vexternal_id\x18\x02 \x01(\tR\n" +
 	"externalId\x12/\n" +
-	"\x05as_of\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"\x8e\x02\n" +
+	"\x05as_of\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\x127\n" +
+	"\tread_mask\x18\x04 \x01(\v2\x1a.google.protobuf.FieldMaskR\breadMask\"\xc7\x02\n" +
 	"\x13ListMachinesRequest\x12\x16\n" +
 	"\x06filter\x18\x01 \x01(\tR\x06filter\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -6101,7 +6121,8 @@ const file_baremetal_v1_machine_proto_rawDesc = "" +
 	"\rupdated_since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\fupdatedSince\x12\x16\n" +
 	"\x06cursor\x18\x05 \x01(\tR\x06cursor\x12\x19\n" +
 	"\border_by\x18\x06 \x01(\tR\aorderBy\x12/\n" +
-	"\x05as_of\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"\x8f\x02\n" +
+	"\x05as_of\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\x127\n" +
+	"\tread_mask\x18\b \x01(\v2\x1a.google.protobuf.FieldMaskR\breadMask\"\x8f\x02\n" +
 	"\x14ListMachinesResponse\x121\n" +
 	"\bmachines\x18\x01 \x03(\v2\x15.baremetal.v1.MachineR\bmachines\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1f\n" +
@@ -6660,120 +6681,122 @@ var file_baremetal_v1_machine_proto_depIdxs = []int32{
 	70,  // 19: baremetal.v1.Condition.observed_at:type_name -> google.protobuf.Timestamp
 	4,   // 20: baremetal.v1.RegisterMachineRequest.machine:type_name -> baremetal.v1.Machine
 	70,  // 21: baremetal.v1.GetMachineRequest.as_of:type_name -> google.protobuf.Timestamp
-	70,  // 22: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
-	70,  // 23: baremetal.v1.ListMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
-	4,   // 24: baremetal.v1.ListMachinesResponse.machines:type_name -> baremetal.v1.Machine
-	70,  // 25: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
-	16,  // 26: baremetal.v1.SearchMachinesResponse.hits:type_name -> baremetal.v1.SearchHit
-	70,  // 27: baremetal.v1.CountMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
-	19,  // 28: baremetal.v1.CountMachinesResponse.groups:type_name -> baremetal.v1.MachineGroup
-	70,  // 29: baremetal.v1.CountMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
-	70,  // 30: baremetal.v1.FleetSummary.as_of:type_name -> google.protobuf.Timestamp
-	19,  // 31: baremetal.v1.FleetSummary.machines:type_name -> baremetal.v1.MachineGroup
-	70,  // 32: baremetal.v1.FleetSummary.not_listening_since:type_name -> google.protobuf.Timestamp
-	22,  // 33: baremetal.v1.FleetSummary.shared_causes:type_name -> baremetal.v1.SharedCause
-	70,  // 34: baremetal.v1.SharedCause.since:type_name -> google.protobuf.Timestamp
-	44,  // 35: baremetal.v1.SharedCause.actions:type_name -> baremetal.v1.OperatorAction
-	70,  // 36: baremetal.v1.MapMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
-	25,  // 37: baremetal.v1.MapMachinesResponse.groups:type_name -> baremetal.v1.MachineMapGroup
-	70,  // 38: baremetal.v1.MapMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
-	3,   // 39: baremetal.v1.MachineEvent.kind:type_name -> baremetal.v1.MachineEvent.Kind
-	4,   // 40: baremetal.v1.MachineEvent.machine:type_name -> baremetal.v1.Machine
-	4,   // 41: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
-	71,  // 42: baremetal.v1.UpdateMachineRequest.update_mask:type_name -> google.protobuf.FieldMask
-	34,  // 43: baremetal.v1.ReimageMachineRequest.seed:type_name -> baremetal.v1.SystemSeed
-	72,  // 44: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
-	70,  // 45: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
-	70,  // 46: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
-	44,  // 47: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
-	70,  // 48: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
-	70,  // 49: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
-	43,  // 50: baremetal.v1.ExplainMachinesResponse.machines:type_name -> baremetal.v1.ExplainedMachine
-	22,  // 51: baremetal.v1.ExplainMachinesResponse.shared_causes:type_name -> baremetal.v1.SharedCause
-	4,   // 52: baremetal.v1.ExplainedMachine.machine:type_name -> baremetal.v1.Machine
-	40,  // 53: baremetal.v1.ExplainedMachine.explanation:type_name -> baremetal.v1.ExplainMachineResponse
-	70,  // 54: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
-	70,  // 55: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
-	47,  // 56: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
-	48,  // 57: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
-	70,  // 58: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
-	66,  // 59: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
-	70,  // 60: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
-	6,   // 61: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
-	67,  // 62: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
-	68,  // 63: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
-	69,  // 64: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
-	51,  // 65: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
-	70,  // 66: baremetal.v1.TimelineVerdict.head_at:type_name -> google.protobuf.Timestamp
-	70,  // 67: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
-	54,  // 68: baremetal.v1.Inventory.changes:type_name -> baremetal.v1.InventoryChange
-	70,  // 69: baremetal.v1.InventoryChange.at:type_name -> google.protobuf.Timestamp
-	70,  // 70: baremetal.v1.HardwareHealth.read_at:type_name -> google.protobuf.Timestamp
-	59,  // 71: baremetal.v1.HardwareHealth.faults:type_name -> baremetal.v1.HardwareFault
-	60,  // 72: baremetal.v1.HardwareHealth.sensors:type_name -> baremetal.v1.HardwareSensor
-	61,  // 73: baremetal.v1.HardwareHealth.events:type_name -> baremetal.v1.HardwareEvent
-	70,  // 74: baremetal.v1.HardwareHealth.identify_light_ordered_at:type_name -> google.protobuf.Timestamp
-	70,  // 75: baremetal.v1.HardwareEvent.at:type_name -> google.protobuf.Timestamp
-	63,  // 76: baremetal.v1.HardwareTests.tests:type_name -> baremetal.v1.HardwareTest
-	70,  // 77: baremetal.v1.HardwareTest.finished_at:type_name -> google.protobuf.Timestamp
-	64,  // 78: baremetal.v1.HardwareTest.results:type_name -> baremetal.v1.HardwareTestResult
-	10,  // 79: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
-	11,  // 80: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
-	12,  // 81: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
-	17,  // 82: baremetal.v1.MachineService.CountMachines:input_type -> baremetal.v1.CountMachinesRequest
-	14,  // 83: baremetal.v1.MachineService.SearchMachines:input_type -> baremetal.v1.SearchMachinesRequest
-	20,  // 84: baremetal.v1.MachineService.GetFleetSummary:input_type -> baremetal.v1.GetFleetSummaryRequest
-	23,  // 85: baremetal.v1.MachineService.MapMachines:input_type -> baremetal.v1.MapMachinesRequest
-	26,  // 86: baremetal.v1.MachineService.WatchMachines:input_type -> baremetal.v1.WatchMachinesRequest
-	28,  // 87: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
-	29,  // 88: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
-	30,  // 89: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
-	31,  // 90: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
-	33,  // 91: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
-	35,  // 92: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
-	32,  // 93: baremetal.v1.MachineService.TestMachine:input_type -> baremetal.v1.TestMachineRequest
-	36,  // 94: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
-	37,  // 95: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
-	38,  // 96: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
-	39,  // 97: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
-	41,  // 98: baremetal.v1.MachineService.ExplainMachines:input_type -> baremetal.v1.ExplainMachinesRequest
-	45,  // 99: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
-	49,  // 100: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
-	52,  // 101: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
-	55,  // 102: baremetal.v1.MachineService.GetHardwareTests:input_type -> baremetal.v1.GetHardwareTestsRequest
-	56,  // 103: baremetal.v1.MachineService.GetHardwareHealth:input_type -> baremetal.v1.GetHardwareHealthRequest
-	57,  // 104: baremetal.v1.MachineService.SetIdentifyLight:input_type -> baremetal.v1.SetIdentifyLightRequest
-	4,   // 105: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
-	4,   // 106: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
-	13,  // 107: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
-	18,  // 108: baremetal.v1.MachineService.CountMachines:output_type -> baremetal.v1.CountMachinesResponse
-	15,  // 109: baremetal.v1.MachineService.SearchMachines:output_type -> baremetal.v1.SearchMachinesResponse
-	21,  // 110: baremetal.v1.MachineService.GetFleetSummary:output_type -> baremetal.v1.FleetSummary
-	24,  // 111: baremetal.v1.MachineService.MapMachines:output_type -> baremetal.v1.MapMachinesResponse
-	27,  // 112: baremetal.v1.MachineService.WatchMachines:output_type -> baremetal.v1.MachineEvent
-	4,   // 113: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
-	4,   // 114: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
-	73,  // 115: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
-	73,  // 116: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
-	73,  // 117: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
-	73,  // 118: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
-	73,  // 119: baremetal.v1.MachineService.TestMachine:output_type -> baremetal.v1.Operation
-	73,  // 120: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
-	73,  // 121: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
-	73,  // 122: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
-	40,  // 123: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
-	42,  // 124: baremetal.v1.MachineService.ExplainMachines:output_type -> baremetal.v1.ExplainMachinesResponse
-	46,  // 125: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
-	50,  // 126: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
-	53,  // 127: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
-	62,  // 128: baremetal.v1.MachineService.GetHardwareTests:output_type -> baremetal.v1.HardwareTests
-	58,  // 129: baremetal.v1.MachineService.GetHardwareHealth:output_type -> baremetal.v1.HardwareHealth
-	58,  // 130: baremetal.v1.MachineService.SetIdentifyLight:output_type -> baremetal.v1.HardwareHealth
-	105, // [105:131] is the sub-list for method output_type
-	79,  // [79:105] is the sub-list for method input_type
-	79,  // [79:79] is the sub-list for extension type_name
-	79,  // [79:79] is the sub-list for extension extendee
-	0,   // [0:79] is the sub-list for field type_name
+	71,  // 22: baremetal.v1.GetMachineRequest.read_mask:type_name -> google.protobuf.FieldMask
+	70,  // 23: baremetal.v1.ListMachinesRequest.updated_since:type_name -> google.protobuf.Timestamp
+	70,  // 24: baremetal.v1.ListMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
+	71,  // 25: baremetal.v1.ListMachinesRequest.read_mask:type_name -> google.protobuf.FieldMask
+	4,   // 26: baremetal.v1.ListMachinesResponse.machines:type_name -> baremetal.v1.Machine
+	70,  // 27: baremetal.v1.ListMachinesResponse.safe_updated_since:type_name -> google.protobuf.Timestamp
+	16,  // 28: baremetal.v1.SearchMachinesResponse.hits:type_name -> baremetal.v1.SearchHit
+	70,  // 29: baremetal.v1.CountMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
+	19,  // 30: baremetal.v1.CountMachinesResponse.groups:type_name -> baremetal.v1.MachineGroup
+	70,  // 31: baremetal.v1.CountMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
+	70,  // 32: baremetal.v1.FleetSummary.as_of:type_name -> google.protobuf.Timestamp
+	19,  // 33: baremetal.v1.FleetSummary.machines:type_name -> baremetal.v1.MachineGroup
+	70,  // 34: baremetal.v1.FleetSummary.not_listening_since:type_name -> google.protobuf.Timestamp
+	22,  // 35: baremetal.v1.FleetSummary.shared_causes:type_name -> baremetal.v1.SharedCause
+	70,  // 36: baremetal.v1.SharedCause.since:type_name -> google.protobuf.Timestamp
+	44,  // 37: baremetal.v1.SharedCause.actions:type_name -> baremetal.v1.OperatorAction
+	70,  // 38: baremetal.v1.MapMachinesRequest.as_of:type_name -> google.protobuf.Timestamp
+	25,  // 39: baremetal.v1.MapMachinesResponse.groups:type_name -> baremetal.v1.MachineMapGroup
+	70,  // 40: baremetal.v1.MapMachinesResponse.as_of:type_name -> google.protobuf.Timestamp
+	3,   // 41: baremetal.v1.MachineEvent.kind:type_name -> baremetal.v1.MachineEvent.Kind
+	4,   // 42: baremetal.v1.MachineEvent.machine:type_name -> baremetal.v1.Machine
+	4,   // 43: baremetal.v1.UpdateMachineRequest.machine:type_name -> baremetal.v1.Machine
+	71,  // 44: baremetal.v1.UpdateMachineRequest.update_mask:type_name -> google.protobuf.FieldMask
+	34,  // 45: baremetal.v1.ReimageMachineRequest.seed:type_name -> baremetal.v1.SystemSeed
+	72,  // 46: baremetal.v1.ReconfigureMachineRequest.config:type_name -> baremetal.v1.NetReconfig
+	70,  // 47: baremetal.v1.ExplainMachineResponse.since:type_name -> google.protobuf.Timestamp
+	70,  // 48: baremetal.v1.ExplainMachineResponse.next_action_at:type_name -> google.protobuf.Timestamp
+	44,  // 49: baremetal.v1.ExplainMachineResponse.actions:type_name -> baremetal.v1.OperatorAction
+	70,  // 50: baremetal.v1.ExplainMachineResponse.last_evidence_at:type_name -> google.protobuf.Timestamp
+	70,  // 51: baremetal.v1.ExplainMachineResponse.step_started_at:type_name -> google.protobuf.Timestamp
+	43,  // 52: baremetal.v1.ExplainMachinesResponse.machines:type_name -> baremetal.v1.ExplainedMachine
+	22,  // 53: baremetal.v1.ExplainMachinesResponse.shared_causes:type_name -> baremetal.v1.SharedCause
+	4,   // 54: baremetal.v1.ExplainedMachine.machine:type_name -> baremetal.v1.Machine
+	40,  // 55: baremetal.v1.ExplainedMachine.explanation:type_name -> baremetal.v1.ExplainMachineResponse
+	70,  // 56: baremetal.v1.GetMachineTimelineRequest.at:type_name -> google.protobuf.Timestamp
+	70,  // 57: baremetal.v1.GetMachineTimelineRequest.since:type_name -> google.protobuf.Timestamp
+	47,  // 58: baremetal.v1.GetMachineTimelineResponse.entries:type_name -> baremetal.v1.TimelineEntry
+	48,  // 59: baremetal.v1.GetMachineTimelineResponse.state:type_name -> baremetal.v1.TimelineState
+	70,  // 60: baremetal.v1.TimelineEntry.ts:type_name -> google.protobuf.Timestamp
+	66,  // 61: baremetal.v1.TimelineEntry.fields:type_name -> baremetal.v1.TimelineEntry.FieldsEntry
+	70,  // 62: baremetal.v1.TimelineState.ts:type_name -> google.protobuf.Timestamp
+	6,   // 63: baremetal.v1.TimelineState.status:type_name -> baremetal.v1.MachineStatus
+	67,  // 64: baremetal.v1.TimelineState.step_states:type_name -> baremetal.v1.TimelineState.StepStatesEntry
+	68,  // 65: baremetal.v1.TimelineState.open_commands:type_name -> baremetal.v1.TimelineState.OpenCommandsEntry
+	69,  // 66: baremetal.v1.TimelineState.step_messages:type_name -> baremetal.v1.TimelineState.StepMessagesEntry
+	51,  // 67: baremetal.v1.VerifyTimelineResponse.verdicts:type_name -> baremetal.v1.TimelineVerdict
+	70,  // 68: baremetal.v1.TimelineVerdict.head_at:type_name -> google.protobuf.Timestamp
+	70,  // 69: baremetal.v1.Inventory.reported_at:type_name -> google.protobuf.Timestamp
+	54,  // 70: baremetal.v1.Inventory.changes:type_name -> baremetal.v1.InventoryChange
+	70,  // 71: baremetal.v1.InventoryChange.at:type_name -> google.protobuf.Timestamp
+	70,  // 72: baremetal.v1.HardwareHealth.read_at:type_name -> google.protobuf.Timestamp
+	59,  // 73: baremetal.v1.HardwareHealth.faults:type_name -> baremetal.v1.HardwareFault
+	60,  // 74: baremetal.v1.HardwareHealth.sensors:type_name -> baremetal.v1.HardwareSensor
+	61,  // 75: baremetal.v1.HardwareHealth.events:type_name -> baremetal.v1.HardwareEvent
+	70,  // 76: baremetal.v1.HardwareHealth.identify_light_ordered_at:type_name -> google.protobuf.Timestamp
+	70,  // 77: baremetal.v1.HardwareEvent.at:type_name -> google.protobuf.Timestamp
+	63,  // 78: baremetal.v1.HardwareTests.tests:type_name -> baremetal.v1.HardwareTest
+	70,  // 79: baremetal.v1.HardwareTest.finished_at:type_name -> google.protobuf.Timestamp
+	64,  // 80: baremetal.v1.HardwareTest.results:type_name -> baremetal.v1.HardwareTestResult
+	10,  // 81: baremetal.v1.MachineService.RegisterMachine:input_type -> baremetal.v1.RegisterMachineRequest
+	11,  // 82: baremetal.v1.MachineService.GetMachine:input_type -> baremetal.v1.GetMachineRequest
+	12,  // 83: baremetal.v1.MachineService.ListMachines:input_type -> baremetal.v1.ListMachinesRequest
+	17,  // 84: baremetal.v1.MachineService.CountMachines:input_type -> baremetal.v1.CountMachinesRequest
+	14,  // 85: baremetal.v1.MachineService.SearchMachines:input_type -> baremetal.v1.SearchMachinesRequest
+	20,  // 86: baremetal.v1.MachineService.GetFleetSummary:input_type -> baremetal.v1.GetFleetSummaryRequest
+	23,  // 87: baremetal.v1.MachineService.MapMachines:input_type -> baremetal.v1.MapMachinesRequest
+	26,  // 88: baremetal.v1.MachineService.WatchMachines:input_type -> baremetal.v1.WatchMachinesRequest
+	28,  // 89: baremetal.v1.MachineService.UpdateMachine:input_type -> baremetal.v1.UpdateMachineRequest
+	29,  // 90: baremetal.v1.MachineService.DeleteMachine:input_type -> baremetal.v1.DeleteMachineRequest
+	30,  // 91: baremetal.v1.MachineService.RebootMachine:input_type -> baremetal.v1.RebootMachineRequest
+	31,  // 92: baremetal.v1.MachineService.NetbootMachine:input_type -> baremetal.v1.NetbootMachineRequest
+	33,  // 93: baremetal.v1.MachineService.ReimageMachine:input_type -> baremetal.v1.ReimageMachineRequest
+	35,  // 94: baremetal.v1.MachineService.ReconfigureMachine:input_type -> baremetal.v1.ReconfigureMachineRequest
+	32,  // 95: baremetal.v1.MachineService.TestMachine:input_type -> baremetal.v1.TestMachineRequest
+	36,  // 96: baremetal.v1.MachineService.EnterMaintenance:input_type -> baremetal.v1.EnterMaintenanceRequest
+	37,  // 97: baremetal.v1.MachineService.ExitMaintenance:input_type -> baremetal.v1.ExitMaintenanceRequest
+	38,  // 98: baremetal.v1.MachineService.CancelOperation:input_type -> baremetal.v1.CancelOperationRequest
+	39,  // 99: baremetal.v1.MachineService.ExplainMachine:input_type -> baremetal.v1.ExplainMachineRequest
+	41,  // 100: baremetal.v1.MachineService.ExplainMachines:input_type -> baremetal.v1.ExplainMachinesRequest
+	45,  // 101: baremetal.v1.MachineService.GetMachineTimeline:input_type -> baremetal.v1.GetMachineTimelineRequest
+	49,  // 102: baremetal.v1.MachineService.VerifyTimeline:input_type -> baremetal.v1.VerifyTimelineRequest
+	52,  // 103: baremetal.v1.MachineService.GetInventory:input_type -> baremetal.v1.GetInventoryRequest
+	55,  // 104: baremetal.v1.MachineService.GetHardwareTests:input_type -> baremetal.v1.GetHardwareTestsRequest
+	56,  // 105: baremetal.v1.MachineService.GetHardwareHealth:input_type -> baremetal.v1.GetHardwareHealthRequest
+	57,  // 106: baremetal.v1.MachineService.SetIdentifyLight:input_type -> baremetal.v1.SetIdentifyLightRequest
+	4,   // 107: baremetal.v1.MachineService.RegisterMachine:output_type -> baremetal.v1.Machine
+	4,   // 108: baremetal.v1.MachineService.GetMachine:output_type -> baremetal.v1.Machine
+	13,  // 109: baremetal.v1.MachineService.ListMachines:output_type -> baremetal.v1.ListMachinesResponse
+	18,  // 110: baremetal.v1.MachineService.CountMachines:output_type -> baremetal.v1.CountMachinesResponse
+	15,  // 111: baremetal.v1.MachineService.SearchMachines:output_type -> baremetal.v1.SearchMachinesResponse
+	21,  // 112: baremetal.v1.MachineService.GetFleetSummary:output_type -> baremetal.v1.FleetSummary
+	24,  // 113: baremetal.v1.MachineService.MapMachines:output_type -> baremetal.v1.MapMachinesResponse
+	27,  // 114: baremetal.v1.MachineService.WatchMachines:output_type -> baremetal.v1.MachineEvent
+	4,   // 115: baremetal.v1.MachineService.UpdateMachine:output_type -> baremetal.v1.Machine
+	4,   // 116: baremetal.v1.MachineService.DeleteMachine:output_type -> baremetal.v1.Machine
+	73,  // 117: baremetal.v1.MachineService.RebootMachine:output_type -> baremetal.v1.Operation
+	73,  // 118: baremetal.v1.MachineService.NetbootMachine:output_type -> baremetal.v1.Operation
+	73,  // 119: baremetal.v1.MachineService.ReimageMachine:output_type -> baremetal.v1.Operation
+	73,  // 120: baremetal.v1.MachineService.ReconfigureMachine:output_type -> baremetal.v1.Operation
+	73,  // 121: baremetal.v1.MachineService.TestMachine:output_type -> baremetal.v1.Operation
+	73,  // 122: baremetal.v1.MachineService.EnterMaintenance:output_type -> baremetal.v1.Operation
+	73,  // 123: baremetal.v1.MachineService.ExitMaintenance:output_type -> baremetal.v1.Operation
+	73,  // 124: baremetal.v1.MachineService.CancelOperation:output_type -> baremetal.v1.Operation
+	40,  // 125: baremetal.v1.MachineService.ExplainMachine:output_type -> baremetal.v1.ExplainMachineResponse
+	42,  // 126: baremetal.v1.MachineService.ExplainMachines:output_type -> baremetal.v1.ExplainMachinesResponse
+	46,  // 127: baremetal.v1.MachineService.GetMachineTimeline:output_type -> baremetal.v1.GetMachineTimelineResponse
+	50,  // 128: baremetal.v1.MachineService.VerifyTimeline:output_type -> baremetal.v1.VerifyTimelineResponse
+	53,  // 129: baremetal.v1.MachineService.GetInventory:output_type -> baremetal.v1.Inventory
+	62,  // 130: baremetal.v1.MachineService.GetHardwareTests:output_type -> baremetal.v1.HardwareTests
+	58,  // 131: baremetal.v1.MachineService.GetHardwareHealth:output_type -> baremetal.v1.HardwareHealth
+	58,  // 132: baremetal.v1.MachineService.SetIdentifyLight:output_type -> baremetal.v1.HardwareHealth
+	107, // [107:133] is the sub-list for method output_type
+	81,  // [81:107] is the sub-list for method input_type
+	81,  // [81:81] is the sub-list for extension type_name
+	81,  // [81:81] is the sub-list for extension extendee
+	0,   // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_baremetal_v1_machine_proto_init() }

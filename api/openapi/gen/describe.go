@@ -63,7 +63,7 @@ func reference(kind, name string) object { return object{"$ref": "#/components/"
 
 func describeCall(method string, op, all object) {
 	responses := asObject(op["responses"])
-	responses["default"] = reference("responses", "Error")
+	responses["default"], responses["4XX"] = reference("responses", "Error"), reference("responses", "Error")
 	id, _ := op["operationId"].(string)
 	service, call, _ := strings.Cut(strings.TrimRight(id, "23456789"), "_")
 	op["x-grpc-method"] = "/baremetal.v1." + service + "/" + call
@@ -147,15 +147,17 @@ func failures(all object) {
 		"reason":   object{"$ref": schemas + "baremetal.v1.Reason"},
 		"domain":   object{"const": "ingot.dev"},
 		"metadata": object{"type": "object", "additionalProperties": object{"type": "string"}},
-	})
+	}, "reason", "domain")
 	all["google.rpc.BadRequest"] = detail("BadRequest", object{"field_violations": object{
-		"type": "array", "items": object{"type": "object", "properties": object{
+		"type": "array", "items": object{"type": "object", "required": []any{"field", "description"}, "properties": object{
 			"field": text("Path of the field that is at fault."), "description": text("What is wrong with it."),
 		}},
-	}})
+	}}, "field_violations")
 	all["google.rpc.RetryInfo"] = detail("RetryInfo", object{
 		"retry_delay": text("How long to wait before the next try, such as \"1.5s\"."),
-	})
+	}, "retry_delay")
+	asObject(all[errorSchema])["required"] = []any{"code", "message"}
+	asObject(all["google.protobuf.Any"])["required"] = []any{"@type"}
 	status := asObject(asObject(all[errorSchema])["properties"])
 	asObject(all[errorSchema])["description"] = "How every call fails."
 	asObject(status["code"])["description"] = "Code of gRPC, as in google/rpc/code.proto."
@@ -166,7 +168,7 @@ func failures(all object) {
 	}}, "description": "One ErrorInfo; BadRequest where fields are at fault; RetryInfo where waiting helps."}
 }
 
-func detail(name string, properties object) object {
+func detail(name string, properties object, required ...any) object {
 	properties["@type"] = object{"const": "type.googleapis.com/google.rpc." + name}
-	return object{"type": "object", "required": []any{"@type"}, "properties": properties}
+	return object{"type": "object", "required": append([]any{"@type"}, required...), "properties": properties}
 }

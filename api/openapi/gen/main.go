@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -37,6 +38,10 @@ func run(in io.Reader, out io.Writer) error {
 		return err
 	}
 	describe(doc)
+	if err := errors.Join(messages(doc), requests(doc), examples(doc)); err != nil {
+		return err
+	}
+	mergePatches(doc)
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

@@ -67,7 +67,8 @@ func operationV3(two object) (object, error) {
 			parameters = append(parameters, three)
 			continue
 		}
-		op["requestBody"] = object{"required": p["required"] == true, "content": content(jsonType, p["schema"])}
+		op["requestBody"] = object{"required": p["required"] == true, "content": content(jsonType, p["schema"]),
+			bodyField: p["name"]}
 		if text, ok := p["description"].(string); ok {
 			asObject(op["requestBody"])["description"] = text
 		}

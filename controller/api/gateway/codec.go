@@ -21,6 +21,8 @@ import (
 
 const (
 	jsonType = "application/json"
+	// patchType is a JSON Merge Patch (RFC 7396), which a PATCH is by either type.
+	patchType = "application/merge-patch+json"
 	// streamType is JSON with a document a line (https://github.com/ndjson/ndjson-spec).
 	streamType = "application/x-ndjson"
 )

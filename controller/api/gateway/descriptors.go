@@ -14,12 +14,17 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/api/client"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // DescriptorsPath is where the descriptors of the API are served, without authentication: a FileDescriptorSet, as
 // grpcurl and buf read it.
 const DescriptorsPath = "/descriptors.binpb"
+
+// ServiceConfigPath is where the service config of gRPC is served, without authentication: which calls a client of any
+// language may send again.
+const ServiceConfigPath = "/service-config.json"
 
 // descriptors is the FileDescriptorSet of baremetal.v1, of what it imports and of the details of its errors. A file
 // comes after those that it imports.
@@ -63,4 +68,9 @@ func (g *Gateway) serveDescriptors(w http.ResponseWriter, _ *http.Request, _ ope
 	}
 	w.Header().Set("Content-Type", bytesType)
 	g.write(w, raw)
+}
+
+func (g *Gateway) serveServiceConfig(w http.ResponseWriter, _ *http.Request, _ operation, _ string) {
+	w.Header().Set("Content-Type", jsonType)
+	g.write(w, []byte(client.ServiceConfig()))
 }

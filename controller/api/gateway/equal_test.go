@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ingot-metal/ingot/cli/encode"
 	"github.com/ingot-metal/ingot/internal/apijson"
 	"github.com/ingot-metal/ingot/internal/failure"
 )
@@ -80,7 +81,7 @@ func decoded(t *testing.T, b binding, raw []byte) proto.Message {
 
 // TestEveryCallIsTheSame: whatever way a call comes, the service sees one message, and the client one answer. Every
 // field of every request and answer is set, every member of every oneof and every value of every enum in one variant or
-// another.
+// another. The command line writes the same JSON, with the same names of enums.
 func TestEveryCallIsTheSame(t *testing.T) {
 	r := newRig(t)
 	cases := 0
@@ -108,6 +109,9 @@ func TestEveryCallIsTheSame(t *testing.T) {
 			if ownJSON {
 				cases++
 				continue
+			}
+			if cli, err := encode.Line(out); err != nil || !bytes.Equal(cli, body) {
+				t.Errorf("%s: REST writes\n%s\nand ingot -o json\n%s, %v", b.name(), body, cli, err)
 			}
 			if got := decoded(t, b, body); !proto.Equal(got, out) {
 				t.Errorf("%s: answered\n%v\nwant\n%v", b.name(), got, out)

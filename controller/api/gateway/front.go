@@ -44,6 +44,9 @@ func (g *Gateway) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			DocumentPath))
 	case r.Method == http.MethodOptions:
 		h.Set("Allow", methods.allowed())
+		if _, ok := methods[http.MethodPatch]; ok {
+			h.Set("Accept-Patch", patchType+", "+jsonType)
+		}
 		w.WriteHeader(http.StatusNoContent)
 	case !known:
 		h.Set("Allow", methods.allowed())
@@ -107,7 +110,8 @@ func (g *Gateway) prepare(
 	if !op.body {
 		return nil, http.StatusBadRequest, failure.Invalid(reasonInvalidField, "%s takes no body here", r.Method)
 	}
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != jsonType {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != jsonType && (kind != patchType || r.Method != http.MethodPatch) {
 		return nil, http.StatusUnsupportedMediaType, failure.Invalid(reasonMediaType, "send the body as Content-Type: %s",
 			jsonType)
 	}

@@ -112,6 +112,7 @@ func (g *Gateway) ownRoutes() routes {
 	return routes{
 		{split(DocumentPath), methods{http.MethodGet: {serve: g.document}}},
 		{split(DescriptorsPath), methods{http.MethodGet: {serve: g.serveDescriptors}}},
+		{split(ServiceConfigPath), methods{http.MethodGet: {serve: g.serveServiceConfig}}},
 		{split(TargetsPath), methods{http.MethodGet: {serve: g.targets, call: list, query: []string{"filter", "port"}}}},
 		{split(UploadPath + "{image_ref}"), methods{http.MethodPut: {serve: g.upload, call: add, query: uploadQuery}}},
 	}

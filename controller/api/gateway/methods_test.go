@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	pb "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/api/client"
 	"github.com/ingot-metal/ingot/controller/api/gateway"
 )
 
@@ -130,16 +131,44 @@ func TestPatchIsAMergePatch(t *testing.T) {
 		},
 		"nothing": {body: `{}`, want: &pb.UpdateMachineRequest{Machine: &pb.Machine{MachineId: "m"}}},
 	} {
-		r.double.tell(nil, &pb.Machine{})
-		code, answer := r.do(r.request(http.MethodPatch, "/api/v1/machines/m"+c.query, c.body))
-		switch saw := r.double.last(); {
-		case c.want == nil:
-			if code != http.StatusBadRequest || saw != nil {
-				t.Errorf("%s: %d %s, the service saw %v", name, code, answer, saw)
+		for _, kind := range []string{"application/json", "application/merge-patch+json; charset=utf-8"} {
+			r.double.tell(nil, &pb.Machine{})
+			code, answer := r.do(r.request(http.MethodPatch, "/api/v1/machines/m"+c.query, c.body, "Content-Type", kind))
+			switch saw := r.double.last(); {
+			case c.want == nil:
+				if code != http.StatusBadRequest || saw != nil {
+					t.Errorf("%s as %s: %d %s, the service saw %v", name, kind, code, answer, saw)
+				}
+			case code != http.StatusOK || !proto.Equal(saw, c.want):
+				t.Errorf("%s as %s: %d %s, the service saw %v, not %v", name, kind, code, answer, saw, c.want)
 			}
-		case code != http.StatusOK || !proto.Equal(saw, c.want):
-			t.Errorf("%s: %d %s, the service saw %v, not %v", name, code, answer, saw, c.want)
 		}
+	}
+}
+
+// TestOnlyPatchTakesMergePatches: a PUT with that type would be taken for one. OPTIONS names the types of a PATCH.
+func TestOnlyPatchTakesMergePatches(t *testing.T) {
+	r := newRig(t)
+	const merge = "application/merge-patch+json"
+	code, answer := r.do(r.request(http.MethodPut, "/api/v1/machines/m", `{}`, "Content-Type", merge))
+	if code != http.StatusUnsupportedMediaType || r.double.last() != nil {
+		t.Errorf("%d %s", code, answer)
+	}
+	for path, want := range map[string]string{"/api/v1/machines/m": merge + ", application/json", "/api/v1/machines": ""} {
+		resp, _ := r.answer(r.request(http.MethodOptions, path, ""))
+		if got := resp.Header.Get("Accept-Patch"); got != want {
+			t.Errorf("%s: Accept-Patch: %s", path, got)
+		}
+	}
+}
+
+// TestTheServiceConfigIsServed as the Go client has it; gRPC takes it.
+func TestTheServiceConfigIsServed(t *testing.T) {
+	r := newRig(t)
+	resp, raw := r.answer(r.request(http.MethodGet, gateway.ServiceConfigPath, "", "Authorization", "none"))
+	if resp.StatusCode != http.StatusOK || string(raw) != client.ServiceConfig() ||
+		resp.Header.Get("Content-Type") != "application/json" {
+		t.Errorf("%d, %s: %.100s", resp.StatusCode, resp.Header.Get("Content-Type"), raw)
 	}
 }
 

@@ -24,12 +24,12 @@ export class IngotError extends Error {
   /** How many milliseconds the server asks to wait; 0 where it does not say. */
   readonly retryAfter: number
 
-  constructor(readonly body: Status, readonly http: number) {
+  constructor(readonly body: Partial<Status>, readonly http: number) {
     super(body.message ?? `HTTP ${http}`)
     this.name = 'IngotError'
     this.reason = detail<Info>(body, 'ErrorInfo')?.reason
     const at = detail<BadRequest>(body, 'BadRequest')?.field_violations ?? []
-    this.violations = Object.fromEntries(at.map((v) => [v.field ?? '', v.description ?? '']))
+    this.violations = Object.fromEntries(at.map((v) => [v.field, v.description]))
     this.retryAfter = 1000 * parseFloat(detail<RetryInfo>(body, 'RetryInfo')?.retry_delay ?? '0')
   }
 
@@ -53,7 +53,7 @@ export class OperationFailed extends Error {
   get retryable(): boolean { return this.operation.error?.retryable ?? false }
 }
 
-function detail<T>(body: Status, name: string): T | undefined {
+function detail<T>(body: Partial<Status>, name: string): T | undefined {
   const found = (body.details ?? []).find((d) => d['@type'] === `type.googleapis.com/google.rpc.${name}`)
   return found as T | undefined
 }

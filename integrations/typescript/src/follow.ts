@@ -39,7 +39,7 @@ async function* results<T>(body: ReadableStream<Uint8Array>): AsyncGenerator<T, 
 type Body = ReadableStream<Uint8Array> | null
 
 /** Goes on where a stream broke. open begins one at a cursor; the empty cursor is the beginning. */
-async function* resumed<T extends { cursor?: string }>(
+async function* resumed<T extends { cursor: string }>(
   open: (cursor: string) => Promise<Body>, cursor: string, signal?: AbortSignal,
 ): AsyncGenerator<T, void, undefined> {
   let pauses = backoff()
@@ -51,7 +51,7 @@ async function* resumed<T extends { cursor?: string }>(
       for await (const event of results<T>(body)) {
         pauses = backoff()
         yield event
-        cursor = event.cursor ?? cursor
+        cursor = event.cursor
       }
     } catch (error) {
       signal?.throwIfAborted()
@@ -136,9 +136,9 @@ export async function reconcile(ingot: Ingot, copy: Copy): Promise<void> {
 async function changes(ingot: Ingot, copy: Copy, cursor: string): Promise<void> {
   for (let more = true; more;) {
     const page = await answer(ingot.GET('/api/v1/machines', { params: { query: { cursor } } }))
-    for (const machine of page.machines ?? []) await copy.apply(machine)
-    cursor = page.next_cursor ?? cursor
-    more = page.more ?? false
+    for (const machine of page.machines) await copy.apply(machine)
+    cursor = page.next_cursor
+    more = page.more
     await copy.keep(cursor)
   }
 }
@@ -149,12 +149,12 @@ async function walk(ingot: Ingot, copy: Copy): Promise<string> {
   let cursor = ''
   for (let token = '', more = true; more;) {
     const page = await answer(ingot.GET('/api/v1/machines', { params: { query: { page_token: token } } }))
-    cursor ||= page.next_cursor ?? ''
-    for (const machine of page.machines ?? []) {
+    cursor ||= page.next_cursor
+    for (const machine of page.machines) {
       await copy.apply(machine)
-      ids.add(machine.machine_id ?? '')
+      ids.add(machine.machine_id)
     }
-    token = page.next_page_token ?? ''
+    token = page.next_page_token
     more = token !== ''
   }
   await copy.walked?.(ids)

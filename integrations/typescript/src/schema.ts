@@ -2338,7 +2338,7 @@ export interface components {
              */
             created_at?: string;
             /** @description Who made it. */
-            created_by?: string;
+            created_by: string;
             /**
              * Format: date-time
              * @description Unset: it does not expire.
@@ -2350,29 +2350,29 @@ export interface components {
              */
             last_used_at?: string;
             /** @description The actor in the audit log. 1 to 63 characters of [a-z0-9._-]. */
-            name?: string;
+            name: string;
             /** @description The token that has made it, and is revoked with it. Empty: a person or a token of the file has made it. */
-            parent_id?: string;
+            parent_id: string;
             /**
              * Format: date-time
              * @description When it was revoked; unset otherwise.
              */
             revoked_at?: string;
             /** @description "read", "operate", "report" or "admin". */
-            scope?: string;
+            scope: string;
             /** @description The filter of the machines that it is good for. Empty: all of them. */
-            selection?: string;
+            selection: string;
             /** @description "file" or "database". Tokens of the file have no id and are changed there. */
-            source?: string;
+            source: string;
             /** @description Made by the server; empty for one of the file. */
-            token_id?: string;
+            token_id: string;
         };
         "baremetal.v1.AccessService.RevokeSessionBody": Record<string, never>;
         "baremetal.v1.AddScriptRequest": {
             /** @description At most 1 MiB. */
-            content?: string;
+            content: string;
             /** @description script_ref is required; sha256 is verified when it is given. */
-            script?: components["schemas"]["baremetal.v1.Script"];
+            script: components["schemas"]["baremetal.v1.ScriptInput"] & Record<string, never>;
         };
         "baremetal.v1.AdminService.ClearInterventionBody": {
             /** @description What was done. Kept in the audit log only. */
@@ -2380,9 +2380,9 @@ export interface components {
         };
         "baremetal.v1.AdminService.DiscoverBMCsBody": {
             /** @description What to log in with; the allowed endpoints of these credentials say where. */
-            credentials_ref?: string;
+            credentials_ref: string;
             /** @description Addresses, and networks in CIDR form; at most 1,024 addresses in all. */
-            networks?: string[];
+            networks: string[];
             /**
              * Format: int32
              * @description Where the BMCs listen, both Redfish and IPMI; 0 means 443 and 623.
@@ -2420,9 +2420,9 @@ export interface components {
              */
             expected_version?: string;
             /** @description Stored encrypted, never shown again. */
-            password?: string;
+            password: string;
             /** @description User name and password may both be empty, to change the rest of what is there. */
-            username?: string;
+            username: string;
         };
         "baremetal.v1.AdminService.SetMachineFlagBody": {
             /** @description Why. Kept in the audit log only. */
@@ -2433,7 +2433,7 @@ export interface components {
              */
             expected_version?: string;
             /** @description "RMA" or "Retired". */
-            flag?: string;
+            flag: string;
             /** @description True sets the flag, false clears it. */
             value?: boolean;
         };
@@ -2446,22 +2446,22 @@ export interface components {
              */
             expected_version?: string;
             /** @description All segments of the site: they replace those that were there. */
-            segments?: components["schemas"]["baremetal.v1.Segment"][];
+            segments?: components["schemas"]["baremetal.v1.SegmentInput"][];
         };
         "baremetal.v1.AdminService.SettleCommandBody": {
             /** @description Must equal status.unresolved_command_id, so that nobody settles what they did not look at. */
-            command_id?: string;
+            command_id: string;
             /** @description How it was found out. Required. Kept in the audit log only. */
-            comment?: string;
+            comment: string;
             /** @description What the operator found: "happened", "did_not_happen". */
-            verdict?: string;
+            verdict: string;
         };
         "baremetal.v1.AdminService.TestWebhookBody": Record<string, never>;
         "baremetal.v1.AdminService.TrustBMCCertificateBody": {
             /** @description Kept in the audit log only. */
             comment?: string;
             /** @description The offered one, in lower hex, so that nobody trusts what they did not compare. */
-            sha256?: string;
+            sha256: string;
         };
         "baremetal.v1.AdminService.UnparkBMCBody": {
             /** @description Kept in the audit log only. */
@@ -2528,7 +2528,7 @@ export interface components {
                 /** @description "whsec_" and base64. Only in the answer that made it. */
                 secret?: string;
                 /** @description Output, without the secrets themselves. Each request is signed with all that have not expired. */
-                secrets?: components["schemas"]["baremetal.v1.WebhookSecret"][];
+                secrets?: components["schemas"]["baremetal.v1.WebhookSecretInput"][];
                 /**
                  * @description Output. "active", "paused" (nothing is sent or queued; what is pending waits) or "disabled" (the receiver has
                  *     answered 410 Gone).
@@ -2558,17 +2558,17 @@ export interface components {
         /** @description Agent is one enrolled agent. */
         "baremetal.v1.Agent": {
             /** @description Made by the server ("a-…"). */
-            agent_id?: string;
+            agent_id: string;
             /** @description Boot id of the system that it runs in. */
-            boot_id?: string;
+            boot_id: string;
             /** @description Kinds of steps that it can do, as it said last. */
-            capabilities?: string[];
+            capabilities: string[];
             /** @description Its certificates, revoked ones too. */
-            certs?: components["schemas"]["baremetal.v1.AgentCert"][];
+            certs: components["schemas"]["baremetal.v1.AgentCert"][];
             /** @description It has a live session. */
-            connected?: boolean;
+            connected: boolean;
             /** @description The controller that has its session; empty without one. */
-            controller_id?: string;
+            controller_id: string;
             /**
              * Format: date-time
              * @description When it enrolled.
@@ -2578,36 +2578,36 @@ export interface components {
              * Format: int64
              * @description Number of its session; grows with each.
              */
-            epoch?: string;
+            epoch: string;
             /**
              * Format: date-time
              * @description When it was heard of last.
              */
             last_heartbeat_at?: string;
             /** @description Reason given with `ingot-agent lock`; empty when unlocked. */
-            locked_reason?: string;
+            locked_reason: string;
             /** @description The machine that it runs on; empty for role SITE. */
-            machine_id?: string;
+            machine_id: string;
             /** @description What it is there for. */
-            role?: components["schemas"]["baremetal.v1.AgentRole"];
+            role: components["schemas"]["baremetal.v1.AgentRole"];
             /**
              * Format: date-time
              * @description When its session began; unset without one.
              */
             session_started_at?: string;
             /** @description It says that its machine is a simulation. */
-            simulated?: boolean;
+            simulated: boolean;
             /** @description The site that it serves, or that its machine is at. */
-            site?: string;
+            site: string;
             /** @description Names its memory. Another one means that it has lost the memory that it had. */
-            state_id?: string;
+            state_id: string;
             /** @description Version of its program. */
-            version?: string;
+            version: string;
         };
         /** @description AgentCert is one client certificate of an agent. */
         "baremetal.v1.AgentCert": {
             /** @description SHA-256 of the certificate's DER, lower hex. */
-            fingerprint?: string;
+            fingerprint: string;
             /**
              * Format: date-time
              * @description When it was used first; unset before.
@@ -2629,9 +2629,9 @@ export interface components {
              */
             revoked_at?: string;
             /** @description The reason that was given. */
-            revoked_reason?: string;
+            revoked_reason: string;
             /** @description Serial number of the certificate. */
-            serial_number?: string;
+            serial_number: string;
         };
         /**
          * @description AgentRole says what an agent is there for.
@@ -2651,18 +2651,18 @@ export interface components {
          */
         "baremetal.v1.ApprovalPolicy": {
             /** @description Which work is counted. */
-            harm?: components["schemas"]["baremetal.v1.ApprovalPolicy.Harm"];
+            harm: components["schemas"]["baremetal.v1.ApprovalPolicy.Harm"];
             /**
              * Format: int32
              * @description Machines that one person may work on within 24 hours without approval; 0: none. Approved rollouts don't count.
              */
-            machines?: number;
+            machines: number;
             /** @description 1 to 63 characters of [a-z0-9._-]. */
-            name?: string;
+            name: string;
             /** @description The machines that count, as a role's selection: what a machine is and where. Empty: every machine. */
-            selection?: string;
+            selection: string;
             /** @description Who has set it. */
-            set_by?: string;
+            set_by: string;
             /**
              * Format: date-time
              * @description When it was changed last.
@@ -2672,7 +2672,7 @@ export interface components {
              * Format: int64
              * @description Grows with every change.
              */
-            version?: string;
+            version: string;
         };
         /**
          * @description Harm is what work does to a machine.
@@ -2686,41 +2686,41 @@ export interface components {
         /** @description AuditEntry is one row of the audit log. */
         "baremetal.v1.AuditEntry": {
             /** @description Who did it: a token's name, a person, an agent, or "system". */
-            actor?: string;
+            actor: string;
             /**
              * Format: int64
              * @description Number of the row; grows.
              */
-            audit_id?: string;
+            audit_id: string;
             /** @description JSON; the only place that may hold personal data. */
-            event_data?: string;
+            event_data: string;
             /** @description The operation that it started, where it did. */
-            operation_id?: string;
+            operation_id: string;
             /** @description The request id of the call, where it had one. */
-            request_id?: string;
+            request_id: string;
             /** @description What it was done to. */
-            target_id?: string;
+            target_id: string;
             /**
              * Format: date-time
              * @description When it was written, by the database's clock.
              */
             ts?: string;
             /** @description What was done, such as ADD_IMAGE. */
-            verb?: string;
+            verb: string;
         };
         /** @description Authority is the CA. */
         "baremetal.v1.Authority": {
             /** @description Newest first. */
-            generations?: components["schemas"]["baremetal.v1.Authority.Generation"][];
+            generations: components["schemas"]["baremetal.v1.Authority.Generation"][];
             /**
              * Format: int32
              * @description How many there are in all.
              */
-            holder_count?: number;
+            holder_count: number;
             /** @description Agents whose certificate in use is of an older generation that is in force, by role, site and id; the first 1,000. */
-            holders?: components["schemas"]["baremetal.v1.Authority.Holder"][];
+            holders: components["schemas"]["baremetal.v1.Authority.Holder"][];
             /** @description Roots in force in PEM, newest first: what clients trust. */
-            trust_bundle_pem?: string;
+            trust_bundle_pem: string;
         };
         /** @description Generation is a root with its intermediate. */
         "baremetal.v1.Authority.Generation": {
@@ -2730,7 +2730,7 @@ export interface components {
              */
             created_at?: string;
             /** @description Who asked for it. */
-            created_by?: string;
+            created_by: string;
             /**
              * Format: date-time
              * @description When its intermediate ends, and with it the last certificate.
@@ -2740,11 +2740,11 @@ export interface components {
              * Format: int32
              * @description Its number, from 1.
              */
-            generation?: number;
+            generation: number;
             /** @description SHA-256 of the root in DER, lower hex. */
-            root_hash?: string;
+            root_hash: string;
             /** @description The root in PEM. */
-            root_pem?: string;
+            root_pem: string;
             /**
              * Format: date-time
              * @description Until then the listeners also prove themselves to those who trust this root alone, so that an agent that was off comes
@@ -2757,93 +2757,107 @@ export interface components {
              */
             withdrawn_at?: string;
             /** @description Who withdrew it. */
-            withdrawn_by?: string;
+            withdrawn_by: string;
         };
         /** @description Holder is an agent whose certificate is of an older generation. */
         "baremetal.v1.Authority.Holder": {
             /** @description The agent. */
-            agent_id?: string;
+            agent_id: string;
             /**
              * Format: date-time
              * @description When that certificate ends.
              */
             certificate_ends_at?: string;
             /** @description It has a session. */
-            connected?: boolean;
+            connected: boolean;
             /**
              * Format: int32
              * @description The generation of its certificate.
              */
-            generation?: number;
+            generation: number;
             /** @description Its machine; empty of a site's agent. */
-            machine_id?: string;
+            machine_id: string;
             /** @description host, site or installer. */
-            role?: string;
+            role: string;
             /** @description Its site; empty of a machine's agent. */
-            site?: string;
+            site: string;
         };
         /** @description BMCCertificate is what a BMC has shown to the agent of its site. */
         "baremetal.v1.BMCCertificate": {
             /** @description host:port of the BMC. */
-            endpoint?: string;
+            endpoint: string;
             /** @description Machines whose spec names the endpoint; the first 20. */
-            machine_ids?: string[];
+            machine_ids: string[];
             /**
              * Format: date-time
              * @description Since when it shows the other one.
              */
             offered_at?: string;
             /** @description Another certificate that the BMC shows; empty where it shows the trusted one. */
-            offered_sha256?: string;
+            offered_sha256: string;
             /**
              * Format: date-time
              * @description When the trusted one was taken.
              */
             pinned_at?: string;
             /** @description SHA-256 of the DER in lower hex: the certificate that is trusted, and another one that the BMC shows since offered_at. */
-            sha256?: string;
+            sha256: string;
             /** @description The site whose agent saw it. */
-            site?: string;
+            site: string;
             /** @description Who trusted it; empty for the first one that was seen. */
-            trusted_by?: string;
+            trusted_by: string;
         };
         /** @description BMCCredentials say whose they are and where they may be sent, without the password. */
         "baremetal.v1.BMCCredentials": {
             /** @description The allowance was filled in by an upgrade, from the endpoints in use then. Setting it confirms it. */
-            adopted?: boolean;
+            adopted: boolean;
             /** @description They may be sent without TLS (redfish+http). */
-            allow_plain_http?: boolean;
+            allow_plain_http: boolean;
             /** @description They may be sent over TLS whatever certificate the BMC shows. */
-            allow_unverified_tls?: boolean;
+            allow_unverified_tls: boolean;
             /** @description Where they may be sent: hosts, host:port, or networks in CIDR form. Nowhere else. */
-            allowed_endpoints?: string[];
+            allowed_endpoints: string[];
             /** @description 1 to 63 characters of [a-z0-9._-]. */
-            credentials_ref?: string;
+            credentials_ref: string;
             /** @description Those with a new password of which it is not known whether the BMC has taken it; the first 20. It is kept. */
-            open_passwords?: string[];
+            open_passwords: string[];
             /**
              * Format: int32
              * @description How many machines name them and have a password of their own since a rotation: of these the user name, the password
              *     and the version above do not hold, all else does.
              */
-            own_passwords?: number;
+            own_passwords: number;
             /** @description Machines that name them and whose BMC they may not be sent to; the first 20. */
-            refused_machines?: string[];
+            refused_machines: string[];
             /**
              * Format: date-time
              * @description When they were changed last.
              */
             updated_at?: string;
             /** @description The name to log in with. */
-            username?: string;
+            username: string;
             /**
              * Format: int64
              * @description Grows with every change.
              */
-            version?: string;
+            version: string;
         };
         /** @description BondOptions says how a bond uses its members (Linux bonding driver). */
         "baremetal.v1.BondOptions": {
+            /** @description Of 802.3ad: "slow" (default, every 30 s) or "fast" (every second). */
+            lacp_rate: string;
+            /**
+             * Format: int32
+             * @description How often links are looked at, in ms. 0 means 100.
+             */
+            miimon_ms: number;
+            /** @description "active-backup" (default), "802.3ad" (LACP), "balance-rr", "balance-xor", "broadcast", "balance-tlb" or "balance-alb". */
+            mode: string;
+            /** @description Of 802.3ad, balance-xor and balance-tlb: "layer2" (default), "layer2+3", "layer3+4". */
+            transmit_hash_policy: string;
+        };
+        /** @description BondOptions says how a bond uses its members (Linux bonding driver). */
+        "baremetal.v1.BondOptionsInput": {
             /** @description Of 802.3ad: "slow" (default, every 30 s) or "fast" (every second). */
             lacp_rate?: string;
             /**
@@ -2869,29 +2883,29 @@ export interface components {
              */
             expires_at?: string;
             /** @description The machine that the agent will be; empty for role SITE. */
-            machine_id?: string;
+            machine_id: string;
             /** @description Binding: the provider that the agent must report. Empty: any. */
-            provider?: string;
+            provider: string;
             /** @description Binding: the region that the agent must report. Empty: any. */
-            region?: string;
+            region: string;
             /**
              * Format: date-time
              * @description When it was revoked; unset otherwise.
              */
             revoked_at?: string;
             /** @description What the agent will be there for. */
-            role?: components["schemas"]["baremetal.v1.AgentRole"];
+            role: components["schemas"]["baremetal.v1.AgentRole"];
             /** @description The site of an agent of role SITE. */
-            site?: string;
+            site: string;
             /** @description Made by the server. */
-            token_id?: string;
+            token_id: string;
             /**
              * Format: date-time
              * @description When an agent enrolled with it; unset before.
              */
             used_at?: string;
             /** @description That agent. */
-            used_by_agent_id?: string;
+            used_by_agent_id: string;
         };
         /** @description Budget limits one failure domain. Each number is a limit of its own, 0 is none, and at least one must be set. */
         "baremetal.v1.Budget": {
@@ -2899,40 +2913,40 @@ export interface components {
              * Format: int32
              * @description Slots held at a time.
              */
-            at_once?: number;
+            at_once: number;
             /** @description What is counted by: "fleet", "site", or "label:KEY" such as "label:rack". */
-            domain?: string;
+            domain: string;
             /** @description The harm that is limited; DESTROYS where it is not set. */
-            harm?: components["schemas"]["baremetal.v1.Budget.Harm"];
+            harm: components["schemas"]["baremetal.v1.Budget.Harm"];
             /** @description 1 to 63 characters of [a-z0-9._-]. */
-            name?: string;
+            name: string;
             /**
              * Format: int32
              * @description Slots taken in any 24 hours.
              */
-            per_day?: number;
+            per_day: number;
             /**
              * Format: int32
              * @description Slots taken in any 60 minutes, and in any 24 hours.
              */
-            per_hour?: number;
+            per_hour: number;
             /**
              * Format: int32
              * @description The same as a part of the domain's machines, 1 to 100, rounded down, but one machine at least.
              */
-            percent?: number;
+            percent: number;
             /**
              * Format: date-time
              * @description When it was changed last.
              */
             updated_at?: string;
             /** @description One site, or one value of the label. Empty: each by itself. */
-            value?: string;
+            value: string;
             /**
              * Format: int64
              * @description Grows with every change.
              */
-            version?: string;
+            version: string;
         };
         /**
          * @description Harm is what work does to a machine.
@@ -2952,13 +2966,13 @@ export interface components {
         /** @description BudgetSlot is what one destructive operation holds. */
         "baremetal.v1.BudgetSlot": {
             /** @description The harm that it is a slot of. */
-            harm?: components["schemas"]["baremetal.v1.Budget.Harm"];
+            harm: components["schemas"]["baremetal.v1.Budget.Harm"];
             /** @description The machine that it was taken for. */
-            machine_id?: string;
+            machine_id: string;
             /** @description The operation that took it. */
-            operation_id?: string;
+            operation_id: string;
             /** @description Phase of the operation. FAILED and CANCELED wait for a success on the machine, or for ReleaseBudgetSlot. */
-            operation_phase?: string;
+            operation_phase: string;
             /**
              * Format: date-time
              * @description Unset while it is held.
@@ -2973,55 +2987,55 @@ export interface components {
         /** @description Caller is who holds the bearer token of the call. */
         "baremetal.v1.Caller": {
             /** @description The address that the call came from. */
-            address?: string;
+            address: string;
             /**
              * Format: date-time
              * @description When the bearer token ends.
              */
             expires_at?: string;
             /** @description The groups that the provider's token names. */
-            groups?: string[];
+            groups: string[];
             /** @description As the provider knows the person. */
-            issuer?: string;
+            issuer: string;
             /** @description "person" or "token". */
-            kind?: string;
+            kind: string;
             /** @description As in the audit log. */
-            name?: string;
+            name: string;
             /** @description Of a person: the roles in force. */
-            roles?: components["schemas"]["baremetal.v1.Caller.Role"][];
+            roles: components["schemas"]["baremetal.v1.Caller.Role"][];
             /** @description Of a token: its scope. */
-            scope?: string;
+            scope: string;
             /** @description Of a person: the sign-on that the token belongs to. */
-            session_id?: string;
+            session_id: string;
             /** @description The claim "sub"; empty of a token. */
-            subject?: string;
+            subject: string;
         };
         /** @description Role is one role in force, and on which machines. */
         "baremetal.v1.Caller.Role": {
             /** @description The binding that gives it. */
-            binding_id?: string;
+            binding_id: string;
             /**
              * Format: date-time
              * @description When the binding ends. Unset: it does not.
              */
             expires_at?: string;
             /** @description viewer, operator, approver or admin. */
-            role?: string;
+            role: string;
             /** @description Empty: all machines. */
-            selection?: string;
+            selection: string;
         };
         /** @description Cluster says where a cluster's API server is, without what one logs in with. */
         "baremetal.v1.Cluster": {
             /** @description "sha256:" and the hex digest of each CA's public key, as kubeadm pins them. */
-            ca_hashes?: string[];
+            ca_hashes: string[];
             /** @description The certificates that the API server's must chain to, PEM. */
-            ca_pem?: string;
+            ca_pem: string;
             /** @description 1 to 63 characters of [a-z0-9._-]. */
-            cluster_ref?: string;
+            cluster_ref: string;
             /** @description "token" or "certificate"; empty when the controller does not have the key that they are sealed with. */
-            credentials_kind?: string;
+            credentials_kind: string;
             /** @description Base URL of the API server: https://host:port. */
-            server?: string;
+            server: string;
             /**
              * Format: date-time
              * @description When it was changed last.
@@ -3031,13 +3045,13 @@ export interface components {
              * Format: int64
              * @description Grows with every change.
              */
-            version?: string;
+            version: string;
         };
         "baremetal.v1.ClusterService.SetClusterBody": {
             /** @description Either a bearer token, or a client certificate with its key. */
             bearer_token?: string;
             /** @description Required: a server's certificate is never taken on trust. */
-            ca_pem?: string;
+            ca_pem: string;
             /** @description A client certificate and its chain, PEM. */
             client_certificate_pem?: string;
             /** @description The key of the client certificate, PEM. */
@@ -3050,7 +3064,7 @@ export interface components {
              */
             expected_version?: string;
             /** @description Base URL of the API server: https://host:port. */
-            server?: string;
+            server: string;
         };
         /** @description Command is one attempt of a step, as it was given to an agent. */
         "baremetal.v1.Command": {
@@ -3063,9 +3077,9 @@ export interface components {
              * Format: int32
              * @description Which attempt of the step it is, from 1.
              */
-            attempt?: number;
+            attempt: number;
             /** @description Made by the server; sorts by time. */
-            command_id?: string;
+            command_id: string;
             /**
              * Format: date-time
              * @description When it was made.
@@ -3077,11 +3091,11 @@ export interface components {
              */
             deadline?: string;
             /** @description What the agent read back as proof. */
-            evidence?: {
+            evidence: {
                 [key: string]: string;
             };
             /** @description The agent that executes it. */
-            executor_agent_id?: string;
+            executor_agent_id: string;
             /**
              * Format: date-time
              * @description When its result was known.
@@ -3093,29 +3107,60 @@ export interface components {
              */
             granted_at?: string;
             /** @description Kind of the step, such as reboot. */
-            kind?: string;
+            kind: string;
             /** @description The machine that it acts on. */
-            machine_id?: string;
+            machine_id: string;
             /** @description What the agent said of the outcome. */
-            message?: string;
+            message: string;
             /** @description The operation that it belongs to. */
-            operation_id?: string;
+            operation_id: string;
             /** @description SUCCEEDED, FAILED, REFUSED, CANCELED, UNKNOWN; empty until there is one. */
-            outcome?: string;
+            outcome: string;
             /**
              * Format: date-time
              * @description When it was sent to the agent; unset before.
              */
             sent_at?: string;
             /** @description Set when an operator or later proof settled an unknown outcome, and how. */
-            settled_by?: string;
+            settled_by: string;
             /** @description QUEUED, SENT, ACKED, GRANTED, DONE, CANCELED, EXPIRED, UNKNOWN. */
-            state?: string;
+            state: string;
             /** @description Name of the step. */
-            step?: string;
+            step: string;
         };
         /** @description Condition is one observed or derived boolean. While its witness is silent it is unknown: neither true nor false. */
         "baremetal.v1.Condition": {
+            /**
+             * @description False while the witness is silent: the condition may have changed since observed_at. Reachable and BMCReachable have
+             *     status false then; a fault keeps the status that was reported last.
+             */
+            known: boolean;
+            /**
+             * Format: date-time
+             * @description When status changed last.
+             */
+            last_transition?: string;
+            /** @description The same in words. */
+            message: string;
+            /**
+             * Format: date-time
+             * @description When it was observed last. Unset for conditions that are the controller's own record, which do not age.
+             */
+            observed_at?: string;
+            /** @description The agent that observes it. Unset for the controller's own record, and where no agent of the site has ever connected. */
+            observed_by: string;
+            /** @description Name of a Reason, or a word that says what it was read from. */
+            reason: string;
+            /** @description True when it holds. */
+            status: boolean;
+            /**
+             * @description Reachable, BMCReachable, Provisioned, InCustomerCluster, Drained, Degraded, NeedsIntervention,
+             *     OperationCanceled, RMA, Retired, ProviderDrift, HardwareFault, RAIDDegraded.
+             */
+            type: string;
+        };
+        /** @description Condition is one observed or derived boolean. While its witness is silent it is unknown: neither true nor false. */
+        "baremetal.v1.ConditionInput": {
             /**
              * @description False while the witness is silent: the condition may have changed since observed_at. Reachable and BMCReachable have
              *     status false then; a fault keeps the status that was reported last.
@@ -3148,9 +3193,9 @@ export interface components {
         /** @description Controller is one process of the controller, from its start to its end. */
         "baremetal.v1.Controller": {
             /** @description It has answered this call. */
-            answering?: boolean;
+            answering: boolean;
             /** @description Another one after each start. */
-            controller_id?: string;
+            controller_id: string;
             /**
              * Format: date-time
              * @description Since when it sends its agents elsewhere.
@@ -3160,11 +3205,11 @@ export interface components {
              * Format: int64
              * @description The longest interval between heartbeats that it has told any of its agents; 0 is the configured one.
              */
-            heartbeat_interval_ms?: string;
+            heartbeat_interval_ms: string;
             /** @description Of the machine that it runs on, as that calls itself. */
-            hostname?: string;
+            hostname: string;
             /** @description It is the one that keeps the queue of jobs in order; another takes over when it ends. */
-            leads?: boolean;
+            leads: boolean;
             /**
              * Format: date-time
              * @description Until when it counts as alive without a further sign of life.
@@ -3174,16 +3219,16 @@ export interface components {
              * Format: int64
              * @description Agents whose sessions are under its lease.
              */
-            sessions?: string;
+            sessions: string;
             /**
              * Format: date-time
              * @description When its process began.
              */
             started_at?: string;
             /** @description Whether it serves, stops, or has gone. */
-            state?: components["schemas"]["baremetal.v1.Controller.State"];
+            state: components["schemas"]["baremetal.v1.Controller.State"];
             /** @description Version of its program. */
-            version?: string;
+            version: string;
         };
         /**
          * @description State says whether a controller serves.
@@ -3204,20 +3249,20 @@ export interface components {
              */
             as_of?: string;
             /** @description Those of the most machines first. At most 1,000; none without group_by. */
-            groups?: components["schemas"]["baremetal.v1.MachineGroup"][];
+            groups: components["schemas"]["baremetal.v1.MachineGroup"][];
             /**
              * Format: int32
              * @description Machines that match.
              */
-            total?: number;
+            total: number;
         };
         "baremetal.v1.CreateAPITokenRequest": {
             /** @description 0 means 90 days; at most 3650 days. A token that a token has made ends with that one at the latest. */
             lifetime?: string;
             /** @description The actor in the audit log. 1 to 63 characters of [a-z0-9._-]. */
-            name?: string;
+            name: string;
             /** @description "read", "operate", "report" or "admin". */
-            scope?: string;
+            scope: string;
             /**
              * @description Which machines it is good for, as RoleBinding.selection. Empty: all of them. Scope "report" needs one that names a machine_id or
              *     a site.
@@ -3226,7 +3271,7 @@ export interface components {
         };
         "baremetal.v1.CreateAPITokenResponse": {
             /** @description Shown once. */
-            secret?: string;
+            secret: string;
             /** @description The token, without its secret. */
             token?: components["schemas"]["baremetal.v1.APIToken"];
         };
@@ -3236,9 +3281,9 @@ export interface components {
             /** @description Of the preview. */
             digest?: string;
             /** @description Required for idempotency. */
-            request_id?: string;
+            request_id: string;
             /** @description As it was previewed. */
-            spec?: components["schemas"]["baremetal.v1.RolloutSpec"];
+            spec: components["schemas"]["baremetal.v1.RolloutSpecInput"];
             /**
              * @description Checks the call and begins nothing. Machines are judged as though they were in MAINTENANCE: see
              *     RebootMachineRequest.validate_only. The digest may be left out; one that is sent must be the current one. The answer
@@ -3252,7 +3297,7 @@ export interface components {
             /** @description Which machines, one by one; instead of filter. */
             machine_ids?: string[];
             /** @description Required for idempotency. */
-            request_id?: string;
+            request_id: string;
             /** @description How long it is kept: 1 second to 7 days, by default an hour. A rollout that was created keeps its machines. */
             ttl?: string;
         };
@@ -3261,44 +3306,44 @@ export interface components {
              * Format: int32
              * @description How many addresses were asked for, and how many nobody came to before the time was over.
              */
-            addresses?: number;
+            addresses: number;
             /** @description What answers, by address. */
-            bmcs?: components["schemas"]["baremetal.v1.DiscoveredBMC"][];
+            bmcs: components["schemas"]["baremetal.v1.DiscoveredBMC"][];
             /** @description Why the site's agent did less than was asked for; empty when it did all. */
-            problem?: string;
+            problem: string;
             /**
              * Format: int32
              * @description Addresses that nobody came to before the time was over.
              */
-            skipped?: number;
+            skipped: number;
         };
         /** @description DiscoveredBMC is what answers at one address, in its own words: nobody vouches for them. */
         "baremetal.v1.DiscoveredBMC": {
             /** @description With the scheme of its protocol, such as redfish://10.42.1.7: good for a machine's bmc_endpoint. */
-            endpoint?: string;
+            endpoint: string;
             /** @description Of the machine's network interfaces, lower case with colons; empty where the BMC does not show them. */
-            mac_addresses?: string[];
+            mac_addresses: string[];
             /** @description The machine that has this BMC, or that serial number, UUID or MAC address; empty where there is none. */
-            machine_id?: string;
+            machine_id: string;
             /** @description Model of the system. */
-            model?: string;
+            model: string;
             /** @description Why no machine should be registered with it as it is; empty where nothing speaks against it. */
-            problem?: string;
+            problem: string;
             /** @description "redfish" or "ipmi"; empty where something listens that gave no answer. */
-            protocol?: string;
+            protocol: string;
             /** @description Serial number of the system. */
-            serial_number?: string;
+            serial_number: string;
             /** @description UUID of the system, lower case. */
-            system_uuid?: string;
+            system_uuid: string;
             /** @description Maker of the system. */
-            vendor?: string;
+            vendor: string;
         };
         /** @description DiscoveredMachine is a machine that has asked a site's agent how to boot, and is in no inventory. */
         "baremetal.v1.DiscoveredMachine": {
             /** @description The address that it was given; empty without one. */
-            address?: string;
+            address: string;
             /** @description Architecture and firmware, as the request says. */
-            arch?: string;
+            arch: string;
             /**
              * Format: date-time
              * @description When it asked first.
@@ -3310,19 +3355,33 @@ export interface components {
              */
             last_seen_at?: string;
             /** @description Of the interface that asked, lower case with colons. */
-            mac_address?: string;
+            mac_address: string;
             /** @description The segment that it asked on. */
-            segment?: string;
+            segment: string;
             /** @description The site that saw it. */
-            site?: string;
+            site: string;
             /** @description Vendor class of the request. */
-            vendor?: string;
+            vendor: string;
         };
         /**
          * @description Drain cordons the machine's Node and evicts its pods, as far as their disruption budgets allow; pods of DaemonSets and
          *     static pods stay. It sets the condition Drained. A drain that fails takes its own cordon back.
          */
         "baremetal.v1.Drain": {
+            /** @description Filled from the machine's target_cluster_ref when empty. */
+            cluster_ref: string;
+            /** @description Evict also pods that keep data on the machine itself (emptyDir): the data is lost. */
+            delete_local_data: boolean;
+            /** @description Evict also pods that nothing would start again elsewhere. */
+            force: boolean;
+            /** @description Delete the Node once it is drained: the machine has left the cluster. */
+            remove_node: boolean;
+        };
+        /**
+         * @description Drain cordons the machine's Node and evicts its pods, as far as their disruption budgets allow; pods of DaemonSets and
+         *     static pods stay. It sets the condition Drained. A drain that fails takes its own cordon back.
+         */
+        "baremetal.v1.DrainInput": {
             /** @description Filled from the machine's target_cluster_ref when empty. */
             cluster_ref?: string;
             /** @description Evict also pods that keep data on the machine itself (emptyDir): the data is lost. */
@@ -3334,6 +3393,15 @@ export interface components {
         };
         /** @description EraseDisks destroys the data on the machine's disks, from the installer. */
         "baremetal.v1.EraseDisks": {
+            /** @description Which disk; empty means every disk that is not protected. */
+            disk: string;
+            /** @description "auto" (default), "nvme-sanitize", "nvme-format", "ata-secure-erase", "discard" or "overwrite". */
+            method: string;
+            /** @description How the machine gets into the installer; see RepaveImage.path. */
+            path: string;
+        };
+        /** @description EraseDisks destroys the data on the machine's disks, from the installer. */
+        "baremetal.v1.EraseDisksInput": {
             /** @description Which disk; empty means every disk that is not protected. */
             disk?: string;
             /** @description "auto" (default), "nvme-sanitize", "nvme-format", "ata-secure-erase", "discard" or "overwrite". */
@@ -3347,108 +3415,108 @@ export interface components {
              * @description A JWS (RFC 7515, flattened JSON, ES256) with the signer's chain in x5c. Its payload is JSON, its shape in
              *     docs/reference/erasure-certificate.md.
              */
-            document?: string;
+            document: string;
         };
         /** @description ErrorStatus says why an operation failed. */
         "baremetal.v1.ErrorStatus": {
             /** @description One of Reason. */
-            code?: string;
+            code: string;
             /** @description What belongs to it, such as the step, or the cause behind the code. */
-            details?: {
+            details: {
                 [key: string]: string;
             };
             /** @description The same in words, for people. */
-            message?: string;
+            message: string;
             /** @description A new operation may succeed without anybody changing anything first. */
-            retryable?: boolean;
+            retryable: boolean;
         };
         /** @description ExplainMachineResponse names what a machine is doing, on whom it waits and why, and what may be done. */
         "baremetal.v1.ExplainMachineResponse": {
             /** @description What an operator may do now, the best first. */
-            actions?: components["schemas"]["baremetal.v1.OperatorAction"][];
+            actions: components["schemas"]["baremetal.v1.OperatorAction"][];
             /** @description The root cause in words. */
-            cause?: string;
+            cause: string;
             /** @description What the cause is read from, and what bears on it. */
-            facts?: string[];
+            facts: string[];
             /** @description The last thing that the world has shown, and when. */
-            last_evidence?: string;
+            last_evidence: string;
             /**
              * Format: date-time
              * @description When the world has shown it.
              */
             last_evidence_at?: string;
             /** @description The machine that is explained. */
-            machine_id?: string;
+            machine_id: string;
             /** @description What happens next by itself, and when at the latest; empty when nothing does. */
-            next_action?: string;
+            next_action: string;
             /**
              * Format: date-time
              * @description When that happens at the latest; unset when nothing does.
              */
             next_action_at?: string;
             /** @description The operation that is explained: the active one, or the last one where that is the cause of what is now. */
-            operation_id?: string;
+            operation_id: string;
             /** @description The commands of actions, in their order. */
-            operator_actions?: string[];
+            operator_actions: string[];
             /** @description Name of a Reason: the root cause, as far as it has one. Empty when nothing is wrong. */
-            reason?: string;
+            reason: string;
             /** @description Name of the rule that gave this answer; docs/explanation/why.md lists them. */
-            rule?: string;
+            rule: string;
             /**
              * Format: date-time
              * @description Since when it is like this.
              */
             since?: string;
             /** @description Name of the operation's current step. */
-            step?: string;
+            step: string;
             /** @description Kind of the operation's current step. */
-            step_kind?: string;
+            step_kind: string;
             /**
              * Format: double
              * @description How long steps of this kind take that succeed; 0 where there are too few to say.
              */
-            step_p50_seconds?: number;
+            step_p50_seconds: number;
             /**
              * Format: double
              * @description The time within which 95 of 100 such steps end; 0 where there are too few to say.
              */
-            step_p95_seconds?: number;
+            step_p95_seconds: number;
             /** @description Which machines those steps ran on: "group web", "model R640", or "fleet". */
-            step_population?: string;
+            step_population: string;
             /**
              * Format: int32
              * @description How many steps the normal durations are made of, and which: "group web", "model R640", or "fleet".
              */
-            step_samples?: number;
+            step_samples: number;
             /**
              * Format: date-time
              * @description When the step began.
              */
             step_started_at?: string;
             /** @description The step runs far longer than its kind does, and nothing automatic will end it soon. */
-            stuck?: boolean;
+            stuck: boolean;
             /** @description The answer in one line. */
-            summary?: string;
+            summary: string;
             /** @description Who exactly is waited for: an agent, a site, a BMC's address. */
-            waits_for?: string;
+            waits_for: string;
             /** @description agent, bmc, dhcp, provider, operator, limit, nobody. */
-            waits_on?: string;
+            waits_on: string;
         };
         "baremetal.v1.ExplainMachinesResponse": {
             /** @description In the order of ListMachines. Each was read at a moment of its own. */
-            machines?: components["schemas"]["baremetal.v1.ExplainedMachine"][];
+            machines: components["schemas"]["baremetal.v1.ExplainedMachine"][];
             /** @description Where the next page begins. Empty on the last page. */
-            next_page_token?: string;
+            next_page_token: string;
             /**
              * @description Causes that many machines share, on the first page. Machines that need somebody for such a cause alone are counted here,
              *     and are no entries of machines, unless the filter names machine_id, attention_reason or conditions.Reachable.
              */
-            shared_causes?: components["schemas"]["baremetal.v1.SharedCause"][];
+            shared_causes: components["schemas"]["baremetal.v1.SharedCause"][];
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms.
              */
-            total_size?: number;
+            total_size: number;
         };
         /** @description ExplainedMachine is a machine and why it is as it is. */
         "baremetal.v1.ExplainedMachine": {
@@ -3460,7 +3528,19 @@ export interface components {
         /** @description FirewallPolicy is the whole content of Ingot's own nftables table on the host. */
         "baremetal.v1.FirewallPolicy": {
             /** @description What is let in where default_input is "drop". */
-            allow?: components["schemas"]["baremetal.v1.FirewallRule"][];
+            allow: components["schemas"]["baremetal.v1.FirewallRule"][];
+            /** @description "accept" (default) or "drop": what happens to input that no rule allows. */
+            default_input: string;
+            /**
+             * @description False drops TCP to ports 25, 465 and 587 on the way out, and of what the host forwards: for containers, namespaces
+             *     and virtual machines that it routes or masquerades for.
+             */
+            smtp_egress_allowed: boolean;
+        };
+        /** @description FirewallPolicy is the whole content of Ingot's own nftables table on the host. */
+        "baremetal.v1.FirewallPolicyInput": {
+            /** @description What is let in where default_input is "drop". */
+            allow?: components["schemas"]["baremetal.v1.FirewallRuleInput"][];
             /** @description "accept" (default) or "drop": what happens to input that no rule allows. */
             default_input?: string;
             /**
@@ -3471,6 +3551,28 @@ export interface components {
         };
         /** @description FirewallRule lets one kind of traffic in. */
         "baremetal.v1.FirewallRule": {
+            /**
+             * Format: int64
+             * @description First port, 1 to 65535.
+             */
+            port_from: number;
+            /**
+             * Format: int64
+             * @description 0 means port_from.
+             */
+            port_to: number;
+            /** @description "tcp", "udp" or "icmp". ICMP is always let in; such a rule takes no ports, source or rate. */
+            protocol: string;
+            /**
+             * Format: int64
+             * @description New connections a second; 0 is unlimited.
+             */
+            rate_per_second: number;
+            /** @description Source network, such as 10.0.0.0/8; empty is any. */
+            source_cidr: string;
+        };
+        /** @description FirewallRule lets one kind of traffic in. */
+        "baremetal.v1.FirewallRuleInput": {
             /**
              * Format: int64
              * @description First port, 1 to 65535.
@@ -3497,7 +3599,7 @@ export interface components {
              * Format: int32
              * @description Agents that were connected then and have not come back. 0 without not_listening_since.
              */
-            agents_awaited?: number;
+            agents_awaited: number;
             /**
              * Format: date-time
              * @description Every change that was committed before this time is counted.
@@ -3507,14 +3609,14 @@ export interface components {
              * Format: int32
              * @description Agents that hold a session.
              */
-            connected_agents?: number;
+            connected_agents: number;
             /**
              * Format: int32
              * @description Operations of the last 24 h that failed.
              */
-            failed_operations?: number;
+            failed_operations: number;
             /** @description Machines by effective_state, those of the most machines first. */
-            machines?: components["schemas"]["baremetal.v1.MachineGroup"][];
+            machines: components["schemas"]["baremetal.v1.MachineGroup"][];
             /**
              * Format: date-time
              * @description Where the last time began in which no controller could hear agents, while some of them have not come back and still
@@ -3525,19 +3627,19 @@ export interface components {
              * Format: int32
              * @description Operations that wait for their turn.
              */
-            pending_operations?: number;
+            pending_operations: number;
             /**
              * Format: int32
              * @description Operations under way.
              */
-            running_operations?: number;
+            running_operations: number;
             /** @description Why many machines need somebody, an entry for each cause that they share. */
-            shared_causes?: components["schemas"]["baremetal.v1.SharedCause"][];
+            shared_causes: components["schemas"]["baremetal.v1.SharedCause"][];
             /**
              * Format: int32
              * @description Machines in all.
              */
-            total_machines?: number;
+            total_machines: number;
         };
         "baremetal.v1.FreezeFleetRequest": {
             /** @description Goes into the audit log only. */
@@ -3549,13 +3651,13 @@ export interface components {
         };
         "baremetal.v1.GetHeadVerdictsResponse": {
             /** @description One for each head, in their order. */
-            verdicts?: components["schemas"]["baremetal.v1.HeadVerdict"][];
+            verdicts: components["schemas"]["baremetal.v1.HeadVerdict"][];
         };
         "baremetal.v1.GetMachineTimelineResponse": {
             /** @description Newest first, unless oldest_first was set. */
-            entries?: components["schemas"]["baremetal.v1.TimelineEntry"][];
+            entries: components["schemas"]["baremetal.v1.TimelineEntry"][];
             /** @description Where the next page begins. Empty on the last page. */
-            next_page_token?: string;
+            next_page_token: string;
             /**
              * @description The machine as it was at the time asked for, rebuilt from its history. On the first page only; unset where the machine
              *     had no history then.
@@ -3564,12 +3666,12 @@ export interface components {
         };
         "baremetal.v1.GetNodeHistoryResponse": {
             /** @description Newest first. */
-            data?: components["schemas"]["baremetal.v1.NodeStateLog"][];
+            data: components["schemas"]["baremetal.v1.NodeStateLog"][];
             /**
              * Format: int32
              * @description Lines that there are in all.
              */
-            total?: number;
+            total: number;
         };
         /** @description HardwareEvent is one entry of a BMC's event log. */
         "baremetal.v1.HardwareEvent": {
@@ -3579,64 +3681,64 @@ export interface components {
              */
             at?: string;
             /** @description The BMC's own number of it. */
-            event_id?: string;
+            event_id: string;
             /** @description In the BMC's words. */
-            message?: string;
+            message: string;
             /** @description "ok", "warning" or "critical"; empty where the BMC does not say. */
-            severity?: string;
+            severity: string;
         };
         /** @description HardwareFault is one thing that is not well. */
         "baremetal.v1.HardwareFault": {
             /** @description Such as "power supply PSU2". */
-            component?: string;
+            component: string;
             /** @description What the BMC says, such as "UnavailableOffline" or "83 Cel". */
-            said?: string;
+            said: string;
             /** @description "warning" or "critical". */
-            severity?: string;
+            severity: string;
         };
         /** @description HardwareHealth is the last that a machine's BMC has said of its hardware, in the BMC's own words. */
         "baremetal.v1.HardwareHealth": {
             /** @description Of the BMC that said it. */
-            endpoint?: string;
+            endpoint: string;
             /** @description The newest first, at most 20. */
-            events?: components["schemas"]["baremetal.v1.HardwareEvent"][];
+            events: components["schemas"]["baremetal.v1.HardwareEvent"][];
             /** @description What is not well, the gravest first, at most 32. The condition HardwareFault says the same. */
-            faults?: components["schemas"]["baremetal.v1.HardwareFault"][];
+            faults: components["schemas"]["baremetal.v1.HardwareFault"][];
             /** @description What the BMC says of the identify light, "on" or "off"; empty where it does not. */
-            identify_light?: string;
+            identify_light: string;
             /** @description What was ordered last, "on" or "off"; empty: nothing ever. */
-            identify_light_ordered?: string;
+            identify_light_ordered: string;
             /**
              * Format: date-time
              * @description When it was ordered.
              */
             identify_light_ordered_at?: string;
             /** @description Who ordered it. */
-            identify_light_ordered_by?: string;
+            identify_light_ordered_by: string;
             /** @description The machine. */
-            machine_id?: string;
+            machine_id: string;
             /** @description What the BMC did not say, and why. */
-            not_read?: string[];
+            not_read: string[];
             /**
              * Format: date-time
              * @description When it was read; unset: never yet.
              */
             read_at?: string;
             /** @description By kind and name, at most 128. */
-            sensors?: components["schemas"]["baremetal.v1.HardwareSensor"][];
+            sensors: components["schemas"]["baremetal.v1.HardwareSensor"][];
         };
         /** @description HardwareSensor is one thing that a BMC watches. */
         "baremetal.v1.HardwareSensor": {
             /** @description "ok", "warning", "critical", or "unknown" where it was not read or means nothing; empty where the BMC does not say. */
-            health?: string;
+            health: string;
             /** @description Such as "temperature", "fan", "power supply", "memory". */
-            kind?: string;
+            kind: string;
             /** @description As the BMC names it. */
-            name?: string;
+            name: string;
             /** @description In the BMC's words; empty for a value alone. */
-            state?: string;
+            state: string;
             /** @description Of the value, such as "Cel", "RPM", "W". */
-            unit?: string;
+            unit: string;
             /**
              * Format: double
              * @description Unset for what has a state alone.
@@ -3651,54 +3753,54 @@ export interface components {
              */
             finished_at?: string;
             /** @description Maker and model of the machine, as its firmware says. */
-            model?: string;
+            model: string;
             /** @description The operation that it was made by. */
-            operation_id?: string;
+            operation_id: string;
             /** @description No part has failed. Warnings are no failures. */
-            passed?: boolean;
+            passed: boolean;
             /** @description What was found, by part. */
-            results?: components["schemas"]["baremetal.v1.HardwareTestResult"][];
+            results: components["schemas"]["baremetal.v1.HardwareTestResult"][];
             /** @description The agent says that the machine is a simulation. */
-            simulated?: boolean;
+            simulated: boolean;
         };
         /** @description HardwareTestResult is what came of one test of one part. */
         "baremetal.v1.HardwareTestResult": {
             /** @description What the value is compared by, beside test and unit, such as the model of a disk. */
-            class?: string;
+            class: string;
             /** @description Why it has failed or was skipped, or what was done. */
-            detail?: string;
+            detail: string;
             /**
              * Format: double
              * @description The median of the same value over the newest tests of other machines of the model. Of the last test only.
              */
-            norm?: number;
+            norm: number;
             /**
              * Format: int32
              * @description How many machines the norm is made of; below 3 there is none.
              */
-            norm_machines?: number;
+            norm_machines: number;
             /** @description Which part: a slot, a processor, a disk's serial number, an interface. Empty: all of that kind together. */
-            part?: string;
+            part: string;
             /** @description "nic", "cpu", "memory" or "disk". */
-            test?: string;
+            test: string;
             /** @description Such as "MB/s", "IOPS" or "Mbit/s". */
-            unit?: string;
+            unit: string;
             /**
              * Format: double
              * @description What was measured, in unit; without a unit nothing was.
              */
-            value?: number;
+            value: number;
             /** @description "passed", "failed" or "skipped". */
-            verdict?: string;
+            verdict: string;
             /** @description The value is far below the norm: in words. Empty where it is not. */
-            warning?: string;
+            warning: string;
         };
         /** @description HardwareTests are what tests of a machine's hardware have found, the newest first; none where it was never tested. */
         "baremetal.v1.HardwareTests": {
             /** @description The machine. */
-            machine_id?: string;
+            machine_id: string;
             /** @description The newest first. A test that has ended without results, such as a cancelled one, is not among them. */
-            tests?: components["schemas"]["baremetal.v1.HardwareTest"][];
+            tests: components["schemas"]["baremetal.v1.HardwareTest"][];
         };
         /**
          * @description HeadFinding is whether a history still has a head that was kept.
@@ -3714,11 +3816,11 @@ export interface components {
         /** @description HeadVerdict is what came of comparing one head that was kept. */
         "baremetal.v1.HeadVerdict": {
             /** @description Whether the history still has it. */
-            finding?: components["schemas"]["baremetal.v1.HeadFinding"];
+            finding: components["schemas"]["baremetal.v1.HeadFinding"];
             /** @description Of the history; empty for the fleet's own. */
-            machine_id?: string;
+            machine_id: string;
             /** @description The cause, where the head is not there. */
-            why?: string;
+            why: string;
         };
         /** @description HistoryHead is the end of a history at some time, as VerifyTimeline has answered it. */
         "baremetal.v1.HistoryHead": {
@@ -3739,6 +3841,47 @@ export interface components {
         };
         /** @description Image is one entry of the catalogue of images. */
         "baremetal.v1.Image": {
+            /** @description "amd64" or "arm64". Empty takes what the image's partitions name (Discoverable Partitions Specification), else "amd64". */
+            arch: string;
+            /**
+             * Format: date-time
+             * @description When it was added.
+             */
+            created_at?: string;
+            /**
+             * Format: int64
+             * @description Of the file as stored.
+             */
+            file_size_bytes: string;
+            /** @description "bios", "uefi"; empty means both. */
+            firmware: string[];
+            /** @description "raw", "raw.zst", "raw.gz", "raw.xz" or "qcow2" as given; the last three are stored as raw.zst. */
+            format: string;
+            /** @description 1 to 63 characters of [a-z0-9._-]. */
+            image_ref: string;
+            /** @description "os" (default) or, for the files of an installer, "installer-kernel", "installer-initrd", "installer-uki". */
+            kind: string;
+            /**
+             * Format: int64
+             * @description The raw size and room for the state partition when 0.
+             */
+            minimum_disk_bytes: string;
+            /** @description Lower hex, of the file as stored. Verified when given at AddImage. */
+            sha256_file: string;
+            /** @description Lower hex, of the raw bytes. */
+            sha256_raw: string;
+            /** @description SHA-256 of the file as given, where the stored one differs (qcow2, raw.gz, raw.xz). */
+            sha256_source: string;
+            /**
+             * Format: int64
+             * @description Of the raw bytes.
+             */
+            size_bytes: string;
+            /** @description Where it was fetched from; empty for an upload. */
+            url: string;
+        };
+        /** @description Image is one entry of the catalogue of images. */
+        "baremetal.v1.ImageInput": {
             /** @description "amd64" or "arm64". Empty takes what the image's partitions name (Discoverable Partitions Specification), else "amd64". */
             arch?: string;
             /**
@@ -3783,45 +3926,45 @@ export interface components {
         /** @description Inventory is the last document that an agent reported about a machine. */
         "baremetal.v1.Inventory": {
             /** @description Differences to the inventories before it, the newest first, at most 1000. What either side could not read is none. */
-            changes?: components["schemas"]["baremetal.v1.InventoryChange"][];
+            changes: components["schemas"]["baremetal.v1.InventoryChange"][];
             /**
              * Format: int32
              * @description How many more there are.
              */
-            changes_left_out?: number;
+            changes_left_out: number;
             /** @description JSON; its shape is documented in docs/reference/api.md. */
-            document?: string;
+            document: string;
             /** @description SHA-256 over what does not change by itself; another one means other hardware or software. */
-            hash?: string;
+            hash: string;
             /** @description The machine. */
-            machine_id?: string;
+            machine_id: string;
             /**
              * Format: date-time
              * @description When the agent reported it.
              */
             reported_at?: string;
             /** @description The agent says that the machine is a simulation. */
-            simulated?: boolean;
+            simulated: boolean;
         };
         /** @description InventoryChange is one difference between an inventory and the one before it. */
         "baremetal.v1.InventoryChange": {
             /** @description The value since; empty where there is none. */
-            after?: string;
+            after: string;
             /**
              * Format: date-time
              * @description When the inventory was reported that shows it first.
              */
             at?: string;
             /** @description The value before; empty where there was none. */
-            before?: string;
+            before: string;
             /** @description What has changed of the item. Empty where all of it was added or removed. */
-            field?: string;
+            field: string;
             /** @description The item of that list, by what tells items apart, such as a serial number. Empty where the part is no list. */
-            item?: string;
+            item: string;
             /** @description "added", "removed" or "changed". */
-            kind?: string;
+            kind: string;
             /** @description Key of the document, such as "disks". */
-            part?: string;
+            part: string;
         };
         "baremetal.v1.IssueBootstrapTokenRequest": {
             /** @description Default 24 h, at most 30 days. */
@@ -3829,7 +3972,7 @@ export interface components {
             /** @description Binding to a MAC address that the machine must have. */
             mac_address?: string;
             /** @description The machine that the agent will be; required for role HOST. */
-            machine_id?: string;
+            machine_id: string;
             /** @description Binding to the provider. */
             provider?: string;
             /**
@@ -3851,7 +3994,7 @@ export interface components {
         };
         "baremetal.v1.IssueBootstrapTokenResponse": {
             /** @description The one string to hand to `ingot-agent enroll --token`. Shown once. */
-            bundle?: string;
+            bundle: string;
             /** @description The token, without its secret. */
             token?: components["schemas"]["baremetal.v1.BootstrapToken"];
         };
@@ -3861,184 +4004,192 @@ export interface components {
          */
         "baremetal.v1.KubeadmJoin": {
             /** @description Filled from the machine's target_cluster_ref when empty. */
+            cluster_ref: string;
+        };
+        /**
+         * @description KubeadmJoin joins the machine to a cluster: a site agent makes a token for this join, the machine's own agent runs kubeadm.
+         *     A machine that is in the cluster already is left as it is; one of another cluster fails with CLUSTER_OTHER_MEMBER.
+         */
+        "baremetal.v1.KubeadmJoinInput": {
+            /** @description Filled from the machine's target_cluster_ref when empty. */
             cluster_ref?: string;
         };
         "baremetal.v1.ListAPITokensResponse": {
             /** @description Where the next page begins. Empty on the last page. */
-            next_page_token?: string;
+            next_page_token: string;
             /** @description Newest first. The first page begins with those of the file, which page_size does not count. */
-            tokens?: components["schemas"]["baremetal.v1.APIToken"][];
+            tokens: components["schemas"]["baremetal.v1.APIToken"][];
             /**
              * Format: int32
              * @description Rows on all pages, those of this controller's file too. 0 beside rows: they could not be counted in 250 ms.
              *     See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListAgentsResponse": {
             /** @description By id. */
-            agents?: components["schemas"]["baremetal.v1.Agent"][];
+            agents: components["schemas"]["baremetal.v1.Agent"][];
             /** @description Where the next page begins. Empty on the last page. */
-            next_page_token?: string;
+            next_page_token: string;
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         /** @description ListApprovalPoliciesResponse is a page of policies. */
         "baremetal.v1.ListApprovalPoliciesResponse": {
             /** @description Set where there is more. */
-            next_page_token?: string;
+            next_page_token: string;
             /** @description By name. */
-            policies?: components["schemas"]["baremetal.v1.ApprovalPolicy"][];
+            policies: components["schemas"]["baremetal.v1.ApprovalPolicy"][];
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListAuditLogResponse": {
             /** @description Newest first. */
-            entries?: components["schemas"]["baremetal.v1.AuditEntry"][];
+            entries: components["schemas"]["baremetal.v1.AuditEntry"][];
             /** @description Where the next page begins. Empty on the last page. */
-            next_page_token?: string;
+            next_page_token: string;
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListBMCCertificatesResponse": {
             /** @description By site and endpoint. */
-            certificates?: components["schemas"]["baremetal.v1.BMCCertificate"][];
+            certificates: components["schemas"]["baremetal.v1.BMCCertificate"][];
             /** @description Where the next page begins. Empty on the last page. */
-            next_page_token?: string;
+            next_page_token: string;
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListBMCCredentialsResponse": {
             /** @description By name. */
-            credentials?: components["schemas"]["baremetal.v1.BMCCredentials"][];
+            credentials: components["schemas"]["baremetal.v1.BMCCredentials"][];
             /** @description Set where there is more. */
-            next_page_token?: string;
+            next_page_token: string;
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListBootstrapTokensResponse": {
             /** @description Where the next page begins. Empty on the last page. */
-            next_page_token?: string;
+            next_page_token: string;
             /** @description Newest first. */
-            tokens?: components["schemas"]["baremetal.v1.BootstrapToken"][];
+            tokens: components["schemas"]["baremetal.v1.BootstrapToken"][];
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListBudgetSlotsResponse": {
             /** @description Where the next page begins. Empty on the last page. */
-            next_page_token?: string;
+            next_page_token: string;
             /** @description Oldest first. */
-            slots?: components["schemas"]["baremetal.v1.BudgetSlot"][];
+            slots: components["schemas"]["baremetal.v1.BudgetSlot"][];
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListBudgetsResponse": {
             /** @description By name. */
-            budgets?: components["schemas"]["baremetal.v1.Budget"][];
+            budgets: components["schemas"]["baremetal.v1.Budget"][];
             /** @description Set where there is more. */
-            next_page_token?: string;
+            next_page_token: string;
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListClustersResponse": {
             /** @description By name. */
-            clusters?: components["schemas"]["baremetal.v1.Cluster"][];
+            clusters: components["schemas"]["baremetal.v1.Cluster"][];
             /** @description Where the next page begins. Empty on the last page. */
-            next_page_token?: string;
+            next_page_token: string;
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListCommandsResponse": {
             /** @description Newest first. */
-            commands?: components["schemas"]["baremetal.v1.Command"][];
+            commands: components["schemas"]["baremetal.v1.Command"][];
             /** @description Set where there is more. */
-            next_page_token?: string;
+            next_page_token: string;
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListControllersResponse": {
             /** @description Newest first. */
-            controllers?: components["schemas"]["baremetal.v1.Controller"][];
+            controllers: components["schemas"]["baremetal.v1.Controller"][];
             /** @description Where the next page begins. Empty on the last page. */
-            next_page_token?: string;
+            next_page_token: string;
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListDiscoveredResponse": {
             /** @description By site and MAC address. */
-            machines?: components["schemas"]["baremetal.v1.DiscoveredMachine"][];
+            machines: components["schemas"]["baremetal.v1.DiscoveredMachine"][];
             /** @description Set where there is more. */
-            next_page_token?: string;
+            next_page_token: string;
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListImagesResponse": {
             /** @description By name. */
-            images?: components["schemas"]["baremetal.v1.Image"][];
+            images: components["schemas"]["baremetal.v1.Image"][];
             /** @description Where the next page begins. Empty on the last page. */
-            next_page_token?: string;
+            next_page_token: string;
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListMAASRegionsResponse": {
             /** @description Where the next page begins. Empty on the last page. */
-            next_page_token?: string;
+            next_page_token: string;
             /** @description By name. */
-            regions?: components["schemas"]["baremetal.v1.MAASRegion"][];
+            regions: components["schemas"]["baremetal.v1.MAASRegion"][];
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListMachinesResponse": {
             /** @description In the order of order_by; of a reconcile in the order of the changes. */
-            machines?: components["schemas"]["baremetal.v1.Machine"][];
+            machines: components["schemas"]["baremetal.v1.Machine"][];
             /** @description True when a reconcile has more to read right now. */
-            more?: boolean;
+            more: boolean;
             /** @description Where to go on reconciling. Always set, but with as_of. */
-            next_cursor?: string;
+            next_cursor: string;
             /** @description Empty on the last page of a walk. */
-            next_page_token?: string;
+            next_page_token: string;
             /**
              * Format: date-time
              * @description A timestamp that is safe to send as updated_since. Unset on a page by cursor that is followed by more.
@@ -4048,215 +4199,215 @@ export interface components {
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListNodeGroupsResponse": {
             /** @description By name. */
-            groups?: components["schemas"]["baremetal.v1.NodeGroup"][];
+            groups: components["schemas"]["baremetal.v1.NodeGroup"][];
             /** @description Where the next page begins. Empty on the last page. */
-            next_page_token?: string;
+            next_page_token: string;
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListNodesResponse": {
             /** @description Where the next page begins. Empty on the last page. */
-            next_page_token?: string;
+            next_page_token: string;
             /** @description In the order of machine_id. */
-            nodes?: components["schemas"]["baremetal.v1.Node"][];
+            nodes: components["schemas"]["baremetal.v1.Node"][];
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListOperationsResponse": {
             /** @description Where the next page begins. Empty on the last page. */
-            next_page_token?: string;
+            next_page_token: string;
             /** @description Newest first. */
-            operations?: components["schemas"]["baremetal.v1.Operation"][];
+            operations: components["schemas"]["baremetal.v1.Operation"][];
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListPlansResponse": {
             /** @description Set where there is more. */
-            next_page_token?: string;
+            next_page_token: string;
             /** @description First the built-in ones, each by id. */
-            plans?: components["schemas"]["baremetal.v1.Plan"][];
+            plans: components["schemas"]["baremetal.v1.Plan"][];
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListRoleBindingsResponse": {
             /** @description Newest first; expired ones too. */
-            bindings?: components["schemas"]["baremetal.v1.RoleBinding"][];
+            bindings: components["schemas"]["baremetal.v1.RoleBinding"][];
             /** @description Where the next page begins. Empty on the last page. */
-            next_page_token?: string;
+            next_page_token: string;
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListRolloutMachinesResponse": {
             /** @description In the rollout's order, the refused ones last. */
-            machines?: components["schemas"]["baremetal.v1.RolloutMachine"][];
+            machines: components["schemas"]["baremetal.v1.RolloutMachine"][];
             /** @description Where the next page begins. Empty on the last page. */
-            next_page_token?: string;
+            next_page_token: string;
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListRolloutsResponse": {
             /** @description Where the next page begins. Empty on the last page. */
-            next_page_token?: string;
+            next_page_token: string;
             /** @description Newest first. */
-            rollouts?: components["schemas"]["baremetal.v1.Rollout"][];
+            rollouts: components["schemas"]["baremetal.v1.Rollout"][];
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListRunsResponse": {
             /** @description Where the next page begins. Empty on the last page. */
-            next_page_token?: string;
+            next_page_token: string;
             /** @description Newest first. */
-            runs?: components["schemas"]["baremetal.v1.Run"][];
+            runs: components["schemas"]["baremetal.v1.Run"][];
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListSSHCredentialsResponse": {
             /** @description By name. */
-            credentials?: components["schemas"]["baremetal.v1.SSHCredentials"][];
+            credentials: components["schemas"]["baremetal.v1.SSHCredentials"][];
             /** @description Where the next page begins. Empty on the last page. */
-            next_page_token?: string;
+            next_page_token: string;
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListScriptsResponse": {
             /** @description Where the next page begins. Empty on the last page. */
-            next_page_token?: string;
+            next_page_token: string;
             /** @description By name. */
-            scripts?: components["schemas"]["baremetal.v1.Script"][];
+            scripts: components["schemas"]["baremetal.v1.Script"][];
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListSessionsResponse": {
             /** @description Where the next page begins. Empty on the last page. */
-            next_page_token?: string;
+            next_page_token: string;
             /** @description Newest first. */
-            sessions?: components["schemas"]["baremetal.v1.Session"][];
+            sessions: components["schemas"]["baremetal.v1.Session"][];
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListSiteLeasesResponse": {
             /** @description By segment and MAC address. */
-            leases?: components["schemas"]["baremetal.v1.SiteLease"][];
+            leases: components["schemas"]["baremetal.v1.SiteLease"][];
             /** @description Where the next page begins. Empty on the last page. */
-            next_page_token?: string;
+            next_page_token: string;
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListSitesResponse": {
             /** @description Set where there is more. */
-            next_page_token?: string;
+            next_page_token: string;
             /** @description By name. */
-            sites?: components["schemas"]["baremetal.v1.Site"][];
+            sites: components["schemas"]["baremetal.v1.Site"][];
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListViewsResponse": {
             /** @description Where the next page begins. Empty on the last page. */
-            next_page_token?: string;
+            next_page_token: string;
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
             /** @description By name. */
-            views?: components["schemas"]["baremetal.v1.View"][];
+            views: components["schemas"]["baremetal.v1.View"][];
         };
         "baremetal.v1.ListWebhookDeliveriesResponse": {
             /** @description Newest first. */
-            deliveries?: components["schemas"]["baremetal.v1.WebhookDelivery"][];
+            deliveries: components["schemas"]["baremetal.v1.WebhookDelivery"][];
             /** @description Where the next page begins. Empty on the last page. */
-            next_page_token?: string;
+            next_page_token: string;
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
         };
         "baremetal.v1.ListWebhooksResponse": {
             /** @description Where the next page begins. Empty on the last page. */
-            next_page_token?: string;
+            next_page_token: string;
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
             /** @description By id. */
-            webhooks?: components["schemas"]["baremetal.v1.Webhook"][];
+            webhooks: components["schemas"]["baremetal.v1.Webhook"][];
         };
         "baremetal.v1.ListWorkflowsResponse": {
             /** @description Where the next page begins. Empty on the last page. */
-            next_page_token?: string;
+            next_page_token: string;
             /**
              * Format: int32
              * @description Rows that match, on all pages. 0 beside rows: they could not be counted in 250 ms. See docs/reference/api.md.
              */
-            total_size?: number;
+            total_size: number;
             /** @description Newest first. */
-            workflows?: components["schemas"]["baremetal.v1.Workflow"][];
+            workflows: components["schemas"]["baremetal.v1.Workflow"][];
         };
         /** @description LogChunk is a piece of an operation's log. */
         "baremetal.v1.LogChunk": {
             /** @description The text, UTF-8 as a rule; not always cut at the end of a line. */
-            data?: string;
+            data: string;
             /** @description The operation whose log it is. */
-            operation_id?: string;
+            operation_id: string;
             /** @description Equals operation_id. */
-            run_id?: string;
+            run_id: string;
             /**
              * Format: int64
              * @description Number of the chunk within its operation, from 1.
              */
-            seq?: string;
+            seq: string;
             /** @description The step that has written it. */
-            step?: string;
+            step: string;
             /**
              * @description "stdout", "stderr", or "console": the machine's serial console while it is being installed, scrubbed of secrets, for
              *     admins only.
              */
-            stream?: string;
+            stream: string;
             /**
              * Format: date-time
              * @description When it was written.
@@ -4266,37 +4417,37 @@ export interface components {
         /** @description MAASRegion is a MAAS installation, without the secret parts of its key. */
         "baremetal.v1.MAASRegion": {
             /** @description Root certificates for the endpoint, PEM; empty means those of the site agent's system. */
-            ca_pem?: string;
+            ca_pem: string;
             /** @description The first part of the API key; empty when this controller cannot open it. */
-            consumer_key?: string;
+            consumer_key: string;
             /** @description Such as http://maas.example:5240/MAAS. */
-            endpoint?: string;
+            endpoint: string;
             /** @description Machines name it in spec.provider_ref; "default" is that of machines that name none. */
-            region_ref?: string;
+            region_ref: string;
             /** @description Machines are left in MAAS when they are decommissioned. */
-            retain_machines?: boolean;
+            retain_machines: boolean;
             /**
              * Format: date-time
              * @description When it was changed last.
              */
             updated_at?: string;
             /** @description cloud-init user data of deployments; empty means the built-in one. */
-            user_data?: string;
+            user_data: string;
             /**
              * Format: int64
              * @description Grows with every change.
              */
-            version?: string;
+            version: string;
         };
         "baremetal.v1.MAASService.SetMAASRegionBody": {
             /** @description As MAAS shows it: consumer:token:secret. */
-            api_key?: string;
+            api_key: string;
             /** @description Root certificates for the endpoint, PEM; empty means those of the site agent's system. */
             ca_pem?: string;
             /** @description Refused with RESOURCE_EXISTS where there is one already; nothing is changed then. */
             create_only?: boolean;
             /** @description http or https, with the path of MAAS and without /api/2.0. */
-            endpoint?: string;
+            endpoint: string;
             /**
              * Format: int64
              * @description Refused with VERSION_CONFLICT unless the stored version is this one; 0 does not check.
@@ -4321,14 +4472,14 @@ export interface components {
              */
             deleted_at?: string;
             /** @description Keys and values of the client's own; filters name them as labels.KEY. */
-            labels?: {
+            labels: {
                 [key: string]: string;
             };
             /**
              * @description Chosen by the client at registration or made by the server ("m-…"). 1 to 63 characters of [a-z0-9.-], the first a
              *     letter or digit.
              */
-            machine_id?: string;
+            machine_id: string;
             /** @description Client-updatable. */
             spec?: components["schemas"]["baremetal.v1.MachineSpec"];
             /** @description Backend-owned, read-only. */
@@ -4342,14 +4493,14 @@ export interface components {
              * Format: int64
              * @description Grows with every change; send it back in an update to refuse a lost one (0 = don't check).
              */
-            version?: string;
+            version: string;
         };
         /** @description MachineEvent is one message of a watch. A change may come twice, and several changes of a machine may come as one. */
         "baremetal.v1.MachineEvent": {
             /** @description Where to go on after a broken stream. */
-            cursor?: string;
+            cursor: string;
             /** @description What the message means. */
-            kind?: components["schemas"]["baremetal.v1.MachineEvent.Kind"];
+            kind: components["schemas"]["baremetal.v1.MachineEvent.Kind"];
             /** @description The machine as it is now; of DELETED its tombstone, of BOOKMARK unset. */
             machine?: components["schemas"]["baremetal.v1.Machine"];
         };
@@ -4373,29 +4524,66 @@ export interface components {
              * Format: int32
              * @description Machines of the group.
              */
-            count?: number;
+            count: number;
             /** @description One for each key of group_by, in its order, as a filter takes it; empty where the machine has none. */
-            values?: string[];
+            values: string[];
+        };
+        /** @description Machine is a physical server with a stable identity. */
+        "baremetal.v1.MachineInput": {
+            /**
+             * Format: date-time
+             * @description When it was registered.
+             */
+            created_at?: string;
+            /**
+             * Format: date-time
+             * @description Set on tombstones, which only reconciling lists return. To a caller with selections a machine that has left them is a
+             *     tombstone too: machine_id, and in this field when it left.
+             */
+            deleted_at?: string;
+            /** @description Keys and values of the client's own; filters name them as labels.KEY. */
+            labels?: {
+                [key: string]: string;
+            };
+            /**
+             * @description Chosen by the client at registration or made by the server ("m-…"). 1 to 63 characters of [a-z0-9.-], the first a
+             *     letter or digit.
+             */
+            machine_id?: string;
+            /** @description Client-updatable. */
+            spec?: components["schemas"]["baremetal.v1.MachineSpecInput"];
+            /** @description Backend-owned, read-only. */
+            readonly status?: components["schemas"]["baremetal.v1.MachineStatusInput"];
+            /**
+             * Format: date-time
+             * @description Moves when something that a client can see has changed, and only then.
+             */
+            updated_at?: string;
+            /**
+             * Format: int64
+             * @description Grows with every change; send it back in an update to refuse a lost one (0 = don't check).
+             */
+            version?: string;
         };
         /** @description MachineMapGroup is the machines that have the same values of group_by. Its lists are columns: an entry for each machine. */
         "baremetal.v1.MachineMapGroup": {
             /** @description In order; numbers in them count as numbers. */
-            machine_ids?: string[];
+            machine_ids: string[];
             /** @description Numbers of MapMachinesResponse.reasons. Empty where no machine of the group needs somebody. */
-            machine_reasons?: number[];
+            machine_reasons: number[];
             /** @description Numbers of MapMachinesResponse.states. */
-            machine_states?: number[];
+            machine_states: number[];
             /** @description Numbers of MapMachinesResponse.values. Empty without value_of. */
-            machine_values?: number[];
+            machine_values: number[];
             /** @description One for each key of group_by, as a filter takes it; empty where the machines have none. */
-            values?: string[];
+            values: string[];
         };
         "baremetal.v1.MachineService.CancelOperationBody": Record<string, never>;
         "baremetal.v1.MachineService.EnterMaintenanceBody": {
             /** @description Kept in the audit log only. */
             comment?: string;
             /** @description Required for idempotency. 1 to 128 printable characters. */
-            request_id?: string;
+            request_id: string;
             /** @description Checks the call and starts nothing; the machine is judged as it is. See RebootMachineRequest.validate_only. */
             validate_only?: boolean;
         };
@@ -4403,7 +4591,7 @@ export interface components {
             /** @description Kept in the audit log only. */
             comment?: string;
             /** @description Required for idempotency. 1 to 128 printable characters. */
-            request_id?: string;
+            request_id: string;
             /** @description Checks the call and starts nothing. See RebootMachineRequest.validate_only. */
             validate_only?: boolean;
         };
@@ -4413,7 +4601,7 @@ export interface components {
             /** @description Reboot at once, so that the network boot happens now. */
             reboot?: boolean;
             /** @description Required for idempotency. 1 to 128 printable characters. */
-            request_id?: string;
+            request_id: string;
             /**
              * Format: int32
              * @description How long a try may take; 0 means the server's default.
@@ -4428,7 +4616,7 @@ export interface components {
             /** @description Another plan than the default one for this type. */
             plan_id?: string;
             /** @description Required for idempotency. 1 to 128 printable characters. */
-            request_id?: string;
+            request_id: string;
             /**
              * Format: int32
              * @description How long a try may take; 0 means the plan's or the server's default.
@@ -4444,9 +4632,9 @@ export interface components {
         };
         "baremetal.v1.MachineService.ReconfigureMachineBody": {
             /** @description What the host is to be; absent parts stay as they are. */
-            config?: components["schemas"]["baremetal.v1.NetReconfig"];
+            config: components["schemas"]["baremetal.v1.NetReconfigInput"];
             /** @description Required for idempotency. 1 to 128 printable characters. */
-            request_id?: string;
+            request_id: string;
             /**
              * Format: int32
              * @description How long a try may take; 0 means the server's default.
@@ -4469,9 +4657,9 @@ export interface components {
             /** @description Another plan than the default one for this type. */
             plan_id?: string;
             /** @description Required for idempotency. */
-            request_id?: string;
+            request_id: string;
             /** @description What the new system is given for its first boot. */
-            seed?: components["schemas"]["baremetal.v1.SystemSeed"];
+            seed?: components["schemas"]["baremetal.v1.SystemSeedInput"];
             /**
              * Format: int32
              * @description How long a try of the write may take; 0 means the plan's or the server's default.
@@ -4502,7 +4690,7 @@ export interface components {
              */
             memory_percent?: number;
             /** @description Required for idempotency. 1 to 128 printable characters. */
-            request_id?: string;
+            request_id: string;
             /** @description Of "nic", "cpu", "memory" and "disk"; empty: all of them. */
             tests?: string[];
             /**
@@ -4515,6 +4703,73 @@ export interface components {
         };
         /** @description MachineSpec is what clients say about a machine. */
         "baremetal.v1.MachineSpec": {
+            /** @description Reference to BMC credentials; never the credentials themselves. */
+            bmc_credentials_ref: string;
+            /** @description host or host:port of the management controller. */
+            bmc_endpoint: string;
+            /** @description Whose machine it is, in the client's own terms. */
+            customer_id: string;
+            /**
+             * @description Disks beside the system's: a path, a space, and a rule as install_disk, such as "/srv serial=S1". The new system mounts
+             *     each there. A reimage gives an empty disk a partition with ext4, keeps one that has this already, and refuses any other.
+             */
+            data_disks: string[];
+            /** @description Image used where a reimage names none. */
+            default_image_ref: string;
+            /** @description The upstream's own identifier. Unique, and immutable once set. */
+            external_id: string;
+            /** @description Machines of one group share policies such as automatic promotion. */
+            group: string;
+            /**
+             * @description The address that the installer takes where nobody gives it one, with the length of the prefix, such as
+             *     10.42.0.17/24. Path "media" needs it on a segment of mode "static".
+             */
+            install_address: string;
+            /**
+             * @description Which disk a reimage writes: terms such as serial=…, wwn=…, path=…, model=…, size>=100GiB, joined by commas. Exactly
+             *     one disk must match. Empty means the only disk that may be written.
+             */
+            install_disk: string;
+            /**
+             * @description Which second disk a reimage writes too, as a software RAID 1 of Linux that the new system boots from: a rule as
+             *     install_disk. Exactly one pair of disks must match the two rules, which may be the same. Empty means one disk. The
+             *     image must have mdadm, also in its initial RAM disk.
+             */
+            install_mirror: string;
+            /** @description How a reimage that names no path gets the machine into the installer; see ReimageMachineRequest.path. */
+            install_path: string;
+            /** @description Where the rack is, in words of the client's own. */
+            location: string;
+            /** @description EUI-48, any common notation in, lower case with colons out. Unique in the fleet. */
+            mac_addresses: string[];
+            /** @description Rules of disks that are never written. */
+            protected_disks: string[];
+            /** @description Adapter that drives the machine: "agent" (default), "maas", "fake". */
+            provider: string;
+            /** @description The MAAS region of a machine of provider "maas"; empty means "default". See MAASService. */
+            provider_ref: string;
+            /** @description The rack that it stands in, such as r42. */
+            rack: string;
+            /** @description The region; a bootstrap token may be bound to it. */
+            region: string;
+            /** @description Chassis serial number. */
+            serial: string;
+            /** @description The site whose agent serves the machine's segment. Default "default". */
+            site: string;
+            /** @description Reference to SSH credentials; never the credentials themselves. */
+            ssh_credentials_ref: string;
+            /** @description host:port of the machine's SSH server. */
+            ssh_endpoint: string;
+            /**
+             * @description Keys that the SSH server may show: lines of authorized_keys(5) such as "ssh-ed25519 AAAA…", or fingerprints as
+             *     "SHA256:…". Without one nothing is run over SSH.
+             */
+            ssh_host_keys: string[];
+            /** @description Name of the cluster that the machine is meant for. */
+            target_cluster_ref: string;
+        };
+        /** @description MachineSpec is what clients say about a machine. */
+        "baremetal.v1.MachineSpecInput": {
             /** @description Reference to BMC credentials; never the credentials themselves. */
             bmc_credentials_ref?: string;
             /** @description host or host:port of the management controller. */
@@ -4580,8 +4835,187 @@ export interface components {
             /** @description Name of the cluster that the machine is meant for. */
             target_cluster_ref?: string;
         };
+        /** @description MachineSpec is what clients say about a machine. */
+        "baremetal.v1.MachineSpecPatch": {
+            /** @description Reference to BMC credentials; never the credentials themselves. */
+            bmc_credentials_ref?: string | null;
+            /** @description host or host:port of the management controller. */
+            bmc_endpoint?: string | null;
+            /** @description Whose machine it is, in the client's own terms. */
+            customer_id?: string | null;
+            /**
+             * @description Disks beside the system's: a path, a space, and a rule as install_disk, such as "/srv serial=S1". The new system mounts
+             *     each there. A reimage gives an empty disk a partition with ext4, keeps one that has this already, and refuses any other.
+             */
+            data_disks?: string[] | null;
+            /** @description Image used where a reimage names none. */
+            default_image_ref?: string | null;
+            /** @description The upstream's own identifier. Unique, and immutable once set. */
+            external_id?: string | null;
+            /** @description Machines of one group share policies such as automatic promotion. */
+            group?: string | null;
+            /**
+             * @description The address that the installer takes where nobody gives it one, with the length of the prefix, such as
+             *     10.42.0.17/24. Path "media" needs it on a segment of mode "static".
+             */
+            install_address?: string | null;
+            /**
+             * @description Which disk a reimage writes: terms such as serial=…, wwn=…, path=…, model=…, size>=100GiB, joined by commas. Exactly
+             *     one disk must match. Empty means the only disk that may be written.
+             */
+            install_disk?: string | null;
+            /**
+             * @description Which second disk a reimage writes too, as a software RAID 1 of Linux that the new system boots from: a rule as
+             *     install_disk. Exactly one pair of disks must match the two rules, which may be the same. Empty means one disk. The
+             *     image must have mdadm, also in its initial RAM disk.
+             */
+            install_mirror?: string | null;
+            /** @description How a reimage that names no path gets the machine into the installer; see ReimageMachineRequest.path. */
+            install_path?: string | null;
+            /** @description Where the rack is, in words of the client's own. */
+            location?: string | null;
+            /** @description EUI-48, any common notation in, lower case with colons out. Unique in the fleet. */
+            mac_addresses?: string[] | null;
+            /** @description Rules of disks that are never written. */
+            protected_disks?: string[] | null;
+            /** @description Adapter that drives the machine: "agent" (default), "maas", "fake". */
+            provider?: string | null;
+            /** @description The MAAS region of a machine of provider "maas"; empty means "default". See MAASService. */
+            provider_ref?: string | null;
+            /** @description The rack that it stands in, such as r42. */
+            rack?: string | null;
+            /** @description The region; a bootstrap token may be bound to it. */
+            region?: string | null;
+            /** @description Chassis serial number. */
+            serial?: string | null;
+            /** @description The site whose agent serves the machine's segment. Default "default". */
+            site?: string | null;
+            /** @description Reference to SSH credentials; never the credentials themselves. */
+            ssh_credentials_ref?: string | null;
+            /** @description host:port of the machine's SSH server. */
+            ssh_endpoint?: string | null;
+            /**
+             * @description Keys that the SSH server may show: lines of authorized_keys(5) such as "ssh-ed25519 AAAA…", or fingerprints as
+             *     "SHA256:…". Without one nothing is run over SSH.
+             */
+            ssh_host_keys?: string[] | null;
+            /** @description Name of the cluster that the machine is meant for. */
+            target_cluster_ref?: string | null;
+        };
         /** @description MachineStatus is what the controller knows. Clients cannot write it. */
         "baremetal.v1.MachineStatus": {
+            /** @description The operation that is pending or running; empty where none is. */
+            active_operation_id: string;
+            /** @description Equals active_operation_id; the name of the run-level view. */
+            active_run_id: string;
+            /** @description The workflow that is pending, running or compensating on the machine. */
+            active_workflow_id: string;
+            /** @description The machine's host agent, as of its last session. */
+            agent_id: string;
+            /** @description The system was installed without an agent: its site's agent probes it, and reboots it through its BMC. */
+            agentless: boolean;
+            /** @description A sentence for a person: what is wrong, and the next step. */
+            attention_message: string;
+            /**
+             * @description Why effective_state is ATTENTION: a name of Reason; empty in every other state. NOT_PROVISIONED, NODE_OFFLINE,
+             *     NODE_NOT_VERIFIED, NODE_NOT_ACTIVE, NOT_OBSERVED and MACHINE_UNREACHABLE name what a machine in phase READY lacks;
+             *     MACHINE_QUARANTINED, INSTALL_ATTEMPTS_EXHAUSTED, COMMAND_UNRESOLVED and the reasons of NeedsIntervention what happened.
+             */
+            attention_reason: string;
+            /** @description What the machine would boot from the network now: "installer", "rescue" or "disk". */
+            boot_assignment: string;
+            /** @description Boot id and agent as of the last session of the machine's host agent. */
+            boot_id: string;
+            /** @description What was observed, one entry a type. */
+            conditions: components["schemas"]["baremetal.v1.Condition"][];
+            /** @description Computed on every read. */
+            effective_state: components["schemas"]["baremetal.v1.MachineStatus.EffectiveState"];
+            /**
+             * Format: date-time
+             * @description When a verified system was on the disk for the first time. The condition Provisioned says whether one is there now.
+             */
+            first_provisioned_at?: string;
+            /**
+             * @description How the last RAM system of the machine proved which machine it is: "tpm" or "network" (by its MAC address and its
+             *     segment). Empty before the first.
+             */
+            identity_level: string;
+            /**
+             * Format: int32
+             * @description Failed installations in a row.
+             */
+            install_attempts: number;
+            /**
+             * Format: date-time
+             * @description When that agent was heard of last.
+             */
+            last_heartbeat_at?: string;
+            /** @description Why the last installation failed; empty when none has. */
+            last_install_error: string;
+            /** @description Its place in the inventory's life. */
+            node_state: components["schemas"]["baremetal.v1.NodeState"];
+            /**
+             * Format: date-time
+             * @description Since when it is there.
+             */
+            node_state_changed_at?: string;
+            /** @description SHA-256 of the raw image that was verified on the disk, lower hex. */
+            os_image_digest: string;
+            /** @description The operator's intent. */
+            phase: components["schemas"]["baremetal.v1.MachineStatus.Phase"];
+            /** @description "on", "off" or "unknown", as the BMC said last. */
+            power_state: string;
+            /**
+             * Format: date-time
+             * @description When the BMC said so.
+             */
+            power_state_at?: string;
+            /** @description Where the system is probed: the address that its phone-home came from. */
+            probed_address: string;
+            /** @description What the machine's provider says of it; unset for machines of provider "agent". */
+            provider?: components["schemas"]["baremetal.v1.ProviderStatus"];
+            /** @description True exactly when the effective state is IDLE. */
+            schedulable: boolean;
+            /** @description The agent says that the machine is a simulation. */
+            simulated: boolean;
+            /** @description The TPM that the machine is known by; unset until one is recorded. */
+            tpm?: components["schemas"]["baremetal.v1.TPMStatus"];
+            /** @description A granted command whose outcome is not known: disruptive work is refused until it is settled. */
+            unresolved_command_id: string;
+        };
+        /**
+         * @description EffectiveState answers "may I use this machine, and if not, who has to do what?" in one word. The first rule that
+         *     matches wins, in the order BLOCKED, ATTENTION, BUSY, MAINTENANCE_IDLE, NEW, ATTENTION, IDLE.
+         *
+         *      - EFFECTIVE_STATE_UNSPECIFIED: Not set.
+         *      - NEW: Phase FACTORY_READY: never in service yet.
+         *      - IDLE: Schedulable: phase READY, node state active, Provisioned, Reachable, and nothing of the others.
+         *      - BUSY: An operation or a workflow is active, or the node state stands for work in progress. Wait.
+         *      - MAINTENANCE: Phase MAINTENANCE: the operator's to work on. Printed as MAINTENANCE: two sibling enums cannot hold one name.
+         *      - ATTENTION: Somebody must act; attention_reason says why. NeedsIntervention, node state quarantined or install_failed, a command of
+         *     unknown outcome; and in phase READY whatever a machine lacks to be IDLE.
+         *      - BLOCKED: Out of service: the flag RMA, or node state retired, removing or deleted.
+         * @default EFFECTIVE_STATE_UNSPECIFIED
+         * @enum {string}
+         */
+        "baremetal.v1.MachineStatus.EffectiveState": "EFFECTIVE_STATE_UNSPECIFIED" | "NEW" | "IDLE" | "BUSY" | "MAINTENANCE" | "ATTENTION" | "BLOCKED";
+        /**
+         * @description Phase is the operator's intent. Only EnterMaintenance and ExitMaintenance change it.
+         *
+         *      - PHASE_UNSPECIFIED: Not set.
+         *      - FACTORY_READY: Registered, and never in service yet.
+         *      - READY: Meant to be in service.
+         *      - PROVISIONING: Never sent; in filters it matches a machine with an active operation.
+         *      - IN_SERVICE: Never sent; in filters it matches the condition InCustomerCluster.
+         *      - MAINTENANCE: Taken out of service by an operator, to be worked on.
+         *      - RMA: Never sent; in filters it matches the condition RMA.
+         *      - RETIRED: Never sent; in filters it matches the condition Retired.
+         * @default PHASE_UNSPECIFIED
+         * @enum {string}
+         */
+        "baremetal.v1.MachineStatus.Phase": "PHASE_UNSPECIFIED" | "FACTORY_READY" | "READY" | "PROVISIONING" | "IN_SERVICE" | "MAINTENANCE" | "RMA" | "RETIRED";
+        /** @description MachineStatus is what the controller knows. Clients cannot write it. */
+        "baremetal.v1.MachineStatusInput": {
             /** @description The operation that is pending or running; empty where none is. */
             active_operation_id?: string;
             /** @description Equals active_operation_id; the name of the run-level view. */
@@ -4605,7 +5039,7 @@ export interface components {
             /** @description Boot id and agent as of the last session of the machine's host agent. */
             boot_id?: string;
             /** @description What was observed, one entry a type. */
-            conditions?: components["schemas"]["baremetal.v1.Condition"][];
+            conditions?: components["schemas"]["baremetal.v1.ConditionInput"][];
             /** @description Computed on every read. */
             effective_state?: components["schemas"]["baremetal.v1.MachineStatus.EffectiveState"];
             /**
@@ -4651,47 +5085,97 @@ export interface components {
             /** @description Where the system is probed: the address that its phone-home came from. */
             probed_address?: string;
             /** @description What the machine's provider says of it; unset for machines of provider "agent". */
-            provider?: components["schemas"]["baremetal.v1.ProviderStatus"];
+            provider?: components["schemas"]["baremetal.v1.ProviderStatusInput"];
             /** @description True exactly when the effective state is IDLE. */
             schedulable?: boolean;
             /** @description The agent says that the machine is a simulation. */
             simulated?: boolean;
             /** @description The TPM that the machine is known by; unset until one is recorded. */
-            tpm?: components["schemas"]["baremetal.v1.TPMStatus"];
+            tpm?: components["schemas"]["baremetal.v1.TPMStatusInput"];
             /** @description A granted command whose outcome is not known: disruptive work is refused until it is settled. */
             unresolved_command_id?: string;
         };
-        /**
-         * @description EffectiveState answers "may I use this machine, and if not, who has to do what?" in one word. The first rule that
-         *     matches wins, in the order BLOCKED, ATTENTION, BUSY, MAINTENANCE_IDLE, NEW, ATTENTION, IDLE.
-         *
-         *      - EFFECTIVE_STATE_UNSPECIFIED: Not set.
-         *      - NEW: Phase FACTORY_READY: never in service yet.
-         *      - IDLE: Schedulable: phase READY, node state active, Provisioned, Reachable, and nothing of the others.
-         *      - BUSY: An operation or a workflow is active, or the node state stands for work in progress. Wait.
-         *      - MAINTENANCE: Phase MAINTENANCE: the operator's to work on. Printed as MAINTENANCE: two sibling enums cannot hold one name.
-         *      - ATTENTION: Somebody must act; attention_reason says why. NeedsIntervention, node state quarantined or install_failed, a command of
-         *     unknown outcome; and in phase READY whatever a machine lacks to be IDLE.
-         *      - BLOCKED: Out of service: the flag RMA, or node state retired, removing or deleted.
-         * @default EFFECTIVE_STATE_UNSPECIFIED
-         * @enum {string}
-         */
-        "baremetal.v1.MachineStatus.EffectiveState": "EFFECTIVE_STATE_UNSPECIFIED" | "NEW" | "IDLE" | "BUSY" | "MAINTENANCE" | "ATTENTION" | "BLOCKED";
-        /**
-         * @description Phase is the operator's intent. Only EnterMaintenance and ExitMaintenance change it.
-         *
-         *      - PHASE_UNSPECIFIED: Not set.
-         *      - FACTORY_READY: Registered, and never in service yet.
-         *      - READY: Meant to be in service.
-         *      - PROVISIONING: Never sent; in filters it matches a machine with an active operation.
-         *      - IN_SERVICE: Never sent; in filters it matches the condition InCustomerCluster.
-         *      - MAINTENANCE: Taken out of service by an operator, to be worked on.
-         *      - RMA: Never sent; in filters it matches the condition RMA.
-         *      - RETIRED: Never sent; in filters it matches the condition Retired.
-         * @default PHASE_UNSPECIFIED
-         * @enum {string}
-         */
-        "baremetal.v1.MachineStatus.Phase": "PHASE_UNSPECIFIED" | "FACTORY_READY" | "READY" | "PROVISIONING" | "IN_SERVICE" | "MAINTENANCE" | "RMA" | "RETIRED";
+        /** @description MachineStatus is what the controller knows. Clients cannot write it. */
+        "baremetal.v1.MachineStatusPatch": {
+            /** @description The operation that is pending or running; empty where none is. */
+            active_operation_id?: string | null;
+            /** @description Equals active_operation_id; the name of the run-level view. */
+            active_run_id?: string | null;
+            /** @description The workflow that is pending, running or compensating on the machine. */
+            active_workflow_id?: string | null;
+            /** @description The machine's host agent, as of its last session. */
+            agent_id?: string | null;
+            /** @description The system was installed without an agent: its site's agent probes it, and reboots it through its BMC. */
+            agentless?: boolean | null;
+            /** @description A sentence for a person: what is wrong, and the next step. */
+            attention_message?: string | null;
+            /**
+             * @description Why effective_state is ATTENTION: a name of Reason; empty in every other state. NOT_PROVISIONED, NODE_OFFLINE,
+             *     NODE_NOT_VERIFIED, NODE_NOT_ACTIVE, NOT_OBSERVED and MACHINE_UNREACHABLE name what a machine in phase READY lacks;
+             *     MACHINE_QUARANTINED, INSTALL_ATTEMPTS_EXHAUSTED, COMMAND_UNRESOLVED and the reasons of NeedsIntervention what happened.
+             */
+            attention_reason?: string | null;
+            /** @description What the machine would boot from the network now: "installer", "rescue" or "disk". */
+            boot_assignment?: string | null;
+            /** @description Boot id and agent as of the last session of the machine's host agent. */
+            boot_id?: string | null;
+            /** @description What was observed, one entry a type. */
+            conditions?: components["schemas"]["baremetal.v1.ConditionInput"][] | null;
+            /** @description Computed on every read. */
+            effective_state?: components["schemas"]["baremetal.v1.MachineStatus.EffectiveState"];
+            /**
+             * Format: date-time
+             * @description When a verified system was on the disk for the first time. The condition Provisioned says whether one is there now.
+             */
+            first_provisioned_at?: string | null;
+            /**
+             * @description How the last RAM system of the machine proved which machine it is: "tpm" or "network" (by its MAC address and its
+             *     segment). Empty before the first.
+             */
+            identity_level?: string | null;
+            /**
+             * Format: int32
+             * @description Failed installations in a row.
+             */
+            install_attempts?: number | null;
+            /**
+             * Format: date-time
+             * @description When that agent was heard of last.
+             */
+            last_heartbeat_at?: string | null;
+            /** @description Why the last installation failed; empty when none has. */
+            last_install_error?: string | null;
+            /** @description Its place in the inventory's life. */
+            node_state?: components["schemas"]["baremetal.v1.NodeState"];
+            /**
+             * Format: date-time
+             * @description Since when it is there.
+             */
+            node_state_changed_at?: string | null;
+            /** @description SHA-256 of the raw image that was verified on the disk, lower hex. */
+            os_image_digest?: string | null;
+            /** @description The operator's intent. */
+            phase?: components["schemas"]["baremetal.v1.MachineStatus.Phase"];
+            /** @description "on", "off" or "unknown", as the BMC said last. */
+            power_state?: string | null;
+            /**
+             * Format: date-time
+             * @description When the BMC said so.
+             */
+            power_state_at?: string | null;
+            /** @description Where the system is probed: the address that its phone-home came from. */
+            probed_address?: string | null;
+            /** @description What the machine's provider says of it; unset for machines of provider "agent". */
+            provider?: components["schemas"]["baremetal.v1.ProviderStatusInput"];
+            /** @description True exactly when the effective state is IDLE. */
+            schedulable?: boolean | null;
+            /** @description The agent says that the machine is a simulation. */
+            simulated?: boolean | null;
+            /** @description The TPM that the machine is known by; unset until one is recorded. */
+            tpm?: components["schemas"]["baremetal.v1.TPMStatusInput"];
+            /** @description A granted command whose outcome is not known: disruptive work is refused until it is settled. */
+            unresolved_command_id?: string | null;
+        };
         /** @description MapMachinesResponse is the machines of one moment. What many machines have in common is written once, and numbered from 0. */
         "baremetal.v1.MapMachinesResponse": {
             /**
@@ -4700,23 +5184,51 @@ export interface components {
              */
             as_of?: string;
             /** @description In the order of their values, the first key first. Numbers in texts count as numbers: r2 comes before r10. */
-            groups?: components["schemas"]["baremetal.v1.MachineMapGroup"][];
+            groups: components["schemas"]["baremetal.v1.MachineMapGroup"][];
             /** @description Where WatchMachines with the same filter goes on, or a reconcile. Empty with as_of. */
-            next_cursor?: string;
+            next_cursor: string;
             /** @description Why machines need somebody: names of Reason, as status.attention_reason. The first is empty. */
-            reasons?: string[];
+            reasons: string[];
             /** @description The effective states, as a filter takes them. */
-            states?: string[];
+            states: string[];
             /**
              * Format: int32
              * @description Machines of all groups.
              */
-            total?: number;
+            total: number;
             /** @description The values of value_of, in the order of groups; empty where a machine has none. Without value_of there are none. */
-            values?: string[];
+            values: string[];
         };
         /** @description NetReconfig is the declarative host configuration that a RECONFIGURE applies. Absent parts stay as they are. */
         "baremetal.v1.NetReconfig": {
+            /**
+             * @description Overwrite whatever somebody else has changed since the last configuration, seen or not. accepted_drift is the safer
+             *     choice. Without either such a change refuses the command with CONFIG_DRIFT, the difference and its digest.
+             */
+            accept_drift: boolean;
+            /**
+             * @description The digest of the one difference that may be overwritten, as the refusal names it ("sha256:<hex>", evidence
+             *     drift_digest). Another difference refuses the command again, also one that comes before the change begins.
+             */
+            accepted_drift: string;
+            /**
+             * Format: int32
+             * @description How long the agent has to prove that it still reaches the controller before it rolls back. 0 means 60 s.
+             */
+            confirm_timeout_seconds: number;
+            /** @description Packet filter; absent leaves it as it is. */
+            firewall?: components["schemas"]["baremetal.v1.FirewallPolicy"];
+            /** @description Name of the host; empty leaves it as it is. */
+            hostname: string;
+            /**
+             * @description All interfaces that Ingot configures on the host. One that was named before and is not any more is given back: our
+             *     files for it go, and a bond or VLAN that we made goes with them. Empty leaves interfaces as they are. A host that
+             *     cannot do it answers NETWORK_RECONFIG_NOT_WIRED.
+             */
+            interfaces: components["schemas"]["baremetal.v1.NetworkInterface"][];
+        };
+        /** @description NetReconfig is the declarative host configuration that a RECONFIGURE applies. Absent parts stay as they are. */
+        "baremetal.v1.NetReconfigInput": {
             /**
              * @description Overwrite whatever somebody else has changed since the last configuration, seen or not. accepted_drift is the safer
              *     choice. Without either such a change refuses the command with CONFIG_DRIFT, the difference and its digest.
@@ -4733,7 +5245,7 @@ export interface components {
              */
             confirm_timeout_seconds?: number;
             /** @description Packet filter; absent leaves it as it is. */
-            firewall?: components["schemas"]["baremetal.v1.FirewallPolicy"];
+            firewall?: components["schemas"]["baremetal.v1.FirewallPolicyInput"];
             /** @description Name of the host; empty leaves it as it is. */
             hostname?: string;
             /**
@@ -4741,16 +5253,53 @@ export interface components {
              *     files for it go, and a bond or VLAN that we made goes with them. Empty leaves interfaces as they are. A host that
              *     cannot do it answers NETWORK_RECONFIG_NOT_WIRED.
              */
-            interfaces?: components["schemas"]["baremetal.v1.NetworkInterface"][];
+            interfaces?: components["schemas"]["baremetal.v1.NetworkInterfaceInput"][];
         };
         /** @description NetworkInterface is one interface: a card of the machine, a bond (bond_members), or a VLAN (vlan_id). */
         "baremetal.v1.NetworkInterface": {
+            /** @description Take IPv6 addresses and routes from router advertisements; always so with dhcp yes or ipv6. */
+            accept_ra: boolean;
+            /** @description With prefix length: 192.0.2.7/24, 2001:db8::7/64. */
+            addresses: string[];
+            /** @description Of a bond: how it uses its members. */
+            bond?: components["schemas"]["baremetal.v1.BondOptions"];
+            /** @description This is a bond of these cards, each by name or MAC address. */
+            bond_members: string[];
+            /** @description "no" (default), "yes", "ipv4" or "ipv6". */
+            dhcp: string;
+            /** @description Addresses of name servers. */
+            dns_servers: string[];
+            /** @description Default route; it must lie in one of the networks of addresses, or be link-local. */
+            gateway: string;
+            /** @description Of a card only: its permanent address, such as 52:54:00:12:34:56. */
+            mac_address: string;
+            /**
+             * Format: int32
+             * @description 0 leaves it as it is.
+             */
+            mtu: number;
+            /** @description Name in the kernel. A bond or VLAN is made with it; a card is found by it, by mac_address, or by both. */
+            name: string;
+            /** @description Of a VLAN: name or MAC address of another interface of this configuration. */
+            parent: string;
+            /** @description Static routes besides the gateway. */
+            routes: components["schemas"]["baremetal.v1.NetworkRoute"][];
+            /** @description Domains that short names are looked up in. */
+            search_domains: string[];
+            /**
+             * Format: int32
+             * @description 1 to 4094: this is a VLAN on parent.
+             */
+            vlan_id: number;
+        };
+        /** @description NetworkInterface is one interface: a card of the machine, a bond (bond_members), or a VLAN (vlan_id). */
+        "baremetal.v1.NetworkInterfaceInput": {
             /** @description Take IPv6 addresses and routes from router advertisements; always so with dhcp yes or ipv6. */
             accept_ra?: boolean;
             /** @description With prefix length: 192.0.2.7/24, 2001:db8::7/64. */
             addresses?: string[];
             /** @description Of a bond: how it uses its members. */
-            bond?: components["schemas"]["baremetal.v1.BondOptions"];
+            bond?: components["schemas"]["baremetal.v1.BondOptionsInput"];
             /** @description This is a bond of these cards, each by name or MAC address. */
             bond_members?: string[];
             /** @description "no" (default), "yes", "ipv4" or "ipv6". */
@@ -4771,7 +5320,7 @@ export interface components {
             /** @description Of a VLAN: name or MAC address of another interface of this configuration. */
             parent?: string;
             /** @description Static routes besides the gateway. */
-            routes?: components["schemas"]["baremetal.v1.NetworkRoute"][];
+            routes?: components["schemas"]["baremetal.v1.NetworkRouteInput"][];
             /** @description Domains that short names are looked up in. */
             search_domains?: string[];
             /**
@@ -4782,6 +5331,18 @@ export interface components {
         };
         /** @description NetworkRoute is one static route. */
         "baremetal.v1.NetworkRoute": {
+            /** @description Network such as 10.0.0.0/8, or "default" for 0.0.0.0/0 or ::/0, whichever is of the family of via. */
+            destination: string;
+            /**
+             * Format: int64
+             * @description 0 is the kernel's default.
+             */
+            metric: number;
+            /** @description Next hop; empty means that the destination is on the link. */
+            via: string;
+        };
+        /** @description NetworkRoute is one static route. */
+        "baremetal.v1.NetworkRouteInput": {
             /** @description Network such as 10.0.0.0/8, or "default" for 0.0.0.0/0 or ::/0, whichever is of the family of via. */
             destination?: string;
             /**
@@ -4795,18 +5356,18 @@ export interface components {
         /** @description Node is a machine's place in the inventory's life. */
         "baremetal.v1.Node": {
             /** @description Of a node on its way in: the health checks of its group. It becomes active when all pass. Empty of other nodes. */
-            checks?: components["schemas"]["baremetal.v1.NodeCheck"][];
+            checks: components["schemas"]["baremetal.v1.NodeCheck"][];
             /** @description Of a node on its way in: the health checks of its group that do not pass, each as "check: why". */
-            failing_checks?: string[];
+            failing_checks: string[];
             /** @description Name of its group: spec.group of the machine. */
-            group?: string;
+            group: string;
             /**
              * Format: int32
              * @description Failed installations in a row.
              */
-            install_attempts?: number;
+            install_attempts: number;
             /** @description Why the last installation failed; empty when none has. */
-            last_install_error?: string;
+            last_install_error: string;
             /** @description The last word of an installer that reports by itself. */
             last_report?: components["schemas"]["baremetal.v1.NodeReport"];
             /** @description The machine itself. */
@@ -4815,17 +5376,17 @@ export interface components {
              * @description Where an admin may move the node now, by a call that says why and forces what may be forced; purge is left out. A list of nodes
              *     leaves out the moves that start work.
              */
-            next_states?: components["schemas"]["baremetal.v1.NodeState"][];
+            next_states: components["schemas"]["baremetal.v1.NodeState"][];
             /** @description Equals machine_id. */
-            node_id?: string;
+            node_id: string;
             /** @description The plan that a reimage of the node runs where it names none. */
-            plan_id?: string;
+            plan_id: string;
             /** @description Of a quarantined node: why. */
-            quarantine_reason?: string;
+            quarantine_reason: string;
             /** @description Of a quarantined node: the state that it was in, and the reason. */
-            quarantined_from?: components["schemas"]["baremetal.v1.NodeState"];
+            quarantined_from: components["schemas"]["baremetal.v1.NodeState"];
             /** @description Where it is now. */
-            state?: components["schemas"]["baremetal.v1.NodeState"];
+            state: components["schemas"]["baremetal.v1.NodeState"];
             /**
              * Format: date-time
              * @description Since when it is there.
@@ -4835,29 +5396,29 @@ export interface components {
         /** @description NodeCheck is a health check of a node on its way in, as it is now. */
         "baremetal.v1.NodeCheck": {
             /** @description What was expected and what was found; empty of a check that passed. */
-            message?: string;
+            message: string;
             /** @description "reachable", "inventory" or "provider". */
-            name?: string;
+            name: string;
             /** @description "passed", "failing", or "unknown" while nothing was seen that the check could compare. */
-            state?: string;
+            state: string;
         };
         /** @description NodeGroup is a policy that machines share by spec.group. */
         "baremetal.v1.NodeGroup": {
             /** @description An installed node becomes active by itself. False asks a person to verify each installation. */
-            auto_promote?: boolean;
+            auto_promote: boolean;
             /** @description An installed node stays installed until TransitionNode moves it to active. Without it ExitMaintenance does that too. */
-            explicit_promotion?: boolean;
+            explicit_promotion: boolean;
             /** @description Name of the group. */
-            group?: string;
+            group: string;
             /** @description What a node must pass before it becomes active on its way in: "reachable", "inventory", "provider". */
-            health_checks?: string[];
+            health_checks: string[];
             /** @description The least identity level of installers; empty means "network". See AdminService.RequireIdentity. */
-            identity_level?: string;
+            identity_level: string;
             /**
              * Format: int32
              * @description How many nodes are in the group.
              */
-            nodes?: number;
+            nodes: number;
             /**
              * Format: date-time
              * @description When the policy was changed last; unset of a group that was never set.
@@ -4867,36 +5428,36 @@ export interface components {
              * Format: int64
              * @description Grows with every change. 0 of a group that was never set.
              */
-            version?: string;
+            version: string;
         };
         /** @description NodeReport is what an installer said last. */
         "baremetal.v1.NodeReport": {
             /** @description Name that the installer goes by. */
-            hostname?: string;
+            hostname: string;
             /**
              * Format: int32
              * @description 0 to 100.
              */
-            installation_progress?: number;
+            installation_progress: number;
             /** @description started, progress, complete or failed. */
-            installation_status?: string;
+            installation_status: string;
             /** @description The installer's own address. */
-            ip_address?: string;
+            ip_address: string;
             /** @description MAC address that the installer has named the machine by. */
-            mac_address?: string;
+            mac_address: string;
             /** @description Model of the system. */
-            model?: string;
+            model: string;
             /**
              * Format: date-time
              * @description When it was said.
              */
             reported_at?: string;
             /** @description Serial number of the chassis. */
-            serial_number?: string;
+            serial_number: string;
             /** @description UUID of the system. */
-            system_uuid?: string;
+            system_uuid: string;
             /** @description Maker of the system. */
-            vendor?: string;
+            vendor: string;
         };
         "baremetal.v1.NodeService.ApproveDiscoveredBody": {
             /** @description Kept in the audit log and in the history. */
@@ -4912,11 +5473,11 @@ export interface components {
             /** @description The plan that a reimage of the node runs where it names none. */
             plan_id?: string;
             /** @description May be left out: a repeat without one finds the machine that was approved. */
-            request_id?: string;
+            request_id: string;
             /** @description Empty means "default". */
             site?: string;
             /** @description Further fields of the machine; site, group and the MAC address are those of the request. */
-            spec?: components["schemas"]["baremetal.v1.MachineSpec"];
+            spec?: components["schemas"]["baremetal.v1.MachineSpecInput"];
             /** @description Checks the call and registers nothing. The operation has no id. */
             validate_only?: boolean;
         };
@@ -4953,7 +5514,7 @@ export interface components {
              */
             request_id?: string;
             /** @description Where to. */
-            state?: components["schemas"]["baremetal.v1.NodeState"];
+            state: components["schemas"]["baremetal.v1.NodeState"];
             /** @description As dry_run, of a machine that is judged as though it were in MAINTENANCE. See RebootMachineRequest.validate_only. */
             validate_only?: boolean;
         };
@@ -5007,27 +5568,27 @@ export interface components {
         /** @description NodeStateLog is one change of a node's state. */
         "baremetal.v1.NodeStateLog": {
             /** @description Null where none was given. */
-            comment?: string | null;
+            comment: string | null;
             /**
              * Format: date-time
              * @description When it happened.
              */
-            created_at?: string;
+            created_at: string;
             /** @description Such as installing. */
-            from_state?: string;
+            from_state: string;
             /**
              * Format: uuid
              * @description Names the line.
              */
-            id?: string;
+            id: string;
             /** @description Null where there is none. */
-            metadata?: Record<string, never> | null;
+            metadata: Record<string, never> | null;
             /** @description Such as install_failed. */
-            to_state?: string;
+            to_state: string;
             /** @description admin, system, workflow or node_report. */
-            triggered_by?: string;
+            triggered_by: string;
             /** @description Null where the system asked. */
-            user_id?: string | null;
+            user_id: string | null;
         };
         /** @description Operation is the handle of one piece of work on one machine. Once finished it never changes. */
         "baremetal.v1.Operation": {
@@ -5037,11 +5598,11 @@ export interface components {
              */
             created_at?: string;
             /** @description Name of the step that is running, or that ended the operation. */
-            current_stage?: string;
+            current_stage: string;
             /** @description Set when phase is FAILED or CANCELED. */
             error?: components["schemas"]["baremetal.v1.ErrorStatus"];
             /** @description What proved that the work was done: boot ids, digests. Set when a step has succeeded on evidence. */
-            evidence?: {
+            evidence: {
                 [key: string]: string;
             };
             /**
@@ -5050,41 +5611,41 @@ export interface components {
              */
             finished_at?: string;
             /** @description The machine that it works on. */
-            machine_id?: string;
+            machine_id: string;
             /**
              * Format: date-time
              * @description When the engine looks again by itself.
              */
             next_look_at?: string;
             /** @description Made by the server ("op-…"); sorts by time. */
-            operation_id?: string;
+            operation_id: string;
             /** @description What it was asked for with, such as image_ref or mode. Secrets are left out. */
-            params?: {
+            params: {
                 [key: string]: string;
             };
             /** @description How far it is. The last three phases are final. */
-            phase?: components["schemas"]["baremetal.v1.Operation.Phase"];
+            phase: components["schemas"]["baremetal.v1.Operation.Phase"];
             /** @description The plan whose steps it runs. */
-            plan_id?: string;
+            plan_id: string;
             /**
              * @description What the current step is at, in words: its stage, how much is done, the rate, how long it will take. Empty when
              *     unknown.
              */
-            progress_message?: string;
+            progress_message: string;
             /**
              * Format: int32
              * @description Progress of the current step in percent, 0 when unknown.
              */
-            progress_percent?: number;
+            progress_percent: number;
             /** @description The client's idempotency key, unique per machine. */
-            request_id?: string;
+            request_id: string;
             /**
              * Format: date-time
              * @description When its first step began; unset before.
              */
             started_at?: string;
             /** @description What is done. */
-            type?: components["schemas"]["baremetal.v1.Operation.OperationType"];
+            type: components["schemas"]["baremetal.v1.Operation.OperationType"];
             /**
              * Format: date-time
              * @description When it changed last.
@@ -5094,7 +5655,7 @@ export interface components {
              * Format: int64
              * @description Grows with every change.
              */
-            version?: string;
+            version: string;
             /**
              * Why nothing moves right now; empty when something does. One of:
              *      WAITING_FOR_AGENT      a live agent that may execute the step
@@ -5107,7 +5668,7 @@ export interface components {
              *      RETRY_BACKOFF          the pause before the next try of the step
              *      CANCELLING             the executor was asked to stop
              */
-            wait_reason?: string;
+            wait_reason: string;
         };
         /**
          * @description OperationType is what an operation does.
@@ -5147,25 +5708,25 @@ export interface components {
         /** @description OperationEvent is one change of one operation. */
         "baremetal.v1.OperationEvent": {
             /** @description Where to go on after a broken stream. */
-            cursor?: string;
+            cursor: string;
             /**
              * @description What happened. Of the operation: created, started, waiting (message is the wait reason), cancel_requested, succeeded, failed,
              *     canceled; settled when what became of its unknown command is known. Of the step that is named: step_started, step_succeeded,
              *     step_failed, step_retrying, boot_path (message says how the machine gets into the installer). "current" is no event: the state
              *     with which a watch of active operations begins, without a number.
              */
-            kind?: string;
+            kind: string;
             /** @description What happened, in words. */
-            message?: string;
+            message: string;
             /**
              * Format: int64
              * @description Number of the event within its operation, from 1, without gaps.
              */
-            seq?: string;
+            seq: string;
             /** @description The operation as it was right after the change. */
             snapshot?: components["schemas"]["baremetal.v1.Operation"];
             /** @description The step that it is about; empty where it is about the operation. */
-            step?: string;
+            step: string;
             /**
              * Format: date-time
              * @description When it happened.
@@ -5175,14 +5736,37 @@ export interface components {
         /** @description OperatorAction is something that a person may do now. */
         "baremetal.v1.OperatorAction": {
             /** @description A command line of ingot, or words where there is none. Words in capitals are to be filled in. */
-            command?: string;
+            command: string;
             /** @description What it brings about. */
-            consequence?: string;
+            consequence: string;
             /** @description It loses data, interrupts what runs on the machine, or overrides a safeguard. */
-            destructive?: boolean;
+            destructive: boolean;
         };
         /** @description Plan is an ordered list of typed steps, immutable once a run has used it. */
         "baremetal.v1.Plan": {
+            /** @description It came with the controller and cannot be changed. */
+            built_in: boolean;
+            /**
+             * Format: date-time
+             * @description When it was stored.
+             */
+            created_at?: string;
+            /** @description A name for people. */
+            display_name: string;
+            /** @description 1 to 127 characters of [a-z0-9._-], in parts that begin with a letter or digit and are parted by "/". */
+            plan_id: string;
+            /** @description Run strictly in order; the run stops at the first step that fails after its retries. */
+            steps: components["schemas"]["baremetal.v1.Step"][];
+            /** @description True once a run has used it. */
+            used: boolean;
+            /**
+             * Format: int64
+             * @description Grows with every change.
+             */
+            version: string;
+        };
+        /** @description Plan is an ordered list of typed steps, immutable once a run has used it. */
+        "baremetal.v1.PlanInput": {
             /** @description It came with the controller and cannot be changed. */
             built_in?: boolean;
             /**
@@ -5195,7 +5779,7 @@ export interface components {
             /** @description 1 to 127 characters of [a-z0-9._-], in parts that begin with a letter or digit and are parted by "/". */
             plan_id?: string;
             /** @description Run strictly in order; the run stops at the first step that fails after its retries. */
-            steps?: components["schemas"]["baremetal.v1.Step"][];
+            steps?: components["schemas"]["baremetal.v1.StepInput"][];
             /** @description True once a run has used it. */
             used?: boolean;
             /**
@@ -5206,10 +5790,19 @@ export interface components {
         };
         "baremetal.v1.PreviewRolloutRequest": {
             /** @description What the rollout would be. */
-            spec?: components["schemas"]["baremetal.v1.RolloutSpec"];
+            spec: components["schemas"]["baremetal.v1.RolloutSpecInput"];
         };
         /** @description ProviderAction is done through the machine's provider. Only machines of provider "maas" have actions. */
         "baremetal.v1.ProviderAction": {
+            /** @description Such as "commission", "deploy", "release", "erase", "power_on"; docs/reference/maas-actions.md lists all. */
+            action: string;
+            /** @description What the action takes; docs/reference/maas-actions.md says which. */
+            params: {
+                [key: string]: string;
+            };
+        };
+        /** @description ProviderAction is done through the machine's provider. Only machines of provider "maas" have actions. */
+        "baremetal.v1.ProviderActionInput": {
             /** @description Such as "commission", "deploy", "release", "erase", "power_on"; docs/reference/maas-actions.md lists all. */
             action?: string;
             /** @description What the action takes; docs/reference/maas-actions.md says which. */
@@ -5219,6 +5812,35 @@ export interface components {
         };
         /** @description ProviderStatus is what a provider says of a machine. It is observed, and never owned. */
         "baremetal.v1.ProviderStatus": {
+            /**
+             * Format: date-time
+             * @description Since when this is so, as far as it was seen.
+             */
+            changed_at?: string;
+            /** @description What is deployed, in the provider's own words. */
+            deployed: string;
+            /** @description Why it does not go with the node's state; empty when it does. */
+            drift: string;
+            /** @description What went wrong, in words; empty where reason is. */
+            message: string;
+            /** @description "on", "off" or "unknown". */
+            power_state: string;
+            /** @description Name of the provider, such as "maas". */
+            provider: string;
+            /** @description One of Reason when the provider could not be asked, and a sentence. */
+            reason: string;
+            /**
+             * @description What the status means: New, Commissioning, Ready, Allocated, Deploying, Deployed, Failed, Absent, Releasing, Testing,
+             *     Rescue or Unknown.
+             */
+            state: string;
+            /** @description As the provider calls it, such as "Failed commissioning". */
+            status: string;
+            /** @description The provider's own identifier of the machine. */
+            system_id: string;
+        };
+        /** @description ProviderStatus is what a provider says of a machine. It is observed, and never owned. */
+        "baremetal.v1.ProviderStatusInput": {
             /**
              * Format: date-time
              * @description Since when this is so, as far as it was seen.
@@ -5254,10 +5876,35 @@ export interface components {
         /** @description Reboot ends on another boot id. */
         "baremetal.v1.Reboot": {
             /** @description "graceful" (default), "force", or "bmc" (out of band). */
+            mode: string;
+        };
+        /** @description Reboot ends on another boot id. */
+        "baremetal.v1.RebootInput": {
+            /** @description "graceful" (default), "force", or "bmc" (out of band). */
             mode?: string;
         };
         /** @description RepaveImage writes an OS image from the installer, and brings the machine into the installer where it is not. */
         "baremetal.v1.RepaveImage": {
+            /**
+             * @description Set by the operation's parameter of that name; a plan cannot set it. The installer adds the seed for cloud-init and no
+             *     agent, and the new system proves itself by cloud-init's phone-home.
+             */
+            agentless: boolean;
+            /** @description Which disk; filled from the machine's install_disk when empty. */
+            disk: string;
+            /** @description Filled from the run's image_ref, then the machine's default, when empty. */
+            image: string;
+            /** @description Which second disk, for a RAID 1 of both; filled from the machine's install_mirror when empty. */
+            mirror: string;
+            /**
+             * @description How the machine gets into the installer: "auto" (default), "kexec", "bootnext", "bmc", or "media": an image that its
+             *     BMC attaches (Redfish VirtualMedia). Anything but auto fails instead of falling back. Empty: the machine's
+             *     install_path, then "auto".
+             */
+            path: string;
+        };
+        /** @description RepaveImage writes an OS image from the installer, and brings the machine into the installer where it is not. */
+        "baremetal.v1.RepaveImageInput": {
             /**
              * @description Set by the operation's parameter of that name; a plan cannot set it. The installer adds the seed for cloud-init and no
              *     agent, and the new system proves itself by cloud-init's phone-home.
@@ -5291,7 +5938,7 @@ export interface components {
             /** @description The installer's own address. */
             ip_address?: string;
             /** @description Names the machine: one of spec.mac_addresses. */
-            mac_address?: string;
+            mac_address: string;
             /** @description Model of the system. */
             model?: string;
             /** @description Serial number of the chassis. */
@@ -5307,17 +5954,17 @@ export interface components {
             /** @description A group of machines (spec.group). */
             group?: string;
             /** @description "network" (the default of every site and group), "media" or "tpm". */
-            level?: string;
+            level: string;
             /** @description Exactly one of both. */
             site?: string;
         };
         "baremetal.v1.RequireIdentityResponse": {
             /** @description The group, as it was asked for. */
-            group?: string;
+            group: string;
             /** @description The level that is required from now on. */
-            level?: string;
+            level: string;
             /** @description The site, as it was asked for. */
-            site?: string;
+            site: string;
         };
         /** @description ResetDevices resets the machine's accelerators, whose memory holds nothing afterwards. */
         "baremetal.v1.ResetDevices": Record<string, never>;
@@ -5327,10 +5974,46 @@ export interface components {
              * @description "flag" (default): the condition RMA is set, and the machine is BLOCKED; the last step of its plan. "return": the
              *     condition is cleared; the first step of its plan.
              */
+            action: string;
+        };
+        /** @description RmaAction takes a machine out of service, or back. */
+        "baremetal.v1.RmaActionInput": {
+            /**
+             * @description "flag" (default): the condition RMA is set, and the machine is BLOCKED; the last step of its plan. "return": the
+             *     condition is cleared; the first step of its plan.
+             */
             action?: string;
         };
         /** @description RoleBinding says that a group or a person has a role. */
         "baremetal.v1.RoleBinding": {
+            /** @description Set by the server. */
+            readonly binding_id: string;
+            /**
+             * Format: date-time
+             * @description Set by the server.
+             */
+            readonly created_at?: string;
+            /** @description Set by the server: who gave the role. */
+            readonly created_by: string;
+            /**
+             * Format: date-time
+             * @description Empty: until it is deleted.
+             */
+            expires_at?: string;
+            /** @description One of both: a value of the groups claim, or a "sub". */
+            group: string;
+            /** @description viewer, operator, approver or admin. */
+            role: string;
+            /**
+             * @description Which machines, in the language of ListMachinesRequest.filter, by site, region, rack, group, provider, cluster, location, serial,
+             *     machine_id or labels. Empty: all machines, and what is not about machines.
+             */
+            selection: string;
+            /** @description A person, by the claim "sub". */
+            subject: string;
+        };
+        /** @description RoleBinding says that a group or a person has a role. */
+        "baremetal.v1.RoleBindingInput": {
             /** @description Set by the server. */
             readonly binding_id?: string;
             /**
@@ -5360,46 +6043,46 @@ export interface components {
         /** @description Rollout is one piece of work on many machines. Which machines is settled when it is created. */
         "baremetal.v1.Rollout": {
             /** @description Approval policies that have demanded a second person's approval, by name. */
-            approval_policies?: string[];
+            approval_policies: string[];
             /**
              * Format: date-time
              * @description When it was approved; unset before.
              */
             approved_at?: string;
             /** @description Who approved it; empty where nobody has. */
-            approved_by?: string;
+            approved_by: string;
             /**
              * Format: date-time
              * @description When it was created.
              */
             created_at?: string;
             /** @description Who created it. */
-            created_by?: string;
+            created_by: string;
             /**
              * Format: int32
              * @description As in RolloutPreview.
              */
-            default_in_flight?: number;
+            default_in_flight: number;
             /**
              * Format: int32
              * @description As in RolloutPreview.
              */
-            default_per_rack?: number;
+            default_per_rack: number;
             /** @description The work loses data. */
-            destructive?: boolean;
+            destructive: boolean;
             /** @description Digest of the preview that it was created from. */
-            digest?: string;
+            digest: string;
             /**
              * Format: date-time
              * @description When it ended; unset before.
              */
             finished_at?: string;
             /** @description For people: the gate that has closed, or what it waits for. */
-            message?: string;
+            message: string;
             /** @description The client's idempotency key. */
-            request_id?: string;
+            request_id: string;
             /** @description Made by the server; sorts by time. */
-            rollout_id?: string;
+            rollout_id: string;
             /**
              * Format: date-time
              * @description When the next wave begins, while it rests.
@@ -5408,7 +6091,7 @@ export interface components {
             /** @description As it was created, its defaults filled in. */
             spec?: components["schemas"]["baremetal.v1.RolloutSpec"];
             /** @description How far it is. */
-            state?: components["schemas"]["baremetal.v1.Rollout.State"];
+            state: components["schemas"]["baremetal.v1.Rollout.State"];
             /** @description Sum over the waves, and the machines that were refused from the beginning. */
             tally?: components["schemas"]["baremetal.v1.RolloutTally"];
             /**
@@ -5420,19 +6103,19 @@ export interface components {
              * Format: int64
              * @description Grows with every change of state, wave or tally.
              */
-            version?: string;
+            version: string;
             /**
              * @description What it waits for while it has not ended: WAITING_FOR_APPROVAL, WAITING_FOR_MACHINES, WAITING_FOR_BUDGET, SOAKING,
              *     FLEET_FROZEN, PAUSED_BY_OPERATOR, PAUSED_BY_GATE.
              */
-            wait_reason?: string;
+            wait_reason: string;
             /**
              * Format: int32
              * @description The wave that is under way, from 1; 0 before the first.
              */
-            wave?: number;
+            wave: number;
             /** @description The waves in their order, with their machines counted by state. */
-            waves?: components["schemas"]["baremetal.v1.RolloutWave"][];
+            waves: components["schemas"]["baremetal.v1.RolloutWave"][];
         };
         /**
          * @description State is how far a rollout is.
@@ -5453,26 +6136,39 @@ export interface components {
         /** @description RolloutBudget is a budget that would hold the rollout up. */
         "baremetal.v1.RolloutBudget": {
             /** @description What the budget counts by. */
-            domain?: string;
+            domain: string;
             /** @description "at once", "percent", "per hour" or "per day". */
-            kind?: string;
+            kind: string;
             /**
              * Format: int32
              * @description What the budget allows.
              */
-            limit?: number;
+            limit: number;
             /** @description Name of the budget. */
-            name?: string;
+            name: string;
             /** @description The site, or the label's value, that has too little room. */
-            value?: string;
+            value: string;
             /**
              * Format: int32
              * @description What the rollout would use of it.
              */
-            wanted?: number;
+            wanted: number;
         };
         /** @description RolloutGate closes when so many machines have failed. Each number is a gate of its own; 0 is none. */
         "baremetal.v1.RolloutGate": {
+            /**
+             * Format: int32
+             * @description Machines that have failed.
+             */
+            failures: number;
+            /**
+             * Format: int32
+             * @description Of the machines of the wave, or of all, without the skipped ones; 1 to 100.
+             */
+            percent: number;
+        };
+        /** @description RolloutGate closes when so many machines have failed. Each number is a gate of its own; 0 is none. */
+        "baremetal.v1.RolloutGateInput": {
             /**
              * Format: int32
              * @description Machines that have failed.
@@ -5490,44 +6186,44 @@ export interface components {
              * Format: int32
              * @description In a preview, of a machine that is refused: the google.rpc.Code with which the call on it alone is refused.
              */
-            code?: number;
+            code: number;
             /** @description Its site, or the label's value, at the time of creation. */
-            domain?: string;
+            domain: string;
             /**
              * Format: date-time
              * @description When its work ended; unset before.
              */
             finished_at?: string;
             /** @description The machine. */
-            machine_id?: string;
+            machine_id: string;
             /** @description The reason in words. */
-            message?: string;
+            message: string;
             /** @description The operation on it; of several the last one. */
-            operation_id?: string;
+            operation_id: string;
             /** @description Of one that was skipped or has failed: one of the closed set. */
-            reason?: string;
+            reason: string;
             /**
              * Format: int32
              * @description Operations that follow the one under way before the machine is done.
              */
-            stages_left?: number;
+            stages_left: number;
             /**
              * Format: date-time
              * @description When its work began; unset before.
              */
             started_at?: string;
             /** @description How far the work on it is. */
-            state?: components["schemas"]["baremetal.v1.RolloutMachine.State"];
+            state: components["schemas"]["baremetal.v1.RolloutMachine.State"];
             /**
              * Format: int32
              * @description In a preview: which of step_lists, from 0.
              */
-            step_list?: number;
+            step_list: number;
             /**
              * Format: int32
              * @description From 1; 0 of one that was refused from the beginning.
              */
-            wave?: number;
+            wave: number;
         };
         /**
          * @description State is how far the work on one machine is.
@@ -5546,45 +6242,45 @@ export interface components {
         /** @description RolloutPreview is what a rollout would do. */
         "baremetal.v1.RolloutPreview": {
             /** @description Approval policies that would demand a second person's approval of the caller, by name. Not in the digest. */
-            approval_policies?: string[];
+            approval_policies: string[];
             /** @description Budgets that leave less room than the rollout would use. */
-            budgets?: components["schemas"]["baremetal.v1.RolloutBudget"][];
+            budgets: components["schemas"]["baremetal.v1.RolloutBudget"][];
             /**
              * Format: int32
              * @description Machines under work at a time, where spec.max_in_flight is 0 and machines are taken out of service without a budget of
              *     INTERRUPTS: a tenth of them, one at least. 0: no bound of the server's own.
              */
-            default_in_flight?: number;
+            default_in_flight: number;
             /**
              * Format: int32
              * @description The same in each rack (label rack), where every machine names its rack and spec.domain is empty.
              */
-            default_per_rack?: number;
+            default_per_rack: number;
             /** @description The work loses data. */
-            destructive?: boolean;
+            destructive: boolean;
             /** @description SHA-256 over spec, plan, machines, their order and steps, and the refused ones; lower hex. */
-            digest?: string;
+            digest: string;
             /**
              * Format: int32
              * @description Machines in phase READY among those that would be worked on.
              */
-            in_service?: number;
+            in_service: number;
             /** @description In the order in which they would begin, the refused ones last. */
-            machines?: components["schemas"]["baremetal.v1.RolloutMachine"][];
+            machines: components["schemas"]["baremetal.v1.RolloutMachine"][];
             /** @description What only the work itself can find out, one sentence each, with the number of machines. At most 20. */
-            not_asked?: string[];
+            not_asked: string[];
             /** @description As it would be kept, its defaults filled in. */
             spec?: components["schemas"]["baremetal.v1.RolloutSpec"];
             /** @description What is done on machines, each list once. */
-            step_lists?: components["schemas"]["baremetal.v1.RolloutSteps"][];
+            step_lists: components["schemas"]["baremetal.v1.RolloutSteps"][];
             /** @description The waves in their order, with their machines counted. */
-            waves?: components["schemas"]["baremetal.v1.RolloutWave"][];
+            waves: components["schemas"]["baremetal.v1.RolloutWave"][];
         };
         "baremetal.v1.RolloutService.ApproveRolloutBody": {
             /** @description Goes into the audit log only. */
             comment?: string;
             /** @description The rollout's digest, as the approver has seen it. */
-            digest?: string;
+            digest: string;
         };
         "baremetal.v1.RolloutService.CancelRolloutBody": {
             /** @description Ask operations that are under way to stop as well, at their next safe point. */
@@ -5602,6 +6298,82 @@ export interface components {
         };
         /** @description RolloutSpec says what is done, where, and how carefully. */
         "baremetal.v1.RolloutSpec": {
+            /** @description What is done instead of a type or a plan. */
+            action: components["schemas"]["baremetal.v1.RolloutSpec.Action"];
+            /**
+             * Format: int32
+             * @description Machines of the first wave; 0: no wave of its own for them.
+             */
+            canary: number;
+            /** @description What machines can be lost by together: "site", or "label:KEY" such as "label:rack". Empty: nothing is spread. */
+            domain: string;
+            /** @description ONBOARD and DECOMMISSION: a machine that is not in maintenance is brought there first. Without it that one is refused. */
+            enter_maintenance: boolean;
+            /** @description Which machines, as in ListMachinesRequest, unless selection_id says so; at most 10,000 machines. */
+            filter: string;
+            /**
+             * Format: int32
+             * @description Machines under work at a time; 0: as many as the wave has.
+             */
+            max_in_flight: number;
+            /**
+             * Format: int32
+             * @description Machines under work at a time in each domain; needs domain. 0 with a domain: 1.
+             */
+            max_per_domain: number;
+            /** @description Mode of a DECOMMISSION. */
+            mode: components["schemas"]["baremetal.v1.Workflow.Mode"];
+            /** @description What a closed gate does: "pause" (default) or "cancel". */
+            on_gate: string;
+            /** @description Parameters of each operation, as in StartRunRequest. */
+            params: {
+                [key: string]: string;
+            };
+            /** @description How far the waves after it reach, in percent of all machines, growing. A last one of 100 is added where it is missing. */
+            percents: number[];
+            /** @description The plan to run, as in StartRunRequest. */
+            plan_id: string;
+            /** @description Begin only once another caller has approved. */
+            require_approval: boolean;
+            /** @description What new systems are given for their first boot, by a reimage or PROVISION. It is stored sealed, and never sent back. */
+            seed?: components["schemas"]["baremetal.v1.SystemSeed"];
+            /** @description Names what seed was, and tells nothing of it. Set by the server. */
+            seed_id: string;
+            /** @description Which machines, by CreateSelection; instead of filter. */
+            selection_id: string;
+            /**
+             * Format: int32
+             * @description Rest between the end of a wave and the beginning of the next; at most 7 days.
+             */
+            soak_seconds: number;
+            /**
+             * @description PROVISION: the hardware is tested so between REIMAGE and EXIT_MAINTENANCE, by the operation TEST_HARDWARE. A machine
+             *     that fails stays in maintenance. Absent: nothing is tested.
+             */
+            test?: components["schemas"]["baremetal.v1.TestHardware"];
+            /** @description Free text for lists; at most 200 bytes. */
+            title: string;
+            /** @description When to stop, counted over all machines. */
+            total_gate?: components["schemas"]["baremetal.v1.RolloutGate"];
+            /** @description What is done, as in StartRunRequest, where action is not set. */
+            type: string;
+            /** @description When to stop, counted over each wave by itself and over all machines. Where both are empty the first failure stops it. */
+            wave_gate?: components["schemas"]["baremetal.v1.RolloutGate"];
+        };
+        /**
+         * @description Action is work that no single type of operation does.
+         *
+         *      - ACTION_UNSPECIFIED: type or plan_id say what is done.
+         *      - PROVISION: Installs a system and puts the machine in service: the operations ENTER_MAINTENANCE, REIMAGE and EXIT_MAINTENANCE, one
+         *     after the other. params are those of REIMAGE. What runs on the machine before is lost.
+         *      - ONBOARD: Starts an onboarding on each machine. params are those of StartWorkflow.
+         *      - DECOMMISSION: Starts a decommission of the mode on each machine. params are those of StartWorkflow.
+         * @default ACTION_UNSPECIFIED
+         * @enum {string}
+         */
+        "baremetal.v1.RolloutSpec.Action": "ACTION_UNSPECIFIED" | "PROVISION" | "ONBOARD" | "DECOMMISSION";
+        /** @description RolloutSpec says what is done, where, and how carefully. */
+        "baremetal.v1.RolloutSpecInput": {
             /** @description What is done instead of a type or a plan. */
             action?: components["schemas"]["baremetal.v1.RolloutSpec.Action"];
             /**
@@ -5640,7 +6412,7 @@ export interface components {
             /** @description Begin only once another caller has approved. */
             require_approval?: boolean;
             /** @description What new systems are given for their first boot, by a reimage or PROVISION. It is stored sealed, and never sent back. */
-            seed?: components["schemas"]["baremetal.v1.SystemSeed"];
+            seed?: components["schemas"]["baremetal.v1.SystemSeedInput"];
             /** @description Names what seed was, and tells nothing of it. Set by the server. */
             seed_id?: string;
             /** @description Which machines, by CreateSelection; instead of filter. */
@@ -5654,41 +6426,29 @@ export interface components {
              * @description PROVISION: the hardware is tested so between REIMAGE and EXIT_MAINTENANCE, by the operation TEST_HARDWARE. A machine
              *     that fails stays in maintenance. Absent: nothing is tested.
              */
-            test?: components["schemas"]["baremetal.v1.TestHardware"];
+            test?: components["schemas"]["baremetal.v1.TestHardwareInput"];
             /** @description Free text for lists; at most 200 bytes. */
             title?: string;
             /** @description When to stop, counted over all machines. */
-            total_gate?: components["schemas"]["baremetal.v1.RolloutGate"];
+            total_gate?: components["schemas"]["baremetal.v1.RolloutGateInput"];
             /** @description What is done, as in StartRunRequest, where action is not set. */
             type?: string;
             /** @description When to stop, counted over each wave by itself and over all machines. Where both are empty the first failure stops it. */
-            wave_gate?: components["schemas"]["baremetal.v1.RolloutGate"];
+            wave_gate?: components["schemas"]["baremetal.v1.RolloutGateInput"];
         };
-        /**
-         * @description Action is work that no single type of operation does.
-         *
-         *      - ACTION_UNSPECIFIED: type or plan_id say what is done.
-         *      - PROVISION: Installs a system and puts the machine in service: the operations ENTER_MAINTENANCE, REIMAGE and EXIT_MAINTENANCE, one
-         *     after the other. params are those of REIMAGE. What runs on the machine before is lost.
-         *      - ONBOARD: Starts an onboarding on each machine. params are those of StartWorkflow.
-         *      - DECOMMISSION: Starts a decommission of the mode on each machine. params are those of StartWorkflow.
-         * @default ACTION_UNSPECIFIED
-         * @enum {string}
-         */
-        "baremetal.v1.RolloutSpec.Action": "ACTION_UNSPECIFIED" | "PROVISION" | "ONBOARD" | "DECOMMISSION";
         /** @description RolloutSteps are the steps of the plan as they would run. */
         "baremetal.v1.RolloutSteps": {
             /** @description Names of the steps that lose data. */
-            destructive_steps?: string[];
+            destructive_steps: string[];
             /**
              * Format: int32
              * @description Machines that these steps would run on.
              */
-            machines?: number;
+            machines: number;
             /** @description The plan that the steps are of. */
-            plan_id?: string;
+            plan_id: string;
             /** @description In their order, with their parameters filled in. */
-            steps?: components["schemas"]["baremetal.v1.Step"][];
+            steps: components["schemas"]["baremetal.v1.Step"][];
         };
         /** @description RolloutTally counts machines by state. */
         "baremetal.v1.RolloutTally": {
@@ -5696,47 +6456,47 @@ export interface components {
              * Format: int32
              * @description Those whose work was canceled, or never begun.
              */
-            canceled?: number;
+            canceled: number;
             /**
              * Format: int32
              * @description Those whose work was successful: the figure that every view shows as done.
              */
-            done?: number;
+            done: number;
             /**
              * Format: int32
              * @description Those whose work has failed.
              */
-            failed?: number;
+            failed: number;
             /**
              * Format: int32
              * @description Those whose work has not ended: pending and running.
              */
-            left?: number;
+            left: number;
             /**
              * Format: int32
              * @description All of them.
              */
-            machines?: number;
+            machines: number;
             /**
              * Format: int32
              * @description Those whose turn has not come.
              */
-            pending?: number;
+            pending: number;
             /**
              * Format: int32
              * @description Those under work.
              */
-            running?: number;
+            running: number;
             /**
              * Format: int32
              * @description Those that were refused and not touched.
              */
-            skipped?: number;
+            skipped: number;
             /**
              * Format: int32
              * @description Those that are done.
              */
-            succeeded?: number;
+            succeeded: number;
         };
         /** @description RolloutWave is a part of the machines that ends before the next begins. */
         "baremetal.v1.RolloutWave": {
@@ -5746,7 +6506,7 @@ export interface components {
              * Format: int32
              * @description From 1.
              */
-            wave?: number;
+            wave: number;
         };
         "baremetal.v1.RotateAuthorityRequest": {
             /** @description Why, for the audit log. At most 4 KiB. */
@@ -5760,7 +6520,7 @@ export interface components {
              */
             created_at?: string;
             /** @description Name of the step that is running, or that ended the run. */
-            current_step?: string;
+            current_step: string;
             /** @description Set when phase is FAILED or CANCELED. */
             error?: components["schemas"]["baremetal.v1.ErrorStatus"];
             /**
@@ -5769,30 +6529,30 @@ export interface components {
              */
             finished_at?: string;
             /** @description The machine that it works on. */
-            machine_id?: string;
+            machine_id: string;
             /** @description As in Operation. */
-            params?: {
+            params: {
                 [key: string]: string;
             };
             /** @description As in Operation. */
-            phase?: components["schemas"]["baremetal.v1.Run.Phase"];
+            phase: components["schemas"]["baremetal.v1.Run.Phase"];
             /** @description The plan whose steps it runs. */
-            plan_id?: string;
+            plan_id: string;
             /** @description The client's idempotency key, unique per machine. */
-            request_id?: string;
+            request_id: string;
             /** @description Equals the operation's operation_id. */
-            run_id?: string;
+            run_id: string;
             /**
              * Format: date-time
              * @description When its first step began; unset before.
              */
             started_at?: string;
             /** @description The steps in their order. */
-            steps?: components["schemas"]["baremetal.v1.StepStatus"][];
+            steps: components["schemas"]["baremetal.v1.StepStatus"][];
             /** @description The run-level names: REPAVE, REBOOT, NET_RECONFIG, UPGRADE, RMA; else the operation's type. */
-            type?: string;
+            type: string;
             /** @description As in Operation. */
-            wait_reason?: string;
+            wait_reason: string;
         };
         /**
          * @description Phase is how far a run is, as in Operation.
@@ -5810,16 +6570,16 @@ export interface components {
         /** @description RunEvent is one change of one run. */
         "baremetal.v1.RunEvent": {
             /** @description Where to go on after a broken stream. */
-            cursor?: string;
+            cursor: string;
             /** @description As in OperationEvent. */
-            kind?: string;
+            kind: string;
             /** @description What happened, in words. */
-            message?: string;
+            message: string;
             /**
              * Format: int64
              * @description Number of the event within its run, from 1, without gaps.
              */
-            seq?: string;
+            seq: string;
             /** @description The run and its steps as they were right after the event. */
             snapshot?: components["schemas"]["baremetal.v1.Run"];
             /**
@@ -5832,24 +6592,45 @@ export interface components {
         /** @description SSHCredentials say whose they are, without the private key. */
         "baremetal.v1.SSHCredentials": {
             /** @description The name that machines use. */
-            credentials_ref?: string;
+            credentials_ref: string;
             /** @description A line of authorized_keys(5), for the machines. */
-            public_key?: string;
+            public_key: string;
             /**
              * Format: date-time
              * @description When they were changed last.
              */
             updated_at?: string;
             /** @description Empty when the controller does not have the key that they are sealed with. */
-            username?: string;
+            username: string;
             /**
              * Format: int64
              * @description Grows with every change.
              */
-            version?: string;
+            version: string;
         };
         /** @description Script is one entry of the catalogue. It never changes. */
         "baremetal.v1.Script": {
+            /**
+             * Format: date-time
+             * @description When it was added.
+             */
+            created_at?: string;
+            /** @description Steps that run it are gated like a reimage, whatever they say themselves. */
+            destructive: boolean;
+            /** @description Absolute path of the program that runs the script on the machine. Default "/bin/sh". */
+            interpreter: string;
+            /** @description 1 to 63 characters of [a-z0-9._-]. */
+            script_ref: string;
+            /** @description SHA-256 of the bytes, lower hex. Empty in AddScript, or what the bytes must have. */
+            sha256: string;
+            /**
+             * Format: int64
+             * @description Length of the script.
+             */
+            size_bytes: string;
+        };
+        /** @description Script is one entry of the catalogue. It never changes. */
+        "baremetal.v1.ScriptInput": {
             /**
              * Format: date-time
              * @description When it was added.
@@ -5878,20 +6659,20 @@ export interface components {
              */
             expected_version?: string;
             /** @description OpenSSH or PEM, without a passphrase: Ed25519, ECDSA, or RSA of at least 3072 bits. */
-            private_key?: string;
+            private_key: string;
             /** @description The name to log in with. */
-            username?: string;
+            username: string;
         };
         "baremetal.v1.ScrubAuditEventDataRequest": {
             /** @description The target whose rows are emptied. */
-            target_id?: string;
+            target_id: string;
         };
         "baremetal.v1.ScrubAuditEventDataResponse": {
             /**
              * Format: int64
              * @description How many rows were emptied by this call.
              */
-            scrubbed_rows?: string;
+            scrubbed_rows: string;
         };
         /** @description SearchHit is a machine and what of it was found. */
         "baremetal.v1.SearchHit": {
@@ -5899,20 +6680,70 @@ export interface components {
              * @description "machine_id", "external_id", "serial", "mac", "address", "bmc", "ssh", "label", "uuid", "asset_tag", "hostname" or
              *     "disk".
              */
-            field?: string;
+            field: string;
             /** @description The machine. */
-            machine_id?: string;
+            machine_id: string;
             /** @description The value that was found, in small letters. */
-            value?: string;
+            value: string;
         };
         "baremetal.v1.SearchMachinesResponse": {
             /** @description Those that are called exactly so come first, then those whose names begin so. One hit a machine. */
-            hits?: components["schemas"]["baremetal.v1.SearchHit"][];
+            hits: components["schemas"]["baremetal.v1.SearchHit"][];
             /** @description True where there are more than limit. */
-            more?: boolean;
+            more: boolean;
         };
         /** @description Segment is one provisioning network. */
         "baremetal.v1.Segment": {
+            /** @description The site agent's own address with prefix length, such as 10.20.0.1/24. */
+            address: string;
+            /** @description What an unknown machine gets: "off", "report" (default) or "boot". */
+            discovery: string;
+            /** @description Name servers that machines are told. */
+            dns: string[];
+            /** @description Another DHCP server that was heard on the segment; empty where none was. */
+            foreign_dhcp_server: string;
+            /**
+             * Format: int32
+             * @description 0 means 8080.
+             */
+            http_port: number;
+            /** @description Device of the site agent. */
+            interface: string;
+            /**
+             * Format: int32
+             * @description 0 means 3600.
+             */
+            lease_seconds: number;
+            /**
+             * @description "dhcp" (default), "proxy": another server gives addresses, or "static": nobody does. Machines come into the installer
+             *     by virtual media then, with their install_address.
+             */
+            mode: string;
+            /** @description 1 to 63 characters of [a-z0-9-]. */
+            name: string;
+            /** @description Last address of the pool. */
+            pool_end: string;
+            /**
+             * Format: int32
+             * @description As last reported: addresses in the pool.
+             */
+            pool_size: number;
+            /** @description First address that is given to machines without a lease of their own. */
+            pool_start: string;
+            /**
+             * Format: int32
+             * @description As last reported: addresses of the pool that are given.
+             */
+            pool_used: number;
+            /** @description Relay agents (giaddr). Not built: DHCP_RELAYS_NOT_WIRED. */
+            relays: string[];
+            /** @description Empty means none is told. */
+            router: string;
+            /** @description As last reported: "up", or why it is not served. */
+            state: string;
+        };
+        /** @description Segment is one provisioning network. */
+        "baremetal.v1.SegmentInput": {
             /** @description The site agent's own address with prefix length, such as 10.20.0.1/24. */
             address?: string;
             /** @description What an unknown machine gets: "off", "report" (default) or "boot". */
@@ -5967,27 +6798,27 @@ export interface components {
              * Format: int32
              * @description How many machines it has.
              */
-            count?: number;
+            count: number;
             /**
              * Format: date-time
              * @description When it was made.
              */
             created_at?: string;
             /** @description Who made it. */
-            created_by?: string;
+            created_by: string;
             /** @description SHA-256 over the machines' ids, sorted, each with a line feed behind it; lower hex. */
-            digest?: string;
+            digest: string;
             /**
              * Format: date-time
              * @description Until when it is kept.
              */
             expires_at?: string;
             /** @description The filter that it was made from; empty where it was made from ids. */
-            filter?: string;
+            filter: string;
             /** @description Sorted; of GetSelection alone. */
-            machine_ids?: string[];
+            machine_ids: string[];
             /** @description Made by the server. */
-            selection_id?: string;
+            selection_id: string;
         };
         /** @description ServerInfo is what a controller says of itself and of the fleet's freeze. */
         "baremetal.v1.ServerInfo": {
@@ -5995,20 +6826,20 @@ export interface components {
              * Format: int32
              * @description As in FleetSummary.
              */
-            agents_awaited?: number;
+            agents_awaited: number;
             /**
              * Format: int32
              * @description Agents that have not had a session since the freeze: they have not said yet which commands they hold.
              */
-            agents_not_seen?: number;
+            agents_not_seen: number;
             /** @description SHA-256 of the root certificate's DER, lower hex. */
-            ca_hash?: string;
+            ca_hash: string;
             /** @description The controller that has answered. */
-            controller_id?: string;
+            controller_id: string;
             /** @description The same in words. */
-            frozen_because?: string;
+            frozen_because: string;
             /** @description Why the fleet is frozen: FLEET_FROZEN for an admin's freeze and after-restore, DATABASE_WENT_BACK for the controllers' own. */
-            frozen_reason?: string;
+            frozen_reason: string;
             /**
              * Format: date-time
              * @description Set while the fleet is frozen.
@@ -6020,21 +6851,21 @@ export interface components {
              */
             not_listening_since?: string;
             /** @description Reasons that calls answer because what they ask for is published and not built. */
-            not_wired?: string[];
+            not_wired: string[];
             /** @description Where this controller listens for REST and browsers, as host:port. Empty: it does not. The host may be that of all addresses. */
-            rest_address?: string;
+            rest_address: string;
             /**
              * Format: int32
              * @description Number of the newest migration that the database has.
              */
-            schema_version?: number;
+            schema_version: number;
             /**
              * Format: date-time
              * @description Its clock.
              */
             server_time?: string;
             /** @description Version of the controller's program. */
-            version?: string;
+            version: string;
         };
         /** @description Session is one sign-on of a person, with the tokens that were renewed since. */
         "baremetal.v1.Session": {
@@ -6054,73 +6885,83 @@ export interface components {
              */
             last_seen_at?: string;
             /** @description The person's name, as in the audit log. */
-            name?: string;
+            name: string;
             /**
              * Format: date-time
              * @description When an admin ended it; unset otherwise.
              */
             revoked_at?: string;
             /** @description Names the sign-on; RevokeSession takes it. */
-            session_id?: string;
+            session_id: string;
             /** @description The claim "sub" of the person. */
-            subject?: string;
+            subject: string;
         };
         /** @description SetNetboot sets the next boot's device. */
         "baremetal.v1.SetNetboot": {
+            /** @description "PXE" (default), "HTTP" or "DISK". */
+            mode: string;
+        };
+        /** @description SetNetboot sets the next boot's device. */
+        "baremetal.v1.SetNetbootInput": {
             /** @description "PXE" (default), "HTTP" or "DISK". */
             mode?: string;
         };
         /** @description SetPhase is the one step of the built-in maintenance plans; other plans may not hold it. */
         "baremetal.v1.SetPhase": {
             /** @description "MAINTENANCE" or "READY". */
+            phase: string;
+        };
+        /** @description SetPhase is the one step of the built-in maintenance plans; other plans may not hold it. */
+        "baremetal.v1.SetPhaseInput": {
+            /** @description "MAINTENANCE" or "READY". */
             phase?: string;
         };
         /** @description SharedCause is one cause for which many machines need somebody, such as a site whose agents are silent. */
         "baremetal.v1.SharedCause": {
             /** @description What may be done now. */
-            actions?: components["schemas"]["baremetal.v1.OperatorAction"][];
+            actions: components["schemas"]["baremetal.v1.OperatorAction"][];
             /** @description The filter that lists the machines. */
-            filter?: string;
+            filter: string;
             /**
              * Format: int32
              * @description How many machines that are in phase READY and lack nothing else.
              */
-            machines?: number;
+            machines: number;
             /** @description A name of Reason: SITE_AGENT_SILENT, or NOT_OBSERVED where the site's agent is back and has not looked yet. */
-            reason?: string;
+            reason: string;
             /**
              * Format: date-time
              * @description When an agent of the site was heard last.
              */
             since?: string;
             /** @description The site of the machines. */
-            site?: string;
+            site: string;
             /** @description One sentence: "site dallas is silent: 300 machines are not observed". */
-            text?: string;
+            text: string;
             /** @description In words. */
-            waits_for?: string;
+            waits_for: string;
             /** @description Who can cure it, as ExplainMachineResponse.waits_on and waits_for. */
-            waits_on?: string;
+            waits_on: string;
         };
         /** @description SignOn is what a client needs to sign a person on by the device flow (RFC 8628). */
         "baremetal.v1.SignOn": {
             /** @description Authorities of the provider in PEM; empty: those of the system. */
-            ca_pem?: string;
+            ca_pem: string;
             /** @description What the command line is known by at the provider. */
-            client_id?: string;
+            client_id: string;
             /** @description Empty where the provider has no device flow. */
-            device_authorization_endpoint?: string;
+            device_authorization_endpoint: string;
             /** @description Issuer URL of the provider, as in its tokens. */
-            issuer?: string;
+            issuer: string;
             /** @description What to ask the provider for. */
-            scopes?: string[];
+            scopes: string[];
             /** @description Where the provider gives tokens. */
-            token_endpoint?: string;
+            token_endpoint: string;
         };
         /** @description Site is a place with one site agent and its machines. */
         "baremetal.v1.Site": {
             /** @description The site's agent; empty where none has enrolled. */
-            agent_id?: string;
+            agent_id: string;
             /**
              * Format: date-time
              * @description When the site agent said so.
@@ -6130,56 +6971,70 @@ export interface components {
              * Format: int64
              * @description The revision that the site agent serves by.
              */
-            applied_revision?: string;
+            applied_revision: string;
             /**
              * @description From which drift of a provider on work that destroys data is refused: "any", "major" (default: released, broken, gone,
              *     or another system id) or "none".
              */
-            drift_threshold?: string;
+            drift_threshold: string;
             /** @description The least identity level of installers; empty means "network". See RequireIdentity. */
-            identity_level?: string;
+            identity_level: string;
             /**
              * Format: int64
              * @description Grows with every change that the site agent must know of.
              */
-            revision?: string;
+            revision: string;
             /** @description Its provisioning networks. */
-            segments?: components["schemas"]["baremetal.v1.Segment"][];
+            segments: components["schemas"]["baremetal.v1.Segment"][];
             /**
              * Format: date-time
              * @description When an agent of the site was heard last, while all of them are silent; unset otherwise.
              */
             silent_since?: string;
             /** @description Name of the site: 1 to 63 characters of [a-z0-9-]. */
-            site?: string;
+            site: string;
             /**
              * Format: int64
              * @description Grows with every change of the segments.
              */
-            version?: string;
+            version: string;
         };
         /** @description SiteLease is a DHCP lease that a site's agent has given. */
         "baremetal.v1.SiteLease": {
             /** @description The address that was given. */
-            address?: string;
+            address: string;
             /**
              * Format: date-time
              * @description Until when it was given.
              */
             expires_at?: string;
             /** @description The name that the client sent. */
-            hostname?: string;
+            hostname: string;
             /** @description Who has it, lower case with colons. */
-            mac_address?: string;
+            mac_address: string;
             /** @description The machine that has the MAC address; empty where none is known. */
-            machine_id?: string;
+            machine_id: string;
             /** @description The segment that it was given on. */
-            segment?: string;
+            segment: string;
             /** @description The site. */
-            site?: string;
+            site: string;
         };
         /** @description SshCommand runs a catalogued script on the host. */
         "baremetal.v1.SshCommand": {
+            /** @description Handed to the script as they are: no shell reads them. */
+            args: string[];
+            /** @description Name of a script in the catalogue; see ScriptService. */
+            command: string;
+            /** @description Gated like a reimage. */
+            destructive: boolean;
+            /**
+             * @description Positions of args, from 0, that are secret. They are stored sealed, and every answer has "(secret)" in their places.
+             *     A plan that is stored again needs the arguments themselves.
+             */
+            secret_args: number[];
+        };
+        /** @description SshCommand runs a catalogued script on the host. */
+        "baremetal.v1.SshCommandInput": {
             /** @description Handed to the script as they are: no shell reads them. */
             args?: string[];
             /** @description Name of a script in the catalogue; see ScriptService. */
@@ -6194,7 +7049,7 @@ export interface components {
         };
         "baremetal.v1.StartRunRequest": {
             /** @description The machine to work on. */
-            machine_id?: string;
+            machine_id: string;
             /** @description Fills empty step fields, such as image_ref. */
             params?: {
                 [key: string]: string;
@@ -6202,7 +7057,7 @@ export interface components {
             /** @description Overrides the default plan of the type. */
             plan_id?: string;
             /** @description Required for idempotency. */
-            request_id?: string;
+            request_id: string;
             /** @description REPAVE, RMA, REBOOT, UPGRADE, NET_RECONFIG, or any Operation.OperationType. Empty with a plan_id means RUN_PLAN. */
             type?: string;
             /** @description Checks the call and starts nothing. See RebootMachineRequest.validate_only. The run has no run_id. */
@@ -6217,9 +7072,9 @@ export interface components {
             /** @description A machine that is not in maintenance is brought there first. Without it that one is refused. */
             enter_maintenance?: boolean;
             /** @description What to do. */
-            kind?: components["schemas"]["baremetal.v1.Workflow.Kind"];
+            kind: components["schemas"]["baremetal.v1.Workflow.Kind"];
             /** @description The machine. */
-            machine_id?: string;
+            machine_id: string;
             /** @description Of a decommission: how far it goes. */
             mode?: components["schemas"]["baremetal.v1.Workflow.Mode"];
             /** @description "image_ref", "timeout_seconds", and of an onboarding "path": "install" or "adopt" (by default by the node's state). */
@@ -6229,7 +7084,7 @@ export interface components {
             /** @description The plan that installs the system, where a stage does. */
             plan_id?: string;
             /** @description Required for idempotency. 1 to 128 printable characters. */
-            request_id?: string;
+            request_id: string;
             /** @description As dry_run, of a machine that is judged as though it were in MAINTENANCE. See RebootMachineRequest.validate_only. */
             validate_only?: boolean;
         };
@@ -6247,9 +7102,9 @@ export interface components {
              * Format: int32
              * @description Further attempts after the first; 0 means the server's default for the kind, -1 none.
              */
-            max_retries?: number;
+            max_retries: number;
             /** @description Unique within the plan. 1 to 63 characters of [a-z0-9-]. */
-            name?: string;
+            name: string;
             /** @description Applies host configuration. */
             net?: components["schemas"]["baremetal.v1.NetReconfig"];
             /** @description Sets the device of the next boot. */
@@ -6274,7 +7129,7 @@ export interface components {
              * Format: int32
              * @description Limit of one attempt; 0 means the server's default for the kind.
              */
-            timeout_seconds?: number;
+            timeout_seconds: number;
             /** @description Lets pods be placed on the machine's Node again. */
             uncordon?: components["schemas"]["baremetal.v1.Uncordon"];
             /** @description Waits until the machine's Node is ready. */
@@ -6284,46 +7139,97 @@ export interface components {
             /** @description A stage of a workflow that the controller does itself. */
             workflow_stage?: components["schemas"]["baremetal.v1.WorkflowStage"];
         };
+        /** @description Step is one unit of a plan. */
+        "baremetal.v1.StepInput": {
+            /** @description Moves pods away from the machine's Node. */
+            drain?: components["schemas"]["baremetal.v1.DrainInput"];
+            /** @description Erases disks. */
+            erase?: components["schemas"]["baremetal.v1.EraseDisksInput"];
+            /** @description Published and not built. */
+            inspect?: components["schemas"]["baremetal.v1.Inspect"];
+            /** @description Joins a Kubernetes cluster. */
+            join?: components["schemas"]["baremetal.v1.KubeadmJoinInput"];
+            /**
+             * Format: int32
+             * @description Further attempts after the first; 0 means the server's default for the kind, -1 none.
+             */
+            max_retries?: number;
+            /** @description Unique within the plan. 1 to 63 characters of [a-z0-9-]. */
+            name?: string;
+            /** @description Applies host configuration. */
+            net?: components["schemas"]["baremetal.v1.NetReconfigInput"];
+            /** @description Sets the device of the next boot. */
+            netboot?: components["schemas"]["baremetal.v1.SetNetbootInput"];
+            /** @description Has the machine's provider do something. */
+            provider_action?: components["schemas"]["baremetal.v1.ProviderActionInput"];
+            /** @description Reboots the machine. */
+            reboot?: components["schemas"]["baremetal.v1.RebootInput"];
+            /** @description Writes an OS image. */
+            repave?: components["schemas"]["baremetal.v1.RepaveImageInput"];
+            /** @description Resets accelerators. */
+            reset_devices?: components["schemas"]["baremetal.v1.ResetDevices"];
+            /** @description Takes the machine out of service for a return, or back. */
+            rma?: components["schemas"]["baremetal.v1.RmaActionInput"];
+            /** @description Changes the machine's phase. */
+            set_phase?: components["schemas"]["baremetal.v1.SetPhaseInput"];
+            /** @description Runs a catalogued script over SSH. */
+            ssh?: components["schemas"]["baremetal.v1.SshCommandInput"];
+            /** @description Tests the hardware. */
+            test_hardware?: components["schemas"]["baremetal.v1.TestHardwareInput"];
+            /**
+             * Format: int32
+             * @description Limit of one attempt; 0 means the server's default for the kind.
+             */
+            timeout_seconds?: number;
+            /** @description Lets pods be placed on the machine's Node again. */
+            uncordon?: components["schemas"]["baremetal.v1.UncordonInput"];
+            /** @description Waits until the machine's Node is ready. */
+            verify?: components["schemas"]["baremetal.v1.VerifyInClusterInput"];
+            /** @description Waits for the machine's own agent. */
+            wait_for_agent?: components["schemas"]["baremetal.v1.WaitForAgent"];
+            /** @description A stage of a workflow that the controller does itself. */
+            workflow_stage?: components["schemas"]["baremetal.v1.WorkflowStageInput"];
+        };
         /** @description StepStatus is the state of one step of a run. */
         "baremetal.v1.StepStatus": {
             /** @description The command of the latest attempt and the agent that executes it. */
-            command_id?: string;
+            command_id: string;
             /** @description What proved that the step was done. */
-            evidence?: {
+            evidence: {
                 [key: string]: string;
             };
             /** @description The agent that executes that command. */
-            executor_agent_id?: string;
+            executor_agent_id: string;
             /**
              * Format: date-time
              * @description When it ended; unset before.
              */
             finished_at?: string;
             /** @description Kind of the step, such as reboot. */
-            kind?: string;
+            kind: string;
             /** @description What it says now, or said at its end. */
-            message?: string;
+            message: string;
             /** @description Name of the step in the plan. */
-            name?: string;
+            name: string;
             /** @description As in Operation. */
-            progress_message?: string;
+            progress_message: string;
             /**
              * Format: int32
              * @description Progress in percent, 0 when unknown.
              */
-            progress_percent?: number;
+            progress_percent: number;
             /**
              * Format: int32
              * @description Attempts after the first.
              */
-            retry_count?: number;
+            retry_count: number;
             /**
              * Format: date-time
              * @description When its first attempt began; unset before.
              */
             started_at?: string;
             /** @description How far it is. */
-            state?: components["schemas"]["baremetal.v1.StepStatus.State"];
+            state: components["schemas"]["baremetal.v1.StepStatus.State"];
         };
         /**
          * @description State is how far a step is.
@@ -6343,6 +7249,26 @@ export interface components {
          */
         "baremetal.v1.SystemSeed": {
             /** @description Of the new system; the machine's id when empty. It fits one machine only. */
+            hostname: string;
+            /**
+             * @description cloud-init's network configuration (version 1 or 2), at most 64 KiB. Empty: DHCP on the interface that the installer
+             *     was booted from. For Ignition: version 2 with ethernets alone.
+             */
+            network_config: string;
+            /** @description Public keys of the image's default user, as in authorized_keys: at most 64, of 8 KiB each. */
+            ssh_authorized_keys: string[];
+            /**
+             * @description User-data, at most 64 KiB: cloud-init's begins with #cloud-config, #!, or a MIME header. For an image that Ignition sets
+             *     up it is a configuration of Ignition 3, in JSON.
+             */
+            user_data: string;
+        };
+        /**
+         * @description SystemSeed is what a new system is given for its first boot, through cloud-init or Ignition. All of it is a secret: it
+         *     is stored sealed, shown nowhere, and sent to the machine's installer alone.
+         */
+        "baremetal.v1.SystemSeedInput": {
+            /** @description Of the new system; the machine's id when empty. It fits one machine only. */
             hostname?: string;
             /**
              * @description cloud-init's network configuration (version 1 or 2), at most 64 KiB. Empty: DHCP on the interface that the installer
@@ -6360,6 +7286,18 @@ export interface components {
         /** @description TPMStatus is the endorsement key that installers of the machine must prove to hold. */
         "baremetal.v1.TPMStatus": {
             /** @description SHA-256 of the key's public area (TPMT_PUBLIC), lower hex. */
+            endorsement_key: string;
+            /**
+             * Format: date-time
+             * @description When the key was recorded.
+             */
+            recorded_at?: string;
+            /** @description "vendor" if a certificate by one of the configured roots says so, else "first-use". */
+            trust: string;
+        };
+        /** @description TPMStatus is the endorsement key that installers of the machine must prove to hold. */
+        "baremetal.v1.TPMStatusInput": {
+            /** @description SHA-256 of the key's public area (TPMT_PUBLIC), lower hex. */
             endorsement_key?: string;
             /**
              * Format: date-time
@@ -6374,6 +7312,29 @@ export interface components {
          *     disks, and writes to memory of its own and to nothing else. HARDWARE_TEST_FAILED where a part has failed.
          */
         "baremetal.v1.TestHardware": {
+            /**
+             * Format: int64
+             * @description How much of each disk is read at most; 0 means 4 GiB.
+             */
+            disk_bytes: string;
+            /**
+             * Format: int32
+             * @description How long all of it may take, 1 to 3600; 0 means 120. The tests share it.
+             */
+            duration_seconds: number;
+            /**
+             * Format: int32
+             * @description How much of the free memory is tested, 1 to 90; 0 means 50.
+             */
+            memory_percent: number;
+            /** @description Of "nic", "cpu", "memory" and "disk"; empty: all of them. */
+            tests: string[];
+        };
+        /**
+         * @description TestHardware tests the machine's hardware from its own system, for a bounded time and at the lowest priority. It reads
+         *     disks, and writes to memory of its own and to nothing else. HARDWARE_TEST_FAILED where a part has failed.
+         */
+        "baremetal.v1.TestHardwareInput": {
             /**
              * Format: int64
              * @description How much of each disk is read at most; 0 means 4 GiB.
@@ -6402,33 +7363,33 @@ export interface components {
          */
         "baremetal.v1.TimelineEntry": {
             /** @description Who did it, as the audit log of the same transaction says; else the agent that reported it, else "system". */
-            actor?: string;
+            actor: string;
             /**
              * Format: int32
              * @description Which change of the link this is, from 0.
              */
-            change?: number;
+            change: number;
             /** @description The command that it belongs to; empty where it belongs to none. */
-            command_id?: string;
+            command_id: string;
             /** @description What changed, or what is so now. */
-            fields?: {
+            fields: {
                 [key: string]: string;
             };
             /** @description SHA-256 of the link that this is part of and of the hash before it. */
-            hash?: string;
+            hash: string;
             /** @description snapshot, machine, condition, operation, step, command, workflow, node_state, audit. */
-            kind?: string;
+            kind: string;
             /** @description The operation that it belongs to; empty where it belongs to none. */
-            operation_id?: string;
+            operation_id: string;
             /** @description Hash of the link before; empty of the first. */
-            prev_hash?: string;
+            prev_hash: string;
             /**
              * Format: int64
              * @description The link's number: 1, 2, 3, … without gaps.
              */
-            seq?: string;
+            seq: string;
             /** @description The change in one line. */
-            summary?: string;
+            summary: string;
             /**
              * Format: date-time
              * @description By the database's clock; it never falls along a history.
@@ -6438,41 +7399,41 @@ export interface components {
              * Format: int64
              * @description Number of the database's transaction.
              */
-            tx?: string;
+            tx: string;
         };
         /** @description TimelineState is what a history says that a machine was. */
         "baremetal.v1.TimelineState": {
             /** @description The machine was deleted by then. */
-            deleted?: boolean;
+            deleted: boolean;
             /** @description Hash of the last entry that counts. */
-            hash?: string;
+            hash: string;
             /** @description Commands that had no end, by id: their states. */
-            open_commands?: {
+            open_commands: {
                 [key: string]: string;
             };
             /** @description The active operation with the steps that have begun, if there was one. */
-            operation_id?: string;
+            operation_id: string;
             /** @description Phase of that operation. */
-            operation_phase?: string;
+            operation_phase: string;
             /** @description Its current step. */
-            operation_stage?: string;
+            operation_stage: string;
             /** @description Type of that operation. */
-            operation_type?: string;
+            operation_type: string;
             /** @description What it waited for, as in Operation.wait_reason. */
-            operation_wait_reason?: string;
+            operation_wait_reason: string;
             /**
              * Format: int64
              * @description Number, time and hash of the last entry that counts.
              */
-            seq?: string;
+            seq: string;
             /** @description What histories keep of it: no agent heartbeats, no spec. */
             status?: components["schemas"]["baremetal.v1.MachineStatus"];
             /** @description What the steps of step_states said: the check of a workflow's stage, or why the step failed. */
-            step_messages?: {
+            step_messages: {
                 [key: string]: string;
             };
             /** @description States of the steps that have begun, by name. */
-            step_states?: {
+            step_states: {
                 [key: string]: string;
             };
             /**
@@ -6481,22 +7442,22 @@ export interface components {
              */
             ts?: string;
             /** @description Class of its last failure; empty without one. */
-            workflow_failure_class?: string;
+            workflow_failure_class: string;
             /**
              * @description The workflow that held the machine, if there was one: kind, mode, state and failure class as in Workflow, the stage that it
              *     was at, and its message.
              */
-            workflow_id?: string;
+            workflow_id: string;
             /** @description Kind of that workflow. */
-            workflow_kind?: string;
+            workflow_kind: string;
             /** @description What it said last. */
-            workflow_message?: string;
+            workflow_message: string;
             /** @description Mode of that workflow. */
-            workflow_mode?: string;
+            workflow_mode: string;
             /** @description The stage that it was at. */
-            workflow_stage?: string;
+            workflow_stage: string;
             /** @description State of that workflow. */
-            workflow_state?: string;
+            workflow_state: string;
         };
         /** @description TimelineVerdict is what verifying one history found. */
         "baremetal.v1.TimelineVerdict": {
@@ -6504,36 +7465,41 @@ export interface components {
              * Format: int64
              * @description Number of the first entry that is not as it was written, 0 where there is none, and why.
              */
-            broken_seq?: string;
+            broken_seq: string;
             /** @description What is wrong with that entry. */
-            broken_why?: string;
+            broken_why: string;
             /** @description Where the tables differ from the history; looked for in unbroken histories only. */
-            differences?: string[];
+            differences: string[];
             /**
              * Format: int64
              * @description Entries that were good: all of them, or those before the break.
              */
-            entries?: string;
+            entries: string;
             /**
              * Format: date-time
              * @description Time of the last good entry, by the database's clock. A head that is kept has it too.
              */
             head_at?: string;
             /** @description Hash of the last good entry. Kept elsewhere, it proves later that nothing was cut off. */
-            head_hash?: string;
+            head_hash: string;
             /** @description Empty for the fleet's own history, which holds audit rows that are about no machine. */
-            machine_id?: string;
+            machine_id: string;
             /** @description The chain is unbroken, and the tables say what it says. */
-            ok?: boolean;
+            ok: boolean;
         };
         /** @description Uncordon lets pods be placed on the machine's Node again, and clears the condition Drained. */
         "baremetal.v1.Uncordon": {
+            /** @description Filled from the machine's target_cluster_ref when empty. */
+            cluster_ref: string;
+        };
+        /** @description Uncordon lets pods be placed on the machine's Node again, and clears the condition Drained. */
+        "baremetal.v1.UncordonInput": {
             /** @description Filled from the machine's target_cluster_ref when empty. */
             cluster_ref?: string;
         };
         "baremetal.v1.UnparkBMCResponse": {
             /** @description The BMC that is asked again. */
-            endpoint?: string;
+            endpoint: string;
             /**
              * Format: date-time
              * @description Refusals of before this time do not count any more. What the BMC says then is on the machine's page within a minute.
@@ -6543,20 +7509,27 @@ export interface components {
         /** @description VerifyInCluster waits for the machine's Node to be ready, and sets the condition InCustomerCluster. */
         "baremetal.v1.VerifyInCluster": {
             /** @description Filled from the machine's target_cluster_ref when empty. */
+            cluster_ref: string;
+            /** @description What the Node's kubelet must be, such as "v1.33.2". Empty: any. */
+            kubelet_version: string;
+        };
+        /** @description VerifyInCluster waits for the machine's Node to be ready, and sets the condition InCustomerCluster. */
+        "baremetal.v1.VerifyInClusterInput": {
+            /** @description Filled from the machine's target_cluster_ref when empty. */
             cluster_ref?: string;
             /** @description What the Node's kubelet must be, such as "v1.33.2". Empty: any. */
             kubelet_version?: string;
         };
         "baremetal.v1.VerifyTimelineResponse": {
             /** @description Where the next page begins. Empty on the last page. */
-            next_page_token?: string;
+            next_page_token: string;
             /**
              * Format: int64
              * @description Histories there are, the fleet's own among them.
              */
-            total?: string;
+            total: string;
             /** @description One for each history of the page. */
-            verdicts?: components["schemas"]["baremetal.v1.TimelineVerdict"][];
+            verdicts: components["schemas"]["baremetal.v1.TimelineVerdict"][];
         };
         /** @description View is a list of machines, saved: which machines, in which order, and what is shown of them. */
         "baremetal.v1.View": {
@@ -6566,30 +7539,30 @@ export interface components {
              *     mac_addresses, image (status.os_image_digest), power_state, last_heartbeat_at, created_at, updated_at, labels (all of
              *     them) or labels.<key>. At most 32, each once; none leaves it to the client.
              */
-            columns?: string[];
+            columns: string[];
             /**
              * Format: date-time
              * @description Set by the server.
              */
             readonly created_at?: string;
             /** @description Set by the server: who made it, and owns it. */
-            readonly created_by?: string;
+            readonly created_by: string;
             /** @description What it is for: at most 4096 bytes. */
-            description?: string;
+            description: string;
             /** @description Which machines, in the language of ListMachinesRequest.filter; empty is all. Keys get their own names. */
-            filter?: string;
+            filter: string;
             /** @description What machines are grouped by: at most 3 keys of filter, as in CountMachinesRequest.group_by. */
-            group_by?: string[];
+            group_by: string[];
             /** @description 1 to 63 characters of [a-z0-9.-], the first a letter or digit. No two views have one name, whoever owns them. */
-            name?: string;
+            name: string;
             /** @description The order, as in ListMachinesRequest.order_by. */
-            order_by?: string;
+            order_by: string;
             /** @description Set by the server: the caller is who owns it. A person is one in all sessions, and with the tokens that it has made. */
-            readonly own?: boolean;
+            readonly own: boolean;
             /** @description Everybody who may read sees it. Otherwise the owner alone does. */
-            shared?: boolean;
+            shared: boolean;
             /** @description What people call it: one line of at most 255 bytes. */
-            title?: string;
+            title: string;
             /**
              * Format: date-time
              * @description Set by the server: when it was changed last.
@@ -6599,12 +7572,135 @@ export interface components {
              * Format: int64
              * @description Set by the server: grows with every change.
              */
-            readonly version?: string;
+            readonly version: string;
         };
         /** @description WaitForAgent waits for a live session of the machine's own agent. */
         "baremetal.v1.WaitForAgent": Record<string, never>;
         /** @description Webhook is a subscription of an HTTPS address to events. */
         "baremetal.v1.Webhook": {
+            /**
+             * Format: date-time
+             * @description Output. When it was made.
+             */
+            readonly created_at?: string;
+            /**
+             * Format: int64
+             * @description Output. Events that were given up: see ListWebhookDeliveries and RedeliverWebhook.
+             */
+            readonly dead_deliveries: string;
+            /** @description Output: state is "active". UpdateWebhook takes it to pause and resume. */
+            enabled: boolean;
+            /** @description "machine.registered", "operation.*", "*". Empty means all. */
+            event_types: string[];
+            /**
+             * Format: int32
+             * @description Output. Events in a row whose tries have run out.
+             */
+            readonly failed_events: number;
+            /**
+             * Format: date-time
+             * @description Output. Since when no request has succeeded; unset while all is well.
+             */
+            readonly failing_since?: string;
+            /** @description Of machines, as in ListMachines. An event passes where its machine matches when the event is sent out. */
+            filter: string;
+            /**
+             * Format: date-time
+             * @description Output. The receiver has asked for a pause until then (Retry-After).
+             */
+            readonly hold_until?: string;
+            /**
+             * Format: int32
+             * @description Requests at once from one controller, 1 to 4; 0 means 2.
+             */
+            max_concurrency: number;
+            /**
+             * Format: int64
+             * @description Output.
+             */
+            readonly pending_deliveries: string;
+            /** @description "whsec_" and base64. Only in the answer that made it. */
+            secret: string;
+            /** @description Output, without the secrets themselves. Each request is signed with all that have not expired. */
+            secrets: components["schemas"]["baremetal.v1.WebhookSecret"][];
+            /**
+             * @description Output. "active", "paused" (nothing is sent or queued; what is pending waits) or "disabled" (the receiver has
+             *     answered 410 Gone).
+             */
+            readonly state: string;
+            /**
+             * Format: date-time
+             * @description Output. Since when it is in this state.
+             */
+            readonly state_changed_at?: string;
+            /** @description Output. Why it is not active: "OPERATOR", "FAILING", "BACKLOG" or "GONE". */
+            readonly state_reason: string;
+            /**
+             * Format: date-time
+             * @description Output. When it was changed last.
+             */
+            readonly updated_at?: string;
+            /** @description Absolute https URL without user and fragment. http only where the server allows it, on loopback. */
+            url: string;
+            /**
+             * Format: int64
+             * @description Grows with every change. Deliveries are no change.
+             */
+            version: string;
+            /** @description 1 to 63 characters of [a-z0-9.-]; made by the server where it is empty. */
+            webhook_id: string;
+        };
+        /** @description WebhookDelivery is one event on its way to one webhook. */
+        "baremetal.v1.WebhookDelivery": {
+            /**
+             * Format: int32
+             * @description Tries that have ended.
+             */
+            attempts: number;
+            /**
+             * Format: date-time
+             * @description When the event was queued.
+             */
+            created_at?: string;
+            /** @description Made by the server. */
+            delivery_id: string;
+            /** @description The event's id, which is also the header webhook-id: the same for every try and every webhook. */
+            event_id: string;
+            /** @description Type of the event, such as "operation.succeeded". */
+            event_type: string;
+            /**
+             * Format: date-time
+             * @description When it was delivered or given up; unset before.
+             */
+            finished_at?: string;
+            /**
+             * Format: date-time
+             * @description When it was tried last; unset before the first try.
+             */
+            last_attempt_at?: string;
+            /** @description Why the last try failed. */
+            last_error: string;
+            /**
+             * Format: int32
+             * @description HTTP status of the last try; 0 where there was no answer.
+             */
+            last_status: number;
+            /** @description Empty for pings. */
+            machine_id: string;
+            /**
+             * Format: date-time
+             * @description When it is tried next; unset while its webhook is not active, and at the end.
+             */
+            next_at?: string;
+            /** @description "pending", "delivered" or "dead". */
+            state: string;
+            /** @description The machine's or the operation's id. */
+            subject: string;
+            /** @description The webhook that it goes to. */
+            webhook_id: string;
+        };
+        /** @description Webhook is a subscription of an HTTPS address to events. */
+        "baremetal.v1.WebhookInput": {
             /**
              * Format: date-time
              * @description Output. When it was made.
@@ -6649,7 +7745,7 @@ export interface components {
             /** @description "whsec_" and base64. Only in the answer that made it. */
             secret?: string;
             /** @description Output, without the secrets themselves. Each request is signed with all that have not expired. */
-            secrets?: components["schemas"]["baremetal.v1.WebhookSecret"][];
+            secrets?: components["schemas"]["baremetal.v1.WebhookSecretInput"][];
             /**
              * @description Output. "active", "paused" (nothing is sent or queued; what is pending waits) or "disabled" (the receiver has
              *     answered 410 Gone).
@@ -6677,57 +7773,23 @@ export interface components {
             /** @description 1 to 63 characters of [a-z0-9.-]; made by the server where it is empty. */
             webhook_id?: string;
         };
-        /** @description WebhookDelivery is one event on its way to one webhook. */
-        "baremetal.v1.WebhookDelivery": {
-            /**
-             * Format: int32
-             * @description Tries that have ended.
-             */
-            attempts?: number;
-            /**
-             * Format: date-time
-             * @description When the event was queued.
-             */
-            created_at?: string;
-            /** @description Made by the server. */
-            delivery_id?: string;
-            /** @description The event's id, which is also the header webhook-id: the same for every try and every webhook. */
-            event_id?: string;
-            /** @description Type of the event, such as "operation.succeeded". */
-            event_type?: string;
-            /**
-             * Format: date-time
-             * @description When it was delivered or given up; unset before.
-             */
-            finished_at?: string;
-            /**
-             * Format: date-time
-             * @description When it was tried last; unset before the first try.
-             */
-            last_attempt_at?: string;
-            /** @description Why the last try failed. */
-            last_error?: string;
-            /**
-             * Format: int32
-             * @description HTTP status of the last try; 0 where there was no answer.
-             */
-            last_status?: number;
-            /** @description Empty for pings. */
-            machine_id?: string;
-            /**
-             * Format: date-time
-             * @description When it is tried next; unset while its webhook is not active, and at the end.
-             */
-            next_at?: string;
-            /** @description "pending", "delivered" or "dead". */
-            state?: string;
-            /** @description The machine's or the operation's id. */
-            subject?: string;
-            /** @description The webhook that it goes to. */
-            webhook_id?: string;
-        };
         /** @description WebhookSecret says that there is a secret, without showing it. */
         "baremetal.v1.WebhookSecret": {
+            /**
+             * Format: date-time
+             * @description When it was made.
+             */
+            created_at?: string;
+            /**
+             * Format: date-time
+             * @description Unset: it stands until it is replaced.
+             */
+            expires_at?: string;
+            /** @description Names the secret. */
+            secret_id: string;
+        };
+        /** @description WebhookSecret says that there is a secret, without showing it. */
+        "baremetal.v1.WebhookSecretInput": {
             /**
              * Format: date-time
              * @description When it was made.
@@ -6761,52 +7823,52 @@ export interface components {
              * Format: int32
              * @description Attempts so far.
              */
-            attempt_count?: number;
+            attempt_count: number;
             /**
              * Format: date-time
              * @description When it was asked for.
              */
             created_at?: string;
             /** @description The stage that it is at, or that it ended at. */
-            current_stage?: string;
+            current_stage: string;
             /**
              * Format: date-time
              * @description When it ended; unset before.
              */
             ended_at?: string;
             /** @description Class of the last failure, such as agent_unavailable; empty without one. */
-            failure_class?: string;
+            failure_class: string;
             /** @description What it does. */
-            kind?: components["schemas"]["baremetal.v1.Workflow.Kind"];
+            kind: components["schemas"]["baremetal.v1.Workflow.Kind"];
             /** @description The actions that would be taken now: those that the state allows, and that the machine does not stand in the way of. */
-            legal_actions?: components["schemas"]["baremetal.v1.WorkflowAction"][];
+            legal_actions: components["schemas"]["baremetal.v1.WorkflowAction"][];
             /** @description The machine that it is about. */
-            machine_id?: string;
+            machine_id: string;
             /** @description The reason in words. */
-            message?: string;
+            message: string;
             /** @description How far a decommission goes; unset of an onboarding. */
-            mode?: components["schemas"]["baremetal.v1.Workflow.Mode"];
+            mode: components["schemas"]["baremetal.v1.Workflow.Mode"];
             /** @description What the machine's provider said last, as in ProviderStatus.state. */
-            observed_provider_state?: string;
+            observed_provider_state: string;
             /** @description The operation of the last attempt. */
-            operation_id?: string;
+            operation_id: string;
             /** @description Why the last attempt failed: a Reason, and text. */
-            reason?: string;
+            reason: string;
             /** @description What to do next, in words; empty where nothing is to be done. */
-            recommended_action?: string;
+            recommended_action: string;
             /** @description The client's idempotency key, unique per machine. */
-            request_id?: string;
+            request_id: string;
             /** @description The stages, in order. */
-            stages?: string[];
+            stages: string[];
             /** @description How far it is. */
-            state?: components["schemas"]["baremetal.v1.Workflow.State"];
+            state: components["schemas"]["baremetal.v1.Workflow.State"];
             /**
              * Format: date-time
              * @description When it changed last.
              */
             updated_at?: string;
             /** @description Made by the server ("wf-…"). */
-            workflow_id?: string;
+            workflow_id: string;
         };
         /**
          * @description Kind is what a workflow does.
@@ -6863,13 +7925,13 @@ export interface components {
         "baremetal.v1.WorkflowAction": "WORKFLOW_ACTION_UNSPECIFIED" | "WORKFLOW_ACTION_RETRY_STAGE" | "WORKFLOW_ACTION_RESUME" | "WORKFLOW_ACTION_RERUN" | "WORKFLOW_ACTION_RESTART_CLEAN" | "WORKFLOW_ACTION_CANCEL" | "WORKFLOW_ACTION_ADOPT_OBSERVED_STATE" | "WORKFLOW_ACTION_MARK_MANUAL_INTERVENTION_REQUIRED";
         "baremetal.v1.WorkflowService.ActOnWorkflowBody": {
             /** @description What to do to it. */
-            action?: components["schemas"]["baremetal.v1.WorkflowAction"];
+            action: components["schemas"]["baremetal.v1.WorkflowAction"];
             /** @description Why. Kept in the audit log only. */
             comment?: string;
             /** @description Returns what would happen, or the refusal of the call itself, and changes nothing. Params as of StartWorkflow. */
             dry_run?: boolean;
             /** @description Required for idempotency. 1 to 128 printable characters. */
-            request_id?: string;
+            request_id: string;
             /** @description As dry_run, of a machine that is judged as though it were in MAINTENANCE. See RebootMachineRequest.validate_only. */
             validate_only?: boolean;
         };
@@ -6879,38 +7941,46 @@ export interface components {
          */
         "baremetal.v1.WorkflowStage": {
             /** @description Name of the stage, as in docs/reference/workflow-stages.md. */
+            stage: string;
+        };
+        /**
+         * @description WorkflowStage is a check or an action of the controller's own in the built-in plans of workflows; other plans may not
+         *     hold it.
+         */
+        "baremetal.v1.WorkflowStageInput": {
+            /** @description Name of the stage, as in docs/reference/workflow-stages.md. */
             stage?: string;
         };
         "google.protobuf.Any": {
-            "@type"?: string;
+            "@type": string;
         } & {
             [key: string]: unknown;
         };
         "google.rpc.BadRequest": {
             /** @constant */
             "@type": "type.googleapis.com/google.rpc.BadRequest";
-            field_violations?: {
+            field_violations: {
                 /** @description What is wrong with it. */
-                description?: string;
+                description: string;
                 /** @description Path of the field that is at fault. */
-                field?: string;
+                field: string;
             }[];
         };
         "google.rpc.ErrorInfo": {
             /** @constant */
             "@type": "type.googleapis.com/google.rpc.ErrorInfo";
             /** @constant */
-            domain?: "ingot.dev";
+            domain: "ingot.dev";
             metadata?: {
                 [key: string]: string;
             };
-            reason?: components["schemas"]["baremetal.v1.Reason"];
+            reason: components["schemas"]["baremetal.v1.Reason"];
         };
         "google.rpc.RetryInfo": {
             /** @constant */
             "@type": "type.googleapis.com/google.rpc.RetryInfo";
             /** @description How long to wait before the next try, such as "1.5s". */
-            retry_delay?: string;
+            retry_delay: string;
         };
         /** @description How every call fails. */
         "google.rpc.Status": {
@@ -6918,11 +7988,11 @@ export interface components {
              * Format: int32
              * @description Code of gRPC, as in google/rpc/code.proto.
              */
-            code?: number;
+            code: number;
             /** @description One ErrorInfo; BadRequest where fields are at fault; RetryInfo where waiting helps. */
             details?: (components["schemas"]["google.rpc.ErrorInfo"] | components["schemas"]["google.rpc.BadRequest"] | components["schemas"]["google.rpc.RetryInfo"] | components["schemas"]["google.protobuf.Any"])[];
             /** @description For people. It may change. */
-            message?: string;
+            message: string;
         };
     };
     responses: {
@@ -6932,6 +8002,22 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "code": 9,
+                 *       "details": [
+                 *         {
+                 *           "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+                 *           "domain": "ingot.dev",
+                 *           "metadata": {
+                 *             "operation_id": "op-01k9z3v5q8"
+                 *           },
+                 *           "reason": "MACHINE_BUSY"
+                 *         }
+                 *       ],
+                 *       "message": "the machine has an active operation op-01k9z3v5q8"
+                 *     }
+                 */
                 "application/json": components["schemas"]["google.rpc.Status"];
             };
         };
@@ -6941,6 +8027,22 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "code": 9,
+                 *       "details": [
+                 *         {
+                 *           "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+                 *           "domain": "ingot.dev",
+                 *           "metadata": {
+                 *             "version": "8"
+                 *           },
+                 *           "reason": "VERSION_CONFLICT"
+                 *         }
+                 *       ],
+                 *       "message": "machine m-1 has version 8, not 7"
+                 *     }
+                 */
                 "application/json": components["schemas"]["google.rpc.Status"];
             };
         };
@@ -6998,6 +8100,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -7009,7 +8112,10 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
-                /** @description The agent to read. */
+                /**
+                 * @description The agent to read.
+                 * @example agent-1
+                 */
                 agent_id: string;
             };
             cookie?: never;
@@ -7033,6 +8139,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -7041,13 +8148,17 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The agent whose certificates are revoked. */
+                /**
+                 * @description The agent whose certificates are revoked.
+                 * @example agent-1
+                 */
                 agent_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /** @example {} */
                 "application/json": components["schemas"]["baremetal.v1.AdminService.RevokeAgentBody"];
             };
         };
@@ -7061,6 +8172,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Agent"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -7100,6 +8212,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -7112,6 +8225,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "name-1",
+                 *       "scope": "read"
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.CreateAPITokenRequest"];
             };
         };
@@ -7125,6 +8244,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.CreateAPITokenResponse"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -7133,13 +8253,17 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The token to end. */
+                /**
+                 * @description The token to end.
+                 * @example token-1
+                 */
                 token_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /** @example {} */
                 "application/json": components["schemas"]["baremetal.v1.AdminService.RevokeAPITokenBody"];
             };
         };
@@ -7153,6 +8277,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.APIToken"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -7197,6 +8322,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -7215,7 +8341,10 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfAbsent"];
             };
             path: {
-                /** @description 1 to 63 characters of [a-z0-9._-]. */
+                /**
+                 * @description 1 to 63 characters of [a-z0-9._-].
+                 * @example name-1
+                 */
                 name: string;
             };
             cookie?: never;
@@ -7223,9 +8352,14 @@ export interface operations {
         /** @description name says which. */
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "harm": "DESTROYS"
+                 *     }
+                 */
                 "application/json": {
                     /** @description Which work is counted. */
-                    harm?: components["schemas"]["baremetal.v1.ApprovalPolicy.Harm"];
+                    harm: components["schemas"]["baremetal.v1.ApprovalPolicy.Harm"];
                     /**
                      * Format: int32
                      * @description Machines that one person may work on within 24 hours without approval; 0: none. Approved rollouts don't count.
@@ -7260,6 +8394,7 @@ export interface operations {
                 };
             };
             412: components["responses"]["VersionConflict"];
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -7274,7 +8409,10 @@ export interface operations {
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
-                /** @description The policy to remove. */
+                /**
+                 * @description The policy to remove.
+                 * @example name-1
+                 */
                 name: string;
             };
             cookie?: never;
@@ -7292,6 +8430,7 @@ export interface operations {
                 };
             };
             412: components["responses"]["VersionConflict"];
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -7339,6 +8478,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -7351,6 +8491,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "target_id": "target-1"
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.ScrubAuditEventDataRequest"];
             };
         };
@@ -7364,6 +8509,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.ScrubAuditEventDataResponse"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -7396,6 +8542,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -7408,6 +8555,7 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /** @example {} */
                 "application/json": components["schemas"]["baremetal.v1.RotateAuthorityRequest"];
             };
         };
@@ -7421,6 +8569,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Authority"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -7433,6 +8582,7 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /** @example {} */
                 "application/json": components["schemas"]["baremetal.v1.WithdrawAuthorityRequest"];
             };
         };
@@ -7446,6 +8596,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Authority"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -7494,6 +8645,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -7538,6 +8690,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -7551,13 +8704,25 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfAbsent"];
             };
             path: {
-                /** @description The name that machines use. 1 to 63 characters of [a-z0-9._-]. */
+                /**
+                 * @description The name that machines use. 1 to 63 characters of [a-z0-9._-].
+                 * @example credentials-1
+                 */
                 credentials_ref: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "allowed_endpoints": [
+                 *         "allowed-endpoints-1"
+                 *       ],
+                 *       "password": "password-1",
+                 *       "username": "username-1"
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.AdminService.SetBMCCredentialsBody"];
             };
         };
@@ -7573,6 +8738,7 @@ export interface operations {
                 };
             };
             412: components["responses"]["VersionConflict"];
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -7587,7 +8753,10 @@ export interface operations {
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
-                /** @description The credentials to delete. */
+                /**
+                 * @description The credentials to delete.
+                 * @example credentials-1
+                 */
                 credentials_ref: string;
             };
             cookie?: never;
@@ -7605,6 +8774,7 @@ export interface operations {
                 };
             };
             412: components["responses"]["VersionConflict"];
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -7649,6 +8819,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -7661,6 +8832,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "machine_id": "m-1"
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.IssueBootstrapTokenRequest"];
             };
         };
@@ -7674,6 +8850,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.IssueBootstrapTokenResponse"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -7682,13 +8859,17 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The token to end. */
+                /**
+                 * @description The token to end.
+                 * @example token-1
+                 */
                 token_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /** @example {} */
                 "application/json": components["schemas"]["baremetal.v1.AdminService.RevokeBootstrapTokenBody"];
             };
         };
@@ -7702,6 +8883,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.BootstrapToken"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -7746,6 +8928,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -7754,13 +8937,17 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The machine whose slot is given back. */
+                /**
+                 * @description The machine whose slot is given back.
+                 * @example m-1
+                 */
                 machine_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /** @example {} */
                 "application/json": components["schemas"]["baremetal.v1.BudgetService.ReleaseBudgetSlotBody"];
             };
         };
@@ -7774,6 +8961,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.BudgetSlot"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -7818,6 +9006,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -7836,7 +9025,10 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfAbsent"];
             };
             path: {
-                /** @description 1 to 63 characters of [a-z0-9._-]. */
+                /**
+                 * @description 1 to 63 characters of [a-z0-9._-].
+                 * @example name-1
+                 */
                 name: string;
             };
             cookie?: never;
@@ -7844,6 +9036,12 @@ export interface operations {
         /** @description name says which. */
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "at_once": 1,
+                 *       "domain": "fleet"
+                 *     }
+                 */
                 "application/json": {
                     /**
                      * Format: int32
@@ -7851,7 +9049,7 @@ export interface operations {
                      */
                     at_once?: number;
                     /** @description What is counted by: "fleet", "site", or "label:KEY" such as "label:rack". */
-                    domain?: string;
+                    domain: string;
                     /** @description The harm that is limited; DESTROYS where it is not set. */
                     harm?: components["schemas"]["baremetal.v1.Budget.Harm"];
                     /**
@@ -7896,6 +9094,7 @@ export interface operations {
                 };
             };
             412: components["responses"]["VersionConflict"];
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -7910,7 +9109,10 @@ export interface operations {
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
-                /** @description The budget to remove. */
+                /**
+                 * @description The budget to remove.
+                 * @example name-1
+                 */
                 name: string;
             };
             cookie?: never;
@@ -7928,6 +9130,7 @@ export interface operations {
                 };
             };
             412: components["responses"]["VersionConflict"];
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -7960,6 +9163,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -8004,6 +9208,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -8015,7 +9220,10 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
-                /** @description The cluster to read. */
+                /**
+                 * @description The cluster to read.
+                 * @example cluster-1
+                 */
                 cluster_ref: string;
             };
             cookie?: never;
@@ -8039,6 +9247,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -8052,13 +9261,23 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfAbsent"];
             };
             path: {
-                /** @description The name that machines use. 1 to 63 characters of [a-z0-9._-]. */
+                /**
+                 * @description The name that machines use. 1 to 63 characters of [a-z0-9._-].
+                 * @example cluster-1
+                 */
                 cluster_ref: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "bearer_token": "bearer-token-1",
+                 *       "ca_pem": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t4oCm",
+                 *       "server": "https://192.0.2.1:6443"
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.ClusterService.SetClusterBody"];
             };
         };
@@ -8074,6 +9293,7 @@ export interface operations {
                 };
             };
             412: components["responses"]["VersionConflict"];
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -8088,7 +9308,10 @@ export interface operations {
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
-                /** @description The cluster to forget. */
+                /**
+                 * @description The cluster to forget.
+                 * @example cluster-1
+                 */
                 cluster_ref: string;
             };
             cookie?: never;
@@ -8106,13 +9329,17 @@ export interface operations {
                 };
             };
             412: components["responses"]["VersionConflict"];
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
     AdminService_ListCommands: {
         parameters: {
             query?: {
-                /** @description Only those of this operation. This or machine_id is required. */
+                /**
+                 * @description Only those of this operation. This or machine_id is required.
+                 * @example operation-1
+                 */
                 operation_id?: string;
                 /** @description Only those of this machine. This or operation_id is required. */
                 machine_id?: string;
@@ -8147,6 +9374,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -8193,6 +9421,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -8239,6 +9468,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -8247,13 +9477,21 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description As ListDiscovered shows it. */
+                /**
+                 * @description As ListDiscovered shows it.
+                 * @example 52:54:00:12:34:56
+                 */
                 mac_address: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "request_id": "deploy-v2.1-m-1"
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.NodeService.ApproveDiscoveredBody"];
             };
         };
@@ -8268,16 +9506,22 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Operation"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
     MachineService_GetMachineByExternalId: {
         parameters: {
             query?: {
-                /** @description The machine to read. */
+                /**
+                 * @description The machine to read.
+                 * @example m-1
+                 */
                 machine_id?: string;
                 /** @description The machine as it was at this moment, by machine_id alone. See ListMachinesRequest.as_of. */
                 as_of?: string;
+                /** @description See ListMachinesRequest.read_mask. */
+                read_mask?: string;
             };
             header?: {
                 /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
@@ -8308,6 +9552,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -8340,6 +9585,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -8352,6 +9598,7 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /** @example {} */
                 "application/json": components["schemas"]["baremetal.v1.FreezeFleetRequest"];
             };
         };
@@ -8365,6 +9612,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.ServerInfo"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -8377,6 +9625,7 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /** @example {} */
                 "application/json": components["schemas"]["baremetal.v1.ThawFleetRequest"];
             };
         };
@@ -8390,6 +9639,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.ServerInfo"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -8402,6 +9652,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "level": "network",
+                 *       "site": "dallas"
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.RequireIdentityRequest"];
             };
         };
@@ -8415,6 +9671,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.RequireIdentityResponse"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -8459,6 +9716,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -8472,7 +9730,13 @@ export interface operations {
         /** @description Needs image_ref and url; digests and sizes that are given are verified. */
         requestBody: {
             content: {
-                "application/json": components["schemas"]["baremetal.v1.Image"];
+                /**
+                 * @example {
+                 *       "image_ref": "image-1",
+                 *       "url": "https://files.invalid/ingot"
+                 *     }
+                 */
+                "application/json": components["schemas"]["baremetal.v1.ImageInput"] & Record<string, never>;
             };
         };
         responses: {
@@ -8485,6 +9749,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Image"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -8496,7 +9761,10 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
-                /** @description The image to read. */
+                /**
+                 * @description The image to read.
+                 * @example image-1
+                 */
                 image_ref: string;
             };
             cookie?: never;
@@ -8520,6 +9788,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -8528,7 +9797,10 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The image to remove. */
+                /**
+                 * @description The image to remove.
+                 * @example image-1
+                 */
                 image_ref: string;
             };
             cookie?: never;
@@ -8544,6 +9816,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Image"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -8588,6 +9861,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -8601,13 +9875,22 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfAbsent"];
             };
             path: {
-                /** @description 1 to 128 characters of [A-Za-z0-9._-]. */
+                /**
+                 * @description 1 to 128 characters of [A-Za-z0-9._-].
+                 * @example region-1
+                 */
                 region_ref: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "api_key": "consumer:token:secret",
+                 *       "endpoint": "http://maas.example:5240/MAAS"
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.MAASService.SetMAASRegionBody"];
             };
         };
@@ -8623,6 +9906,7 @@ export interface operations {
                 };
             };
             412: components["responses"]["VersionConflict"];
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -8637,7 +9921,10 @@ export interface operations {
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
-                /** @description The region to remove. */
+                /**
+                 * @description The region to remove.
+                 * @example region-1
+                 */
                 region_ref: string;
             };
             cookie?: never;
@@ -8655,6 +9942,7 @@ export interface operations {
                 };
             };
             412: components["responses"]["VersionConflict"];
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -8694,6 +9982,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -8726,6 +10015,7 @@ export interface operations {
                     };
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -8765,6 +10055,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -8806,18 +10097,20 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
     MachineService_SearchMachines: {
         parameters: {
-            query?: {
+            query: {
                 /**
                  * @description A piece of a name, an id of another system, a serial number, a MAC address in any notation, an address, a BMC, a label
                  *     as key=value, an asset tag, a UUID or a disk's serial number, in any case. Of a host name that matches nothing, what
                  *     stands before the first dot. 1 to 200 bytes.
+                 * @example 52:54
                  */
-                text?: string;
+                text: string;
                 /** @description At most so many machines; 0 means 20, at most 100. */
                 limit?: number;
             };
@@ -8847,6 +10140,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -8884,6 +10178,11 @@ export interface operations {
                  *     some machines gets those that it may see now. A change whose transaction commits just now may be of a moment before.
                  */
                 as_of?: string;
+                /**
+                 * @description The fields of Machine to return, such as spec.rack,status.effective_state; empty returns all. The others stay empty, but
+                 *     for machine_id and deleted_at. INVALID_FIELD for a path that Machine does not have; keys of labels have none.
+                 */
+                read_mask?: string;
             };
             header?: {
                 /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
@@ -8911,6 +10210,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -8941,7 +10241,22 @@ export interface operations {
         /** @description machine_id, labels and spec; the rest is ignored. */
         requestBody: {
             content: {
-                "application/json": components["schemas"]["baremetal.v1.Machine"];
+                /**
+                 * @example {
+                 *       "labels": {
+                 *         "env": "prod"
+                 *       },
+                 *       "machine_id": "m-1",
+                 *       "spec": {
+                 *         "mac_addresses": [
+                 *           "52:54:00:12:34:56"
+                 *         ],
+                 *         "provider": "fake",
+                 *         "rack": "r42"
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["baremetal.v1.MachineInput"];
             };
         };
         responses: {
@@ -8956,6 +10271,7 @@ export interface operations {
                 };
             };
             412: components["responses"]["VersionConflict"];
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -8966,13 +10282,18 @@ export interface operations {
                 external_id?: string;
                 /** @description The machine as it was at this moment, by machine_id alone. See ListMachinesRequest.as_of. */
                 as_of?: string;
+                /** @description See ListMachinesRequest.read_mask. */
+                read_mask?: string;
             };
             header?: {
                 /** @description The ETag of an answer that the client has: the answer is 304 where it would be the same. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
-                /** @description The machine to read. */
+                /**
+                 * @description The machine to read.
+                 * @example m-1
+                 */
                 machine_id: string;
             };
             cookie?: never;
@@ -8996,6 +10317,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -9021,6 +10343,7 @@ export interface operations {
                 /**
                  * @description Chosen by the client at registration or made by the server ("m-…"). 1 to 63 characters of [a-z0-9.-], the first a
                  *     letter or digit.
+                 * @example m-1
                  */
                 machine_id: string;
             };
@@ -9029,6 +10352,16 @@ export interface operations {
         /** @description machine_id says which; labels and spec say what. */
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "labels": {
+                 *         "env": "test"
+                 *       },
+                 *       "spec": {
+                 *         "rack": "r43"
+                 *       }
+                 *     }
+                 */
                 "application/json": {
                     /**
                      * Format: date-time
@@ -9046,9 +10379,9 @@ export interface operations {
                         [key: string]: string;
                     };
                     /** @description Client-updatable. */
-                    spec?: components["schemas"]["baremetal.v1.MachineSpec"];
+                    spec?: components["schemas"]["baremetal.v1.MachineSpecInput"];
                     /** @description Backend-owned, read-only. */
-                    status?: components["schemas"]["baremetal.v1.MachineStatus"];
+                    status?: components["schemas"]["baremetal.v1.MachineStatusInput"];
                     /**
                      * Format: date-time
                      * @description Moves when something that a client can see has changed, and only then.
@@ -9074,6 +10407,7 @@ export interface operations {
                 };
             };
             412: components["responses"]["VersionConflict"];
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -9090,7 +10424,10 @@ export interface operations {
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
-                /** @description The machine to remove. */
+                /**
+                 * @description The machine to remove.
+                 * @example m-1
+                 */
                 machine_id: string;
             };
             cookie?: never;
@@ -9108,6 +10445,7 @@ export interface operations {
                 };
             };
             412: components["responses"]["VersionConflict"];
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -9133,6 +10471,7 @@ export interface operations {
                 /**
                  * @description Chosen by the client at registration or made by the server ("m-…"). 1 to 63 characters of [a-z0-9.-], the first a
                  *     letter or digit.
+                 * @example m-1
                  */
                 machine_id: string;
             };
@@ -9141,36 +10480,87 @@ export interface operations {
         /** @description machine_id says which; labels and spec say what. */
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "labels": {
+                 *         "env": "test"
+                 *       },
+                 *       "spec": {
+                 *         "rack": "r43"
+                 *       }
+                 *     }
+                 */
                 "application/json": {
                     /**
                      * Format: date-time
                      * @description When it was registered.
                      */
-                    created_at?: string;
+                    created_at?: string | null;
                     /**
                      * Format: date-time
                      * @description Set on tombstones, which only reconciling lists return. To a caller with selections a machine that has left them is a
                      *     tombstone too: machine_id, and in this field when it left.
                      */
-                    deleted_at?: string;
+                    deleted_at?: string | null;
                     /** @description Keys and values of the client's own; filters name them as labels.KEY. */
                     labels?: {
-                        [key: string]: string;
-                    };
+                        [key: string]: string | null;
+                    } | null;
                     /** @description Client-updatable. */
-                    spec?: components["schemas"]["baremetal.v1.MachineSpec"];
+                    spec?: components["schemas"]["baremetal.v1.MachineSpecPatch"] | null;
                     /** @description Backend-owned, read-only. */
-                    status?: components["schemas"]["baremetal.v1.MachineStatus"];
+                    status?: components["schemas"]["baremetal.v1.MachineStatusPatch"] | null;
                     /**
                      * Format: date-time
                      * @description Moves when something that a client can see has changed, and only then.
                      */
-                    updated_at?: string;
+                    updated_at?: string | null;
                     /**
                      * Format: int64
                      * @description Grows with every change; send it back in an update to refuse a lost one (0 = don't check).
                      */
-                    version?: string;
+                    version?: string | null;
+                };
+                /**
+                 * @example {
+                 *       "labels": {
+                 *         "env": "test"
+                 *       },
+                 *       "spec": {
+                 *         "rack": "r43"
+                 *       }
+                 *     }
+                 */
+                "application/merge-patch+json": {
+                    /**
+                     * Format: date-time
+                     * @description When it was registered.
+                     */
+                    created_at?: string | null;
+                    /**
+                     * Format: date-time
+                     * @description Set on tombstones, which only reconciling lists return. To a caller with selections a machine that has left them is a
+                     *     tombstone too: machine_id, and in this field when it left.
+                     */
+                    deleted_at?: string | null;
+                    /** @description Keys and values of the client's own; filters name them as labels.KEY. */
+                    labels?: {
+                        [key: string]: string | null;
+                    } | null;
+                    /** @description Client-updatable. */
+                    spec?: components["schemas"]["baremetal.v1.MachineSpecPatch"] | null;
+                    /** @description Backend-owned, read-only. */
+                    status?: components["schemas"]["baremetal.v1.MachineStatusPatch"] | null;
+                    /**
+                     * Format: date-time
+                     * @description Moves when something that a client can see has changed, and only then.
+                     */
+                    updated_at?: string | null;
+                    /**
+                     * Format: int64
+                     * @description Grows with every change; send it back in an update to refuse a lost one (0 = don't check).
+                     */
+                    version?: string | null;
                 };
             };
         };
@@ -9186,6 +10576,7 @@ export interface operations {
                 };
             };
             412: components["responses"]["VersionConflict"];
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -9194,13 +10585,21 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The machine whose BMC is meant. */
+                /**
+                 * @description The machine whose BMC is meant.
+                 * @example m-1
+                 */
                 machine_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "sha256": "abababababababababababababababababababababababababababababababab"
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.AdminService.TrustBMCCertificateBody"];
             };
         };
@@ -9214,6 +10613,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.BMCCertificate"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -9222,13 +10622,17 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Refused with NO_BMC where the machine has none, or no credentials for it. */
+                /**
+                 * @description Refused with NO_BMC where the machine has none, or no credentials for it.
+                 * @example m-1
+                 */
                 machine_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /** @example {} */
                 "application/json": components["schemas"]["baremetal.v1.AdminService.UnparkBMCBody"];
             };
         };
@@ -9242,6 +10646,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.UnparkBMCResponse"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -9250,13 +10655,17 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The machine that needs somebody. */
+                /**
+                 * @description The machine that needs somebody.
+                 * @example m-1
+                 */
                 machine_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /** @example {} */
                 "application/json": components["schemas"]["baremetal.v1.AdminService.ClearInterventionBody"];
             };
         };
@@ -9271,6 +10680,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Machine"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -9279,13 +10689,21 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The machine to take out of service. */
+                /**
+                 * @description The machine to take out of service.
+                 * @example m-1
+                 */
                 machine_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "request_id": "deploy-v2.1-m-1"
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.MachineService.EnterMaintenanceBody"];
             };
         };
@@ -9300,6 +10718,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Operation"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -9308,13 +10727,21 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The machine to put in service. */
+                /**
+                 * @description The machine to put in service.
+                 * @example m-1
+                 */
                 machine_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "request_id": "deploy-v2.1-m-1"
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.MachineService.ExitMaintenanceBody"];
             };
         };
@@ -9329,6 +10756,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Operation"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -9343,7 +10771,10 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
-                /** @description The machine to explain. */
+                /**
+                 * @description The machine to explain.
+                 * @example m-1
+                 */
                 machine_id: string;
             };
             cookie?: never;
@@ -9367,6 +10798,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -9378,13 +10810,21 @@ export interface operations {
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
-                /** @description The machine to flag. */
+                /**
+                 * @description The machine to flag.
+                 * @example m-1
+                 */
                 machine_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "flag": "RMA"
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.AdminService.SetMachineFlagBody"];
             };
         };
@@ -9400,6 +10840,7 @@ export interface operations {
                 };
             };
             412: components["responses"]["VersionConflict"];
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -9408,13 +10849,17 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The machine whose key is forgotten. */
+                /**
+                 * @description The machine whose key is forgotten.
+                 * @example m-1
+                 */
                 machine_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /** @example {} */
                 "application/json": components["schemas"]["baremetal.v1.AdminService.ForgetTPMBody"];
             };
         };
@@ -9429,6 +10874,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Machine"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -9440,7 +10886,10 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
-                /** @description The machine. */
+                /**
+                 * @description The machine.
+                 * @example m-1
+                 */
                 machine_id: string;
             };
             cookie?: never;
@@ -9464,6 +10913,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -9472,13 +10922,17 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The machine. */
+                /**
+                 * @description The machine.
+                 * @example m-1
+                 */
                 machine_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /** @example {} */
                 "application/json": components["schemas"]["baremetal.v1.MachineService.SetIdentifyLightBody"];
             };
         };
@@ -9492,6 +10946,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.HardwareHealth"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -9506,7 +10961,10 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
-                /** @description The machine. */
+                /**
+                 * @description The machine.
+                 * @example m-1
+                 */
                 machine_id: string;
             };
             cookie?: never;
@@ -9530,6 +10988,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -9538,13 +10997,21 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The machine to boot from the network. */
+                /**
+                 * @description The machine to boot from the network.
+                 * @example m-1
+                 */
                 machine_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "request_id": "deploy-v2.1-m-1"
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.MachineService.NetbootMachineBody"];
             };
         };
@@ -9559,6 +11026,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Operation"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -9567,13 +11035,21 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The machine to reboot. */
+                /**
+                 * @description The machine to reboot.
+                 * @example m-1
+                 */
                 machine_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "request_id": "deploy-v2.1-m-1"
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.MachineService.RebootMachineBody"];
             };
         };
@@ -9588,6 +11064,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Operation"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -9596,13 +11073,24 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The machine to configure. */
+                /**
+                 * @description The machine to configure.
+                 * @example m-1
+                 */
                 machine_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "config": {
+                 *         "hostname": "web-1"
+                 *       },
+                 *       "request_id": "deploy-v2.1-m-1"
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.MachineService.ReconfigureMachineBody"];
             };
         };
@@ -9617,6 +11105,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Operation"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -9625,13 +11114,25 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The machine to install. */
+                /**
+                 * @description The machine to install.
+                 * @example m-1
+                 */
                 machine_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "image_ref": "debian-13",
+                 *       "request_id": "deploy-v2.1-m-1",
+                 *       "seed": {
+                 *         "user_data": "#cloud-config\n"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.MachineService.ReimageMachineBody"];
             };
         };
@@ -9646,6 +11147,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Operation"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -9654,13 +11156,23 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The fenced machine. */
+                /**
+                 * @description The fenced machine.
+                 * @example m-1
+                 */
                 machine_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "command_id": "command-1",
+                 *       "comment": "replaced the board",
+                 *       "verdict": "happened"
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.AdminService.SettleCommandBody"];
             };
         };
@@ -9675,6 +11187,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Machine"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -9683,13 +11196,21 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The machine to test. */
+                /**
+                 * @description The machine to test.
+                 * @example m-1
+                 */
                 machine_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "request_id": "deploy-v2.1-m-1"
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.MachineService.TestMachineBody"];
             };
         };
@@ -9704,6 +11225,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Operation"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -9718,7 +11240,10 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
-                /** @description The machine. */
+                /**
+                 * @description The machine.
+                 * @example m-1
+                 */
                 machine_id: string;
             };
             cookie?: never;
@@ -9742,6 +11267,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -9764,7 +11290,10 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
-                /** @description The machine; a deleted one too. */
+                /**
+                 * @description The machine; a deleted one too.
+                 * @example m-1
+                 */
                 machine_id: string;
             };
             cookie?: never;
@@ -9788,6 +11317,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -9832,6 +11362,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -9843,13 +11374,17 @@ export interface operations {
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
-                /** @description The group to set. */
+                /**
+                 * @description The group to set.
+                 * @example group-1
+                 */
                 group: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /** @example {} */
                 "application/json": components["schemas"]["baremetal.v1.NodeService.SetNodeGroupBody"];
             };
         };
@@ -9865,6 +11400,7 @@ export interface operations {
                 };
             };
             412: components["responses"]["VersionConflict"];
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -9904,6 +11440,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -9915,7 +11452,10 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
-                /** @description The node: its machine_id. */
+                /**
+                 * @description The node: its machine_id.
+                 * @example m-1
+                 */
                 node_id: string;
             };
             cookie?: never;
@@ -9939,6 +11479,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -9950,14 +11491,30 @@ export interface operations {
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
-                /** @description The node to change. */
+                /**
+                 * @description The node to change.
+                 * @example m-1
+                 */
                 node_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "group": "web",
+                 *       "update_mask": "group"
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.NodeService.UpdateNodeBody"];
+                /**
+                 * @example {
+                 *       "group": "web",
+                 *       "update_mask": "group"
+                 *     }
+                 */
+                "application/merge-patch+json": components["schemas"]["baremetal.v1.NodeService.UpdateNodeBody"];
             };
         };
         responses: {
@@ -9971,6 +11528,7 @@ export interface operations {
                 };
             };
             412: components["responses"]["VersionConflict"];
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -9987,7 +11545,10 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
-                /** @description The node; of a deleted machine too. */
+                /**
+                 * @description The node; of a deleted machine too.
+                 * @example m-1
+                 */
                 node_id: string;
             };
             cookie?: never;
@@ -10011,6 +11572,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10019,13 +11581,21 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The node to move. */
+                /**
+                 * @description The node to move.
+                 * @example m-1
+                 */
                 node_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "state": "NODE_STATE_DISCOVERED"
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.NodeService.TransitionNodeBody"];
             };
         };
@@ -10040,6 +11610,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Operation"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10074,6 +11645,7 @@ export interface operations {
                     };
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10116,6 +11688,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10127,7 +11700,10 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
-                /** @description The operation to read. */
+                /**
+                 * @description The operation to read.
+                 * @example operation-1
+                 */
                 operation_id: string;
             };
             cookie?: never;
@@ -10151,6 +11727,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10159,13 +11736,17 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The operation to stop. */
+                /**
+                 * @description The operation to stop.
+                 * @example operation-1
+                 */
                 operation_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /** @example {} */
                 "application/json": components["schemas"]["baremetal.v1.MachineService.CancelOperationBody"];
             };
         };
@@ -10180,6 +11761,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Operation"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10191,7 +11773,10 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
-                /** @description Of an operation that has ended well and erased disks. */
+                /**
+                 * @description Of an operation that has ended well and erased disks.
+                 * @example operation-1
+                 */
                 operation_id: string;
             };
             cookie?: never;
@@ -10215,6 +11800,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10228,7 +11814,10 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description The operation whose log is read. */
+                /**
+                 * @description The operation whose log is read.
+                 * @example operation-1
+                 */
                 operation_id: string;
             };
             cookie?: never;
@@ -10247,6 +11836,7 @@ export interface operations {
                     };
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10291,6 +11881,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10314,7 +11905,18 @@ export interface operations {
         /** @description plan_id may be empty: the server makes one. */
         requestBody: {
             content: {
-                "application/json": components["schemas"]["baremetal.v1.Plan"];
+                /**
+                 * @example {
+                 *       "plan_id": "plan/mine",
+                 *       "steps": [
+                 *         {
+                 *           "name": "restart",
+                 *           "reboot": {}
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["baremetal.v1.PlanInput"] & Record<string, never>;
             };
         };
         responses: {
@@ -10329,6 +11931,7 @@ export interface operations {
                 };
             };
             412: components["responses"]["VersionConflict"];
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10340,7 +11943,10 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
-                /** @description The plan to read. */
+                /**
+                 * @description The plan to read.
+                 * @example plan-1
+                 */
                 plan_id: string;
             };
             cookie?: never;
@@ -10364,6 +11970,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10378,7 +11985,10 @@ export interface operations {
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
-                /** @description The plan to remove. */
+                /**
+                 * @description The plan to remove.
+                 * @example plan-1
+                 */
                 plan_id: string;
             };
             cookie?: never;
@@ -10396,6 +12006,7 @@ export interface operations {
                 };
             };
             412: components["responses"]["VersionConflict"];
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10408,6 +12019,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "mac_address": "52:54:00:12:34:56"
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.ReportNodeRequest"];
             };
         };
@@ -10421,6 +12037,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Node"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10465,6 +12082,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10478,7 +12096,13 @@ export interface operations {
         /** @description binding_id, created_at and created_by are ignored. */
         requestBody: {
             content: {
-                "application/json": components["schemas"]["baremetal.v1.RoleBinding"];
+                /**
+                 * @example {
+                 *       "group": "group-1",
+                 *       "role": "viewer"
+                 *     }
+                 */
+                "application/json": components["schemas"]["baremetal.v1.RoleBindingInput"] & Record<string, never>;
             };
         };
         responses: {
@@ -10491,6 +12115,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.RoleBinding"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10499,7 +12124,10 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The binding to take away. */
+                /**
+                 * @description The binding to take away.
+                 * @example binding-1
+                 */
                 binding_id: string;
             };
             cookie?: never;
@@ -10515,6 +12143,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.RoleBinding"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10527,6 +12156,14 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "spec": {
+                 *         "filter": "labels.env=prod",
+                 *         "type": "REBOOT"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.PreviewRolloutRequest"];
             };
         };
@@ -10540,6 +12177,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.RolloutPreview"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10579,6 +12217,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10591,6 +12230,16 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "digest": "abababababababababababababababababababababababababababababababab",
+                 *       "request_id": "deploy-v2.1-m-1",
+                 *       "spec": {
+                 *         "filter": "labels.env=prod",
+                 *         "type": "REBOOT"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.CreateRolloutRequest"];
             };
         };
@@ -10605,6 +12254,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Rollout"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10616,7 +12266,10 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
-                /** @description The rollout to read. */
+                /**
+                 * @description The rollout to read.
+                 * @example rollout-1
+                 */
                 rollout_id: string;
             };
             cookie?: never;
@@ -10640,6 +12293,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10648,13 +12302,21 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The rollout to approve. */
+                /**
+                 * @description The rollout to approve.
+                 * @example rollout-1
+                 */
                 rollout_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "digest": "abababababababababababababababababababababababababababababababab"
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.RolloutService.ApproveRolloutBody"];
             };
         };
@@ -10669,6 +12331,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Rollout"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10677,13 +12340,17 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The rollout to cancel. */
+                /**
+                 * @description The rollout to cancel.
+                 * @example rollout-1
+                 */
                 rollout_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /** @example {} */
                 "application/json": components["schemas"]["baremetal.v1.RolloutService.CancelRolloutBody"];
             };
         };
@@ -10698,6 +12365,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Rollout"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10716,7 +12384,10 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
-                /** @description The rollout. */
+                /**
+                 * @description The rollout.
+                 * @example rollout-1
+                 */
                 rollout_id: string;
             };
             cookie?: never;
@@ -10740,6 +12411,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10748,13 +12420,17 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The rollout to pause. */
+                /**
+                 * @description The rollout to pause.
+                 * @example rollout-1
+                 */
                 rollout_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /** @example {} */
                 "application/json": components["schemas"]["baremetal.v1.RolloutService.PauseRolloutBody"];
             };
         };
@@ -10769,6 +12445,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Rollout"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10777,13 +12454,17 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The rollout to resume. */
+                /**
+                 * @description The rollout to resume.
+                 * @example rollout-1
+                 */
                 rollout_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /** @example {} */
                 "application/json": components["schemas"]["baremetal.v1.RolloutService.ResumeRolloutBody"];
             };
         };
@@ -10798,6 +12479,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Rollout"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10806,7 +12488,10 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The rollout to watch. */
+                /**
+                 * @description The rollout to watch.
+                 * @example rollout-1
+                 */
                 rollout_id: string;
             };
             cookie?: never;
@@ -10825,6 +12510,7 @@ export interface operations {
                     };
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10856,6 +12542,7 @@ export interface operations {
                     };
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10895,6 +12582,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10907,6 +12595,13 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "machine_id": "m-1",
+                 *       "request_id": "deploy-v2.1-m-1",
+                 *       "type": "REBOOT"
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.StartRunRequest"];
             };
         };
@@ -10920,6 +12615,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Run"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10931,7 +12627,10 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
-                /** @description The run to read. */
+                /**
+                 * @description The run to read.
+                 * @example run-1
+                 */
                 run_id: string;
             };
             cookie?: never;
@@ -10955,6 +12654,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10963,13 +12663,17 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The run to stop. */
+                /**
+                 * @description The run to stop.
+                 * @example run-1
+                 */
                 run_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /** @example {} */
                 "application/json": components["schemas"]["baremetal.v1.RunService.CancelRunBody"];
             };
         };
@@ -10983,6 +12687,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Run"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -10996,7 +12701,10 @@ export interface operations {
             };
             header?: never;
             path: {
-                /** @description The run whose log is read. */
+                /**
+                 * @description The run whose log is read.
+                 * @example run-1
+                 */
                 run_id: string;
             };
             cookie?: never;
@@ -11015,6 +12723,7 @@ export interface operations {
                     };
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -11059,6 +12768,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -11071,6 +12781,14 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "content": "IyEvYmluL3NoCg==",
+                 *       "script": {
+                 *         "script_ref": "script-1"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.AddScriptRequest"];
             };
         };
@@ -11084,6 +12802,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Script"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -11095,7 +12814,10 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
-                /** @description The script to read. */
+                /**
+                 * @description The script to read.
+                 * @example script-1
+                 */
                 script_ref: string;
             };
             cookie?: never;
@@ -11119,6 +12841,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -11127,7 +12850,10 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The script to remove. */
+                /**
+                 * @description The script to remove.
+                 * @example script-1
+                 */
                 script_ref: string;
             };
             cookie?: never;
@@ -11143,6 +12869,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Script"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -11155,6 +12882,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "filter": "site=dallas",
+                 *       "request_id": "deploy-v2.1-m-1"
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.CreateSelectionRequest"];
             };
         };
@@ -11168,6 +12901,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Selection"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -11179,7 +12913,10 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
-                /** @description The selection to read. */
+                /**
+                 * @description The selection to read.
+                 * @example selection-1
+                 */
                 selection_id: string;
             };
             cookie?: never;
@@ -11203,6 +12940,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -11235,6 +12973,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -11281,6 +13020,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -11289,13 +13029,17 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The session to end. */
+                /**
+                 * @description The session to end.
+                 * @example session-1
+                 */
                 session_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /** @example {} */
                 "application/json": components["schemas"]["baremetal.v1.AccessService.RevokeSessionBody"];
             };
         };
@@ -11309,6 +13053,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Session"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -11341,6 +13086,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -11385,6 +13131,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -11396,7 +13143,10 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
-                /** @description The site to read. */
+                /**
+                 * @description The site to read.
+                 * @example dallas
+                 */
                 site: string;
             };
             cookie?: never;
@@ -11420,6 +13170,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -11431,13 +13182,17 @@ export interface operations {
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
-                /** @description The site to set. 1 to 63 characters of [a-z0-9-]. */
+                /**
+                 * @description The site to set. 1 to 63 characters of [a-z0-9-].
+                 * @example dallas
+                 */
                 site: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /** @example {} */
                 "application/json": components["schemas"]["baremetal.v1.AdminService.SetSiteBody"];
             };
         };
@@ -11453,6 +13208,7 @@ export interface operations {
                 };
             };
             412: components["responses"]["VersionConflict"];
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -11461,13 +13217,24 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The site whose agent looks. */
+                /**
+                 * @description The site whose agent looks.
+                 * @example dallas
+                 */
                 site: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "credentials_ref": "credentials-1",
+                 *       "networks": [
+                 *         "192.0.2.0/28"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.AdminService.DiscoverBMCsBody"];
             };
         };
@@ -11481,6 +13248,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.DiscoverBMCsResponse"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -11504,7 +13272,10 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
-                /** @description The site. */
+                /**
+                 * @description The site.
+                 * @example dallas
+                 */
                 site: string;
             };
             cookie?: never;
@@ -11528,6 +13299,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -11572,6 +13344,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -11585,13 +13358,22 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfAbsent"];
             };
             path: {
-                /** @description The name that machines use. 1 to 63 characters of [a-z0-9._-]. */
+                /**
+                 * @description The name that machines use. 1 to 63 characters of [a-z0-9._-].
+                 * @example credentials-1
+                 */
                 credentials_ref: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "private_key": "LS0tLS1CRUdJTiBPUEVOU1NIIFBSSVZBVEUgS0VZLS0tLS3igKY=",
+                 *       "username": "username-1"
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.ScriptService.SetSSHCredentialsBody"];
             };
         };
@@ -11607,6 +13389,7 @@ export interface operations {
                 };
             };
             412: components["responses"]["VersionConflict"];
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -11621,7 +13404,10 @@ export interface operations {
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
-                /** @description The credentials to delete. */
+                /**
+                 * @description The credentials to delete.
+                 * @example credentials-1
+                 */
                 credentials_ref: string;
             };
             cookie?: never;
@@ -11639,6 +13425,7 @@ export interface operations {
                 };
             };
             412: components["responses"]["VersionConflict"];
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -11651,6 +13438,7 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /** @example {} */
                 "application/json": components["schemas"]["baremetal.v1.GetHeadVerdictsRequest"];
             };
         };
@@ -11664,6 +13452,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.GetHeadVerdictsResponse"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -11703,6 +13492,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -11747,6 +13537,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -11758,7 +13549,10 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
-                /** @description The view to read. */
+                /**
+                 * @description The view to read.
+                 * @example name-1
+                 */
                 name: string;
             };
             cookie?: never;
@@ -11782,6 +13576,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -11805,7 +13600,10 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfAbsent"];
             };
             path: {
-                /** @description 1 to 63 characters of [a-z0-9.-], the first a letter or digit. No two views have one name, whoever owns them. */
+                /**
+                 * @description 1 to 63 characters of [a-z0-9.-], the first a letter or digit. No two views have one name, whoever owns them.
+                 * @example name-1
+                 */
                 name: string;
             };
             cookie?: never;
@@ -11813,6 +13611,7 @@ export interface operations {
         /** @description name says which. */
         requestBody: {
             content: {
+                /** @example {} */
                 "application/json": {
                     /**
                      * @description What is shown of each machine, from left to right: machine_id, effective_state, phase, node_state, attention_reason,
@@ -11867,6 +13666,7 @@ export interface operations {
                 };
             };
             412: components["responses"]["VersionConflict"];
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -11881,7 +13681,10 @@ export interface operations {
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
-                /** @description The view to remove. */
+                /**
+                 * @description The view to remove.
+                 * @example name-1
+                 */
                 name: string;
             };
             cookie?: never;
@@ -11899,6 +13702,7 @@ export interface operations {
                 };
             };
             412: components["responses"]["VersionConflict"];
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -11942,6 +13746,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -11950,13 +13755,17 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The delivery to send again. */
+                /**
+                 * @description The delivery to send again.
+                 * @example delivery-1
+                 */
                 delivery_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /** @example {} */
                 "application/json": components["schemas"]["baremetal.v1.AdminService.RedeliverWebhookBody"];
             };
         };
@@ -11970,6 +13779,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.WebhookDelivery"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -12014,6 +13824,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -12027,7 +13838,12 @@ export interface operations {
         /** @description Needs url. webhook_id may be the caller's own, so that the call can be repeated. */
         requestBody: {
             content: {
-                "application/json": components["schemas"]["baremetal.v1.Webhook"];
+                /**
+                 * @example {
+                 *       "url": "https://files.invalid/ingot"
+                 *     }
+                 */
+                "application/json": components["schemas"]["baremetal.v1.WebhookInput"] & Record<string, never>;
             };
         };
         responses: {
@@ -12041,6 +13857,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Webhook"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -12052,7 +13869,10 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
-                /** @description The webhook to read. */
+                /**
+                 * @description The webhook to read.
+                 * @example webhook-1
+                 */
                 webhook_id: string;
             };
             cookie?: never;
@@ -12076,6 +13896,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -12090,7 +13911,10 @@ export interface operations {
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
-                /** @description The webhook to remove. */
+                /**
+                 * @description The webhook to remove.
+                 * @example webhook-1
+                 */
                 webhook_id: string;
             };
             cookie?: never;
@@ -12108,6 +13932,7 @@ export interface operations {
                 };
             };
             412: components["responses"]["VersionConflict"];
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -12119,14 +13944,28 @@ export interface operations {
                 "If-Match"?: components["parameters"]["IfMatch"];
             };
             path: {
-                /** @description 1 to 63 characters of [a-z0-9.-]; made by the server where it is empty. */
+                /**
+                 * @description 1 to 63 characters of [a-z0-9.-]; made by the server where it is empty.
+                 * @example webhook-1
+                 */
                 webhook_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "webhook": {}
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.AdminService.UpdateWebhookBody"];
+                /**
+                 * @example {
+                 *       "webhook": {}
+                 *     }
+                 */
+                "application/merge-patch+json": components["schemas"]["baremetal.v1.AdminService.UpdateWebhookBody"];
             };
         };
         responses: {
@@ -12141,6 +13980,7 @@ export interface operations {
                 };
             };
             412: components["responses"]["VersionConflict"];
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -12149,13 +13989,17 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The webhook to send a ping to. */
+                /**
+                 * @description The webhook to send a ping to.
+                 * @example webhook-1
+                 */
                 webhook_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /** @example {} */
                 "application/json": components["schemas"]["baremetal.v1.AdminService.TestWebhookBody"];
             };
         };
@@ -12169,6 +14013,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.WebhookDelivery"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -12208,6 +14053,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -12220,6 +14066,13 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "kind": "ONBOARDING",
+                 *       "machine_id": "m-1",
+                 *       "request_id": "deploy-v2.1-m-1"
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.StartWorkflowRequest"];
             };
         };
@@ -12234,6 +14087,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Operation"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -12245,7 +14099,10 @@ export interface operations {
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
             };
             path: {
-                /** @description The workflow to read. */
+                /**
+                 * @description The workflow to read.
+                 * @example workflow-1
+                 */
                 workflow_id: string;
             };
             cookie?: never;
@@ -12269,6 +14126,7 @@ export interface operations {
                 };
                 content?: never;
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };
@@ -12277,13 +14135,22 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The workflow. */
+                /**
+                 * @description The workflow.
+                 * @example workflow-1
+                 */
                 workflow_id: string;
             };
             cookie?: never;
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "action": "WORKFLOW_ACTION_RETRY_STAGE",
+                 *       "request_id": "deploy-v2.1-m-1"
+                 *     }
+                 */
                 "application/json": components["schemas"]["baremetal.v1.WorkflowService.ActOnWorkflowBody"];
             };
         };
@@ -12298,6 +14165,7 @@ export interface operations {
                     "application/json": components["schemas"]["baremetal.v1.Operation"];
                 };
             };
+            "4XX": components["responses"]["Error"];
             default: components["responses"]["Error"];
         };
     };

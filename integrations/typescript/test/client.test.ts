@@ -6,6 +6,7 @@ import { readFileSync } from 'node:fs'
 import { connect as dial, createServer, type AddressInfo, type Socket } from 'node:net'
 import { createInterface } from 'node:readline'
 import { after, test } from 'node:test'
+import { createConfig, lintFromString } from '@redocly/openapi-core'
 import { Validator } from '@seriousme/openapi-schema-validator'
 import {
   answer, connect, ended, IngotError, OperationFailed, reconcile, requestId, transient, wait, watchMachines,
@@ -50,12 +51,20 @@ test('the document that is served is valid OpenAPI 3.1', async () => {
   assert.ok(!(await new Validator().validate({ ...served, components: { schemas: { x: { type: 'strin' } } } })).valid)
 })
 
+test('a linter finds nothing in the document', async () => {
+  const config = await createConfig({ extends: ['recommended'] })
+  const source = await (await fetch(`${url}/openapi.json`)).text()
+  assert.deepEqual((await lintFromString({ source, config })).map((p) => `${p.ruleId}: ${p.message}`), [])
+  // And it would find something.
+  assert.notEqual((await lintFromString({ source: source.replaceAll('"4XX"', '"2XX"'), config })).length, 0)
+})
+
 test('work happens once, and is waited for over a restart', async () => {
   const id = await requestId('typescript', 'kernel 6.1', 'ä'.repeat(200))
   const first = await reboot(machine, id)
   assert.equal((await reboot(machine, id)).operation_id, first.operation_id)
   const seqs: number[] = []
-  const done = await wait(ingot, first.operation_id ?? '', {
+  const done = await wait(ingot, first.operation_id, {
     signal: AbortSignal.timeout(120_000),
     async changed(event) {
       seqs.push(Number(event.seq))
@@ -63,7 +72,7 @@ test('work happens once, and is waited for over a restart', async () => {
     },
   })
   assert.equal(done.phase, 'SUCCEEDED')
-  assert.notEqual(done.evidence?.['boot_id_before'], done.evidence?.['boot_id_after'])
+  assert.notEqual(done.evidence['boot_id_before'], done.evidence['boot_id_after'])
   assert.deepEqual(seqs, seqs.map((_, i) => i + 1))
 })
 
@@ -81,12 +90,12 @@ test('a canceled operation is an error', async () => {
   const enter = await answer(ingot.POST('/api/v1/machines/{machine_id}/enter-maintenance', {
     params: { path: { machine_id: 'typescript-lonely' } }, body: { request_id: 'in' },
   }))
-  await wait(ingot, enter.operation_id ?? '')
+  await wait(ingot, enter.operation_id)
   const started = await reboot('typescript-lonely', 'reboot')
   await answer(ingot.POST('/api/v1/operations/{operation_id}/cancel', {
-    params: { path: { operation_id: started.operation_id ?? '' } }, body: {},
+    params: { path: { operation_id: started.operation_id } }, body: {},
   }))
-  await assert.rejects(wait(ingot, started.operation_id ?? ''),
+  await assert.rejects(wait(ingot, started.operation_id),
     (e) => e instanceof OperationFailed && ended(e.operation) && e.reason !== '')
 })
 
@@ -112,9 +121,9 @@ test('a copy misses nothing between runs', async () => {
       load: () => kept,
       keep: (cursor) => { kept = cursor },
       apply(m) {
-        seen.push(m.machine_id ?? '')
-        if (m.deleted_at) racks.delete(m.machine_id ?? '')
-        else racks.set(m.machine_id ?? '', m.spec?.rack ?? '')
+        seen.push(m.machine_id)
+        if (m.deleted_at) racks.delete(m.machine_id)
+        else racks.set(m.machine_id, m.spec?.rack ?? '')
       },
       walked(ids) {
         walks++
@@ -156,7 +165,7 @@ test('lists are filtered and sorted', async () => {
   const list = await answer(ingot.GET('/api/v1/budgets', {
     params: { query: { filter: 'name=typescript-*', order_by: 'name desc', page_size: 1 } },
   }))
-  assert.deepEqual(list.budgets?.map((b) => b.name), ['typescript-10'])
+  assert.deepEqual(list.budgets.map((b) => b.name), ['typescript-10'])
   assert.equal(list.total_size, 2)
 })
 

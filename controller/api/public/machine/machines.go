@@ -80,6 +80,18 @@ func (s *Server) DeleteMachine(ctx context.Context, r *baremetalv1.DeleteMachine
 
 // GetMachine implements MachineService.
 func (s *Server) GetMachine(ctx context.Context, r *baremetalv1.GetMachineRequest) (*baremetalv1.Machine, error) {
+	mask, err := query.ParseReadMask(r.GetReadMask())
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.getMachine(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return m, mask.Prune(m)
+}
+
+func (s *Server) getMachine(ctx context.Context, r *baremetalv1.GetMachineRequest) (*baremetalv1.Machine, error) {
 	at, err := s.momentOf(r.GetAsOf())
 	if err != nil {
 		return nil, err
@@ -150,6 +162,10 @@ func (s *Server) SetIdentifyLight(
 func (s *Server) ListMachines(
 	ctx context.Context, r *baremetalv1.ListMachinesRequest,
 ) (*baremetalv1.ListMachinesResponse, error) {
+	mask, err := query.ParseReadMask(r.GetReadMask())
+	if err != nil {
+		return nil, err
+	}
 	terms, err := query.Machines.Parse(r.GetFilter())
 	if err != nil {
 		return nil, err
@@ -158,10 +174,16 @@ func (s *Server) ListMachines(
 	if err != nil {
 		return nil, err
 	}
-	if !at.IsZero() {
-		return s.listThen(ctx, r, terms, at)
+	var list *baremetalv1.ListMachinesResponse
+	if at.IsZero() {
+		list, err = s.listNow(ctx, r, terms)
+	} else {
+		list, err = s.listThen(ctx, r, terms, at)
 	}
-	return s.listNow(ctx, r, terms)
+	if err != nil {
+		return nil, err
+	}
+	return list, mask.Prune(list.GetMachines()...)
 }
 
 // listNow lists the machines as they are.
