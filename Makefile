@@ -554,6 +554,14 @@ oci-images: build bin/tools/ociimage bin/tools/release ## Write OCI images of co
 		--epoch "$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)}" \
 		--out dist/oci/$${i#*:}.cdx.json bin/$${i#*:} || exit 1; done
 
+.PHONY: helm-chart
+helm-chart: bin/tools/release ## Pack the Helm chart into dist/chart, as of this version, to the same bytes each time
+	@rm -rf dist/chart && mkdir -p dist/chart
+	bin/tools/release chart --version '$(VERSION)' --epoch "$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)}" \
+		--out dist/chart deploy/helm/ingot
+	bin/tools/release sbom --name ingot-chart --version '$(VERSION)' --purl 'pkg:generic/ingot-chart@$(VERSION)' \
+		--epoch "$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)}" --out 'dist/chart/ingot-$(VERSION).tgz.cdx.json'
+
 .PHONY: test-oci
 test-oci: deps build ## Read the OCI images with other programs, push them to a registry, and run deploy/compose.yaml with them (root; 2 minutes)
 	scripts/install-deps oci
