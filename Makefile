@@ -357,6 +357,10 @@ opentofu-provider: ## Build the provider for OpenTofu into dist/opentofu
 	cd integrations/opentofu && $(GOBUILD) -o ../../$(OPENTOFU_PROVIDER)/terraform-provider-ingot .
 	printf 'provider_installation {\n  filesystem_mirror {\n    path = "%s"\n    include = ["ingot-metal/ingot"]\n  }\n  direct {\n    exclude = ["ingot-metal/ingot"]\n  }\n}\n' $(CURDIR)/$(OPENTOFU)/mirror > $(OPENTOFU)/tofu.rc
 
+.PHONY: opentofu-docs
+opentofu-docs: ## Write the provider's pages for registries of OpenTofu out of its schema
+	cd integrations/opentofu && CGO_ENABLED=0 go test -vet=off -trimpath -buildvcs=false -tags $(GOTAGS) ./ingot -count 1 -run '^TestReferenceOfTheRegistry$$' -update-docs
+
 .PHONY: test-opentofu
 test-opentofu: deps opentofu-provider bin/tools/tofu ## Test the provider with OpenTofu (builds it) against controllers, and kill both (10 minutes)
 	cd integrations/opentofu && CGO_ENABLED=0 go test -trimpath -buildvcs=false -tags $(GOTAGS) ./...
