@@ -55,7 +55,7 @@ func packChart(dir, version string, at time.Time) (name string, data []byte, err
 	}
 	m := chartName.FindSubmatch(about)
 	if m == nil || len(chartVersion.FindAll(about, -1)) != 1 || len(appVersion.FindAll(about, -1)) != 1 {
-		return "", nil, errors.New("Chart.yaml has no line of name, version or appVersion")
+		return "", nil, errors.New("the Chart.yaml has no line of name, version or appVersion")
 	}
 	about = chartVersion.ReplaceAll(about, []byte("version: "+version))
 	about = appVersion.ReplaceAll(about, []byte(`appVersion: "`+version+`"`))
@@ -90,7 +90,8 @@ func packChart(dir, version string, at time.Time) (name string, data []byte, err
 		if inside == "Chart.yaml" {
 			content = about
 		}
-		h := tar.Header{Name: name + "/" + inside, Mode: 0o644, Size: int64(len(content)), ModTime: at, Format: tar.FormatUSTAR}
+		h := tar.Header{Name: name + "/" + inside, Mode: 0o644, Size: int64(len(content)), ModTime: at,
+			Format: tar.FormatUSTAR}
 		if err := t.WriteHeader(&h); err != nil {
 			return err
 		}
