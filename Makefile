@@ -357,6 +357,10 @@ opentofu-provider: ## Build the provider for OpenTofu into dist/opentofu
 	cd integrations/opentofu && $(GOBUILD) -o ../../$(OPENTOFU_PROVIDER)/terraform-provider-ingot .
 	printf 'provider_installation {\n  filesystem_mirror {\n    path = "%s"\n    include = ["ingot-metal/ingot"]\n  }\n  direct {\n    exclude = ["ingot-metal/ingot"]\n  }\n}\n' $(CURDIR)/$(OPENTOFU)/mirror > $(OPENTOFU)/tofu.rc
 
+.PHONY: opentofu-docs
+opentofu-docs: ## Write the provider's pages for registries of OpenTofu out of its schema
+	cd integrations/opentofu && CGO_ENABLED=0 go test -vet=off -trimpath -buildvcs=false -tags $(GOTAGS) ./ingot -count 1 -run '^TestReferenceOfTheRegistry$$' -update-docs
+
 .PHONY: test-opentofu
 test-opentofu: deps opentofu-provider bin/tools/tofu ## Test the provider with OpenTofu (builds it) against controllers, and kill both (10 minutes)
 	cd integrations/opentofu && CGO_ENABLED=0 go test -trimpath -buildvcs=false -tags $(GOTAGS) ./...
@@ -425,6 +429,13 @@ cluster-api: ## Build the infrastructure provider of Cluster API into bin/
 	@mkdir -p bin
 	@echo "build bin/ingot-cluster-api"
 	@cd integrations/cluster-api && $(GOBUILD) -o ../../bin/ingot-cluster-api .
+
+CLUSTER_API_REPOSITORY := dist/cluster-api
+
+.PHONY: cluster-api-components
+cluster-api-components: ## Write a local repository for clusterctl of the provider of Cluster API, as of this version, into dist/cluster-api
+	@rm -rf $(CLUSTER_API_REPOSITORY)
+	integrations/cluster-api/components $(CLUSTER_API_REPOSITORY) '$(VERSION)'
 
 # It shares what is compiled for the provider.
 bin/kube/cluster-api-core: integrations/cluster-api/go.mod integrations/cluster-api/go.sum
@@ -545,17 +556,25 @@ bin/tools/ociimage: $(wildcard tools/ociimage/*.go) tools/ociimage/go.mod tools/
 OCI_CA ?= /etc/ssl/certs/ca-certificates.crt
 
 .PHONY: oci-images
-oci-images: build bin/tools/ociimage bin/tools/release ## Write OCI images of controller, agent and command line into dist/oci, without a daemon
+oci-images: build cluster-api bin/tools/ociimage bin/tools/release ## Write OCI images of controller, agent, command line and the provider of Cluster API into dist/oci, without a daemon
 	@mkdir -p dist/oci
-	@for i in controller:ingot-controller agent:ingot-agent cli:ingot; do bin/tools/ociimage --image $${i%:*} --bin bin --ca $(OCI_CA) \
+	@for i in controller:ingot-controller agent:ingot-agent cli:ingot cluster-api:ingot-cluster-api; do bin/tools/ociimage --image $${i%:*} --bin bin --ca $(OCI_CA) \
 		--version '$(VERSION)' --revision "$$(git rev-parse HEAD 2>/dev/null)" \
 		--epoch "$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)}" --out dist/oci/$${i#*:}.tar || exit 1; \
 		bin/tools/release sbom --name "$${i#*:}" --version '$(VERSION)' --purl "pkg:oci/$${i#*:}?tag=$(VERSION)" \
 		--epoch "$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)}" \
 		--out dist/oci/$${i#*:}.cdx.json bin/$${i#*:} || exit 1; done
 
+.PHONY: helm-chart
+helm-chart: bin/tools/release ## Pack the Helm chart into dist/chart, as of this version, to the same bytes each time
+	@rm -rf dist/chart && mkdir -p dist/chart
+	bin/tools/release chart --version '$(VERSION)' --epoch "$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)}" \
+		--out dist/chart deploy/helm/ingot
+	bin/tools/release sbom --name ingot-chart --version '$(VERSION)' --purl 'pkg:generic/ingot-chart@$(VERSION)' \
+		--epoch "$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)}" --out 'dist/chart/ingot-$(VERSION).tgz.cdx.json'
+
 .PHONY: test-oci
-test-oci: deps build ## Read the OCI images with other programs, push them to a registry, and run deploy/compose.yaml with them (root; 2 minutes)
+test-oci: deps build cluster-api ## Read the OCI images with other programs, push them to a registry, and run deploy/compose.yaml with them (root; 2 minutes)
 	scripts/install-deps oci
 	INGOT_TEST_BIN=$(CURDIR)/bin $(TESTPG) env CGO_ENABLED=0 go -C tools/ociimage test -trimpath -buildvcs=false -count 1 -timeout 20m -v $(TEST_FLAGS) .
 

@@ -64,15 +64,44 @@ func releaseChecks(t *testing.T) []string {
 
 // byHand are targets that test and are part of neither, each with the reason.
 var byHand = map[string]string{
-	"test-fast":    "a part of make test",
-	"test-raced":   "a part of make test",
-	"test-unraced": "a part of make test",
-	"cases":        "a part of make test",
-	"cover":        "measures make test",
-	"walks":        "measures, and tests nothing",
-	"docs":         "writes pages",
-	"docs-check":   "a part of make test",
-	"fuzz":         "looks for new inputs; those found are in make test",
+	"test-fast":     "a part of make test",
+	"test-raced":    "a part of make test",
+	"test-unraced":  "a part of make test",
+	"cases":         "a part of make test",
+	"cover":         "measures make test",
+	"walks":         "measures, and tests nothing",
+	"docs":          "writes pages",
+	"docs-check":    "a part of make test",
+	"opentofu-docs": "writes pages; make test-opentofu compares them",
+	"fuzz":          "looks for new inputs; those found are in make test",
+}
+
+// packaged are the lines with the version of what registries take from the tree as it is, by file.
+var packaged = map[string]string{
+	"deploy/helm/ingot/Chart.yaml":           "\nversion: %s\n",
+	"integrations/ansible/galaxy.yml":        "\nversion: %s\n",
+	"integrations/ansible/CHANGELOG.md":      "\n## %s\n",
+	"integrations/python/pyproject.toml":     "\nversion = \"%s\"\n",
+	"integrations/typescript/package.json":   "\n  \"version\": \"%s\",\n",
+	"integrations/cluster-api/metadata.yaml": "",
+}
+
+// TestPackagesHaveTheVersionOfTheChangeLog holds that a release's packages are bumped with its heading.
+func TestPackagesHaveTheVersionOfTheChangeLog(t *testing.T) {
+	m := regexp.MustCompile(`(?m)^## (\d+)\.(\d+)\.\d+`).FindStringSubmatch(readFile(t, "CHANGELOG.md"))
+	if m == nil {
+		t.Fatal("the change log has no version")
+	}
+	version := strings.TrimPrefix(m[0], "## ")
+	for path, line := range packaged {
+		want := fmt.Sprintf("{major: %s, minor: %s,", m[1], m[2])
+		if line != "" {
+			want = fmt.Sprintf(line, version)
+		}
+		if !strings.Contains(readFile(t, path), want) {
+			t.Errorf("%s is not of version %s", path, version)
+		}
+	}
 }
 
 // TestEveryTestingTargetRuns holds that each target of the Makefile that tests runs in CI or in `make release-check`.

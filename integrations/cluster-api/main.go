@@ -3,9 +3,12 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"time"
 
@@ -15,6 +18,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metrics "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/ingot-metal/ingot/api/client"
@@ -25,7 +29,7 @@ import (
 type options struct {
 	ingot             client.Config
 	namespace         string
-	metrics           string
+	metrics, health   string
 	poll              time.Duration
 	elect             bool
 	electionNamespace string
@@ -33,21 +37,26 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.ingot.Server, "server", os.Getenv("INGOT_SERVER"), "host:port of Ingot's controller (INGOT_SERVER)")
-	flag.StringVar(&o.ingot.CAFile, "ca-file", os.Getenv("INGOT_CA_FILE"), "its root certificate (INGOT_CA_FILE)")
-	flag.StringVar(&o.ingot.TokenFile, "token-file", os.Getenv("INGOT_TOKEN_FILE"),
-		"file with a token of scope operate (INGOT_TOKEN_FILE)")
-	flag.StringVar(&o.namespace, "namespace", "", "the namespace to work in; empty: all")
-	flag.StringVar(&o.metrics, "metrics", "0", "host:port of the metrics; 0: none")
-	flag.DurationVar(&o.poll, "poll", 15*time.Second, "how often a machine in service is looked at")
-	flag.BoolVar(&o.elect, "leader-elect", false, "let one of several processes work (they are safe without)")
-	flag.StringVar(&o.electionNamespace, "leader-election-namespace", "ingot-system", "where its lease is")
+	o.flags(flag.CommandLine)
 	flag.Parse()
 	ctrl.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, nil)))
 	if err := run(o); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
+}
+
+func (o *options) flags(f *flag.FlagSet) {
+	f.StringVar(&o.ingot.Server, "server", os.Getenv("INGOT_SERVER"), "host:port of Ingot's controller (INGOT_SERVER)")
+	f.StringVar(&o.ingot.CAFile, "ca-file", os.Getenv("INGOT_CA_FILE"), "its root certificate (INGOT_CA_FILE)")
+	f.StringVar(&o.ingot.TokenFile, "token-file", os.Getenv("INGOT_TOKEN_FILE"),
+		"file with a token of scope operate (INGOT_TOKEN_FILE)")
+	f.StringVar(&o.namespace, "namespace", "", "the namespace to work in; empty: all")
+	f.StringVar(&o.metrics, "metrics", "0", "host:port of the metrics; 0: none")
+	f.StringVar(&o.health, "health", "0", "host:port of /healthz and /readyz; 0: none")
+	f.DurationVar(&o.poll, "poll", 15*time.Second, "how often a machine in service is looked at")
+	f.BoolVar(&o.elect, "leader-elect", false, "let one of several processes work (they are safe without)")
+	f.StringVar(&o.electionNamespace, "leader-election-namespace", "ingot-system", "where its lease is")
 }
 
 func run(o options) error {
@@ -67,7 +76,10 @@ func run(o options) error {
 		}
 	}
 	settings := ctrl.Options{Scheme: scheme, Metrics: metrics.Options{BindAddress: o.metrics},
-		LeaderElection: o.elect, LeaderElectionID: "ingot-cluster-api", LeaderElectionNamespace: o.electionNamespace}
+		HealthProbeBindAddress: o.health,
+		LeaderElection:         o.elect, LeaderElectionID: "ingot-cluster-api", LeaderElectionNamespace: o.electionNamespace,
+		// The process ends when the manager does, so that the next one need not wait for the lease to expire.
+		LeaderElectionReleaseOnCancel: true}
 	if o.namespace != "" {
 		settings.Cache.DefaultNamespaces = map[string]cache.Config{o.namespace: {}}
 	}
@@ -79,6 +91,9 @@ func run(o options) error {
 	if err != nil {
 		return fmt.Errorf("connect to the management cluster: %w", err)
 	}
+	if err := probes(mgr); err != nil {
+		return fmt.Errorf("serve probes: %w", err)
+	}
 	fleet := provider.NewFleet(conn)
 	machines := provider.MachineReconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Fleet: fleet, Poll: o.poll}
 	if err := machines.SetupWithManager(mgr); err != nil {
@@ -89,4 +104,17 @@ func run(o options) error {
 		return fmt.Errorf("watch clusters: %w", err)
 	}
 	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+// probes adds /healthz, and /readyz, which fails until the management cluster has been read. A standby is ready, too.
+func probes(mgr ctrl.Manager) error {
+	read := func(r *http.Request) error {
+		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+		defer cancel()
+		if !mgr.GetCache().WaitForCacheSync(ctx) {
+			return errors.New("the resources of the management cluster are not read yet")
+		}
+		return nil
+	}
+	return errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("cache", read))
 }

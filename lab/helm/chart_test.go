@@ -189,3 +189,37 @@ func TestTheManifestsAreThoseOfTheChart(t *testing.T) {
 		t.Error("deploy/kubernetes/controller.yaml is not what the chart renders; run: make kubernetes-manifests")
 	}
 }
+
+// TestTheChartOfARelease: Helm reads what `make release` packs, and renders of it what the tree's chart renders, but for
+// the version.
+func TestTheChartOfARelease(t *testing.T) {
+	out := t.TempDir()
+	pack := exec.CommandContext(t.Context(), "go", "run", ".", "chart", "--version", "7.8.9-rc.1", "--out", out,
+		"../../deploy/helm/ingot")
+	pack.Dir = tree + "tools/release"
+	if text, err := pack.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	packed := filepath.Join(out, "ingot-7.8.9-rc.1.tgz")
+	values := filepath.Join(out, "values.yaml")
+	if err := os.WriteFile(values, marshal(t, good()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text, err := runHelm(t, helmHome(t), "template", "ingot", packed, "--namespace", namespace, "--values", values)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if !strings.Contains(text, "helm.sh/chart: ingot-7.8.9-rc.1\n") {
+		t.Errorf("the chart's label has another version:\n%.400s", text)
+	}
+	want, err := render(t, good())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if own := strings.ReplaceAll(text, "7.8.9-rc.1", "0.1.0"); own != want {
+		t.Errorf("Helm renders of the archive\n%s\nand of the tree\n%s", own, want)
+	}
+	if text, err := runHelm(t, helmHome(t), "lint", packed, "--values", values); err != nil {
+		t.Errorf("helm lint: %v\n%s", err, text)
+	}
+}

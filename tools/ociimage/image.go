@@ -58,6 +58,11 @@ var kinds = map[string]kind{
 		// CAP_NET_BIND_SERVICE, CAP_NET_RAW, as in deploy/systemd/ingot-site.service, which says why.
 		capabilities: []int{10, 13},
 	},
+	"cluster-api": {
+		name: "ingot-cluster-api", title: "Ingot provider of Cluster API",
+		description: "Takes machines of a fleet into clusters",
+		programs:    []string{"ingot-cluster-api"}, ports: []string{"8081/tcp"},
+	},
 	"cli": {
 		name: "ingot", title: "Ingot command line", description: "Talks to an Ingot controller", programs: []string{"ingot"},
 	},

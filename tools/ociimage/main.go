@@ -1,7 +1,8 @@
 // Command ociimage writes an image of one of Ingot's programs as an archive of an OCI image layout. It needs no daemon
 // and no base image.
 //
-//	ociimage --image controller|agent|cli --bin DIR --ca FILE --version V --revision R --epoch SECONDS --out FILE
+//	ociimage --image controller|agent|cluster-api|cli --bin DIR --ca FILE --version V --revision R --epoch SECONDS
+//	  --out FILE
 //
 // The same files and flags give the same bytes.
 package main
@@ -26,7 +27,7 @@ func run(args []string) error {
 	var name, out string
 	var epoch int64
 	f := flag.NewFlagSet("ociimage", flag.ContinueOnError)
-	f.StringVar(&name, "image", "", "controller, agent or cli")
+	f.StringVar(&name, "image", "", "controller, agent, cluster-api or cli")
 	f.StringVar(&o.bin, "bin", "bin", "directory with the static programs")
 	f.StringVar(&o.ca, "ca", "/etc/ssl/certs/ca-certificates.crt", "the authorities that the program is to trust, in PEM")
 	f.StringVar(&o.version, "version", "", "version of the programs")
@@ -39,7 +40,7 @@ func run(args []string) error {
 	kind, ok := kinds[name]
 	switch {
 	case !ok:
-		return fmt.Errorf("--image is controller, agent or cli, not %q", name)
+		return fmt.Errorf("--image is controller, agent, cluster-api or cli, not %q", name)
 	case out == "":
 		return errors.New("--out is required")
 	case !tag.MatchString(o.version):

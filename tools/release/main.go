@@ -3,6 +3,7 @@
 //	release sbom --name N --version V --purl P --epoch SECONDS --out FILE [--component PURL]… [NAME=]BINARY…
 //	release rpm --name N --version V --arch A --summary S --description D --epoch SECONDS [--scripts DIR] --out FILE
 //	  [--requires PACKAGE]… [--recommends PACKAGE]… TREE
+//	release chart --version V --epoch SECONDS --out DIR CHART
 //	release notes --version V CHANGELOG.md
 //	release provenance --tag T --commit SHA1 --go V --builder URI [--dependency URI[=SHA256]]… SHA256SUMS
 //	release key --out FILE
@@ -21,7 +22,7 @@ import (
 
 // verbs are the subcommands by name. out gets the result of those that write no file.
 var verbs = map[string]func(args []string, out io.Writer) error{
-	"sbom": sbom, "rpm": rpm, "notes": notes, "provenance": provenance, "key": key, "sign": sign,
+	"sbom": sbom, "rpm": rpm, "chart": chart, "notes": notes, "provenance": provenance, "key": key, "sign": sign,
 }
 
 func main() {

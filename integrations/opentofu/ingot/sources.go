@@ -21,18 +21,29 @@ type machinesModel struct {
 	Machines types.List   `tfsdk:"machines"`
 }
 
-// statusAttributes are the attributes of a machine besides labels and spec, each with where it comes from.
-var statusAttributes = map[string]func(*baremetalv1.Machine) string{
-	"machine_id":      (*baremetalv1.Machine).GetMachineId,
-	"phase":           func(m *baremetalv1.Machine) string { return m.GetStatus().GetPhase().String() },
-	"effective_state": func(m *baremetalv1.Machine) string { return effectiveState(m) },
-	"node_state": func(m *baremetalv1.Machine) string {
+// statusAttribute is an attribute of a machine besides labels and spec, with where it comes from.
+type statusAttribute struct {
+	about string
+	of    func(*baremetalv1.Machine) string
+}
+
+var statusAttributes = map[string]statusAttribute{
+	"machine_id": {"Its identity.", (*baremetalv1.Machine).GetMachineId},
+	"phase": {"The operator's intent, such as READY or MAINTENANCE.",
+		func(m *baremetalv1.Machine) string { return m.GetStatus().GetPhase().String() }},
+	"effective_state": {"Its state as filters take it, such as IDLE or ATTENTION.",
+		func(m *baremetalv1.Machine) string { return effectiveState(m) }},
+	"node_state": {"Its state as a node, in lower case, such as active.", func(m *baremetalv1.Machine) string {
 		return strings.ToLower(strings.TrimPrefix(m.GetStatus().GetNodeState().String(), "NODE_STATE_"))
-	},
-	"active_operation_id": func(m *baremetalv1.Machine) string { return m.GetStatus().GetActiveOperationId() },
-	"attention_reason":    func(m *baremetalv1.Machine) string { return m.GetStatus().GetAttentionReason() },
-	"attention_message":   func(m *baremetalv1.Machine) string { return m.GetStatus().GetAttentionMessage() },
-	"image_digest":        func(m *baremetalv1.Machine) string { return m.GetStatus().GetOsImageDigest() },
+	}},
+	"active_operation_id": {"The operation that works on it; empty without one.",
+		func(m *baremetalv1.Machine) string { return m.GetStatus().GetActiveOperationId() }},
+	"attention_reason": {"Why it is in ATTENTION; else empty.",
+		func(m *baremetalv1.Machine) string { return m.GetStatus().GetAttentionReason() }},
+	"attention_message": {"The same in words.",
+		func(m *baremetalv1.Machine) string { return m.GetStatus().GetAttentionMessage() }},
+	"image_digest": {"SHA-256 of the raw image on its disk.",
+		func(m *baremetalv1.Machine) string { return m.GetStatus().GetOsImageDigest() }},
 }
 
 // effectiveState is as filters take it.
@@ -50,10 +61,32 @@ func machineTypes() map[string]attr.Type {
 	return out
 }
 
+// machineAttributes are the attributes of those types.
+func machineAttributes() map[string]schema.Attribute {
+	spec := map[string]schema.Attribute{}
+	for _, f := range specFields {
+		about := "Field " + nameOf(f) + " of the API's MachineSpec."
+		if f.IsList() {
+			spec[nameOf(f)] = schema.ListAttribute{Computed: true, ElementType: types.StringType, Description: about}
+		} else {
+			spec[nameOf(f)] = schema.StringAttribute{Computed: true, Description: about}
+		}
+	}
+	out := map[string]schema.Attribute{
+		"labels": schema.MapAttribute{Computed: true, ElementType: types.StringType, Description: "All of its labels."},
+		"spec": schema.SingleNestedAttribute{Computed: true, Attributes: spec,
+			Description: "The facts that are registered."},
+	}
+	for name, a := range statusAttributes {
+		out[name] = schema.StringAttribute{Computed: true, Description: a.about}
+	}
+	return out
+}
+
 func machineObject(m *baremetalv1.Machine) attr.Value {
 	values := map[string]attr.Value{"labels": allLabels(m), "spec": specObject(m.GetSpec())}
-	for name, get := range statusAttributes {
-		values[name] = types.StringValue(get(m))
+	for name, a := range statusAttributes {
+		values[name] = types.StringValue(a.of(m))
 	}
 	return types.ObjectValueMust(machineTypes(), values)
 }
@@ -74,8 +107,8 @@ func (*machinesSource) Schema(_ context.Context, _ datasource.SchemaRequest, res
 				Description: "Terms of ListMachines, such as rack=r7,effective_state!=IDLE. Empty: all machines."},
 			"order_by": schema.StringAttribute{Optional: true,
 				Description: "machine_id, site, rack, updated_at or effective_state, and \" desc\" for the other way round."},
-			"machines": schema.ListAttribute{Computed: true, ElementType: types.ObjectType{AttrTypes: machineTypes()},
-				Description: "The machines: labels, spec, and what the controller says of them."},
+			"machines": schema.ListNestedAttribute{Computed: true, Description: "The machines.",
+				NestedObject: schema.NestedAttributeObject{Attributes: machineAttributes()}},
 		},
 	}
 }

@@ -325,6 +325,42 @@ func TestAnsibleWorksOnce(t *testing.T) {
 	rig.Clean(t, m.WaitQuiet(rig.Soon))
 }
 
+// TestAnsibleProvisions runs the role of the collection until nothing is left to do. An option that is missing fails
+// before the machine is touched.
+func TestAnsibleProvisions(t *testing.T) {
+	t.Parallel()
+	a := newAnsible(t)
+	m := a.s.NewMachine(t, harness.MachineOptions{ID: "new"})
+	m.WaitConnected()
+	vars := document{"provision_machine_id": m.ID, "provision_image": "ubuntu-2204",
+		"provision_labels": document{"tier": "web"},
+		"provision_spec":   document{"rack": "r9"}, "provision_seed": document{"hostname": "web-9"}}
+	const play = "provision.yml"
+	writes := effects(m, sim.KindRepave)
+	a.failed(play, vars, "missing required arguments: provision_request_id")
+	if rack := a.s.Machine(m.ID).GetSpec().GetRack(); rack == "r9" {
+		t.Error("a machine was changed though an argument is missing")
+	}
+	vars["provision_request_id"] = "wave-1"
+	if n, _ := a.play(play, vars, "--check"); n != 2 || len(operations(a.s, m.ID, "wave-1")) != 0 {
+		t.Errorf("the check changed %d", n)
+	}
+	for _, want := range []int{2, 0} {
+		if n, out := a.play(play, vars); n != want || !strings.Contains(out, "SUCCEEDED") {
+			t.Errorf("a run changed %d, want %d: %s", n, want, out)
+		}
+	}
+	is := a.s.Machine(m.ID)
+	if is.GetStatus().GetPhase() != baremetalv1.MachineStatus_READY || is.GetSpec().GetRack() != "r9" ||
+		is.GetLabels()["tier"] != "web" {
+		t.Errorf("the machine is %v", is)
+	}
+	if got := effects(m, sim.KindRepave) - writes; got != 1 {
+		t.Errorf("the image was written %d times", got)
+	}
+	rig.Clean(t, m.WaitQuiet(rig.Soon))
+}
+
 // TestAnsibleSaysWhy: refused, failed and late work has its reason and its next step.
 func TestAnsibleSaysWhy(t *testing.T) {
 	t.Parallel()

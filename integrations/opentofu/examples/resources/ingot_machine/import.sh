@@ -1,0 +1,1 @@
+tofu import ingot_machine.web web-1
