@@ -1,6 +1,7 @@
 package operation_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/ingot-metal/ingot/controller/domain/operation"
@@ -100,3 +101,19 @@ var (
 		operation.Expired, operation.Unknown,
 	}
 )
+
+// TestOnlyMovesOfTheTable: a move that its table lacks panics, before a transaction could store it. A state may stay.
+func TestOnlyMovesOfTheTable(t *testing.T) {
+	moves := func(from, to operation.CommandState) (moved bool) {
+		defer func() { moved = recover() == nil }()
+		operation.MayMove(operation.CommandTable, from, to)
+		return true
+	}
+	for _, from := range allCommandStates {
+		for _, to := range allCommandStates {
+			if want := from == to || slices.Contains(operation.CommandTable[from], to); moves(from, to) != want {
+				t.Errorf("%s to %s: moved %t, want %t", from, to, !want, want)
+			}
+		}
+	}
+}
