@@ -1,9 +1,11 @@
 package program
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,13 +33,20 @@ func Fill(path string) error {
 	return f.Close()
 }
 
-// IsFull reports whether the file system of a directory has no block left.
-func IsFull(dir string) (bool, error) {
-	var s unix.Statfs_t
-	if err := unix.Statfs(dir, &s); err != nil {
-		return false, fmt.Errorf("measure a disk: %w", err)
+// BecomesFull waits until the file system of a directory has no block left, for as long as a program with little room may
+// take to use it up. It reports whether none was left.
+func BecomesFull(ctx context.Context, dir string) (full bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 4*time.Second)
+	defer cancel()
+	for !full && ctx.Err() == nil {
+		var s unix.Statfs_t
+		if err := unix.Statfs(dir, &s); err != nil {
+			return false, fmt.Errorf("measure a disk: %w", err)
+		}
+		full = s.Bavail == 0
+		Rest(ctx, 15*time.Millisecond)
 	}
-	return s.Bavail == 0, nil
+	return full, nil
 }
 
 // FillBut is Fill that leaves some room, in bytes.

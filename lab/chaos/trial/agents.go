@@ -186,15 +186,11 @@ func (a *agentProgram) fill(ctx context.Context, s plan.Strike) (full bool, err 
 		err = errors.Join(program.FillBut(a.ballast(), room), a.Start(""))
 	}
 	a.Busy.Unlock()
-	for until := time.Now().Add(fillLimit); err == nil && !full && time.Now().Before(until) && ctx.Err() == nil; {
-		program.Rest(ctx, pollEvery)
-		full, err = program.IsFull(a.dir)
+	if err != nil {
+		return false, err
 	}
-	return full, err
+	return program.BecomesFull(ctx, a.dir)
 }
-
-// fillLimit is how long an agent with little room may take to use it up.
-const fillLimit = 4 * time.Second
 
 func (a *agentProgram) close() error {
 	err := a.Program.Close()

@@ -94,7 +94,7 @@ func (r *attempt) strike(ctx context.Context, s plan.Strike) error {
 	case at == "controller":
 		p := r.c.controllers[s.Target%len(r.c.controllers)]
 		f.Target = p.Name
-		f.Took, err = breakProgram(ctx, &p.Program, what, s)
+		f.Took, err = program.Break(ctx, &p.Program, what, s.Length, s.Step, s.Stays)
 	default:
 		a := r.c.agents[s.Target%len(r.c.agents)]
 		f.Target, f.Machine = a.Name, a.machine
@@ -242,41 +242,7 @@ func (c *Trial) breakPostgres(ctx context.Context, what string, length time.Dura
 	return c.db.Pid() != before, err
 }
 
-// breakProgram kills or stops a process, or sets its clock.
-func breakProgram(ctx context.Context, p *program.Program, what string, s plan.Strike) (took bool, err error) {
-	p.Busy.Lock()
-	defer p.Busy.Unlock()
-	switch what {
-	case "stop":
-		err := p.Freeze()
-		program.Rest(ctx, s.Length)
-		return measure.Stopped(p.Pid()), errors.Join(err, p.Thaw())
-	case "kill":
-		if err := p.Kill(); err != nil {
-			return false, err
-		}
-		program.Rest(ctx, s.Length/4)
-		return true, p.Start("")
-	case "step":
-		err := p.Clock.Set(s.Step)
-		took := p.Clock.MappedBy(p.Pid())
-		program.Rest(ctx, s.Length)
-		if !s.Stays {
-			err = errors.Join(err, p.Clock.Set(0))
-		}
-		return took, err
-	case "drift":
-		err := p.Clock.Drift(ctx, s.Step/100, s.Length)
-		took := p.Clock.MappedBy(p.Pid())
-		if !s.Stays {
-			err = errors.Join(err, p.Clock.Set(0))
-		}
-		return took, err
-	}
-	return false, fmt.Errorf("nobody knows how to %s", what)
-}
-
-// strike is breakProgram with what can befall an agent's memory.
+// strike is program.Break with what can befall an agent's memory.
 func (a *agentProgram) strike(ctx context.Context, what string, s plan.Strike) (took bool, err error) {
 	switch what {
 	case "forget":
@@ -287,7 +253,11 @@ func (a *agentProgram) strike(ctx context.Context, what string, s plan.Strike) (
 		}
 		took, err := a.fill(ctx, s)
 		program.Rest(ctx, s.Length)
-		return took, errors.Join(err, a.makeRoom(s))
+		empty := func() error { return program.Empty(a.ballast()) }
+		if s.Target%2 == 1 { // it begins again with what the full disk holds, and not with what it took for written
+			return took, errors.Join(err, a.down(empty, ""))
+		}
+		return took, errors.Join(err, empty())
 	case "restore":
 		return true, a.restore(ctx, s)
 	case "clone":
@@ -303,17 +273,7 @@ func (a *agentProgram) strike(ctx context.Context, what string, s plan.Strike) (
 		a.outdate(ctx, s)
 		return true, a.comeBack(ctx, s, a.rollBack)
 	}
-	return breakProgram(ctx, &a.Program, what, s)
-}
-
-// makeRoom empties an agent's disk. In half of the strikes the agent is killed before: it begins again with what the
-// full disk holds, and not with what it took for written.
-func (a *agentProgram) makeRoom(s plan.Strike) error {
-	empty := func() error { return program.Empty(a.ballast()) }
-	if s.Target%2 == 0 {
-		return empty()
-	}
-	return a.down(empty, "")
+	return program.Break(ctx, &a.Program, what, s.Length, s.Step, s.Stays)
 }
 
 // down does something to an agent that has been killed, and starts it again.
