@@ -69,6 +69,8 @@ type work struct {
 	all   []*mutant
 	drawn []*mutant
 	needs map[string][]edit
+	// took is how long the unit's own tests took.
+	took time.Duration
 }
 
 func run(ctx context.Context, o options, targets []target) error {
@@ -85,9 +87,18 @@ func run(ctx context.Context, o options, targets []target) error {
 	}
 	var all []*mutant
 	var works []*work
+	only, err := regexp.Compile(o.only)
+	if err != nil {
+		return err
+	}
+	highest := 0
 	for i := range units {
 		w := &work{u: &units[i]}
 		w.all, w.needs = find(w.u)
+		for _, m := range w.all { // one copy of the tree holds the mutants of all units
+			m.id += highest
+		}
+		highest += len(w.all)
 		works = append(works, w)
 		all = append(all, w.all...)
 	}
@@ -96,22 +107,17 @@ func run(ctx context.Context, o options, targets []target) error {
 	if drawn, err = again(drawn, o.again); err != nil {
 		return err
 	}
-	only, err := regexp.Compile(o.only)
+	works = slices.DeleteFunc(works, func(w *work) bool { return !only.MatchString(w.u.dir) })
+	for _, w := range works {
+		w.drawn = slices.DeleteFunc(slices.Clone(drawn), func(m *mutant) bool { return m.dir != w.u.dir })
+	}
+	verdicts, err := tryAll(ctx, o, works)
 	if err != nil {
 		return err
 	}
 	r := report{known: known, samples: samples}
 	for _, w := range works {
-		if !only.MatchString(w.u.dir) {
-			continue
-		}
-		w.drawn = slices.DeleteFunc(slices.Clone(drawn), func(m *mutant) bool { return m.dir != w.u.dir })
-		start := time.Now()
-		verdicts, err := w.try(ctx, o)
-		if err = errors.Join(err, ctx.Err()); err != nil { // what was not tried is no verdict
-			return err
-		}
-		r.add(w, verdicts, time.Since(start))
+		r.add(w, verdicts)
 	}
 	r.table()
 	return errors.Join(r.stale(all), r.enough(o.least))
@@ -170,63 +176,6 @@ func again(drawn []*mutant, path string) ([]*mutant, error) {
 	return slices.DeleteFunc(slices.Clone(drawn), func(m *mutant) bool { return !named[m.key] }), nil
 }
 
-// try finds out what becomes of a unit's mutants.
-func (w *work) try(ctx context.Context, o options) (map[int]verdict, error) {
-	out := map[int]verdict{}
-	if len(w.drawn) == 0 {
-		return out, nil
-	}
-	tmp, err := os.MkdirTemp("", "mutants-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = os.RemoveAll(tmp) }()
-	b, err := newBench(o, tmp, w.u, w.drawn, w.needs)
-	if err != nil {
-		return nil, err
-	}
-	for _, m := range w.drawn {
-		out[m.id] = unreached
-	}
-	all := []tests{{w.u.dir, "."}}
-	if !o.own {
-		all = append(all, w.u.also...)
-	}
-	for _, t := range all {
-		left := slices.DeleteFunc(slices.Clone(w.drawn),
-			func(m *mutant) bool { return out[m.id] == killed || out[m.id] == timedOut })
-		if err := b.tryWith(ctx, t, left, out); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-// tryWith tries the tests of one package on the mutants that are left.
-func (b *bench) tryWith(ctx context.Context, t tests, left []*mutant, out map[int]verdict) error {
-	if len(left) == 0 {
-		return nil
-	}
-	bin, err := b.build(ctx, t.dir)
-	if err != nil || bin == nil {
-		return err
-	}
-	if err := bin.look(ctx, b.jobs, t.run, t.dir == b.u.dir); err != nil {
-		return err
-	}
-	verdicts := make([]verdict, len(left))
-	err = each(ctx, b.jobs, len(left), func(ctx context.Context, i int) (err error) {
-		verdicts[i], err = bin.try(ctx, left[i], b.patience, t.dir == b.u.dir)
-		return err
-	})
-	for i, m := range left {
-		if verdicts[i] != unreached && verdicts[i] != "" {
-			out[m.id] = verdicts[i]
-		}
-	}
-	return err
-}
-
 // report collects what came of all mutants.
 type report struct {
 	known map[string]explained
@@ -245,8 +194,8 @@ type row struct {
 }
 
 // add counts a unit's mutants and prints those that live and are not explained.
-func (r *report) add(w *work, verdicts map[int]verdict, took time.Duration) {
-	line := row{dir: w.u.dir, mutants: len(w.drawn), took: took}
+func (r *report) add(w *work, verdicts map[int]verdict) {
+	line := row{dir: w.u.dir, mutants: len(w.drawn), took: w.took}
 	for _, m := range w.drawn {
 		v := verdicts[m.id]
 		e, isExplained := r.known[m.key]
@@ -287,7 +236,7 @@ func (l *row) count(v verdict, e explained, isExplained bool) {
 // table prints the counts.
 func (r *report) table() {
 	fmt.Printf("\n%-30s %7s %7s %9s %8s %8s %10s %6s %6s\n",
-		"package", "mutants", "killed", "timed out", "survived", "accepted", "equivalent", "%", "s")
+		"package", "mutants", "killed", "timed out", "survived", "accepted", "equivalent", "%", "own s")
 	lines := append(slices.Clone(r.rows), r.sum())
 	for _, s := range r.samples {
 		lines = append(lines, s.row)

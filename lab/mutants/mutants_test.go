@@ -112,7 +112,7 @@ func TestVerdicts(t *testing.T) {
 	w := &work{u: &units[0]}
 	w.all, w.needs = find(w.u)
 	w.drawn = w.all
-	verdicts, err := w.try(t.Context(), options{root: root, jobs: 8, patience: 2 * time.Second})
+	verdicts, err := tryAll(t.Context(), options{root: root, jobs: 8, patience: 2 * time.Second}, []*work{w})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,12 +230,12 @@ func TestReport(t *testing.T) {
 	w := &work{u: &unit{}, drawn: []*mutant{a, b, c}}
 	verdicts := map[int]verdict{1: killed, 2: timedOut, 3: survived}
 	r := report{known: map[string]explained{"c": {equivalent: true}}}
-	r.add(w, verdicts, 0)
+	r.add(w, verdicts)
 	if err := r.stale(w.drawn); err != nil || r.sum().percent() != 100 {
 		t.Errorf("%v, %v %%", err, r.sum().percent())
 	}
 	r = report{known: map[string]explained{"a": {equivalent: true}, "gone": {}, "c": {}}}
-	r.add(w, verdicts, 0)
+	r.add(w, verdicts)
 	if err := r.stale(w.drawn); err == nil || !strings.Contains(err.Error(), "killed: a") ||
 		!strings.Contains(err.Error(), "not exist: gone") {
 		t.Errorf("stale: %v", err)
@@ -259,7 +259,7 @@ func TestEachSeedCounts(t *testing.T) {
 		}
 	}
 	r := report{samples: samples}
-	r.add(&work{u: &unit{}, drawn: union}, verdicts, 0)
+	r.add(&work{u: &unit{}, drawn: union}, verdicts)
 	if p := r.samples[0].row.percent(); p != 100 || r.samples[0].row.mutants != 20 {
 		t.Errorf("seed 1: %+v", r.samples[0].row)
 	}

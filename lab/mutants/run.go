@@ -58,18 +58,7 @@ type binary struct {
 type bench struct {
 	options
 	tmp     string
-	u       *unit
 	overlay string
-}
-
-// newBench writes the mutants into copies of the unit's files.
-func newBench(o options, tmp string, u *unit, mutants []*mutant, needs map[string][]edit) (*bench, error) {
-	replace := map[string]string{}
-	if err := writeMutants(o.root, tmp, u, mutants, needs, replace); err != nil {
-		return nil, err
-	}
-	b := &bench{options: o, tmp: tmp, overlay: filepath.Join(tmp, "overlay.json"), u: u}
-	return b, writeOverlay(b.overlay, replace)
 }
 
 // writeMutants writes copies of a unit's files with its mutants into tmp, and adds them to the files to be replaced.
