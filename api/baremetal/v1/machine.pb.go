@@ -1512,7 +1512,7 @@ type ListMachinesRequest struct {
 	// some machines gets those that it may see now. A change whose transaction commits just now may be of a moment before.
 	AsOf *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
 	// The fields of Machine to return, such as spec.rack,status.effective_state; empty returns all. The others stay empty, but
-	// for machine_id and deleted_at. INVALID_FIELD for a path that Machine does not have; keys of labels have none.
+	// for machine_id, version and deleted_at. INVALID_FIELD for a path that Machine does not have; keys of labels have none.
 	ReadMask      *fieldmaskpb.FieldMask `protobuf:"bytes,8,opt,name=read_mask,json=readMask,proto3" json:"read_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

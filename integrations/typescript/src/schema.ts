@@ -10180,7 +10180,7 @@ export interface operations {
                 as_of?: string;
                 /**
                  * @description The fields of Machine to return, such as spec.rack,status.effective_state; empty returns all. The others stay empty, but
-                 *     for machine_id and deleted_at. INVALID_FIELD for a path that Machine does not have; keys of labels have none.
+                 *     for machine_id, version and deleted_at. INVALID_FIELD for a path that Machine does not have; keys of labels have none.
                  */
                 read_mask?: string;
             };

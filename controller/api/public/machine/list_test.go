@@ -194,8 +194,8 @@ func TestARackIsOneThing(t *testing.T) {
 	}
 }
 
-// TestReadMask: a read returns the fields that the mask names, with the id and the mark of a tombstone. What the caller
-// did wrong, or may not, is refused as without a mask.
+// TestReadMask: a read returns the fields that the mask names, with the id, the version and the mark of a tombstone.
+// What the caller did wrong, or may not, is refused as without a mask.
 func TestReadMask(t *testing.T) {
 	t.Parallel()
 	r := publictest.NewRig(t)
@@ -206,12 +206,13 @@ func TestReadMask(t *testing.T) {
 		paths []string
 		want  *pb.Machine
 	}{
-		"nothing":       {nil, stored},
-		"one field":     {[]string{"spec.rack"}, &pb.Machine{MachineId: "m-1", Spec: &pb.MachineSpec{Rack: "r1"}}},
-		"labels":        {[]string{"labels"}, &pb.Machine{MachineId: "m-1", Labels: stored.GetLabels()}},
-		"a field twice": {[]string{"spec.rack", "spec"}, &pb.Machine{MachineId: "m-1", Spec: stored.GetSpec()}},
-		"the id":        {[]string{"machine_id"}, &pb.Machine{MachineId: "m-1"}},
-		"the state": {[]string{"status.effective_state", "version"}, &pb.Machine{MachineId: "m-1",
+		"nothing": {nil, stored},
+		"one field": {[]string{"spec.rack"},
+			&pb.Machine{MachineId: "m-1", Version: 1, Spec: &pb.MachineSpec{Rack: "r1"}}},
+		"labels":        {[]string{"labels"}, &pb.Machine{MachineId: "m-1", Version: 1, Labels: stored.GetLabels()}},
+		"a field twice": {[]string{"spec.rack", "spec"}, &pb.Machine{MachineId: "m-1", Version: 1, Spec: stored.GetSpec()}},
+		"the id":        {[]string{"machine_id"}, &pb.Machine{MachineId: "m-1", Version: 1}},
+		"the state": {[]string{"status.effective_state"}, &pb.Machine{MachineId: "m-1",
 			Version: stored.GetVersion(), Status: &pb.MachineStatus{EffectiveState: stored.GetStatus().GetEffectiveState()}}},
 	} {
 		mask := &fieldmaskpb.FieldMask{Paths: c.paths}
@@ -233,8 +234,11 @@ func TestReadMask(t *testing.T) {
 		_, err = r.Machines.ListMachines(ctx, &pb.ListMachinesRequest{ReadMask: mask})
 		publictest.Wants(t, err, failure.KindInvalid, "INVALID_FIELD", "read_mask")
 	}
+	many := &fieldmaskpb.FieldMask{Paths: slices.Repeat([]string{"spec"}, 257)}
+	_, err := r.Machines.GetMachine(ctx, &pb.GetMachineRequest{MachineId: "m-1", ReadMask: many})
+	publictest.Wants(t, err, failure.KindInvalid, "INVALID_FIELD", "read_mask")
 	mask := &fieldmaskpb.FieldMask{Paths: []string{"spec"}}
-	_, err := r.Machines.GetMachine(ctx, &pb.GetMachineRequest{MachineId: "m-2", ReadMask: mask})
+	_, err = r.Machines.GetMachine(ctx, &pb.GetMachineRequest{MachineId: "m-2", ReadMask: mask})
 	publictest.Wants(t, err, failure.KindNotFound, "MACHINE_NOT_FOUND", "machine_id")
 	_, err = r.Machines.ListMachines(ctx, &pb.ListMachinesRequest{Filter: "x", ReadMask: mask})
 	publictest.Wants(t, err, failure.KindInvalid, "INVALID_FILTER", "filter")

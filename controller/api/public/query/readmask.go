@@ -16,17 +16,24 @@ import (
 // everything by the nil mask.
 type ReadMask map[protoreflect.Name]ReadMask
 
-// ParseReadMask checks a mask of machines. The id and the mark of a tombstone belong to every mask.
+// mostPaths is how many paths a mask may have: more than Machine has fields.
+const mostPaths = 256
+
+// ParseReadMask checks a mask of machines. The id, the version and the mark of a tombstone belong to every mask: what is
+// written next names them.
 func ParseReadMask(in *fieldmaskpb.FieldMask) (ReadMask, error) {
 	if len(in.GetPaths()) == 0 {
 		return nil, nil
+	}
+	if n := len(in.GetPaths()); n > mostPaths {
+		return nil, validate.Fault("read_mask", "%d paths; at most %d", n, mostPaths)
 	}
 	for _, path := range in.GetPaths() {
 		if _, err := fieldmaskpb.New(&baremetalv1.Machine{}, path); err != nil {
 			return nil, validate.Fault("read_mask", "Machine has no field %.64q", path)
 		}
 	}
-	mask := fieldmaskpb.FieldMask{Paths: append([]string{"machine_id", "deleted_at"}, in.GetPaths()...)}
+	mask := fieldmaskpb.FieldMask{Paths: append([]string{"machine_id", "version", "deleted_at"}, in.GetPaths()...)}
 	mask.Normalize()
 	out := ReadMask{}
 	for _, path := range mask.GetPaths() {
