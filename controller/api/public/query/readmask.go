@@ -19,8 +19,8 @@ type ReadMask map[protoreflect.Name]ReadMask
 // mostPaths is how many paths a mask may have: more than Machine has fields.
 const mostPaths = 256
 
-// ParseReadMask checks a mask of machines. The id, the version and the mark of a tombstone belong to every mask: what is
-// written next names them.
+// ParseReadMask checks a mask of machines. The id, the version and the mark of a tombstone belong to every mask: the
+// next write names them.
 func ParseReadMask(in *fieldmaskpb.FieldMask) (ReadMask, error) {
 	if len(in.GetPaths()) == 0 {
 		return nil, nil
