@@ -75,3 +75,26 @@ func TestUntilOfADay(t *testing.T) {
 		t.Fatal("there is no room when it was promised")
 	}
 }
+
+// TestCovers: a rule is about the machines with its value in its domain, and without a value about all of the domain.
+// A machine without a value in the domain counts as one of the empty value.
+func TestCovers(t *testing.T) {
+	berlin := budget.Place{Site: "berlin", Labels: map[string]string{"rack": "r1"}, Rack: "r2"}
+	for _, c := range []struct {
+		domain, value string
+		want          bool
+	}{
+		{budget.Site, "", true},
+		{budget.Site, "berlin", true},
+		{budget.Site, "paris", false},
+		{budget.LabelPrefix + "rack", "r1", true},
+		{budget.LabelPrefix + "rack", "r2", true},
+		{budget.LabelPrefix + "rack", "r3", false},
+		{budget.LabelPrefix + "env", "", true},
+		{budget.LabelPrefix + "env", "prod", false},
+	} {
+		if got := (budget.Rule{Domain: c.domain, Value: c.value}).Covers(berlin); got != c.want {
+			t.Errorf("%s=%s: covers %t, want %t", c.domain, c.value, got, c.want)
+		}
+	}
+}
