@@ -17,6 +17,7 @@ export function cards(table: HTMLTableElement): { destroy: () => void } {
   }
   table.classList.add('cards')
   table.role = 'table'
+  if (table.caption) table.caption.role = 'caption'
   if (table.tHead) table.tHead.role = 'rowgroup'
   for (const body of table.tBodies) body.role = 'rowgroup'
   name()
