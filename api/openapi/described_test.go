@@ -46,8 +46,8 @@ func answered(t *testing.T) []protoreflect.MessageDescriptor {
 	return slices.Collect(maps.Values(known))
 }
 
-// TestAnswersRequireWhatIsAlwaysWritten: of a message without any value, the gateway writes the fields that the document
-// requires, and no other one. A node's history has a form of its own, with all of its fields.
+// TestAnswersRequireWhatIsAlwaysWritten: of a message without any value, the gateway writes the fields that the
+// document requires, and no other one. A node's history has a form of its own, with all of its fields.
 func TestAnswersRequireWhatIsAlwaysWritten(t *testing.T) {
 	all := load(t).Components.Schemas
 	fields := 0
@@ -83,8 +83,8 @@ func TestAnswersRequireWhatIsAlwaysWritten(t *testing.T) {
 	}
 }
 
-// TestRequestsAreNotAnswers: no request needs what an answer always has. The server's own refusals are held by the tests
-// of controller/api/public, which write what is required.
+// TestRequestsAreNotAnswers: no request needs a field because answers always have it. The tests of
+// controller/api/public hold the server's own refusals.
 func TestRequestsAreNotAnswers(t *testing.T) {
 	for path, item := range load(t).Paths.Map() {
 		for method, op := range item.Operations() {

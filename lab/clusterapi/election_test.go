@@ -51,5 +51,6 @@ func TestElection(t *testing.T) {
 	if err := first.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Eventually(t, soon, func() bool { return holder() != was && holder() != "" }, "the lease is still that of %s", was)
+	testkit.Eventually(t, soon, func() bool { return holder() != was && holder() != "" },
+		"the lease is still that of %s", was)
 }

@@ -190,8 +190,8 @@ func TestTheManifestsAreThoseOfTheChart(t *testing.T) {
 	}
 }
 
-// TestTheChartOfARelease: Helm reads what `make release` packs, and renders of it what the tree's chart renders, but for
-// the version.
+// TestTheChartOfARelease: Helm reads the chart that `make release` packs, and renders it as the tree's, but for the
+// version.
 func TestTheChartOfARelease(t *testing.T) {
 	out := t.TempDir()
 	pack := exec.CommandContext(t.Context(), "go", "run", ".", "chart", "--version", "7.8.9-rc.1", "--out", out,

@@ -10,7 +10,7 @@ import (
 
 // mutant is one change of the code.
 type mutant struct {
-	// id is its switch, unique within what is built together, and above 0.
+	// id is its switch, above 0 and unique among the mutants of one build.
 	id   int
 	dir  string
 	file string // base name

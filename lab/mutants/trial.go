@@ -20,7 +20,8 @@ type trial struct {
 	verdicts map[int]verdict
 }
 
-// tryAll returns what becomes of the drawn mutants, by their numbers. It stores with each work how long its own tests took.
+// tryAll returns the verdicts on the drawn mutants, by their numbers. It stores with each work how long its own tests
+// took.
 func tryAll(ctx context.Context, o options, works []*work) (verdicts map[int]verdict, err error) {
 	tmp, err := os.MkdirTemp("", "mutants-")
 	if err != nil {

@@ -18,8 +18,8 @@ const inputSuffix = "Input"
 // historyLine is a message whose JSON is the gateway's own: it has all fields, some of them null.
 const historyLine = "baremetal.v1.NodeStateLog"
 
-// messages parts the schemas of answers from those of requests, and marks in the former what is always written: fields
-// without presence (internal/apijson keeps their defaults). It marks what is deprecated in both.
+// messages separates the schemas of answers from those of requests. In answers it requires the fields without presence,
+// whose defaults internal/apijson writes. It marks deprecated fields in both.
 func messages(doc object) error {
 	all := asObject(asObject(doc["components"])["schemas"])
 	for name, schema := range all {
@@ -91,18 +91,19 @@ func references(v any, to map[string]bool) {
 	})
 }
 
+// reachable returns the schemas that these refer to, themselves included.
 func reachable(all object, from map[string]bool) map[string]bool {
 	out := map[string]bool{}
-	todo := slices.Collect(maps.Keys(from))
-	for len(todo) > 0 {
-		name := todo[0]
-		if todo = todo[1:]; out[name] {
+	queue := slices.Collect(maps.Keys(from))
+	for len(queue) > 0 {
+		name := queue[0]
+		if queue = queue[1:]; out[name] {
 			continue
 		}
 		out[name] = true
 		next := map[string]bool{}
 		references(all[name], next)
-		todo = slices.AppendSeq(todo, maps.Keys(next))
+		queue = slices.AppendSeq(queue, maps.Keys(next))
 	}
 	return out
 }
@@ -150,10 +151,11 @@ func clone(v any) any {
 	return v
 }
 
+// named returns the descriptor of that name; the zero value where there is none, or one of another kind.
 func named[D protoreflect.Descriptor](name string) (out D) {
 	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
 	if err == nil {
-		out, _ = d.(D)
+		out, _ = d.(D) // another kind has no such schema
 	}
 	return out
 }

@@ -120,7 +120,7 @@ func cut(example object, name string, deep bool) any {
 	return nil
 }
 
-// wants are the required members of an object, with what is required within them.
+// wants are the required members of an object, each with its own required members.
 type wants map[string]wants
 
 func (w wants) add(path []string) {

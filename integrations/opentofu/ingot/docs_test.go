@@ -127,7 +127,7 @@ func writeAttributes(t *testing.T, b *strings.Builder, title, indent string, att
 	}
 }
 
-// byNeed sorts what is required before what is optional before what is only read.
+// byNeed orders attributes: required ones, then optional ones, then those that are only read.
 func byNeed(a, b *tfprotov6.SchemaAttribute) int {
 	rank := func(a *tfprotov6.SchemaAttribute) string {
 		switch {

@@ -103,7 +103,8 @@ func (b *bench) fill(ctx context.Context) error {
 		 FROM (SELECT machine_id, md5(machine_id) AS h FROM machines) x`,
 		`DO $$ BEGIN PERFORM machine_states_add(x.change_xid) FROM (SELECT DISTINCT change_xid FROM machines) x; END $$`,
 		"SET session_replication_role = origin", "RESET statement_timeout",
-		"UPDATE cluster_state SET states_since = clock_timestamp()", "VACUUM (ANALYZE) machine_states, machine_words, machine_names",
+		"UPDATE cluster_state SET states_since = clock_timestamp()",
+		"VACUUM (ANALYZE) machine_states, machine_words, machine_names",
 	} {
 		if _, err := b.Admin.Exec(ctx, q); err != nil {
 			return fmt.Errorf("%s: %w", q, err)

@@ -33,8 +33,8 @@ func Fill(path string) error {
 	return f.Close()
 }
 
-// BecomesFull waits until the file system of a directory has no block left, for as long as a program with little room may
-// take to use it up. It reports whether none was left.
+// BecomesFull waits until the file system of a directory has no block left, at most as long as a program with little
+// room may take to use it up. It reports whether none was left.
 func BecomesFull(ctx context.Context, dir string) (full bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 4*time.Second)
 	defer cancel()

@@ -120,7 +120,7 @@ print(name, end="")`, dir)
 		}
 	}
 	for name := range has {
-		// A part without stubs is not typed, whatever py.typed says.
+		// A part without stubs is not typed, even beside py.typed.
 		if stub := name + "i"; strings.HasSuffix(name, "_pb2.py") && !has[stub] {
 			t.Errorf("the wheel has no %s", stub)
 		}

@@ -101,7 +101,8 @@ func record() Record {
 	return r
 }
 
-// failedBefore has the third operation end for want of an agent for its second attempt: the first was granted, and failed.
+// failedBefore has the third operation end for want of an agent for its second attempt. The first was granted, and
+// failed.
 func failedBefore(r *Record) {
 	x := r.Commands[2]
 	x.State, x.Outcome, x.GrantedAt, x.Message = "DONE", "FAILED", at(12), "nothing was begun: it is off"
