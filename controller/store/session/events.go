@@ -267,7 +267,7 @@ func (s *Store) InventoryEvent(
 	return err
 }
 
-// keepInventories is how many inventories of one machine are kept.
+// keepInventories is how many inventories of one machine are kept at least. The next one prunes those before.
 const keepInventories = 50
 
 // inventory is an event with one; no document leaves nothing but its number.

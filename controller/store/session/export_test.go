@@ -23,3 +23,20 @@ func (s *Store) EndTogether(ctx context.Context, now time.Time, lot ...Hello) er
 	_, err := s.endSessions(ctx, over)
 	return err
 }
+
+// Inventory is one of a lot.
+type Inventory struct {
+	Key             EventKey
+	MachineID, Hash string
+	Document        []byte
+	At              time.Time
+}
+
+// StoreInventories stores a lot together, as a crowded store does, and reports for each whether it did.
+func (s *Store) StoreInventories(ctx context.Context, lot ...Inventory) ([]bool, error) {
+	var all []inventory
+	for _, i := range lot {
+		all = append(all, inventory{EventKey: i.Key, machineID: i.MachineID, hash: i.Hash, document: i.Document, at: i.At})
+	}
+	return s.storeInventories(ctx, all)
+}

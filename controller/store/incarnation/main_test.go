@@ -1,0 +1,9 @@
+package incarnation_test
+
+import (
+	"testing"
+
+	"github.com/ingot-metal/ingot/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
