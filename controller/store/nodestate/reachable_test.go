@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/node"
 	"github.com/ingot-metal/ingot/controller/store"
 	agentstore "github.com/ingot-metal/ingot/controller/store/agent"
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -260,5 +261,26 @@ func TestHealthyNodesAreAdmitted(t *testing.T) {
 	replica(t, s, "UPDATE machines SET spec = '{}'")
 	if n, err := s.NodeStates.AdmitHealthy(t.Context(), at); err != nil || n != 1 {
 		t.Errorf("%d were admitted later, %v", n, err)
+	}
+}
+
+// An onboarding holds a node on its way in until it has ended.
+func TestNodesThatAnOnboardingHolds(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	for id, ended := range map[string]bool{"m-open": false, "m-ended": true} {
+		storetest.Register(t, s, id)
+		replica(t, s, `INSERT INTO workflows (workflow_id, machine_id, kind, mode, state, plan, stage, request_id, created_at,
+			updated_at, ended_at) SELECT $1, $1, 'ONBOARDING', '', CASE WHEN $2 THEN 'COMPLETED' ELSE 'RUNNING' END, '{}', '', '',
+			now(), now(), CASE WHEN $2 THEN now() END`, id, ended)
+	}
+	storetest.Register(t, s, "m-none")
+	for _, state := range node.States() {
+		for _, id := range []string{"m-open", "m-ended", "m-none"} {
+			want := id == "m-open" && (state == node.BootstrapIssued || state == node.Enrolling)
+			if got, err := nodestate.HeldByWorkflow(t.Context(), s.DB.Q, id, state); err != nil || got != want {
+				t.Errorf("%s, %s: held %t, %v", node.Name(state), id, got, err)
+			}
+		}
 	}
 }

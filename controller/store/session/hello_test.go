@@ -331,11 +331,15 @@ func TestSessionsThatAreNotTheMachinesOwn(t *testing.T) {
 	own := storetest.Machine(t, s, "m-1").GetStatus()
 	site := storetest.Enrol(t, s, agentstore.NewToken{TokenID: "t-site", Role: "site", Site: "default"})
 	before := storetest.Everything(t, s, "machines", "machine_conditions")
-	if o := storetest.Open(t, s, site.Hello("st-s", "boot-s")); o.Role != "site" || o.MachineID != "" || o.Site != "default" {
-		t.Errorf("the site's agent: %+v", o)
-	}
-	if after := storetest.Everything(t, s, "machines", "machine_conditions"); after != before {
-		t.Error("the site's agent changes a machine")
+	for _, machine := range []string{"", "m-1"} { // the second was enrolled for a machine, too
+		replica(t, s, "UPDATE agents SET machine_id = nullif($1, '') WHERE agent_id = $2", machine, site.ID)
+		if o := storetest.Open(t, s, site.Hello("st-s", "boot-s")); o.Role != "site" || o.MachineID != machine ||
+			o.Site != "default" {
+			t.Errorf("the site's agent: %+v", o)
+		}
+		if after := storetest.Everything(t, s, "machines", "machine_conditions"); after != before {
+			t.Errorf("the site's agent changes a machine: %q", machine)
+		}
 	}
 	installer := storetest.Enrol(t, s, agentstore.NewToken{TokenID: "t-ram", MachineID: "m-1"})
 	replica(t, s, "UPDATE agents SET role = 'installer', operation_id = $1 WHERE agent_id = $2", op, installer.ID)
