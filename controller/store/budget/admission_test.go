@@ -188,7 +188,8 @@ func (q queue) store(t *testing.T, s *store.Store) {
 	}
 	for _, m := range q.machines {
 		b.Queue(`INSERT INTO machines (machine_id, labels, spec, phase, node_state, node_state_changed_at, created_at)
-			VALUES ($1, $2, jsonb_build_object('site', $3::text, 'rack', $4::text), 'MAINTENANCE', 'active', now(), now())`, m.id,
+			VALUES ($1, $2, jsonb_build_object('site', $3::text, 'rack', $4::text), 'MAINTENANCE', 'active', now(), now())`,
+			m.id,
 			labels(t, m.Place), m.Site, m.Rack)
 	}
 	for _, o := range q.slots {
@@ -199,15 +200,15 @@ func (q queue) store(t *testing.T, s *store.Store) {
 		}
 		b.Queue(`INSERT INTO operations (operation_id, target_id, request_id, request_body, type, phase, plan_id, created_at,
 			updated_at, finished_at, request_site, request_labels, request_rack)
-			VALUES ($1, $2, $1, '{}', 'REBOOT', 'FAILED', 'reboot', $3, $3, $3, $4, $5, $6)`, o.op, o.machine, o.Taken, site, with,
-			rack)
+			VALUES ($1, $2, $1, '{}', 'REBOOT', 'FAILED', 'reboot', $3, $3, $3, $4, $5, $6)`, o.op, o.machine, o.Taken, site,
+			with, rack)
 		var released *time.Time
 		if !o.Held {
 			released = &q.now
 		}
 		b.Queue(`INSERT INTO budget_slots (operation_id, machine_id, site, labels, rack, harm, taken_at, released_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, o.op, o.machine, o.Site, labels(t, o.Place), o.Rack, o.Harm.String(), o.Taken,
-			released)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, o.op, o.machine, o.Site, labels(t, o.Place), o.Rack, o.Harm.String(),
+			o.Taken, released)
 	}
 	for _, w := range q.waiting {
 		q.storeWaiting(t, b, w)
@@ -235,8 +236,11 @@ func (q queue) storeWaiting(t *testing.T, b *pgx.Batch, w waiting) {
 		q.machines[w.machine].id, q.now.Add(-w.createdBack), slices.Contains(w.harms, kind.Destroys),
 		slices.Contains(w.harms, kind.Interrupts), reason, site, with, rack)
 	if w.paused {
-		b.Queue(`INSERT INTO rollouts (rollout_id, request_id, spec, type, plan_id, destructive, digest, state, waves, created_by,
-			created_at, updated_at) VALUES ($1, $1, '', 'REBOOT', 'reboot', true, '', 'PAUSED', 1, 'ann', now(), now())`, w.op)
+		b.Queue(
+			`INSERT INTO rollouts (rollout_id, request_id, spec, type, plan_id, destructive, digest, state, waves, created_by,
+			created_at, updated_at) VALUES ($1, $1, '', 'REBOOT', 'reboot', true, '', 'PAUSED', 1, 'ann', now(), now())`,
+			w.op,
+		)
 		b.Queue(`INSERT INTO rollout_machines (rollout_id, position, machine_id, wave, domain, state, operation_id)
 			VALUES ($1, 1, $2, 1, '', 'RUNNING', $1)`, w.op, q.machines[w.machine].id)
 	}
@@ -278,10 +282,14 @@ func TestAdmissionsOfRandomQueues(t *testing.T) {
 		if !slices.Equal(woken, admitted) && len(woken)+len(admitted) > 0 {
 			t.Errorf("queue %d: woken are %v, want %v\n%+v", i, woken, admitted, q)
 		}
-		if n := storetest.Count(t, s, `SELECT count(*) FROM operations o CROSS JOIN (VALUES ('DESTROYS'), ('INTERRUPTS')) h (harm)
+		if n := storetest.Count(
+			t,
+			s,
+			`SELECT count(*) FROM operations o CROSS JOIN (VALUES ('DESTROYS'), ('INTERRUPTS')) h (harm)
 			WHERE o.wake_at = $1 AND CASE h.harm WHEN 'DESTROYS' THEN o.destructive ELSE o.interrupts END AND NOT EXISTS (
 				SELECT 1 FROM budget_slots b WHERE b.operation_id = o.operation_id AND b.harm = h.harm AND b.released_at IS NULL)`,
-			q.now); n != 0 {
+			q.now,
+		); n != 0 {
 			t.Errorf("queue %d: %d slots are missing", i, n)
 		}
 		if t.Failed() {

@@ -54,7 +54,14 @@ func TestABudgetIsStoredAsItIsSet(t *testing.T) {
 		now := at.Add(time.Duration(i) * time.Second)
 		b.Name = "b-1"
 		want := proto.CloneOf(b)
-		want.Version, want.UpdatedAt, want.Harm = int64(i+1), timestamppb.New(now), max(b.GetHarm(), baremetalv1.Budget_DESTROYS)
+		want.Version, want.UpdatedAt, want.Harm = int64(
+			i+1,
+		), timestamppb.New(
+			now,
+		), max(
+			b.GetHarm(),
+			baremetalv1.Budget_DESTROYS,
+		)
 		got, err := s.Budgets.SetBudget(t.Context(), b, "ann", now)
 		if err != nil || !proto.Equal(got, want) {
 			t.Errorf("set: %v, %v, want %v", got, err, want)

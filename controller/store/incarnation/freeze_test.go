@@ -76,8 +76,8 @@ type audited struct {
 	At                   time.Time
 }
 
-// Before a thaw an admin learns how many agents were not heard since the freeze: an open session counts as heard, unless
-// the database was restored since it began.
+// Before a thaw an admin learns how many agents were not heard since the freeze. An open session counts as heard,
+// unless the database was restored since it began.
 func TestAgentsThatWereNotHeard(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

@@ -178,6 +178,7 @@ func TestWhatTheDatabaseLacks(t *testing.T) {
 	sql := func(statement string) func(*testing.T, *server, *store.Store) {
 		return func(_ *testing.T, v *server, _ *store.Store) { v.exec(statement) }
 	}
+	noted := func(_ *testing.T, _ *server, s *store.Store) { note(s) }
 	promoted := func(_ *testing.T, v *server, _ *store.Store) { v.promotes() }
 	restarted := func(_ *testing.T, v *server, _ *store.Store) { v.restarts() }
 	compared := func(t *testing.T, _ *server, s *store.Store) { t.Helper(); compare(t, s, "ctl-1") }
@@ -195,21 +196,21 @@ func TestWhatTheDatabaseLacks(t *testing.T) {
 		lost string
 		anew bool
 	}{
-		"all is there":              {do: compared},
-		"one beat less":             {do: sql("UPDATE controllers SET beat = beat - 1"), lost: "stands at beat 1"},
-		"no such controller":        {do: sql("DELETE FROM controllers"), lost: "controller ctl-1 is not known"},
-		"another incarnation":       {do: then(sql("UPDATE controllers SET beat = 0"), begun), anew: true},
-		"all, on another server":    {do: then(stored(3, 5), promoted)},
-		"more, on another server":   {do: then(stored(4, 6), promoted)},
-		"an older version":          {do: then(stored(2, 5), promoted), lost: older},
-		"an older grant":            {do: then(stored(3, 4), promoted), lost: grants},
-		"nothing":                   {do: then(func(_ *testing.T, _ *server, s *store.Store) { note(s) }, promoted), lost: older},
-		"after a restart":           {do: then(stored(2, 5), restarted), lost: older},
-		"less, on the same server":  {do: stored(2, 4)},
-		"less, but proven by beats": {do: then(stored(2, 4), compared, promoted)},
-		"less, of before":           {do: then(stored(2, 4), promoted, begun), anew: true},
-		"after a failed comparison": {do: then(stored(2, 5), failed, promoted), lost: older},
-		"after two failed comparisons": {do: then(stored(2, 5), failed, failed, promoted), lost: older},
+		"all is there":                        {do: compared},
+		"one beat less":                       {do: sql("UPDATE controllers SET beat = beat - 1"), lost: "stands at beat 1"},
+		"no such controller":                  {do: sql("DELETE FROM controllers"), lost: "controller ctl-1 is not known"},
+		"another incarnation":                 {do: then(sql("UPDATE controllers SET beat = 0"), begun), anew: true},
+		"all, on another server":              {do: then(stored(3, 5), promoted)},
+		"more, on another server":             {do: then(stored(4, 6), promoted)},
+		"an older version":                    {do: then(stored(2, 5), promoted), lost: older},
+		"an older grant":                      {do: then(stored(3, 4), promoted), lost: grants},
+		"nothing":                             {do: then(noted, promoted), lost: older},
+		"after a restart":                     {do: then(stored(2, 5), restarted), lost: older},
+		"less, on the same server":            {do: stored(2, 4)},
+		"less, but proven by beats":           {do: then(stored(2, 4), compared, promoted)},
+		"less, of before":                     {do: then(stored(2, 4), promoted, begun), anew: true},
+		"after a failed comparison":           {do: then(stored(2, 5), failed, promoted), lost: older},
+		"after two failed comparisons":        {do: then(stored(2, 5), failed, failed, promoted), lost: older},
 		"after the other server was compared": {do: then(promoted, compared, stored(2, 4))},
 		"an earlier start":                    {do: mark(func(*position.Mark) {})},
 		"less than an earlier start": {do: mark(func(m *position.Mark) { m.Beat = 9 }),
@@ -249,7 +250,7 @@ func TestWhatTheDatabaseLacks(t *testing.T) {
 				t.Error("the incarnation is the one of before")
 			}
 			// What was lost is of the history that is gone, and is not missed again.
-			v.exec("INSERT INTO controllers (controller_id, version, started_at, lease_until) "+
+			v.exec("INSERT INTO controllers (controller_id, version, started_at, lease_until) " +
 				"VALUES ('ctl-1', '', now(), now() + interval '1 hour') ON CONFLICT DO NOTHING")
 			v.restarts()
 			if again := compare(t, s, "ctl-1"); again.Lost != "" || again.Anew || again.Mark.Incarnation != after {
@@ -319,16 +320,17 @@ func frozen(t *testing.T, s *store.Store, lost string, since time.Time) {
 // Grants wait until every controller that is alive has compared another server with what it has seen.
 func TestControllersWaitForOneAnother(t *testing.T) {
 	t.Parallel()
+	const second = "controller_id = 'ctl-2'"
 	for name, c := range map[string]struct {
 		change, other string
 		waits         bool
 	}{
 		"a standby was promoted":           {waits: true},
-		"the other one's lease is over":    {other: "UPDATE controllers SET lease_until = now() WHERE controller_id = 'ctl-2'"},
-		"the other one is an older one":    {other: "UPDATE controllers SET wal_history = '' WHERE controller_id = 'ctl-2'"},
+		"the other one's lease is over":    {other: "UPDATE controllers SET lease_until = now() WHERE " + second},
+		"the other one is an older one":    {other: "UPDATE controllers SET wal_history = '' WHERE " + second},
 		"it is the same history":           {change: "UPDATE test_server.identity SET wal = '000000010000000000000009'"},
 		"another system has the timeline":  {change: "UPDATE test_server.identity SET system = 2", waits: true},
-		"a new timeline, and another file": {change: "UPDATE test_server.identity SET wal = '0000000300000000000000FF'", waits: true},
+		"a new timeline, and another file": {change: "UPDATE test_server.identity SET wal = '0000000300000000'", waits: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -362,7 +364,12 @@ func TestControllersWaitForOneAnother(t *testing.T) {
 			if got := compare(t, two, "ctl-2"); got.Waiting {
 				t.Errorf("the last one: %+v", got)
 			}
-			if got := compare(t, one, "ctl-1"); got.Waiting || !one.Incarnations.PositionSure() || !two.Incarnations.PositionSure() {
+			if got := compare(
+				t,
+				one,
+				"ctl-1",
+			); got.Waiting || !one.Incarnations.PositionSure() ||
+				!two.Incarnations.PositionSure() {
 				t.Errorf("both: %+v", got)
 			}
 		})
@@ -560,8 +567,12 @@ func TestChangeIDsOfANewIncarnation(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, true},
-		"gone back":       {wentBack, false},
-		"a promoted copy": {func(t *testing.T, v *server, s *store.Store) { t.Helper(); v.promotes(); wentBack(t, v, s) }, false},
+		"gone back": {wentBack, false},
+		"a promoted copy": {func(t *testing.T, v *server, s *store.Store) {
+			t.Helper()
+			v.promotes()
+			wentBack(t, v, s)
+		}, false},
 		"another system": {func(t *testing.T, v *server, s *store.Store) {
 			t.Helper()
 			v.exec("UPDATE test_server.identity SET system = 2")

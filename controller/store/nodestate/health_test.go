@@ -94,8 +94,9 @@ func TestHealthChecksOfAMachine(t *testing.T) {
 		{name: "not live", spec: `{}`, checks: all, failing: []string{"reachable: the machine's agent has no session"}},
 		{name: "no inventory", spec: `{"serial": "SN-1"}`, live: true, checks: all,
 			failing: []string{"inventory: the machine has sent no inventory"}},
-		{name: "its own", spec: `{"serial": "SN-1", "mac_addresses": ["52:54:00:00:00:0a"]}`, live: true, reports: []string{seen},
-			checks: all},
+		{name: "its own", spec: `{"serial": "SN-1", "mac_addresses": ["52:54:00:00:00:0a"]}`, live: true,
+			reports: []string{seen},
+			checks:  all},
 		{name: "by the chassis", spec: `{"serial": "C-1"}`, live: true, reports: []string{seen}, checks: all},
 		{name: "another address", spec: `{"mac_addresses": ["52:54:00:00:00:0b"]}`, live: true, reports: []string{seen},
 			checks: all, failing: []string{"inventory: registered MAC address 52:54:00:00:00:0b is not among the machine's: " +
@@ -168,8 +169,8 @@ func bmc(status, known string) string {
 }
 
 func maas(state string) string {
-	return `INSERT INTO provider_observations (machine_id, provider, state, status, system_id, power_state, deployed, drift,
-		reason, message, changed_at) VALUES ($1, 'maas', '` + state + `', '', '', '', '', '', '', '', now())`
+	return `INSERT INTO provider_observations (machine_id, provider, state, status, system_id, power_state, deployed,
+		drift, reason, message, changed_at) VALUES ($1, 'maas', '` + state + `', '', '', '', '', '', '', '', now())`
 }
 
 // The policy of a group that was not set is the default one.

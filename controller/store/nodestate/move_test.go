@@ -194,7 +194,8 @@ func TestRetirementFollowsTheNode(t *testing.T) {
 	storetest.Live(t, s, "m-work") // its operation stands for all
 	in(t, s, "m-1", node.Active, "")
 	replica(t, s, `INSERT INTO budget_slots (operation_id, machine_id, site, labels, harm, taken_at)
-		SELECT operation_id, 'm-1', '', '{}', h, now() FROM operations CROSS JOIN (VALUES ('DESTROYS'), ('INTERRUPTS')) v (h)`)
+		SELECT operation_id, 'm-1', '', '{}', h, now()
+		FROM operations CROSS JOIN (VALUES ('DESTROYS'), ('INTERRUPTS')) v (h)`)
 	is := func(when string, retired bool, message string, slots int) {
 		t.Helper()
 		c := storetest.Condition(storetest.Machine(t, s, "m-1"), fleet.RetiredFlag)
@@ -227,7 +228,11 @@ func TestADeletedRecordLeavesNothing(t *testing.T) {
 	at := storetest.Now()
 	a, _ := host(t, s, "m-1")
 	host(t, s, "m-2")
-	replica(t, s, "INSERT INTO machine_macs (machine_id, mac) VALUES ('m-1', '52:54:00:00:00:01'), ('m-2', '52:54:00:00:00:02')")
+	replica(
+		t,
+		s,
+		"INSERT INTO machine_macs (machine_id, mac) VALUES ('m-1', '52:54:00:00:00:01'), ('m-2', '52:54:00:00:00:02')",
+	)
 	storetest.Register(t, s, "m-3")
 	for _, id := range []string{"m-1", "m-3"} {
 		must(t, move(t, s, id, nodestate.Move{To: node.Deleted, By: node.Admin, Deleting: true, Purge: true}, at))
@@ -280,12 +285,19 @@ func TestFactsOfAMove(t *testing.T) {
 		must(t, err)
 		return f
 	}
-	want := node.Facts{Attempts: 2, PlanID: "repave", FailedPlanID: "reboot", ActiveOperation: "op-1", ErasureRequired: true,
-		From: node.Offline}
+	want := node.Facts{
+		Attempts:        2,
+		PlanID:          "repave",
+		FailedPlanID:    "reboot",
+		ActiveOperation: "op-1",
+		ErasureRequired: true,
+		From:            node.Offline,
+	}
 	if got := facts(nodestate.Move{}, m); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	want.ActiveOperation, want.Force, want.Deleting, want.Purge, want.Installs, want.Comment = "", true, true, true, true, true
+	want.ActiveOperation, want.Force, want.Deleting = "", true, true
+	want.Purge, want.Installs, want.Comment = true, true, true
 	if got := facts(nodestate.Move{Ended: "op-1", Force: true, Deleting: true, Purge: true, Installs: true, Comment: "x"},
 		m); got != want {
 		t.Errorf("%+v, want %+v", got, want)
@@ -347,7 +359,10 @@ func TestAnotherPlanThanTheOneThatFailed(t *testing.T) {
 		provider string
 		plan     *string
 		want     string
-	}{{"maas", nil, "repave-maas"}, {"maas", &own, "own"}, {"agent", nil, fleet.DefaultPlan(fleet.Reimage)}, {"agent", &own, "own"}} {
+	}{
+		{"maas", nil, "repave-maas"}, {"maas", &own, "own"}, {"agent", nil, fleet.DefaultPlan(fleet.Reimage)},
+		{"agent", &own, "own"},
+	} {
 		if got := nodestate.InstallPlan(dbsqlc.Machine{Provider: c.provider, PlanID: c.plan}); got != c.want {
 			t.Errorf("%+v: %s", c, got)
 		}
@@ -390,7 +405,8 @@ func TestFailedAttemptsToInstall(t *testing.T) {
 				return nodestate.SetInstall(t.Context(), q, m, node.Install{}, "")
 			})
 			m, err := s.DB.Q.GetMachine(t.Context(), "m-1")
-			if err != nil || m.InstallAttempts != 0 || m.LastInstallError != "" || m.FailedPlanID != "" || m.FailedNodePlan != "" {
+			if err != nil || m.InstallAttempts != 0 || m.LastInstallError != "" || m.FailedPlanID != "" ||
+				m.FailedNodePlan != "" {
 				t.Errorf("begun anew: %+v, %v", m, err)
 			}
 		})

@@ -133,7 +133,8 @@ func TestObservationsOfProvidersAreStored(t *testing.T) {
 	o.PowerState, o.Deployed, o.StatusMessage = "off", "", "released"
 	d.record("lab", o, d.at.Add(time.Second))
 	want.State, want.Status, want.SystemID, want.PowerState, want.Deployed = "Ready", "Ready", "xyz", "off", ""
-	want.Drift, want.Reason, want.Message, want.HeldBy = "the provider has the machine as xyz, and it was abc", "", "released", ""
+	want.Drift, want.HeldBy = "the provider has the machine as xyz, and it was abc", ""
+	want.Reason, want.Message = "", "released"
 	same("another one")
 	o.Present = false
 	d.record("lab", o, d.at.Add(2*time.Second))
@@ -270,20 +271,21 @@ func TestWhatWasSeenBeforeTheEndOfWork(t *testing.T) {
 // anew.
 func TestDriftFollowsTheNode(t *testing.T) {
 	t.Parallel()
+	const active = ready + "active"
 	for name, c := range map[string]struct {
-		status    maasstatus.Status
-		prepare   string
-		ended     string
-		drift     string // of the active node
-		after     string // of the node that moved
-		reachable bool
+		status  maasstatus.Status
+		prepare string
+		ended   string
+		before  string // the drift of the active node
+		after   string // that of the node that moved
 	}{
-		"fits neither":        {maasstatus.Ready, "", "", ready + "active", "", true},
-		"fits both":           {maasstatus.Deployed, "", "", "", "", true},
-		"by work":             {maasstatus.Ready, "", "op-1", ready + "active", "", true},
-		"set aside":           {maasstatus.Ready, "UPDATE provider_observations SET set_aside_at = now(), drift = 'x'", "", ready + "active", ready + "active", true},
-		"of another provider": {maasstatus.Ready, `UPDATE machines SET spec = '{"provider": "agent"}'`, "", ready + "active", ready + "active", true},
-		"not known":           {maasstatus.Ready, "UPDATE provider_observations SET state = 'Unknown'", "", ready + "active", ready + "active", true},
+		"fits neither": {status: maasstatus.Ready, before: active},
+		"fits both":    {status: maasstatus.Deployed},
+		"by work":      {status: maasstatus.Ready, ended: "op-1", before: active},
+		"set aside": {maasstatus.Ready, "UPDATE provider_observations SET set_aside_at = now(), drift = 'x'", "", active,
+			active},
+		"of another provider": {maasstatus.Ready, `UPDATE machines SET spec = '{"provider": "agent"}'`, "", active, active},
+		"not known":           {maasstatus.Ready, "UPDATE provider_observations SET state = 'Unknown'", "", active, active},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -299,7 +301,7 @@ func TestDriftFollowsTheNode(t *testing.T) {
 					t.Errorf("%s: the machine shows %v, want %q", when, got, want)
 				}
 			}
-			is("active", c.drift)
+			is("active", c.before)
 			inTx(t, d.s, "m-1", func(q *dbsqlc.Queries, _ dbsqlc.Machine) error {
 				return nodestate.MoveTo(t.Context(), q, "m-1", nodestate.Move{To: node.Quarantined, By: node.System,
 					Ended: c.ended}, d.at)
@@ -323,10 +325,11 @@ func TestDriftFollowsTheNode(t *testing.T) {
 	inTx(t, d.s, "m-1", func(q *dbsqlc.Queries, _ dbsqlc.Machine) error {
 		return nodestate.MoveNode(t.Context(), q, "m-1", node.Active, node.System, "", "", nil, d.at)
 	})
-	d.shows("active", ready+"active", ready+"active")
+	d.shows("active", active, active)
 }
 
-// An error of the provider needs a person until the provider shows another state; what it does not show changes nothing.
+// An error of the provider needs a person until the provider shows another state. What it does not show changes
+// nothing.
 func TestErrorsOfProviders(t *testing.T) {
 	t.Parallel()
 	d := newDriven(t)
@@ -381,7 +384,10 @@ func TestWhatAStageKnowsOfTheProvider(t *testing.T) {
 	d.says(maasstatus.Ready, "abc", "it is eve's")
 	m, err := d.s.DB.Q.GetMachine(t.Context(), "m-1")
 	must(t, err)
-	if f := facts(m); f.ProviderState != maasstatus.StateReady || f.ProviderPower != "on" || f.ProviderHeldBy != "it is eve's" {
+	if f := facts(
+		m,
+	); f.ProviderState != maasstatus.StateReady || f.ProviderPower != "on" ||
+		f.ProviderHeldBy != "it is eve's" {
 		t.Errorf("seen: %+v", f)
 	}
 	m.Provider = "agent"

@@ -109,7 +109,11 @@ func TestALargeFleetIsWalkedInSlices(t *testing.T) {
 	must(t, storetest.ExecSQL(t, s, "UPDATE agent_sessions SET started_at = $1", at))
 	silent("the last slice again", at.Add(10*time.Minute), at.Add(2*time.Hour), all...)
 	replica(t, s, "UPDATE machine_conditions SET status = false WHERE machine_id = 'z-1'")
-	silent("speaks, and not lately", at.Add(10*time.Minute), at.Add(time.Minute+time.Second), append(slices.Clip(all), "z-1")...)
+	silent(
+		"speaks, and not lately",
+		at.Add(10*time.Minute),
+		at.Add(time.Minute+time.Second),
+		append(slices.Clip(all), "z-1")...)
 	silent("speaks lately", at.Add(10*time.Minute), at.Add(time.Minute), all...)
 }
 
@@ -176,7 +180,11 @@ func TestSilenceAndSpeech(t *testing.T) {
 	}
 	reach("m-site", false, "MissedHeartbeats")
 	is("observed by its site", "m-site", "offline", false, true, "MissedHeartbeats")
-	replica(t, s, "UPDATE machines SET agent_id = NULL, agentless = false, node_state = 'retired' WHERE machine_id = 'm-site'")
+	replica(
+		t,
+		s,
+		"UPDATE machines SET agent_id = NULL, agentless = false, node_state = 'retired' WHERE machine_id = 'm-site'",
+	)
 	reach("m-site", true, "SiteAgent")
 	is("without an agent", "m-site", "retired", true, true, "SiteAgent")
 }
@@ -223,13 +231,13 @@ func TestHealthyNodesAreAdmitted(t *testing.T) {
 	// More than are read at a time.
 	const many = 503
 	replica(t, s, `INSERT INTO machines (machine_id, agent_id, phase, node_state, node_state_changed_at, created_at)
-		SELECT 'm-' || lpad(n::text, 4, '0'), 'ag-' || n, 'READY', CASE n % 2 WHEN 0 THEN 'enrolling' ELSE 'bootstrap_issued' END,
-			now(), now() FROM generate_series(1, $1) n`, many)
+		SELECT 'm-' || lpad(n::text, 4, '0'), 'ag-' || n, 'READY',
+			CASE n % 2 WHEN 0 THEN 'enrolling' ELSE 'bootstrap_issued' END, now(), now() FROM generate_series(1, $1) n`, many)
 	replica(t, s, `INSERT INTO agents (agent_id, role, machine_id, site, epoch, created_at)
 		SELECT 'ag-' || n, 'host', 'm-' || lpad(n::text, 4, '0'), '', 1, now() FROM generate_series(1, $1) n`, many)
 	replica(t, s, `INSERT INTO agent_sessions (agent_id, session_id, epoch, controller_id, fingerprint, state_id, boot_id,
-		started_at, last_heartbeat_at) SELECT 'ag-' || n, 's-' || n, 1, CASE n WHEN 7 THEN 'gone' ELSE 'ctl' END, '', '', '', now(),
-		now() FROM generate_series(1, $1) n`, many)
+		started_at, last_heartbeat_at) SELECT 'ag-' || n, 's-' || n, 1, CASE n WHEN 7 THEN 'gone' ELSE 'ctl' END, '', '', '',
+		now(), now() FROM generate_series(1, $1) n`, many)
 	for _, sql := range []string{
 		`UPDATE machines SET spec = '{"serial": "SN-1"}' WHERE machine_id = 'm-0002'`,
 		`UPDATE machines SET deleted_at = now() WHERE machine_id = 'm-0003'`,
@@ -254,8 +262,16 @@ func TestHealthyNodesAreAdmitted(t *testing.T) {
 			t.Errorf("node %d has moved %v, want %v", n, got, want)
 		}
 	}
-	if n := storetest.Count(t, s, `SELECT count(*) FROM node_state_log WHERE user_id = 'ag-' || right(machine_id, 4)::int`); n !=
-		storetest.Count(t, s, "SELECT count(*) FROM node_state_log") {
+	if n := storetest.Count(
+		t,
+		s,
+		`SELECT count(*) FROM node_state_log WHERE user_id = 'ag-' || right(machine_id, 4)::int`,
+	); n !=
+		storetest.Count(
+			t,
+			s,
+			"SELECT count(*) FROM node_state_log",
+		) {
 		t.Errorf("%d moves name the agent", n)
 	}
 	replica(t, s, "UPDATE machines SET spec = '{}'")
@@ -271,8 +287,8 @@ func TestNodesThatAnOnboardingHolds(t *testing.T) {
 	for id, ended := range map[string]bool{"m-open": false, "m-ended": true} {
 		storetest.Register(t, s, id)
 		replica(t, s, `INSERT INTO workflows (workflow_id, machine_id, kind, mode, state, plan, stage, request_id, created_at,
-			updated_at, ended_at) SELECT $1, $1, 'ONBOARDING', '', CASE WHEN $2 THEN 'COMPLETED' ELSE 'RUNNING' END, '{}', '', '',
-			now(), now(), CASE WHEN $2 THEN now() END`, id, ended)
+			updated_at, ended_at) SELECT $1, $1, 'ONBOARDING', '', CASE WHEN $2 THEN 'COMPLETED' ELSE 'RUNNING' END, '{}', '',
+			'', now(), now(), CASE WHEN $2 THEN now() END`, id, ended)
 	}
 	storetest.Register(t, s, "m-none")
 	for _, state := range node.States() {

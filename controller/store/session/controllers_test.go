@@ -245,7 +245,8 @@ func TestCommandsThatWaitForAnAnswer(t *testing.T) {
 		storetest.ExecSQL(t, s, "UPDATE commands SET sent_at = $1 WHERE command_id = $2", sent.Add(time.Minute), c2.ID))
 	is := func(when string, got operationstore.Outgoing, want *operation.Command) {
 		t.Helper()
-		if got.CommandID != want.ID || got.ExecutorID != want.ExecutorID || storetest.Count(t, s, `SELECT count(*) FROM commands
+		if got.CommandID != want.ID || got.ExecutorID != want.ExecutorID ||
+			storetest.Count(t, s, `SELECT count(*) FROM commands
 			WHERE command_id = $1 AND spec = $2 AND digest = $3`, want.ID, got.Spec, got.Digest) != 1 {
 			t.Errorf("%s: %+v, want %+v", when, got, want)
 		}
@@ -277,7 +278,11 @@ func TestCommandsThatWaitForAnAnswer(t *testing.T) {
 		}
 	}
 	of := func(c *operation.Command, cancel bool, since time.Time) sessionstore.UnansweredCommand {
-		return sessionstore.UnansweredCommand{Outgoing: operationstore.Outgoing{CommandID: c.ID}, Cancel: cancel, Since: since}
+		return sessionstore.UnansweredCommand{
+			Outgoing: operationstore.Outgoing{CommandID: c.ID},
+			Cancel:   cancel,
+			Since:    since,
+		}
 	}
 	unanswered("not yet", "ctl", sent)
 	unanswered("the first", "ctl", sent.Add(time.Second), of(c, false, sent))

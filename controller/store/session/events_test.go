@@ -105,7 +105,10 @@ func TestAnInstallersEventsEndWithItsOperation(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	a, op, c := storetest.Rebooting(t, s, "m-1")
-	must(t, storetest.ExecSQL(t, s, "UPDATE agents SET role = 'installer', operation_id = $1 WHERE agent_id = $2", op, a.ID))
+	must(
+		t,
+		storetest.ExecSQL(t, s, "UPDATE agents SET role = 'installer', operation_id = $1 WHERE agent_id = $2", op, a.ID),
+	)
 	tables := []string{"machine_conditions", "inventories", "audit_log", "machines"}
 	seq := uint64(0)
 	changes := func(when string, want bool) {
@@ -235,7 +238,8 @@ func TestInventoriesKeepTheirFields(t *testing.T) {
 	}
 	for i, a := range agents {
 		if n := storetest.Count(t, s, `SELECT count(*) FROM inventories WHERE machine_id = $1 AND agent_id = $2 AND hash = $3
-			AND document = $4 AND simulated = $5 AND reported_at = $6`, a.Machine, a.ID, fmt.Sprint("h-", i), document(i), i%2 == 1,
+			AND document = $4 AND simulated = $5 AND reported_at = $6`, a.Machine, a.ID, fmt.Sprint("h-", i), document(i),
+			i%2 == 1,
 			at.Add(time.Duration(i)*time.Second)); n != 1 {
 			t.Errorf("%d inventories of machine %d", n, i)
 		}
@@ -245,7 +249,12 @@ func TestInventoriesKeepTheirFields(t *testing.T) {
 	}
 	// An agent without a machine has no inventory that could be kept.
 	must(t, s.Sessions.InventoryEvent(t.Context(), keyOf(agents[0], 50), "", "h", []byte("{}"), false, at))
-	if n := storetest.Count(t, s, "SELECT count(*) FROM inventories"); n != len(agents) || lastEvent(t, s, agents[0]) != 50 {
+	if n := storetest.Count(
+		t,
+		s,
+		"SELECT count(*) FROM inventories",
+	); n != len(agents) ||
+		lastEvent(t, s, agents[0]) != 50 {
 		t.Errorf("%d inventories, the last number is %d", n, lastEvent(t, s, agents[0]))
 	}
 }
@@ -265,7 +274,12 @@ func TestASecondInventoryInALot(t *testing.T) {
 	if want := []bool{true, false, false}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("stored: %v, %v, want %v", got, err, want)
 	}
-	if n := storetest.Count(t, s, "SELECT count(*) FROM inventories WHERE hash = 'h-1'"); n != 1 || lastEvent(t, s, a) != 1 {
+	if n := storetest.Count(
+		t,
+		s,
+		"SELECT count(*) FROM inventories WHERE hash = 'h-1'",
+	); n != 1 ||
+		lastEvent(t, s, a) != 1 {
 		t.Errorf("%d inventories, the last number is %d", n, lastEvent(t, s, a))
 	}
 }
@@ -293,7 +307,11 @@ func TestInventoriesAreBounded(t *testing.T) {
 				storetest.Count(t, s, "SELECT count(*) FROM inventories WHERE machine_id = 'm-2'"); n < 50 || n > 52 || m != 1 {
 				t.Errorf("%d and %d inventories are kept", n, m)
 			}
-			if n := storetest.Count(t, s, "SELECT count(*) FROM inventories WHERE machine_id = 'm-1' AND hash::int >= 5"); n != 50 {
+			if n := storetest.Count(
+				t,
+				s,
+				"SELECT count(*) FROM inventories WHERE machine_id = 'm-1' AND hash::int >= 5",
+			); n != 50 {
 				t.Errorf("%d of the 50 newest are kept", n)
 			}
 		})
@@ -308,8 +326,12 @@ func TestWhatASystemReports(t *testing.T) {
 	a, op, c := storetest.Rebooting(t, s, "m-1")
 	secret := strings.Repeat("ab", 32)
 	raw, err := hex.DecodeString(secret)
-	must(t, err, storetest.ExecSQL(t, s, `INSERT INTO phone_homes (operation_id, machine_id, command_id, secret_sha256, issued_at)
-		VALUES ($1, 'm-1', $2, $3, now())`, op, c.ID, raw))
+	must(
+		t,
+		err,
+		storetest.ExecSQL(t, s, `INSERT INTO phone_homes (operation_id, machine_id, command_id, secret_sha256, issued_at)
+		VALUES ($1, 'm-1', $2, $3, now())`, op, c.ID, raw),
+	)
 	seq := uint64(0)
 	says := func(site string, fields map[string]string) string {
 		t.Helper()
@@ -341,7 +363,8 @@ func TestWhatASystemReports(t *testing.T) {
 		return out
 	}
 	for name, fields := range map[string]map[string]string{
-		"a secret that is none": with(evidence.PhoneHomeSecret, "not hex"), "another secret": with(evidence.PhoneHomeSecret, "abcd"),
+		"a secret that is none": with(evidence.PhoneHomeSecret, "not hex"),
+		"another secret":        with(evidence.PhoneHomeSecret, "abcd"),
 	} {
 		if id := says("default", fields); id != "" {
 			t.Errorf("%s is that of %q", name, id)

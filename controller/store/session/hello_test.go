@@ -59,7 +59,8 @@ func TestAHelloIsStored(t *testing.T) {
 	}
 	agent := proto.CloneOf(before)
 	agent.Epoch, agent.Version, agent.Capabilities, agent.Simulated = 2, "v-2", h.Capabilities, true
-	agent.LockedReason, agent.BootId, agent.StateId, agent.ControllerId = "locked by the local operator", "boot-2", "st-2", "c-2"
+	agent.BootId, agent.StateId, agent.ControllerId = "boot-2", "st-2", "c-2"
+	agent.LockedReason = "locked by the local operator"
 	agent.SessionStartedAt, agent.LastHeartbeatAt, agent.Connected = timestamppb.New(at), timestamppb.New(at), true
 	if after, err := s.Agents.GetAgent(t.Context(), a.ID); err != nil || !proto.Equal(after, agent) {
 		t.Errorf("the agent is %v, %v, want %v", after, err, agent)
@@ -92,27 +93,27 @@ func TestRefusedHellos(t *testing.T) {
 	sql := func(statement string) func(storetest.Enrolled, *sessionstore.Hello) {
 		return func(a storetest.Enrolled, _ *sessionstore.Hello) { replica(t, s, statement, a.ID) }
 	}
-	other := inService(t, s, "m-other")
+	says := func(change func(*sessionstore.Hello)) func(storetest.Enrolled, *sessionstore.Hello) {
+		return func(_ storetest.Enrolled, h *sessionstore.Hello) { change(h) }
+	}
+	const unknown, revoked = "CERTIFICATE_UNKNOWN", "CERTIFICATE_REVOKED"
+	other, machines := inService(t, s, "m-other"), 0
 	for name, c := range map[string]struct {
 		change func(storetest.Enrolled, *sessionstore.Hello)
 		reason string
 	}{
-		"an agent that is none": {func(_ storetest.Enrolled, h *sessionstore.Hello) { h.AgentID = "ag-none" },
-			"CERTIFICATE_UNKNOWN"},
-		"a certificate that is none": {func(_ storetest.Enrolled, h *sessionstore.Hello) { h.Fingerprint = "fp-none" },
-			"CERTIFICATE_UNKNOWN"},
-		"another agent's certificate": {func(_ storetest.Enrolled, h *sessionstore.Hello) { h.Fingerprint = other.Fingerprint },
-			"CERTIFICATE_UNKNOWN"},
-		"a revoked certificate": {sql("UPDATE agent_certs SET revoked_at = now() WHERE agent_id = $1"), "CERTIFICATE_REVOKED"},
-		"a replaced certificate": {sql("UPDATE agent_certs SET replaced_at = now() WHERE agent_id = $1"),
-			"CERTIFICATE_REVOKED"},
+		"an agent that is none":       {says(func(h *sessionstore.Hello) { h.AgentID = "ag-none" }), unknown},
+		"a certificate that is none":  {says(func(h *sessionstore.Hello) { h.Fingerprint = "fp-none" }), unknown},
+		"another agent's certificate": {says(func(h *sessionstore.Hello) { h.Fingerprint = other.Fingerprint }), unknown},
+		"a revoked certificate":       {sql("UPDATE agent_certs SET revoked_at = now() WHERE agent_id = $1"), revoked},
+		"a replaced certificate":      {sql("UPDATE agent_certs SET replaced_at = now() WHERE agent_id = $1"), revoked},
 		"a deleted machine": {sql(`UPDATE machines SET deleted_at = now()
-			WHERE machine_id = (SELECT machine_id FROM agents WHERE agent_id = $1)`), "CERTIFICATE_REVOKED"},
-		"an installer without an operation": {sql("UPDATE agents SET role = 'installer' WHERE agent_id = $1"),
-			"CERTIFICATE_REVOKED"},
-		"a hello like any other": {func(storetest.Enrolled, *sessionstore.Hello) {}, ""},
+			WHERE machine_id = (SELECT machine_id FROM agents WHERE agent_id = $1)`), revoked},
+		"an installer without work": {sql("UPDATE agents SET role = 'installer' WHERE agent_id = $1"), revoked},
+		"a hello like any other":    {says(func(*sessionstore.Hello) {}), ""},
 	} {
-		a := inService(t, s, "m-"+fmt.Sprint(len(name))+"-"+name[2:6])
+		machines++
+		a := inService(t, s, fmt.Sprint("m-", machines))
 		h := a.Hello("st-1", "boot-1")
 		c.change(a, &h)
 		tables := []string{"agents", "agent_sessions", "agent_states", "agent_boots", "machines", "machine_conditions"}
@@ -154,8 +155,13 @@ func TestACertificateThatIsUsedReplacesOlderOnes(t *testing.T) {
 	open(at.Add(time.Second))
 	rows := map[string]bool{a.Fingerprint: false, "older": true, "newer": false, other.Fingerprint: false}
 	for fingerprint, replaced := range rows {
-		if n := storetest.Count(t, s, "SELECT count(*) FROM agent_certs WHERE fingerprint = $1 AND replaced_at = $2", fingerprint,
-			at.Add(time.Second)); (n == 1) != replaced {
+		if n := storetest.Count(
+			t,
+			s,
+			"SELECT count(*) FROM agent_certs WHERE fingerprint = $1 AND replaced_at = $2",
+			fingerprint,
+			at.Add(time.Second),
+		); (n == 1) != replaced {
 			t.Errorf("%s is replaced: %t, want %t", fingerprint, n == 1, replaced)
 		}
 	}
@@ -177,8 +183,12 @@ func TestMemoriesAreCompared(t *testing.T) {
 	s := storetest.New(t)
 	a := inService(t, s, "m-1")
 	replica(t, s, "UPDATE agent_states SET last_grant_seq = 5, last_event_seq = 7 WHERE agent_id = $1", a.ID)
-	replica(t, s, `INSERT INTO agent_states (agent_id, state_id, first_seen_at, last_event_seq) VALUES ($1, '', now(), 99)`,
-		a.ID)
+	replica(
+		t,
+		s,
+		`INSERT INTO agent_states (agent_id, state_id, first_seen_at, last_event_seq) VALUES ($1, '', now(), 99)`,
+		a.ID,
+	)
 	for _, c := range []struct {
 		state, previous string
 		grants, events  uint64
@@ -214,8 +224,12 @@ func TestAMemoryThatWasGivenUpInACrowd(t *testing.T) {
 	var hellos []sessionstore.Hello
 	for i := range 20 {
 		a := inService(t, s, fmt.Sprintf("m-%02d", i))
-		replica(t, s, "INSERT INTO agent_states (agent_id, state_id, first_seen_at, last_event_seq) VALUES ($1, 'st-0', now(), 9)",
-			a.ID)
+		replica(
+			t,
+			s,
+			"INSERT INTO agent_states (agent_id, state_id, first_seen_at, last_event_seq) VALUES ($1, 'st-0', now(), 9)",
+			a.ID,
+		)
 		h := a.Hello("st-1", "boot-1")
 		h.PreviousStateID = "st-0"
 		hellos = append(hellos, h)
@@ -257,7 +271,11 @@ func TestOperationsOfASession(t *testing.T) {
 	}
 	command("m-busy")
 	command("m-both")
-	replica(t, s, `UPDATE operations SET wait_reason = 'WAITING_FOR_SITE' WHERE target_id IN ('m-waits', 'm-both', 'm-done')`)
+	replica(
+		t,
+		s,
+		`UPDATE operations SET wait_reason = 'WAITING_FOR_SITE' WHERE target_id IN ('m-waits', 'm-both', 'm-done')`,
+	)
 	storetest.Decide(t, s, started["m-done"], operation.CancelAsked{Actor: "tester"})
 	replica(t, s, `UPDATE operations SET wait_reason = 'WAITING_FOR_SITE' WHERE target_id = 'm-done'`)
 	open := func(a storetest.Enrolled) []string {
@@ -290,9 +308,10 @@ func TestASessionMovesTheNode(t *testing.T) {
 	must(t, err)
 	moves := map[node.State]node.State{node.BootstrapIssued: node.Active, node.Enrolling: node.Active,
 		node.Offline: node.Active}
-	for i, from := range []node.State{node.Discovered, node.BootstrapIssued, node.Enrolling, node.Pending, node.Installing,
-		node.InstallFailed, node.Installed, node.Active, node.Offline, node.Quarantined, node.Reprovision, node.Deprovisioning,
-		node.Migrating, node.Draining, node.Retired, node.Removing} {
+	for i, from := range node.States() {
+		if from == node.Deleted {
+			continue
+		}
 		for _, c := range []struct {
 			name  string
 			spec  string // of a machine whose checks do not pass
@@ -308,8 +327,13 @@ func TestASessionMovesTheNode(t *testing.T) {
 			replica(t, s, "UPDATE machines SET node_state = $1, spec = spec || $2::jsonb WHERE machine_id = $3", node.Name(from),
 				c.spec, id)
 			if c.held {
-				replica(t, s, `INSERT INTO workflows (workflow_id, machine_id, kind, mode, state, plan, stage, request_id, created_at,
-					updated_at) VALUES ($1, $1, 'ONBOARDING', '', 'RUNNING', '{}', '', '', now(), now())`, id)
+				replica(
+					t,
+					s,
+					`INSERT INTO workflows (workflow_id, machine_id, kind, mode, state, plan, stage, request_id, created_at,
+					updated_at) VALUES ($1, $1, 'ONBOARDING', '', 'RUNNING', '{}', '', '', now(), now())`,
+					id,
+				)
 			}
 			storetest.Open(t, s, a.Hello("st-1", "boot-1"))
 			want := from
@@ -374,13 +398,24 @@ func TestWhatASessionOfTheMachineCures(t *testing.T) {
 	} {
 		id := fmt.Sprint("m-", i)
 		a := inService(t, s, id)
-		replica(t, s, `UPDATE machines SET node_state = $1, agent_id = coalesce(nullif($2, ''), agent_id) WHERE machine_id = $3`,
-			c.state, c.agent, id)
+		replica(
+			t,
+			s,
+			`UPDATE machines SET node_state = $1, agent_id = coalesce(nullif($2, ''), agent_id) WHERE machine_id = $3`,
+			c.state,
+			c.agent,
+			id,
+		)
 		replica(t, s, `INSERT INTO machine_conditions (machine_id, type, status, known, reason, observed_by, observed_at,
 			last_transition, last_known) VALUES ($1, 'RAIDDegraded', true, false, 'RAID_DEGRADED', $2, now(), now(),
 			jsonb_build_object('status', true, 'reason', 'RAID_DEGRADED', 'message', '', 'last_transition', now()))`, id, a.ID)
-		replica(t, s, `INSERT INTO machine_causes (machine_id, cause, reason, since) VALUES ($1, $2, 'REBOOT_FAILED', now())`, id,
-			string(fleet.CauseReboot))
+		replica(
+			t,
+			s,
+			`INSERT INTO machine_causes (machine_id, cause, reason, since) VALUES ($1, $2, 'REBOOT_FAILED', now())`,
+			id,
+			string(fleet.CauseReboot),
+		)
 		replica(t, s, `INSERT INTO machine_conditions (machine_id, type, status, reason, last_transition)
 			VALUES ($1, 'NeedsIntervention', true, 'REBOOT_FAILED', now())`, id)
 		storetest.Open(t, s, a.Hello("st-1", c.boot))
@@ -414,7 +449,8 @@ func TestAClonesSessionIsNotTheMachines(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	m := storetest.Machine(t, s, "m-1")
-	if m.GetStatus().GetBootId() != "boot-2" || m.GetStatus().GetSimulated() || storetest.Condition(m, fleet.Reachable) != nil {
+	if m.GetStatus().GetBootId() != "boot-2" || m.GetStatus().GetSimulated() ||
+		storetest.Condition(m, fleet.Reachable) != nil {
 		t.Errorf("the machine is %v", m.GetStatus())
 	}
 	if got := storetest.State(t, s, "m-1"); got != "quarantined" {
