@@ -15,7 +15,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
+	"github.com/ingot-metal/ingot/controller/domain/budget"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
+	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
 	"github.com/ingot-metal/ingot/controller/store"
 	budgetstore "github.com/ingot-metal/ingot/controller/store/budget"
@@ -232,6 +234,25 @@ func TestOneControllerAdmits(t *testing.T) {
 	}
 }
 
+// Work of a rollout that is paused waits for no budget: where nothing else waits, no slot is asked for.
+func TestNobodyWaits(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	now := storetest.Now()
+	storetest.AdmitDestructive(t, s, 0)
+	q := queue{now: now, rules: []budget.Rule{{Name: "all", Harm: kind.Destroys, Domain: "fleet", AtOnce: 1}},
+		machines: []standing{{id: "m-1"}, {id: "m-2"}},
+		slots:    []slot{{op: "op-ended", machine: "m-2", Slot: budget.Slot{Harm: kind.Destroys, Taken: now, Held: true}}},
+		waiting:  []waiting{{op: "op-1", harms: []kind.Harm{kind.Destroys}, paused: true}}}
+	q.store(t, s)
+	storetest.AdmitDestructive(t, s, 0)
+	for _, op := range []string{"op-1", "op-ended", "op-none"} {
+		if v, err := budgetstore.BudgetVerdict(t.Context(), s.DB.Q, &s.Budgets.Counts, op, now); v != nil || err != nil {
+			t.Errorf("the verdict on %s is %v, %v", op, v, err)
+		}
+	}
+}
+
 // Work that cannot wait is refused where there is no room, or where others wait for the room that is left.
 func TestWhatCannotWaitIsRefused(t *testing.T) {
 	t.Parallel()
@@ -394,10 +415,10 @@ func TestOnlyMachinesInServiceReleaseTheirSlots(t *testing.T) {
 	for i := range 3 {
 		id := fmt.Sprint("m-", i)
 		storetest.Live(t, s, id).Arrived(t, s)
-		for _, kind := range []fleet.OperationType{fleet.ExitMaintenance, fleet.Reboot} {
-			op := storetest.Start(t, s, operationstore.StartRequest{MachineID: id, RequestID: string(kind), Type: kind}).
+		for _, work := range []fleet.OperationType{fleet.ExitMaintenance, fleet.Reboot} {
+			op := storetest.Start(t, s, operationstore.StartRequest{MachineID: id, RequestID: string(work), Type: work}).
 				GetOperationId()
-			if kind == fleet.ExitMaintenance {
+			if work == fleet.ExitMaintenance {
 				storetest.Decide(t, s, op, operation.Evaluate{})
 			}
 		}

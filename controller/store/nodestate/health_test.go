@@ -112,6 +112,8 @@ func TestHealthChecksOfAMachine(t *testing.T) {
 			checks: []string{node.CheckReachable, node.CheckProvider}},
 		{name: "an unset group", spec: `{"group": "unset", "serial": "SN-1"}`, live: true, checks: all,
 			failing: []string{"inventory: the machine has sent no inventory"}},
+		{name: "something else that does not answer", spec: `{}`, live: true, checks: all,
+			more: strings.Replace(bmc("false", "true"), "BMCReachable", "Reachable", 1)},
 		{name: "a BMC that answers", spec: `{}`, live: true, checks: all, more: bmc("true", "true")},
 		{name: "a BMC that does not", spec: `{}`, live: true, checks: all, more: bmc("false", "true"),
 			failing: []string{"provider: the machine's BMC does not answer"}},

@@ -143,8 +143,7 @@ func (s *Store) appendPieces(ctx context.Context, k EventKey, pieces []Piece,
 	}
 	err := all(pieces)
 	if errors.Is(err, errSeen) && len(pieces) > 1 {
-		err = nil
-		for i := 0; i < len(pieces) && (err == nil || errors.Is(err, errSeen)); i++ {
+		for i := 0; i < len(pieces) && (err == nil || errors.Is(err, errSeen)); i++ { // at first it is errSeen
 			err = all(pieces[i : i+1])
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	sessionstore "github.com/ingot-metal/ingot/controller/store/session"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/evidence"
+	"github.com/ingot-metal/ingot/internal/failure"
 )
 
 // lastEvent is the highest number that was taken of an agent's events.
@@ -96,6 +97,49 @@ func TestALineThatCannotBeStoredStopsThoseBehindIt(t *testing.T) {
 				t.Errorf("the log is %q, the last number %d", got, lastEvent(t, s, a))
 			}
 		})
+	}
+}
+
+// No event of an older session is stored, of whatever kind, and each names that a newer one is open.
+func TestNoEventOfAnOlderSession(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	a, op, c := storetest.Rebooting(t, s, "m-1")
+	older := storetest.Open(t, s, a.Hello("st-1", "boot-1")).Epoch
+	storetest.Open(t, s, a.Hello("st-1", "boot-1"))
+	tables := []string{"agent_states", "operation_logs", "machine_conditions", "inventories", "audit_log"}
+	before := storetest.Everything(t, s, tables...)
+	v, at := s.Sessions, storetest.Now()
+	for name, event := range map[string]func(sessionstore.EventKey) error{
+		"none":    func(k sessionstore.EventKey) error { return v.SkipEvent(t.Context(), k) },
+		"a log":   func(k sessionstore.EventKey) error { return v.LogEvents(t.Context(), k, c.ID, line(1, "a"), line(2, "b")) },
+		"no log":  func(k sessionstore.EventKey) error { return v.LogEvents(t.Context(), k, "cmd-none", line(1, "a")) },
+		"a drift": func(k sessionstore.EventKey) error { return v.DriftEvent(t.Context(), k, "m-1", "-", "", at) },
+		"a RAID":  func(k sessionstore.EventKey) error { return v.RAIDEvent(t.Context(), k, "m-1", "-", at) },
+		"a console": func(k sessionstore.EventKey) error {
+			return v.ConsoleEvents(t.Context(), k, "default", op, line(1, "a"))
+		},
+		"an inventory": func(k sessionstore.EventKey) error {
+			return v.InventoryEvent(t.Context(), k, "m-1", "h", []byte("{}"), false, at)
+		},
+		"an inventory that no database keeps": func(k sessionstore.EventKey) error {
+			return v.InventoryEvent(t.Context(), k, "m-1", "h\x00", []byte("{}"), false, at)
+		},
+		"a report": func(k sessionstore.EventKey) error {
+			return errOf(v.PhoneHomeEvent(t.Context(), k, "default", map[string]string{evidence.PhoneHomeSecret: "ab"}, at))
+		},
+		"a report without a secret": func(k sessionstore.EventKey) error {
+			return errOf(v.PhoneHomeEvent(t.Context(), k, "default", map[string]string{evidence.PhoneHomeSecret: "-"}, at))
+		},
+	} {
+		k := keyOf(a, 1)
+		k.Epoch = older
+		if err := event(k); failure.ReasonOf(err) != "SESSION_SUPERSEDED" {
+			t.Errorf("%s: %v", name, err)
+		}
+		if after := storetest.Everything(t, s, tables...); after != before {
+			t.Errorf("%s: something has changed", name)
+		}
 	}
 }
 

@@ -48,10 +48,13 @@ func (f *faults) disarm() (failed string, committed bool) {
 }
 
 // next counts a statement. The context of the one that is to fail has ended before it is sent. A COMMIT that fails is
-// tried again, and fails each time.
+// tried again, and fails each time. A ROLLBACK is left out: it changes nothing, however it ends.
 func (f *faults) next(ctx context.Context, sql string) context.Context {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if sql == "rollback" {
+		return ctx
+	}
 	f.seen++
 	if again := sql == "commit" && f.hit == sql; f.seen != f.nth && !again {
 		f.committed = f.committed || f.hit == "" && sql == "commit"
@@ -83,7 +86,8 @@ func (f *faults) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQuery
 func (f *faults) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
 // kept are the tables that a call which fails leaves as they are.
-var kept = append([]string{"workflows", "node_state_log", "agents", "agent_sessions", "node_reports"}, Decided...)
+var kept = append([]string{"workflows", "node_state_log", "agents", "agent_sessions", "node_reports", "budgets",
+	"budget_slots", "inventories", "provider_observations", "controllers", "cluster_state"}, Decided...)
 
 // Each makes a call. Of a faulty store it makes it once for each of its statements before, with that one failing: the
 // call returns the error, and changes nothing. Where the statement that fails reads the answer after the commit, the
