@@ -2,11 +2,14 @@ package budget_test
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -298,7 +301,7 @@ func TestAdmissionsOfRandomQueues(t *testing.T) {
 	}
 }
 
-// asked compares what is read of the budgets with what it must be.
+// asked compares what the store reads of the budgets with the answers of the domain.
 func (q queue) asked(
 	t *testing.T, s *store.Store, name string, verdicts map[string]*budget.Verdict, used []budget.Used,
 ) {
@@ -336,3 +339,55 @@ func sameVerdict(a, b budget.Verdict) bool {
 	a.Until, b.Until = a.Until.UTC(), b.Until.UTC()
 	return reflect.DeepEqual(a, b)
 }
+
+// Where the fleet's budget is full, or the verdict is on one of the first, one page of the queue is read, however many
+// wait.
+func TestAFullFleetReadsOnePage(t *testing.T) {
+	t.Parallel()
+	pages := &pages{}
+	s := storetest.With(t, store.Config{Tracer: pages})
+	q := queue{now: storetest.Now(), rules: []budget.Rule{{Name: "all", Harm: kind.Destroys, Domain: "fleet", AtOnce: 2}}}
+	for i := range 450 {
+		q.machines = append(q.machines, standing{id: fmt.Sprintf("m-%03d", i)})
+		q.waiting = append(q.waiting, waiting{op: fmt.Sprintf("op-%03d", i), machine: i, harms: []kind.Harm{kind.Destroys}})
+	}
+	q.store(t, s)
+	for name, c := range map[string]struct {
+		call func() error
+		want int64
+	}{
+		"the verdict on the first": {func() error { return verdictOn(t, s, q, "op-000") }, 1},
+		"the verdict on the last":  {func() error { return verdictOn(t, s, q, "op-449") }, 1},
+		"usage":                    {func() error { _, _, err := s.Budgets.BudgetUsage(t.Context(), q.now); return err }, 0},
+		"an admission":             {func() error { _, _, err := s.Budgets.AdmitDestructive(t.Context(), q.now); return err }, 1},
+	} {
+		before := pages.n.Load()
+		if err := c.call(); err != nil {
+			t.Fatal(err)
+		}
+		if got := pages.n.Load() - before; got != c.want {
+			t.Errorf("%s reads %d pages, want %d", name, got, c.want)
+		}
+	}
+	if n := storetest.Count(t, s, "SELECT count(*) FROM budget_slots"); n != 2 {
+		t.Errorf("%d slots", n)
+	}
+}
+
+func verdictOn(t *testing.T, s *store.Store, q queue, op string) error {
+	t.Helper()
+	_, err := budgetstore.BudgetVerdict(t.Context(), s.DB.Q, &s.Budgets.Counts, op, q.now)
+	return err
+}
+
+// pages counts the pages of the queue that are read.
+type pages struct{ n atomic.Int64 }
+
+func (p *pages) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(d.SQL, "name: WaitingForSlots ") {
+		p.n.Add(1)
+	}
+	return ctx
+}
+
+func (p *pages) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}

@@ -73,7 +73,7 @@ func TestABudgetIsStoredAsItIsSet(t *testing.T) {
 			t.Errorf("read: %v, %v, want %v", list, err, want)
 		}
 		if room != i+1 {
-			t.Errorf("%d words of room after %d changes", room, i+1)
+			t.Errorf("room was announced %d times after %d changes", room, i+1)
 		}
 		actor, verb, target, data := newest(t, s)
 		fields := map[string]string{"domain": b.GetDomain(), "value": b.GetValue(), "at_once": fmt.Sprint(b.GetAtOnce()),
@@ -96,7 +96,7 @@ func TestABudgetIsStoredAsItIsSet(t *testing.T) {
 		t.Errorf("audited: %s %s %s %v", actor, verb, target, data)
 	}
 	if room != 4 {
-		t.Errorf("%d words of room after a budget is gone", room)
+		t.Errorf("room was announced %d times after a budget has gone", room)
 	}
 	if left, err := s.Budgets.ListBudgets(t.Context(), "", 10); err != nil || len(left) != 0 {
 		t.Errorf("left are %v, %v", left, err)
@@ -133,10 +133,10 @@ func TestConditionsOfWritesOfBudgets(t *testing.T) {
 		t.Errorf("the refusal is %q", f.Message)
 	}
 	if after := storetest.Everything(t, s, "budgets", "audit_log"); after != before || room != 0 {
-		t.Errorf("%d words of room, and there is\n%s\nof before\n%s", room, after, before)
+		t.Errorf("room was announced %d times, and there is\n%s\nof before\n%s", room, after, before)
 	}
 	if err := remove("b-1", pgtx.Expect(2)); err != nil || room != 1 {
-		t.Errorf("%v, %d words of room", err, room)
+		t.Errorf("%v, room was announced %d times", err, room)
 	}
 }
 
@@ -205,7 +205,7 @@ func TestTheFleetIsCountedNowAndThen(t *testing.T) {
 	}
 }
 
-// One controller at a time admits. Another one is not told how many, and changes nothing.
+// One controller at a time admits. Another one admits none, and changes nothing.
 func TestOneControllerAdmits(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -235,7 +235,7 @@ func TestOneControllerAdmits(t *testing.T) {
 }
 
 // Work of a rollout that is paused waits for no budget: where nothing else waits, no slot is asked for.
-func TestNobodyWaits(t *testing.T) {
+func TestAnEmptyQueue(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	now := storetest.Now()
@@ -397,7 +397,7 @@ func TestHeldSlots(t *testing.T) {
 	want := proto.CloneOf(all[2])
 	want.OperationPhase, want.ReleasedAt = "CANCELED", timestamppb.New(at.Add(time.Hour))
 	if got, err := release(all[2].GetMachineId()); err != nil || !proto.Equal(got, want) || room != 1 {
-		t.Errorf("released: %v, %v, want %v; %d words of room", got, err, want, room)
+		t.Errorf("released: %v, %v, want %v; room was announced %d times", got, err, want, room)
 	}
 	if left, err := s.Budgets.HeldSlots(t.Context(), time.Time{}, "", 10); err != nil || len(left) != 2 {
 		t.Errorf("left are %v, %v", left, err)

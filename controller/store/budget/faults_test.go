@@ -57,53 +57,48 @@ func TestAFailedStatementChangesNoBudget(t *testing.T) {
 			return err
 		}
 	}
-	for _, c := range []struct {
-		name string
-		call func() error
-	}{
-		{"set", set("all", 100)}, {"set another", set("more", 1)},
-		{"list", func() error { _, err := b.ListBudgets(ctx, "", 9); return err }},
-		{"usage", func() error { _, _, err := b.BudgetUsage(ctx, at.Add(time.Hour)); return err }},
-		{"verdict", verdict(second.op)},
-		{"admit", admits(1)},
-		{"verdict of a full fleet", verdict(second.op)},
-		{"at once, of a full fleet", func() error {
+	storetest.Calls(
+		t,
+		s,
+		storetest.Call{Name: "set", Do: set("all", 100)},
+		storetest.Call{Name: "set another", Do: set("more", 1)},
+		storetest.Call{Name: "list", Do: func() error { _, err := b.ListBudgets(ctx, "", 9); return err }},
+		storetest.Call{Name: "usage", Do: func() error { _, _, err := b.BudgetUsage(ctx, at.Add(time.Hour)); return err }},
+		storetest.Call{Name: "verdict", Do: verdict(second.op)},
+		storetest.Call{Name: "admit", Do: admits(1)},
+		storetest.Call{Name: "verdict of a full fleet", Do: verdict(second.op)},
+		storetest.Call{Name: "at once, of a full fleet", Do: func() error {
 			err := in(func(q *dbsqlc.Queries) error { return b.AdmitNow(ctx, q, second.op, at) })
 			if failure.ReasonOf(err) == "BUDGET_REQUIRED" {
 				return nil
 			}
 			return err
 		}},
-		{"delete", func() error { _, err := b.DeleteBudget(ctx, "more", "ann", at); return err }},
-		{"at once", func() error {
+		storetest.Call{Name: "delete", Do: func() error { _, err := b.DeleteBudget(ctx, "more", "ann", at); return err }},
+		storetest.Call{Name: "at once", Do: func() error {
 			return in(func(q *dbsqlc.Queries) error { return b.AdmitNow(ctx, q, second.op, at) })
 		}},
-		{"of a machine", func() error {
+		storetest.Call{Name: "of a machine", Do: func() error {
 			return in(func(q *dbsqlc.Queries) error { return b.AdmitMachine(ctx, q, m3, other, at) })
 		}},
-		{"of a machine again", func() error { return b.AdmitMachine(ctx, s.DB.Q, m3, first.op, at) }},
-		{"held", func() error { _, err := b.HeldSlots(ctx, time.Time{}, "", 9); return err }},
-		{"release", func() error { _, err := b.ReleaseSlot(ctx, "m-1", "ann", "", at); return err }},
-		{"admit none", admits(0)},
-	} {
-		switch c.name {
-		case "release":
+		storetest.Call{Name: "of a machine again", Do: func() error { return b.AdmitMachine(ctx, s.DB.Q, m3, first.op, at) }},
+		storetest.Call{Name: "held", Do: func() error { _, err := b.HeldSlots(ctx, time.Time{}, "", 9); return err }},
+		storetest.Call{Name: "release", Before: func() {
 			storetest.Decide(t, s, first.op, operation.CancelAsked{Actor: "tester"})
 			storetest.Exec(t, s, "UPDATE budget_slots SET released_at = NULL WHERE machine_id = 'm-1'")
-		case "admit none": // of a machine in service, the slot of an interruption that has ended
-			storetest.Exec(t, s, `UPDATE machines SET phase = 'READY', node_state = 'active' WHERE machine_id = 'm-3'`)
-			storetest.Exec(t, s, `INSERT INTO machine_conditions (machine_id, type, status, reason, last_transition)
+		}, Do: func() error { _, err := b.ReleaseSlot(ctx, "m-1", "ann", "", at); return err }},
+		storetest.Call{
+			Name: "admit none",
+			Before: func() { // of a machine in service, the slot of an interruption that has ended
+				storetest.Exec(t, s, `UPDATE machines SET phase = 'READY', node_state = 'active' WHERE machine_id = 'm-3'`)
+				storetest.Exec(t, s, `INSERT INTO machine_conditions (machine_id, type, status, reason, last_transition)
 				SELECT 'm-3', unnest('{Reachable,Provisioned}'::text[]), true, '', now()`)
-			if err := storetest.ExecSQL(t, s, `INSERT INTO budget_slots (operation_id, machine_id, site, labels, harm, taken_at)
+				if err := storetest.ExecSQL(t, s, `INSERT INTO budget_slots (operation_id, machine_id, site, labels, harm, taken_at)
 				VALUES ($1, 'm-3', '', '{}', 'INTERRUPTS', now())`, first.op); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := storetest.Each(t, s, c.call); err != nil {
-			t.Errorf("%s: %v", c.name, err)
-		}
-		if t.Failed() {
-			t.Fatal(c.name)
-		}
-	}
+					t.Fatal(err)
+				}
+			},
+			Do: admits(0),
+		},
+	)
 }

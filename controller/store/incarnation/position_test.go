@@ -547,7 +547,7 @@ func TestManyGrantsAtOnce(t *testing.T) {
 }
 
 // A new incarnation makes change ids anew where those of before may lie above its own: after a restore, and on another
-// system. Cursors and the feed of webhooks begin behind what is there.
+// system. Cursors, and the feed of webhooks, begin behind all rows.
 func TestChangeIDsOfANewIncarnation(t *testing.T) {
 	t.Parallel()
 	wentBack := func(t *testing.T, v *server, s *store.Store) {

@@ -18,25 +18,6 @@ import (
 	"github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
-// named is a call with its name.
-type named struct {
-	name string
-	call func() error
-}
-
-// each makes calls one after the other, and each of them once for each of its statements before, with that one failing.
-func each(t *testing.T, s *store.Store, calls ...named) {
-	t.Helper()
-	for _, c := range calls {
-		if err := storetest.Each(t, s, c.call); err != nil {
-			t.Errorf("%s: %v", c.name, err)
-		}
-		if t.Failed() {
-			t.Fatalf("%s", c.name)
-		}
-	}
-}
-
 // errOf drops what a call returns besides its error.
 func errOf[T any](_ T, err error) error { return err }
 
@@ -59,38 +40,46 @@ func TestAFailedStatementMovesNoNode(t *testing.T) {
 	s := storetest.NewFaulty(t)
 	ctx, at := t.Context(), storetest.Now()
 	a, h := host(t, s, "m-1")
-	moves := func(to node.State, v nodestate.Move) named {
+	moves := func(to node.State, v nodestate.Move) storetest.Call {
 		v.To = to
-		return named{node.Name(v.To), with(t, s, "m-1", func(q *dbsqlc.Queries, _ dbsqlc.Machine) error {
+		return storetest.Call{Name: node.Name(v.To), Do: with(t, s, "m-1", func(q *dbsqlc.Queries, _ dbsqlc.Machine) error {
 			return nodestate.MoveTo(ctx, q, "m-1", v, at)
 		})}
 	}
-	fails := named{"a failed attempt", with(t, s, "m-1", func(q *dbsqlc.Queries, m dbsqlc.Machine) error {
-		return nodestate.InstallFailed(ctx, q, m, nodestate.Move{By: node.Workflow}, "why", "repave", at)
-	})}
-	silent := func(since time.Time) named {
-		return named{"heartbeats", func() error { return s.NodeStates.UpdateReachable(ctx, since, at) }}
+	fails := storetest.Call{
+		Name: "a failed attempt",
+		Do: with(t, s, "m-1", func(q *dbsqlc.Queries, m dbsqlc.Machine) error {
+			return nodestate.InstallFailed(ctx, q, m, nodestate.Move{By: node.Workflow}, "why", "repave", at)
+		}),
 	}
-	each(t, s, silent(at.Add(time.Hour)))
+	silent := func(since time.Time) storetest.Call {
+		return storetest.Call{Name: "heartbeats", Do: func() error { return s.NodeStates.UpdateReachable(ctx, since, at) }}
+	}
+	storetest.Calls(t, s, silent(at.Add(time.Hour)))
 	must(t, s.Sessions.FlushHeartbeats(ctx, map[string]time.Time{h.SessionID: at.Add(2 * time.Hour)}))
-	each(t, s, silent(at.Add(time.Hour)))
+	storetest.Calls(t, s, silent(at.Add(time.Hour)))
 	replica(t, s, "UPDATE machines SET node_state = 'enrolling', agent_id = $1", a.ID)
-	each(t, s,
-		named{"live", with(t, s, "m-1", func(q *dbsqlc.Queries, m dbsqlc.Machine) error {
+	storetest.Calls(
+		t,
+		s,
+		storetest.Call{Name: "live", Do: with(t, s, "m-1", func(q *dbsqlc.Queries, m dbsqlc.Machine) error {
 			return errOf(nodestate.AgentLive(ctx, q, m, at))
 		})},
-		named{"held", func() error { return errOf(nodestate.HeldByWorkflow(ctx, s.DB.Q, "m-1", node.Enrolling)) }},
-		named{"admit", func() error { return errOf(s.NodeStates.AdmitHealthy(ctx, at)) }},
+		storetest.Call{
+			Name: "held",
+			Do:   func() error { return errOf(nodestate.HeldByWorkflow(ctx, s.DB.Q, "m-1", node.Enrolling)) },
+		},
+		storetest.Call{Name: "admit", Do: func() error { return errOf(s.NodeStates.AdmitHealthy(ctx, at)) }},
 		moves(node.Quarantined, nodestate.Move{By: node.Admin, User: "ann", Comment: "x"}),
 		moves(node.Active, nodestate.Move{By: node.Admin, User: "ann", Comment: "x"}),
 		moves(node.Retired, nodestate.Move{By: node.Admin, Purge: true}),
 		moves(node.Offline, nodestate.Move{By: node.Admin}),
 	)
 	replica(t, s, "UPDATE machines SET node_state = 'installing', plan_id = 'reboot'")
-	each(t, s, fails, fails, fails,
+	storetest.Calls(t, s, fails, fails, fails,
 		moves(node.Pending, nodestate.Move{By: node.Admin, Force: true, Installs: true}))
 	replica(t, s, "UPDATE machines SET node_state = 'installed'")
-	each(t, s,
+	storetest.Calls(t, s,
 		moves(node.Active, nodestate.Move{By: node.Admin, User: "ann"}),
 		moves(node.Deleted, nodestate.Move{By: node.Admin, Deleting: true, Purge: true}))
 	if got := storetest.State(t, s, "m-1"); got != "deleted" {
@@ -110,29 +99,38 @@ func TestAFailedStatementOfAnObservation(t *testing.T) {
 	replica(t, s, `INSERT INTO node_groups (node_group, auto_promote, explicit_promotion, health_checks, updated_at)
 		VALUES ('g', false, false, '{inventory,provider}', now())`)
 	report(t, s, "m-1", `{"disks": []}`, false)
-	says := func(status maasstatus.Status, system string, seen time.Time) named {
+	reports := func(status maasstatus.Status, system string, seen time.Time) storetest.Call {
 		o := &fleetv1.ProviderObservation{MachineId: "m-1", Provider: "maas", Reachable: true, Present: true,
 			Status: int32(status), SystemId: system, SeenAt: timestamppb.New(seen)}
-		return named{"an observation", func() error {
+		return storetest.Call{Name: "an observation", Do: func() error {
 			return s.DB.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 				return nodestate.RecordProvider(ctx, q, "lab", o, at)
 			})
 		}}
 	}
-	moves := func(to node.State, ended string) named {
-		return named{node.Name(to), with(t, s, "m-1", func(q *dbsqlc.Queries, _ dbsqlc.Machine) error {
+	moves := func(to node.State, ended string) storetest.Call {
+		return storetest.Call{Name: node.Name(to), Do: with(t, s, "m-1", func(q *dbsqlc.Queries, _ dbsqlc.Machine) error {
 			return nodestate.MoveTo(ctx, q, "m-1", nodestate.Move{To: to, By: node.System, Ended: ended}, at)
 		})}
 	}
-	reads := func(name, id string, fn func(*dbsqlc.Queries, dbsqlc.Machine) error) named {
-		return named{name, with(t, s, id, fn)}
+	reads := func(name, id string, fn func(*dbsqlc.Queries, dbsqlc.Machine) error) storetest.Call {
+		return storetest.Call{Name: name, Do: with(t, s, id, fn)}
 	}
 	adopts := reads("adopt", "m-1", func(q *dbsqlc.Queries, m dbsqlc.Machine) error {
 		return errOf(nodestate.AdoptDrift(ctx, q, m, at))
 	})
-	each(t, s, says(maasstatus.Ready, "abc", at), moves(node.Quarantined, ""), moves(node.Active, ""), adopts,
-		says(maasstatus.Broken, "abc", at), says(maasstatus.Deployed, "xyz", at), moves(node.Quarantined, "op-1"),
-		says(maasstatus.Ready, "abc", at.Add(-time.Second)), says(maasstatus.Ready, "abc", at.Add(time.Second)),
+	storetest.Calls(
+		t,
+		s,
+		reports(maasstatus.Ready, "abc", at),
+		moves(node.Quarantined, ""),
+		moves(node.Active, ""),
+		adopts,
+		reports(maasstatus.Broken, "abc", at),
+		reports(maasstatus.Deployed, "xyz", at),
+		moves(node.Quarantined, "op-1"),
+		reports(maasstatus.Ready, "abc", at.Add(-time.Second)),
+		reports(maasstatus.Ready, "abc", at.Add(time.Second)),
 		reads("health", "m-1", func(q *dbsqlc.Queries, m dbsqlc.Machine) error {
 			return errOf(nodestate.HealthChecks(ctx, q, m, true))
 		}),

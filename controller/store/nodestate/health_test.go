@@ -73,12 +73,13 @@ func TestHardwareOfTheNewestInventory(t *testing.T) {
 	}
 }
 
-// The health checks of a machine's group compare what is registered with what was seen, and name what does not pass.
+// The health checks of a machine's group compare the registration with what was seen. Those that do not pass
+// are named.
 func TestHealthChecksOfAMachine(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	replica(t, s, `INSERT INTO node_groups (node_group, auto_promote, explicit_promotion, health_checks, updated_at)
-		VALUES ('quick', false, false, '{}', now()), ('seen', false, false, '{reachable,provider}', now())`)
+		VALUES ('quick', false, false, '{}', now()), ('one', false, false, '{reachable}', now()), ('seen', false, false, '{reachable,provider}', now())`)
 	const seen = `{"system": {"serial": "SN-1", "chassis_serial": "C-1"}, "nics": [{"mac": "52:54:00:00:00:0A"}]}`
 	all := []string{node.CheckReachable, node.CheckInventory, node.CheckProvider}
 	for i, c := range []struct {
@@ -108,6 +109,8 @@ func TestHealthChecksOfAMachine(t *testing.T) {
 		{name: "the newest counts", spec: `{"serial": "SN-1"}`, live: true, reports: []string{seen, `{}`}, checks: all,
 			failing: []string{"inventory: the machine's serial number was not read"}},
 		{name: "no checks", spec: `{"group": "quick", "serial": "SN-1"}`},
+		{name: "one check", spec: `{"group": "one", "serial": "SN-1"}`, checks: all[:1],
+			failing: []string{"reachable: the machine's agent has no session"}},
 		{name: "some checks", spec: `{"group": "seen", "serial": "SN-1"}`, live: true,
 			checks: []string{node.CheckReachable, node.CheckProvider}},
 		{name: "an unset group", spec: `{"group": "unset", "serial": "SN-1"}`, live: true, checks: all,

@@ -302,7 +302,7 @@ func TestFactsOfAMove(t *testing.T) {
 		m); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	// An admin's removal asks whether the disks hold a system; nobody else's does.
+	// An admin's removal asks whether the disks hold a system; that of work does not.
 	replica(t, s, `INSERT INTO machine_conditions (machine_id, type, status, reason, last_transition)
 		VALUES ('m-1', 'Provisioned', true, '', now())`)
 	for _, c := range []struct {

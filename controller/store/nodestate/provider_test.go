@@ -21,7 +21,7 @@ import (
 	"github.com/ingot-metal/ingot/internal/maasstatus"
 )
 
-// driven is a machine of MAAS in service, and what its provider says of it.
+// driven is a machine of MAAS in service.
 type driven struct {
 	*testing.T
 	s  *store.Store
@@ -51,7 +51,7 @@ func (d driven) record(site string, o *fleetv1.ProviderObservation, now time.Tim
 	}))
 }
 
-func (d driven) says(status maasstatus.Status, system, heldBy string) {
+func (d driven) reports(status maasstatus.Status, system, heldBy string) {
 	d.Helper()
 	d.record("lab", d.observation(status, system, heldBy), d.at)
 }
@@ -170,7 +170,7 @@ func TestObservationsOfMachinesThatHaveGone(t *testing.T) {
 		}
 	}
 	replica(t, d.s, "UPDATE machines SET deleted_at = now()")
-	d.says(maasstatus.Ready, "abc", "")
+	d.reports(maasstatus.Ready, "abc", "")
 	if n := storetest.Count(t, d.s, "SELECT count(*) FROM provider_observations"); n != 0 {
 		t.Error("that of a deleted machine is stored")
 	}
@@ -189,9 +189,9 @@ func TestDriftUntilItIsAccepted(t *testing.T) {
 	} else {
 		t.Error("what was never seen is accepted")
 	}
-	d.says(maasstatus.Deployed, "abc", "")
+	d.reports(maasstatus.Deployed, "abc", "")
 	d.shows("as it should be", "", "")
-	d.says(maasstatus.Ready, "abc", "")
+	d.reports(maasstatus.Ready, "abc", "")
 	d.shows("released", ready+"active", d.row().Drift)
 	if d.row().Drift == "" {
 		t.Error("the drift is not stored")
@@ -200,22 +200,22 @@ func TestDriftUntilItIsAccepted(t *testing.T) {
 	o.Reachable = false
 	d.record("lab", o, d.at)
 	d.shows("not asked", ready, "") // what was known is no less true
-	d.says(maasstatus.Deployed, "abc", "")
+	d.reports(maasstatus.Deployed, "abc", "")
 	d.shows("as it should be again", "", "")
 
 	const moved = "the provider has the machine as xyz, and it was abc"
-	d.says(maasstatus.Deployed, "xyz", "")
+	d.reports(maasstatus.Deployed, "xyz", "")
 	d.shows("another system", moved, moved)
 	if mark := d.adopt(); mark != "Deployed/xyz" || d.accepted() != mark || d.row().KnownSystemID != "xyz" {
 		t.Errorf("accepted is %q, stored %q, known %q", mark, d.accepted(), d.row().KnownSystemID)
 	}
 	d.shows("accepted", "", "")
-	d.says(maasstatus.Deployed, "xyz", "")
+	d.reports(maasstatus.Deployed, "xyz", "")
 	d.shows("as it was accepted", "", "")
 	if d.accepted() == "" {
 		t.Error("the same observation ends what was accepted")
 	}
-	d.says(maasstatus.Deployed, "xyz", "it is eve's")
+	d.reports(maasstatus.Deployed, "xyz", "it is eve's")
 	d.shows("another client's", ours+"it is eve's", ours+"it is eve's")
 	if d.accepted() != "" {
 		t.Errorf("accepted is still %q", d.accepted())
@@ -223,7 +223,7 @@ func TestDriftUntilItIsAccepted(t *testing.T) {
 	if mark := d.adopt(); mark != "Deployed/xyz/it is eve's" {
 		t.Errorf("accepted is %q", mark)
 	}
-	d.says(maasstatus.Deployed, "xyz", "it is eve's")
+	d.reports(maasstatus.Deployed, "xyz", "it is eve's")
 	d.shows("another client's, accepted", "", "")
 	o = d.observation(maasstatus.Ready, "xyz", "")
 	o.Reachable = false
@@ -231,7 +231,7 @@ func TestDriftUntilItIsAccepted(t *testing.T) {
 	if d.accepted() == "" {
 		t.Error("what was not asked ends what was accepted")
 	}
-	d.says(maasstatus.Deployed, "xyz", "it is bob's")
+	d.reports(maasstatus.Deployed, "xyz", "it is bob's")
 	d.shows("yet another client's", ours+"it is bob's", ours+"it is bob's")
 }
 
@@ -252,7 +252,7 @@ func TestWhatWasSeenBeforeTheEndOfWork(t *testing.T) {
 			t.Parallel()
 			d := newDriven(t)
 			d.setAside(d.at) // nothing was seen yet
-			d.says(maasstatus.Ready, "abc", "")
+			d.reports(maasstatus.Ready, "abc", "")
 			d.setAside(d.at)
 			d.shows("set aside", "", "")
 			o := d.observation(maasstatus.Ready, "abc", "")
@@ -290,7 +290,7 @@ func TestDriftFollowsTheNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newDriven(t)
-			d.says(c.status, "abc", "")
+			d.reports(c.status, "abc", "")
 			if c.prepare != "" {
 				replica(t, d.s, c.prepare)
 			}
@@ -320,7 +320,7 @@ func TestDriftFollowsTheNode(t *testing.T) {
 	// The other way round: what fitted does not fit any more.
 	d := newDriven(t)
 	replica(t, d.s, "UPDATE machines SET node_state = 'quarantined', quarantined_from = 'active'")
-	d.says(maasstatus.Ready, "abc", "")
+	d.reports(maasstatus.Ready, "abc", "")
 	d.shows("quarantined", "", "")
 	inTx(t, d.s, "m-1", func(q *dbsqlc.Queries, _ dbsqlc.Machine) error {
 		return nodestate.MoveNode(t.Context(), q, "m-1", node.Active, node.System, "", "", nil, d.at)
@@ -341,9 +341,9 @@ func TestErrorsOfProviders(t *testing.T) {
 			t.Errorf("%s: it needs %v, want %q", when, c, message)
 		}
 	}
-	d.says(maasstatus.Deployed, "abc", "")
+	d.reports(maasstatus.Deployed, "abc", "")
 	needs("deployed", "")
-	d.says(maasstatus.Broken, "abc", "")
+	d.reports(maasstatus.Broken, "abc", "")
 	needs("broken", "Broken")
 	o := d.observation(maasstatus.Broken, "abc", "")
 	o.StatusMessage = "the fan is gone"
@@ -354,11 +354,11 @@ func TestErrorsOfProviders(t *testing.T) {
 	d.record("lab", silent, d.at)
 	needs("not asked", "the fan is gone")
 	d.setAside(d.at)
-	d.says(maasstatus.Deployed, "abc", "") // not judged, and no error
+	d.reports(maasstatus.Deployed, "abc", "") // not judged, and no error
 	needs("deployed again", "")
 }
 
-// A stage knows of the provider what was seen last, and whether the machine's region is one that we know.
+// A stage is judged by what was seen last of the provider, and by whether the machine's region is known.
 func TestWhatAStageKnowsOfTheProvider(t *testing.T) {
 	t.Parallel()
 	d := newDriven(t)
@@ -381,7 +381,7 @@ func TestWhatAStageKnowsOfTheProvider(t *testing.T) {
 			}
 		}
 	}
-	d.says(maasstatus.Ready, "abc", "it is eve's")
+	d.reports(maasstatus.Ready, "abc", "it is eve's")
 	m, err := d.s.DB.Q.GetMachine(t.Context(), "m-1")
 	must(t, err)
 	if f := facts(

@@ -1,8 +1,11 @@
 package nodestate_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,7 +81,7 @@ func TestALargeFleetIsWalkedInSlices(t *testing.T) {
 		SELECT 'm-' || lpad(n::text, 5, '0'), 'READY', 'discovered', now(), now() FROM generate_series(1, $1) n`, fleetSize)
 	_, h := host(t, s, "z-1")
 	at := storetest.Now()
-	// Machines without an agent count as reachable, and are silent, as nobody hears them.
+	// Machines without an agent count as reachable, and are silent.
 	all := []string{"m-00001", "m-02000", "m-02001", "m-04000", "m-04001", "m-04500"}
 	mark := func() {
 		t.Helper()
@@ -300,3 +303,53 @@ func TestNodesThatAnOnboardingHolds(t *testing.T) {
 		}
 	}
 }
+
+// What has changed between the look at a node that waits and its lock counts.
+func TestANodeThatChangesBeforeItIsAdmitted(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		sql      string
+		admitted bool
+	}{
+		"nothing": {"SELECT", true},
+		"an onboarding": {`INSERT INTO workflows (workflow_id, machine_id, kind, mode, state, plan, stage, request_id, created_at,
+			updated_at) VALUES ('w', 'm-1', 'ONBOARDING', '', 'RUNNING', '{}', '', '', now(), now())`, false},
+		"its session":   {"UPDATE agent_sessions SET ended_at = now()", false},
+		"its state":     {"UPDATE machines SET node_state = 'quarantined'", false},
+		"its inventory": {`UPDATE machines SET spec = '{"serial": "SN-1"}'`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			before := &beforeLock{}
+			s := storetest.With(t, store.Config{Tracer: before})
+			host(t, s, "m-1")
+			replica(t, s, "UPDATE machines SET node_state = 'enrolling'")
+			before.arm(func() { replica(t, s, c.sql) })
+			n, err := s.NodeStates.AdmitHealthy(t.Context(), storetest.Now())
+			if err != nil || (n == 1) != c.admitted || (storetest.State(t, s, "m-1") == "active") != c.admitted {
+				t.Errorf("%d were admitted, %v, and it is %s", n, err, storetest.State(t, s, "m-1"))
+			}
+			if before.armed() {
+				t.Error("the machine was not locked")
+			}
+		})
+	}
+}
+
+// beforeLock calls a function once before a machine is locked.
+type beforeLock struct{ call atomic.Pointer[func()] }
+
+func (b *beforeLock) arm(call func()) { b.call.Store(&call) }
+
+func (b *beforeLock) armed() bool { return b.call.Load() != nil }
+
+func (b *beforeLock) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(d.SQL, "name: LockMachine ") {
+		if call := b.call.Swap(nil); call != nil {
+			(*call)()
+		}
+	}
+	return ctx
+}
+
+func (b *beforeLock) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}

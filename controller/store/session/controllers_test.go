@@ -150,7 +150,7 @@ func TestControllersAreForgottenSomeAtATime(t *testing.T) {
 	}
 }
 
-// A controller that stops ends its own sessions, and nobody else's; one session is ended by its id.
+// A controller that stops ends its own sessions and no others. One session is ended by its id.
 func TestSessionsEndAtATime(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -183,7 +183,7 @@ func TestSessionsEndAtATime(t *testing.T) {
 	ended("one has", at.Add(time.Second), at.Add(time.Minute), at.Add(2*time.Hour))
 }
 
-// listening returns what is sent on channels of the database, until none comes for the marker.
+// listening returns a function that returns the messages on channels of the database since its last call.
 func listening(t *testing.T, s *store.Store, channels ...string) func() []string {
 	t.Helper()
 	conn, err := s.DB.Pool().Acquire(t.Context())
@@ -210,8 +210,8 @@ func listening(t *testing.T, s *store.Store, channels ...string) func() []string
 	}
 }
 
-// What is handed over goes to the controllers that hold the sessions, one message to each, and not to the caller. What
-// is announced goes to all.
+// Items are handed over to the controllers that hold the sessions, in one message to each, and not to the caller. An
+// announcement goes to all.
 func TestHandedOverToWhoHoldsTheSessions(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -262,7 +262,7 @@ func TestCommandsThatWaitForAnAnswer(t *testing.T) {
 	}
 	is("unsettled", unsettled[0], c)
 	if none, err := s.Sessions.Unsettled(ctx, "ag-unknown"); err != nil || len(none) != 0 {
-		t.Errorf("unsettled of nobody: %+v, %v", none, err)
+		t.Errorf("unsettled of an unknown agent: %+v, %v", none, err)
 	}
 	unanswered := func(when, controller string, before time.Time, want ...sessionstore.UnansweredCommand) {
 		t.Helper()

@@ -111,8 +111,10 @@ func TestNoEventOfAnOlderSession(t *testing.T) {
 	before := storetest.Everything(t, s, tables...)
 	v, at := s.Sessions, storetest.Now()
 	for name, event := range map[string]func(sessionstore.EventKey) error{
-		"none":    func(k sessionstore.EventKey) error { return v.SkipEvent(t.Context(), k) },
-		"a log":   func(k sessionstore.EventKey) error { return v.LogEvents(t.Context(), k, c.ID, line(1, "a"), line(2, "b")) },
+		"none": func(k sessionstore.EventKey) error { return v.SkipEvent(t.Context(), k) },
+		"a log": func(k sessionstore.EventKey) error {
+			return v.LogEvents(t.Context(), k, c.ID, line(1, "a"), line(2, "b"))
+		},
 		"no log":  func(k sessionstore.EventKey) error { return v.LogEvents(t.Context(), k, "cmd-none", line(1, "a")) },
 		"a drift": func(k sessionstore.EventKey) error { return v.DriftEvent(t.Context(), k, "m-1", "-", "", at) },
 		"a RAID":  func(k sessionstore.EventKey) error { return v.RAIDEvent(t.Context(), k, "m-1", "-", at) },

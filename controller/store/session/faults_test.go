@@ -17,25 +17,6 @@ import (
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
-// named is a call with its name.
-type named struct {
-	name string
-	call func() error
-}
-
-// each makes calls one after the other, and each of them once for each of its statements before, with that one failing.
-func each(t *testing.T, s *store.Store, calls ...named) {
-	t.Helper()
-	for _, c := range calls {
-		if err := storetest.Each(t, s, c.call); err != nil {
-			t.Errorf("%s: %v", c.name, err)
-		}
-		if t.Failed() {
-			t.Fatalf("%s", c.name)
-		}
-	}
-}
-
 // errOf drops what a call returns besides its error.
 func errOf[T any](_ T, err error) error { return err }
 
@@ -50,36 +31,41 @@ func TestAFailedStatementOfAController(t *testing.T) {
 	replica(t, s, "UPDATE agent_sessions SET controller_id = 'lost' WHERE agent_id = $1", lost.ID)
 	replica(t, s, "INSERT INTO controllers (controller_id, version, started_at, lease_until) VALUES ('lost', '', $1, $1)",
 		at.Add(-time.Hour))
-	each(t, s,
-		named{"peers", func() error { return errOf(v.Peers(ctx, "ctl", at)) }},
-		named{"heartbeat", func() error { return v.SetHeartbeat(ctx, "ctl", time.Second) }},
-		named{"time", func() error { return errOf(v.Time(ctx)) }},
-		named{"renew", func() error { return v.RenewLease(ctx, "ctl-2", "v", at.Add(time.Hour), at) }},
-		named{"describe", func() error { return v.DescribeController(ctx, "ctl-2", "h") }},
-		named{"drain", func() error { return v.DrainController(ctx, "ctl-2", at) }},
-		named{"list", func() error { return errOf(v.ListControllers(ctx, true, "", 9, at)) }},
-		named{"release", func() error { return v.ReleaseLease(ctx, "ctl-2", at) }},
-		named{"forget", func() error { return errOf(v.ForgetControllers(ctx, at.Add(time.Second))) }},
-		named{"count live ones", func() error { return errOf(v.CountLiveSessions(ctx)) }},
-		named{"count", func() error { return errOf(v.CountSessions(ctx)) }},
-		named{"hand over", func() error { return v.HandOver(ctx, "ctl-2", []string{a.ID}, []string{"x"}) }},
-		named{"announce", func() error { return v.Announce(ctx, "x") }},
-		named{"held out", func() error { return errOf(v.HeldOut(ctx, []string{c.ID})) }},
-		named{"unanswered", func() error { return errOf(v.UnansweredCommands(ctx, "ctl", at)) }},
-		named{"unsettled", func() error { return errOf(v.Unsettled(ctx, a.ID)) }},
-		named{"state", func() error { return errOf2(v.CommandState(ctx, c.ID)) }},
-		named{"place", func() error {
+	storetest.Calls(
+		t,
+		s,
+		storetest.Call{Name: "peers", Do: func() error { return errOf(v.Peers(ctx, "ctl", at)) }},
+		storetest.Call{Name: "heartbeat", Do: func() error { return v.SetHeartbeat(ctx, "ctl", time.Second) }},
+		storetest.Call{Name: "time", Do: func() error { return errOf(v.Time(ctx)) }},
+		storetest.Call{Name: "renew", Do: func() error { return v.RenewLease(ctx, "ctl-2", "v", at.Add(time.Hour), at) }},
+		storetest.Call{Name: "describe", Do: func() error { return v.DescribeController(ctx, "ctl-2", "h") }},
+		storetest.Call{Name: "drain", Do: func() error { return v.DrainController(ctx, "ctl-2", at) }},
+		storetest.Call{Name: "list", Do: func() error { return errOf(v.ListControllers(ctx, true, "", 9, at)) }},
+		storetest.Call{Name: "release", Do: func() error { return v.ReleaseLease(ctx, "ctl-2", at) }},
+		storetest.Call{Name: "forget", Do: func() error { return errOf(v.ForgetControllers(ctx, at.Add(time.Second))) }},
+		storetest.Call{Name: "count live ones", Do: func() error { return errOf(v.CountLiveSessions(ctx)) }},
+		storetest.Call{Name: "count", Do: func() error { return errOf(v.CountSessions(ctx)) }},
+		storetest.Call{
+			Name: "hand over",
+			Do:   func() error { return v.HandOver(ctx, "ctl-2", []string{a.ID}, []string{"x"}) },
+		},
+		storetest.Call{Name: "announce", Do: func() error { return v.Announce(ctx, "x") }},
+		storetest.Call{Name: "held out", Do: func() error { return errOf(v.HeldOut(ctx, []string{c.ID})) }},
+		storetest.Call{Name: "unanswered", Do: func() error { return errOf(v.UnansweredCommands(ctx, "ctl", at)) }},
+		storetest.Call{Name: "unsettled", Do: func() error { return errOf(v.Unsettled(ctx, a.ID)) }},
+		storetest.Call{Name: "state", Do: func() error { return errOf2(v.CommandState(ctx, c.ID)) }},
+		storetest.Call{Name: "place", Do: func() error {
 			_, _, _, err := v.CommandPlace(ctx, c.ID)
 			return err
 		}},
-		named{"locked", func() error { return v.SetAgentLocked(ctx, a.ID, true) }},
-		named{"moved", func() error { return errOf(v.MovedSessions(ctx, map[string]int64{a.ID: 0})) }},
-		named{"heartbeats", func() error {
+		storetest.Call{Name: "locked", Do: func() error { return v.SetAgentLocked(ctx, a.ID, true) }},
+		storetest.Call{Name: "moved", Do: func() error { return errOf(v.MovedSessions(ctx, map[string]int64{a.ID: 0})) }},
+		storetest.Call{Name: "heartbeats", Do: func() error {
 			return v.FlushHeartbeats(ctx, map[string]time.Time{session: at.Add(time.Minute)})
 		}},
-		named{"end", func() error { return v.EndSession(ctx, a.ID, "s-of-before", at) }},
-		named{"end those of lost ones", func() error { return v.EndSessionsOf(ctx, "", at) }},
-		named{"end those of one", func() error { return v.EndSessionsOf(ctx, "ctl", at) }},
+		storetest.Call{Name: "end", Do: func() error { return v.EndSession(ctx, a.ID, "s-of-before", at) }},
+		storetest.Call{Name: "end those of lost ones", Do: func() error { return v.EndSessionsOf(ctx, "", at) }},
+		storetest.Call{Name: "end those of one", Do: func() error { return v.EndSessionsOf(ctx, "ctl", at) }},
 	)
 	if n := storetest.Count(t, s, "SELECT count(*) FROM agent_sessions WHERE ended_at IS NULL"); n != 0 {
 		t.Errorf("%d sessions go on", n)
@@ -101,25 +87,37 @@ func TestAFailedStatementOfAnEvent(t *testing.T) {
 	replica(t, s, `INSERT INTO phone_homes (operation_id, machine_id, command_id, secret_sha256, issued_at)
 		VALUES ($1, 'm-1', $2, $3, now())`, op, c.ID, raw)
 	replica(t, s, `INSERT INTO audit_log (ts, actor, verb, target_id, event_data)
-		SELECT $1::timestamptz - interval '1 day', '', 'CONFIG_DRIFT', 'm-1', '{"diff": "x"}' FROM generate_series(1, 40)`, at)
+		SELECT $1::timestamptz - interval '1 day', '', 'CONFIG_DRIFT', 'm-1', '{"diff": "x"}'
+		FROM generate_series(1, 40)`, at)
 	key := func(seq uint64) sessionstore.EventKey {
 		k := keyOf(a, seq)
 		k.InstallerOf = "m-1" // alone, and with its operation
 		return k
 	}
-	each(t, s,
-		named{"skip", func() error { return v.SkipEvent(ctx, key(1)) }},
-		named{"log", func() error { return v.LogEvents(ctx, key(0), c.ID, line(2, "a"), line(3, "b")) }},
-		named{"log, seen in parts", func() error { return v.LogEvents(ctx, key(0), c.ID, line(3, "b"), line(4, "c")) }},
-		named{"console", func() error { return v.ConsoleEvents(ctx, key(0), "default", op, line(5, "d")) }},
-		named{"drift", func() error { return v.DriftEvent(ctx, key(6), "m-1", "x", "y", at) }},
-		named{"no drift", func() error { return v.DriftEvent(ctx, key(7), "m-1", "", "", at) }},
-		named{"RAID", func() error { return v.RAIDEvent(ctx, key(8), "m-1", "x", at) }},
-		named{"inventory", func() error { return v.InventoryEvent(ctx, key(9), "m-1", "h", []byte("{}"), false, at) }},
-		named{"phone home", func() error {
+	storetest.Calls(
+		t,
+		s,
+		storetest.Call{Name: "skip", Do: func() error { return v.SkipEvent(ctx, key(1)) }},
+		storetest.Call{Name: "log", Do: func() error { return v.LogEvents(ctx, key(0), c.ID, line(2, "a"), line(3, "b")) }},
+		storetest.Call{
+			Name: "log, seen in parts",
+			Do:   func() error { return v.LogEvents(ctx, key(0), c.ID, line(3, "b"), line(4, "c")) },
+		},
+		storetest.Call{
+			Name: "console",
+			Do:   func() error { return v.ConsoleEvents(ctx, key(0), "default", op, line(5, "d")) },
+		},
+		storetest.Call{Name: "drift", Do: func() error { return v.DriftEvent(ctx, key(6), "m-1", "x", "y", at) }},
+		storetest.Call{Name: "no drift", Do: func() error { return v.DriftEvent(ctx, key(7), "m-1", "", "", at) }},
+		storetest.Call{Name: "RAID", Do: func() error { return v.RAIDEvent(ctx, key(8), "m-1", "x", at) }},
+		storetest.Call{
+			Name: "inventory",
+			Do:   func() error { return v.InventoryEvent(ctx, key(9), "m-1", "h", []byte("{}"), false, at) },
+		},
+		storetest.Call{Name: "phone home", Do: func() error {
 			return errOf(v.PhoneHomeEvent(ctx, key(10), "default", map[string]string{evidence.PhoneHomeSecret: secret}, at))
 		}},
-		named{"phone home without a secret", func() error {
+		storetest.Call{Name: "phone home without a secret", Do: func() error {
 			return errOf(v.PhoneHomeEvent(ctx, key(11), "default", map[string]string{evidence.PhoneHomeSecret: "-"}, at))
 		}},
 	)
@@ -127,10 +125,10 @@ func TestAFailedStatementOfAnEvent(t *testing.T) {
 		t.Errorf("the log is %q, the last number %d", got, lastEvent(t, s, a))
 	}
 	// In a lot the error is that of all.
-	must(t, storetest.Each(t, s, func() error {
+	storetest.Calls(t, s, storetest.Call{Name: "a lot", Do: func() error {
 		return errOf(v.StoreInventories(ctx, sessionstore.Inventory{Key: keyOf(a, 12), MachineID: "m-1", Hash: "h-2",
 			Document: []byte("{}"), At: at}))
-	}))
+	}})
 }
 
 // The same of sessions that are opened, in each way.
@@ -170,8 +168,8 @@ func TestAFailedStatementOfAHello(t *testing.T) {
 		"a fence that the boot lifts": {fence, says(func(h *sessionstore.Hello) {
 			h.BootID, h.LastGrantSeq = "boot-2", 1
 		})},
-		"an installer": {sql(`UPDATE agents a SET role = 'installer', operation_id = (SELECT operation_id FROM operations LIMIT 1)
-			WHERE agent_id = $1`), nil},
+		"an installer": {sql(`UPDATE agents SET role = 'installer', operation_id = o.operation_id
+			FROM operations o WHERE agent_id = $1`), nil},
 		"a site's": {sql("UPDATE agents SET role = 'site', machine_id = NULL, site = 'default' WHERE agent_id = $1"), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -200,13 +198,13 @@ func TestAFailedStatementOfAHello(t *testing.T) {
 	a := storetest.Enrol(t, s, agentstore.NewToken{TokenID: "t-1", Role: "site", Site: "default"})
 	storetest.Open(t, s, a.Hello("st-1", "boot-1"))
 	host := inService(t, s, "m-1")
-	must(t, storetest.Each(t, s, func() error {
+	storetest.Calls(t, s, storetest.Call{Name: "a lot", Do: func() error {
 		out, err := s.Sessions.OpenBatch(t.Context(), storetest.Now(), host.Hello("st-1", "boot-1"))
 		if err == nil && (len(out) != 1 || out[0] == nil) {
 			return fmt.Errorf("opened %v", out)
 		}
 		return err
-	}))
+	}})
 	if _, epoch, _ := sessionRow(t, s, host); epoch != 2 {
 		t.Errorf("the epoch is %d", epoch)
 	}

@@ -177,7 +177,7 @@ func TestACertificateThatIsUsedReplacesOlderOnes(t *testing.T) {
 }
 
 // An agent's memory is an older copy if it has counted fewer grants or fewer events than were seen of it. Of a memory
-// that it has given up it is told the last event.
+// that it has given up the answer has the last event.
 func TestMemoriesAreCompared(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -347,7 +347,7 @@ func TestASessionMovesTheNode(t *testing.T) {
 	}
 }
 
-// A site's agent, and an installer, leave what is known of a machine's own agent.
+// A site's agent, and an installer, change nothing of a machine's own agent.
 func TestSessionsThatAreNotTheMachinesOwn(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

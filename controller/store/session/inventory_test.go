@@ -12,12 +12,21 @@ import (
 
 // An inventory that a database refuses is dropped. Refused for ever, it would block all later events of its agent.
 func TestAnInventoryThatNoDatabaseKeeps(t *testing.T) {
+	for name, installer := range map[string]string{"of a host": "", "of an installer": "m-1"} {
+		t.Run(name, func(t *testing.T) { droppedInventories(t, installer) })
+	}
+}
+
+func droppedInventories(t *testing.T, installer string) {
+	t.Parallel()
 	s := storetest.New(t)
-	storetest.Lease(t, s)
-	a := inService(t, s, "m-1")
+	a, op, _ := storetest.Rebooting(t, s, "m-1")
+	if installer != "" {
+		replica(t, s, "UPDATE agents SET role = 'installer', operation_id = $1 WHERE agent_id = $2", op, a.ID)
+	}
 	tell := func(seq uint64, hash, document string) {
 		t.Helper()
-		k := sessionstore.EventKey{AgentID: a.ID, StateID: "st-1", Seq: seq}
+		k := sessionstore.EventKey{AgentID: a.ID, StateID: "st-1", Seq: seq, InstallerOf: installer}
 		err := s.Sessions.InventoryEvent(t.Context(), k, "m-1", hash, []byte(document), false,
 			storetest.Now().Add(time.Duration(seq)*time.Second))
 		if err != nil {

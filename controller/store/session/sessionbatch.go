@@ -55,7 +55,6 @@ const capabilitySeparator = "\x1f"
 func (s *Store) openBatch(ctx context.Context, lot []helloAt) ([]*Opened, error) {
 	out := make([]*Opened, len(lot))
 	err := s.db.InSet(ctx, func(tx pgx.Tx) ([]*pgtx.Notes, error) {
-		clear(out)
 		q := s.db.Q.WithTx(tx)
 		locked, err := q.LockCalmAgents(ctx, calmParams(lot))
 		if err != nil {

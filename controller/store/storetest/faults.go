@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 
@@ -122,4 +123,40 @@ func Each(t testing.TB, s *store.Store, call func() error) error {
 	}
 	t.Fatal("the call has no end")
 	return nil
+}
+
+// Call is a call of a store.
+type Call struct {
+	Name string
+	// Before, and After, are called once, and may be nil.
+	Before func()
+	Do     func() error
+	After  func()
+}
+
+// Calls makes calls one after the other, each as Each does. The error of a statement that has failed must be the one
+// that the call returns.
+func Calls(t testing.TB, s *store.Store, calls ...Call) {
+	t.Helper()
+	for _, c := range calls {
+		if c.Before != nil {
+			c.Before()
+		}
+		err := Each(t, s, func() error {
+			err := c.Do()
+			if err != nil && !errors.Is(err, context.Canceled) {
+				t.Errorf("%s returns %v", c.Name, err)
+			}
+			return err
+		})
+		if err != nil {
+			t.Errorf("%s: %v", c.Name, err)
+		}
+		if c.After != nil {
+			c.After()
+		}
+		if t.Failed() {
+			t.Fatalf("after %s", c.Name)
+		}
+	}
 }
