@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -382,12 +383,12 @@ func TestAnotherServerRaisesADoubt(t *testing.T) {
 	v := newServer(t)
 	s := v.controller("ctl-1", store.Config{})
 	compare(t, s, "ctl-1")
-	doubts := 0
+	var doubts atomic.Int32
 	connects(t, s) // nothing is set to be called
-	s.Incarnations.OnDoubt(func() { doubts++ })
+	s.Incarnations.OnDoubt(func() { doubts.Add(1) })
 	connects(t, s)
-	if doubts != 0 || !s.Incarnations.PositionSure() {
-		t.Errorf("%d doubts of the same server", doubts)
+	if doubts.Load() != 0 || !s.Incarnations.PositionSure() {
+		t.Errorf("%d doubts of the same server", doubts.Load())
 	}
 	open := func() *pgxpool.Conn {
 		t.Helper()
@@ -402,8 +403,8 @@ func TestAnotherServerRaisesADoubt(t *testing.T) {
 	old := []uint32{pid(busy)}
 	v.restarts()
 	fresh := open()
-	if doubts != 1 || s.Incarnations.PositionSure() {
-		t.Errorf("%d doubts after a restart, sure %t", doubts, s.Incarnations.PositionSure())
+	if doubts.Load() != 1 || s.Incarnations.PositionSure() {
+		t.Errorf("%d doubts after a restart, sure %t", doubts.Load(), s.Incarnations.PositionSure())
 	}
 	busy.Release()
 	fresh.Release()
@@ -413,8 +414,8 @@ func TestAnotherServerRaisesADoubt(t *testing.T) {
 		return !slices.Contains(old, pid(c))
 	}, "the connection to the old server is given up")
 	connects(t, s)
-	if doubts != 1 {
-		t.Errorf("%d doubts of the server that is known by now", doubts)
+	if doubts.Load() != 1 {
+		t.Errorf("%d doubts of the server that is known by now", doubts.Load())
 	}
 }
 
