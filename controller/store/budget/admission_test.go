@@ -359,7 +359,10 @@ func TestAFullFleetReadsOnePage(t *testing.T) {
 		"the verdict on the first": {func() error { return verdictOn(t, s, q, "op-000") }, 1},
 		"the verdict on the last":  {func() error { return verdictOn(t, s, q, "op-449") }, 1},
 		"usage":                    {func() error { _, _, err := s.Budgets.BudgetUsage(t.Context(), q.now); return err }, 0},
-		"an admission":             {func() error { _, _, err := s.Budgets.AdmitDestructive(t.Context(), q.now); return err }, 1},
+		"an admission": {func() error {
+			_, _, err := s.Budgets.AdmitDestructive(t.Context(), q.now)
+			return err
+		}, 1},
 	} {
 		before := pages.n.Load()
 		if err := c.call(); err != nil {
@@ -371,6 +374,18 @@ func TestAFullFleetReadsOnePage(t *testing.T) {
 	}
 	if n := storetest.Count(t, s, "SELECT count(*) FROM budget_slots"); n != 2 {
 		t.Errorf("%d slots", n)
+	}
+	// A budget of rows is full for none but its row: the walk ends with the operation that is asked for.
+	q.rules = []budget.Rule{{Name: "rows", Harm: kind.Destroys, Domain: "label:row", AtOnce: 1}}
+	q.store(t, s)
+	for op, want := range map[string]int64{"op-000": 1, "op-199": 1, "op-200": 2, "op-449": 3} {
+		before := pages.n.Load()
+		if err := verdictOn(t, s, q, op); err != nil {
+			t.Fatal(err)
+		}
+		if got := pages.n.Load() - before; got != want {
+			t.Errorf("the verdict on %s reads %d pages, want %d", op, got, want)
+		}
 	}
 }
 

@@ -344,6 +344,12 @@ func TestAMachineTakesASlotForWhatFollows(t *testing.T) {
 		t.Errorf("the refusal names %v", f.Metadata)
 	}
 	slots(first)
+	unread := m3
+	unread.Spec = []byte("x")
+	if err := admit(unread, "two"); err == nil {
+		t.Error("a machine whose place cannot be read is admitted")
+	}
+	slots(first)
 	if err := admit(m3, "two"); err != nil {
 		t.Fatal(err)
 	}

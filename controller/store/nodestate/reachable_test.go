@@ -312,8 +312,8 @@ func TestANodeThatChangesBeforeItIsAdmitted(t *testing.T) {
 		admitted bool
 	}{
 		"nothing": {"SELECT", true},
-		"an onboarding": {`INSERT INTO workflows (workflow_id, machine_id, kind, mode, state, plan, stage, request_id, created_at,
-			updated_at) VALUES ('w', 'm-1', 'ONBOARDING', '', 'RUNNING', '{}', '', '', now(), now())`, false},
+		"an onboarding": {`INSERT INTO workflows (workflow_id, machine_id, kind, mode, state, plan, stage, request_id,
+			created_at, updated_at) VALUES ('w', 'm-1', 'ONBOARDING', '', 'RUNNING', '{}', '', '', now(), now())`, false},
 		"its session":   {"UPDATE agent_sessions SET ended_at = now()", false},
 		"its state":     {"UPDATE machines SET node_state = 'quarantined'", false},
 		"its inventory": {`UPDATE machines SET spec = '{"serial": "SN-1"}'`, false},
@@ -331,6 +331,13 @@ func TestANodeThatChangesBeforeItIsAdmitted(t *testing.T) {
 			}
 			if before.armed() {
 				t.Error("the machine was not locked")
+			}
+			// One that fails its checks as it is looked at is not locked.
+			replica(t, s, `UPDATE machines SET spec = '{"serial": "SN-1"}', node_state = 'enrolling'`)
+			replica(t, s, "UPDATE agent_sessions SET ended_at = NULL")
+			before.arm(func() {})
+			if n, err := s.NodeStates.AdmitHealthy(t.Context(), storetest.Now()); n != 0 || err != nil || !before.armed() {
+				t.Errorf("of a node that fails: %d, %v, locked %t", n, err, !before.armed())
 			}
 		})
 	}

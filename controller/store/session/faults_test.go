@@ -187,7 +187,9 @@ func TestAFailedStatementOfAHello(t *testing.T) {
 			if c.says != nil {
 				c.says(&h)
 			}
-			storetest.Open(t, s, h) // each statement fails once
+			storetest.Calls(t, s, storetest.Call{Name: name, Do: func() error {
+				return errOf(s.Sessions.OpenSession(t.Context(), h, storetest.Now()))
+			}})
 			if id := sessionID(t, s, a); id != h.SessionID {
 				t.Errorf("the session is %s", id)
 			}

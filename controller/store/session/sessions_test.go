@@ -195,16 +195,20 @@ func TestPiecesOfALogAreStoredTogether(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
+	// One that is new counts beside one that was overtaken.
+	if err := s.Sessions.LogEvents(t.Context(), key, c.ID, line(7, "g"), line(6, "f")); err != nil {
+		t.Fatal(err)
+	}
 	logs, err := s.Logs.LogsOf(t.Context(), id, 0, 10)
 	var text string
 	for _, l := range logs {
 		text += string(l.GetData())
 	}
-	if err != nil || text != "abcde" {
+	if err != nil || text != "abcdeg" {
 		t.Errorf("the log is %q, %v", text, err)
 	}
-	if o := storetest.Open(t, s, a.Hello("st-1", "boot-1")); o.LastEventSeq != 5 {
-		t.Errorf("the last event is %d, want 5", o.LastEventSeq)
+	if o := storetest.Open(t, s, a.Hello("st-1", "boot-1")); o.LastEventSeq != 7 {
+		t.Errorf("the last event is %d, want 7", o.LastEventSeq)
 	}
 }
 
