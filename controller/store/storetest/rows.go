@@ -133,10 +133,10 @@ func (r storedRow) changedFrom(was storedRow) []string {
 var (
 	// drawn are ids, and longer runs of what secrets and digests consist of.
 	drawn = regexp.MustCompile(`\b([a-z]+-)[0-9a-hjkmnp-tv-z]{26}\b|\\+x[0-9a-f]{16,}|\b[0-9a-f]{8}-[0-9a-f-]{27}\b|` +
-		`\b[A-Za-z0-9_-]{22,}\b|\b\d{16,}\b`)
+		`[A-Za-z0-9_-]{22,}|\b\d{16,}\b`)
 	instant = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*(Z|\+00:00)`)
 	// word is a long name.
-	word = regexp.MustCompile(`^([a-z_-]+|[A-Z_]+|[A-Z][A-Za-z]+)$`)
+	word = regexp.MustCompile(`^([a-z_-]+|[A-Z_]+)$`)
 )
 
 // relative writes times relative to the call, by the minute.
