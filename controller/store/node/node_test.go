@@ -24,7 +24,11 @@ import (
 // "write-renamed", which is "write" under another name.
 func installer(t testing.TB, s *store.Store) {
 	t.Helper()
-	for id, seconds := range map[string]int32{"write": 0, "write-again": 3600, "write-renamed": 0} {
+	for _, id := range []string{"write", "write-again", "write-renamed"} {
+		seconds := int32(0)
+		if id == "write-again" {
+			seconds = 3600
+		}
 		_, err := s.Catalog.CreatePlan(t.Context(), &baremetalv1.Plan{PlanId: id, Steps: []*baremetalv1.Step{
 			{Name: "write", MaxRetries: -1, TimeoutSeconds: seconds,
 				Kind: &baremetalv1.Step_Repave{Repave: &baremetalv1.RepaveImage{Image: "img"}}},
