@@ -13,17 +13,20 @@ import (
 	"time"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
-	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
-	"github.com/ingot-metal/ingot/controller/domain/workflow"
+	"github.com/ingot-metal/ingot/controller/domain/operation/decider"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
 var writeAnswers = flag.Bool("write-answers", false,
 	"write testdata/answers.txt anew, when an answer is meant to change")
 
-// mostSituations bounds how many situations of one operation are visited.
-const mostSituations = 30
+// mostSituations bounds how many situations of one operation are visited, and mostEnds in how many of these it has
+// ended.
+const (
+	mostSituations = 22
+	mostEnds       = 5
+)
 
 // action is something that happens to an operation, with a name.
 type action struct {
@@ -145,134 +148,6 @@ func condition(c fleet.ConditionType) func(*stored) {
 	}
 }
 
-// actions are what may happen in every situation. Those that lead far come first.
-func actions() []action {
-	return []action{
-		{"looks", later(0)},
-		{"asks", asks(func(*operation.GrantAsked) {})},
-		{"succeeds", says(operation.OutcomeSucceeded, false, everyEvidence, "")},
-		{"the site applies", changed(func(s *stored) { s.world.Boot.Applied = s.revision })},
-		{"an installer comes", enters("a-installer-1", "repave", "erase", "reboot", "preflight", "reset_devices")},
-		{"fails, retryable", says(operation.OutcomeFailed, true, nil, "")},
-		{"claims", says(operation.OutcomeSucceeded, false, nil, "boot-1")},
-		{"cancel", event(operation.CancelAsked{Actor: "x"})},
-		{"half a minute", later(30 * time.Second)},
-		{"the host goes", changed(live(false, "host"))},
-		{"a new boot", comes("boot-2", "s-1", false)},
-		{"the written system comes", writtenComes(digest)},
-		{"fails", says(operation.OutcomeFailed, false, nil, "")},
-		{"five minutes", later(stepTimeout)},
-		{"another installer comes", enters("a-installer-2", "repave", "erase", "reboot")},
-		{"asks once more", asks(func(e *operation.GrantAsked) { e.Earlier = nil })},
-		{"asks with an old number", asks(func(e *operation.GrantAsked) { e.Seq-- })},
-		{"asks with another memory", asks(func(e *operation.GrantAsked) { e.StateID = "s-7" })},
-		{"asks from another boot", asks(func(e *operation.GrantAsked) { e.SessionBootID = "boot-7" })},
-		{"asks with another digest", asks(func(e *operation.GrantAsked) { e.Digest = []byte("another") })},
-		{"acknowledges", ofLatest(func(_ *stored, c operation.Command) operation.Event {
-			return operation.AckedByAgent{CommandID: c.ID, AgentID: c.ExecutorID}
-		})},
-		{"another acknowledges", ofLatest(func(_ *stored, c operation.Command) operation.Event {
-			return operation.AckedByAgent{CommandID: c.ID, AgentID: "a-other"}
-		})},
-		{"succeeds over a new boot", says(operation.OutcomeSucceeded, false, everyEvidence, "boot-2")},
-		{"refuses", says(operation.OutcomeRefused, false, nil, "")},
-		{"stopped", says(operation.OutcomeCanceled, false, nil, "")},
-		{"does not know", says(operation.OutcomeUnknown, false, nil, "")},
-		{"does not know over a new boot", says(operation.OutcomeUnknown, false, nil, "boot-2")},
-		{"cancel for a reason", event(operation.CancelAsked{Actor: "x", Why: "blocked"})},
-		{"quarantine", event(operation.Quarantine{Reason: "CLONE_DETECTED", Message: "two of them"})},
-		{"impostor", event(operation.Impostor{Reason: "IDENTITY_MISMATCH", Message: "another machine"})},
-		{"the same boot", comes("boot-1", "s-1", false)},
-		{"a new memory", comes("boot-1", "s-2", false)},
-		{"a new boot and memory", comes("boot-2", "s-2", false)},
-		{"an old memory", comes("boot-1", "s-1", true)},
-		{"another written system comes", writtenComes("sha256:other")},
-		{"the site goes", changed(live(false, "site"))},
-		{"the installer goes", changed(live(false, "installer"))},
-		{"all go, for two minutes", func(s *stored) operation.Decision {
-			live(false, "host", "site", "installer")(s)
-			return later(2 * time.Minute)(s)
-		}},
-		{"RMA", changed(condition(fleet.RMA))},
-		{"retired", changed(condition(fleet.RetiredFlag))},
-		{"in a cluster", changed(condition(fleet.InCustomerCluster))},
-		{"no slot", func(s *stored) operation.Decision {
-			s.op.Destructive, s.world.SlotHeld = true, false
-			return asks(func(*operation.GrantAsked) {})(s)
-		}},
-		{"quarantined, and asks", func(s *stored) operation.Decision {
-			s.world.Machine.NodeState = fleet.Quarantined
-			return asks(func(*operation.GrantAsked) {})(s)
-		}},
-		{"an old session asks", func(s *stored) operation.Decision {
-			s.world.StaleEpoch = true
-			return asks(func(*operation.GrantAsked) {})(s)
-		}},
-		{"unfit",
-			changed(func(s *stored) { s.world.Unfit = &fleet.Refusal{Reason: "DISK_RULE_NO_UNIQUE_MATCH", Message: "none"} })},
-		{"no installer image", changed(func(s *stored) { s.world.Boot.InstallerReady = false })},
-		{"no segments", changed(func(s *stored) { s.world.Boot.Segments = 0 })},
-		{"reports a start", event(operation.Reported{Status: "started", Actor: "x"})},
-		{"reports progress", event(operation.Reported{Status: "progress", Actor: "x"})},
-		{"reports the end", event(operation.Reported{Status: "complete", Actor: "x"})},
-		{"reports a failure", event(operation.Reported{Status: "failed", Error: "bad disk", Actor: "x"})},
-	}
-}
-
-// starts are operations of every kind, on machines of every kind.
-func starts(t *testing.T) map[string]func() *stored {
-	out := map[string]func() *stored{}
-	capable := func(steps ...operation.Step) func() *stored {
-		return func() *stored {
-			s := newStored(t, steps...)
-			h, at := host("s-1", true), site("s-9")
-			h.Capabilities = append(h.Capabilities, "join", "erase", "reset_devices", "test_hardware")
-			at.Capabilities = append(at.Capabilities, "cluster", "ssh", "power", "netboot", "reboot")
-			s.setAgents(h, at)
-			return s
-		}
-	}
-	for _, k := range []kind.Kind{
-		kind.Reboot, kind.Netboot, kind.Repave, kind.Net, kind.WaitForAgent,
-		kind.Erase, kind.ResetDevices, kind.TestHardware, kind.SSH, kind.Join, kind.Verify,
-		kind.Drain,
-		kind.Uncordon, kind.ProviderAction, kind.RMA,
-	} {
-		out[string(k)] = capable(step(k, 1), reconfig())
-	}
-	out["reboot bmc"] = capable(operation.Step{Kind: kind.Reboot, Mode: "bmc", MaxRetries: 1})
-	out["rma return"] = capable(operation.Step{Kind: kind.RMA, Mode: "return"})
-	for _, mode := range []string{
-		workflow.ReportedInstall, workflow.AwaitReplacement, workflow.NothingToDrain, workflow.PowerOffNode,
-		workflow.SwitchOn, workflow.SwitchOff,
-		workflow.DrainNode, workflow.VerifyNode,
-	} {
-		out["stage "+mode] = capable(operation.Step{Kind: kind.WorkflowStage, Mode: mode, MaxRetries: 1})
-	}
-	for _, way := range []string{"auto", "bmc", "kexec", "bootnext", "media"} {
-		out["metal "+way] = func() *stored { return newMetal(t, way, realHost("kexec", "netboot")).stored }
-		out["bare metal "+way] = func() *stored {
-			s := newMetal(t, way).stored
-			s.world.Install = operation.Install{Counted: true, Max: 2}
-			return s
-		}
-	}
-	out["metal erase"] = func() *stored {
-		s := newMetal(t, "auto", realHost("kexec")).stored
-		s.op.Type, s.op.Steps[1].Kind, s.op.Steps[2].Kind = fleet.RunPlan, kind.Erase, kind.ResetDevices
-		return s
-	}
-	out["rescue"] = func() *stored {
-		s := newMetal(t, "auto", realHost("netboot")).stored
-		s.op.Type, s.op.Steps = fleet.Netboot, []operation.Step{s.op.Steps[0], s.op.Steps[2]}
-		return s
-	}
-	out["provider forgets"] = capable(operation.Step{Kind: kind.ProviderAction, Mode: workflow.ForgetAction})
-	forgets := out["provider forgets"]
-	out["provider forgets"] = func() *stored { s := forgets(); s.op.Type = fleet.Decommission; return s }
-	return out
-}
-
 func (s *stored) copied() *stored {
 	c := *s
 	c.commands, c.world.Candidates = slices.Clone(s.commands), slices.Clone(s.world.Candidates)
@@ -325,33 +200,62 @@ func TestEveryAnswerIsAsItWas(t *testing.T) {
 		}
 	}
 	if text != string(want) {
-		t.Error("other situations are reached; if that is meant: go test ./controller/domain/operation -run EveryAnswer " +
+		t.Error("other situations are reached; if that is meant: go test ./controller/domain/operation/decider -run EveryAnswer " +
 			"-write-answers")
 	}
 }
 
-// answers visits the situations of one operation, and gives a line for each.
+// answers visits the situations of one operation, and returns a line for each.
 func answers(t *testing.T, name string, first *stored) (lines []string) {
 	type visit struct {
 		s    *stored
 		path string
 	}
-	queue, seen := []visit{{first, "new"}}, map[string]bool{first.situation(): true}
+	first.trusts = true
+	queue, seen, ends := []visit{{first, "new"}}, map[string]bool{first.situation(): true}, 0
 	for ; len(queue) > 0; queue = queue[1:] {
 		at, sum := queue[0], sha256.New()
-		for _, a := range actions() {
-			s := at.s.copied()
-			answer, err := json.Marshal(a.do(s))
+		tell := func(name string, answer any) {
+			if d, ok := answer.(operation.Decision); ok && !d.OpChanged {
+				d.Op = operation.Operation{} // the stored one, as the harness checks
+				answer = d
+			}
+			b, err := json.Marshal(answer)
 			if err != nil {
 				t.Fatal(err)
 			}
-			fmt.Fprintf(sum, "%s: %s\n", a.name, answer)
-			if now := s.situation(); !seen[now] && len(seen) < mostSituations {
-				seen[now] = true
-				queue = append(queue, visit{s, at.path + ", " + a.name})
+			fmt.Fprintf(sum, "%s: %s\n", name, b)
+		}
+		for _, a := range actions() {
+			s := at.s.copied()
+			tell(a.name, a.do(s))
+			foreseen(at.s, s, a.name, tell)
+			now, over := s.situation(), operation.IsTerminal(s.op.Phase)
+			if seen[now] || len(seen) == mostSituations || over && ends == mostEnds {
+				continue
 			}
+			if over {
+				ends++
+			}
+			seen[now] = true
+			queue = append(queue, visit{s, at.path + ", " + a.name})
+		}
+		for _, path := range []string{"auto", "bootnext", "kexec", "bmc", "media"} {
+			tell("path "+path, decider.NoBootPath(at.s.world, path))
 		}
 		lines = append(lines, fmt.Sprintf("%s: %s: %s: %x", name, at.path, at.s.situation(), sum.Sum(nil)[:6]))
 	}
 	return lines
+}
+
+// foreseen tells what is foreseen of an operation that has not begun, in the world after an action.
+func foreseen(s, after *stored, name string, tell func(string, any)) {
+	if s.op.Phase != operation.Pending {
+		return
+	}
+	ahead := s.copied()
+	ahead.world = after.world
+	for _, replaced := range []bool{false, true} {
+		tell("foreseen, "+name, decider.Foresee(ahead.snapshot(operation.Evaluate{}), replaced, after.now))
+	}
 }
