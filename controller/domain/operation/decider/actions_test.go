@@ -102,6 +102,9 @@ func resultActions() []action {
 		{"its probe is answered, and no switch was seen", reports(operation.OutcomeSucceeded, func(e *operation.Resulted) {
 			e.Evidence = map[string]string{evidence.ProbeAnsweredAt: "t"}
 		})},
+		{"has a value under no key", reports(operation.OutcomeSucceeded, func(e *operation.Resulted) {
+			e.Evidence = map[string]string{"": "x"}
+		})},
 		{"succeeds, and others switched", reports(operation.OutcomeSucceeded, func(e *operation.Resulted) {
 			e.Evidence = maps.Clone(everyEvidence)
 			e.Evidence[evidence.PowerByOthers] = "on at noon"
@@ -157,6 +160,7 @@ func sessionActions() []action {
 			})(s)
 			return comes("boot-2", "s-1", false)(s)
 		}},
+		{"the site's session opens", event(operation.SessionOpened{AgentID: siteID, StateID: "s-site", BootID: "boot-s"})},
 		{"from another image", func(s *stored) operation.Decision {
 			hosts(func(c *fleet.Candidate) { c.ImageDigest = "sha256:0123" })(s)
 			return comes("boot-2", "s-1", false)(s)
@@ -216,6 +220,26 @@ func worldActions() []action {
 		{"there are no agents", changed(func(s *stored) {
 			s.setAgents()
 			s.world.TargetAgentID, s.world.TargetBootID, s.world.TargetAgentLive = "", "", false
+		})},
+		{"is in another boot, unheard", changed(func(s *stored) {
+			live(true, "host")(s)
+			hosts(func(c *fleet.Candidate) { c.BootID = "boot-9" })(s)
+		})},
+		{"the host is gone for an hour", changed(hosts(func(c *fleet.Candidate) {
+			c.Live, c.LastSeen = false, c.LastSeen.Add(-time.Hour)
+		}))},
+		{"an installer is there, unheard", changed(installerUnheard("op-1"))},
+		{"another operation's installer is there", changed(installerUnheard("op-9"))},
+		{"the installer is assigned", changed(func(s *stored) {
+			s.world.Boot.Mode, s.world.Boot.OperationID = operation.BootInstaller, s.op.ID
+		})},
+		{"another operation's installer is assigned", changed(func(s *stored) {
+			s.world.Boot.Mode, s.world.Boot.OperationID = operation.BootInstaller, "op-9"
+		})},
+		{"an installer has enrolled", changed(func(s *stored) { s.world.Boot.InstallerAgentID = "a-installer-5" })},
+		{"retired, in a full decommission", changed(func(s *stored) {
+			condition(fleet.RetiredFlag)(s)
+			s.world.Stage.Mode = workflow.FullDecommission
 		})},
 		{"simulated", changed(hosts(func(c *fleet.Candidate) { c.Simulated = true }))},
 		{"driven by MAAS", changed(func(s *stored) { s.world.Provider = workflow.ProviderMAAS })},
@@ -339,6 +363,16 @@ func returns(spoil func(*operation.SessionOpened)) func(*stored) operation.Decis
 		})(s)
 		return e
 	})
+}
+
+// installerUnheard adds an installer of an operation whose session has not been told of.
+func installerUnheard(operationID string) func(*stored) {
+	return func(s *stored) {
+		s.world.Candidates = append(slices.Clone(s.world.Candidates), fleet.Candidate{
+			AgentID: "a-installer-6", Role: "installer", StateID: "s-6", BootID: "boot-6", Live: true, LastSeen: s.now,
+			OperationID: operationID, Capabilities: []string{"repave", "erase", "reboot"},
+		})
+	}
 }
 
 // gone takes the session of the latest command's executor away, and looks after that time.

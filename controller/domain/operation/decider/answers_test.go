@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"hash"
 	"maps"
 	"os"
 	"slices"
@@ -211,7 +212,8 @@ func TestEveryAnswerIsAsItWas(t *testing.T) {
 	}
 }
 
-// answers visits the situations of one operation, and returns a line for each.
+// answers visits the situations of one operation, and returns a line for each. In the first one, two things happen one
+// after the other, too.
 func answers(t *testing.T, name string, first *stored) (lines []string) {
 	type visit struct {
 		s    *stored
@@ -220,22 +222,11 @@ func answers(t *testing.T, name string, first *stored) (lines []string) {
 	first.trusts = true
 	queue, seen, ends := []visit{{first, "new"}}, map[string]bool{first.situation(): true}, 0
 	for ; len(queue) > 0; queue = queue[1:] {
-		at, sum := queue[0], sha256.New()
-		tell := func(name string, answer any) {
-			if d, ok := answer.(operation.Decision); ok && !d.OpChanged {
-				d.Op = operation.Operation{} // the stored one, as the harness checks
-				answer = d
-			}
-			b, err := json.Marshal(answer)
-			if err != nil {
-				t.Fatal(err)
-			}
-			fmt.Fprintf(sum, "%s: %s\n", name, b)
-		}
+		at := queue[0]
+		sum := newAnswerSum(t)
 		for _, a := range actions() {
-			s := at.s.copied()
-			tell(a.name, a.do(s))
-			foreseen(at.s, s, a.name, tell)
+			s := sum.after(at.s, a)
+			foreseen(at.s, s, sum)
 			now, over := s.situation(), operation.IsTerminal(s.op.Phase)
 			if seen[now] || len(seen) == mostSituations || over && ends == mostEnds {
 				continue
@@ -247,21 +238,64 @@ func answers(t *testing.T, name string, first *stored) (lines []string) {
 			queue = append(queue, visit{s, at.path + ", " + a.name})
 		}
 		for _, path := range []string{"auto", "bootnext", "kexec", "bmc", "media"} {
-			tell("path "+path, decider.NoBootPath(at.s.world, path))
+			sum.add(path, decider.NoBootPath(at.s.world, path))
 		}
-		lines = append(lines, fmt.Sprintf("%s: %s: %s: %x", name, at.path, at.s.situation(), sum.Sum(nil)[:6]))
+		lines = append(lines, fmt.Sprintf("%s: %s: %s: %s", name, at.path, at.s.situation(), sum))
 	}
-	return lines
+	pairs := newAnswerSum(t)
+	then := slices.Concat(farActions(), resultActions(), sessionActions())
+	for _, a := range worldActions() {
+		s := pairs.after(first, a)
+		if s.op.Phase != operation.Running {
+			continue
+		}
+		for _, b := range then {
+			pairs.after(s, b)
+		}
+	}
+	return append(lines, fmt.Sprintf("%s: two at a time: %s", name, pairs))
 }
 
-// foreseen tells what is foreseen of an operation that has not begun, in the world after an action.
-func foreseen(s, after *stored, name string, tell func(string, any)) {
+// answerSum is the sum of answers, with the names of what they answer.
+type answerSum struct {
+	t *testing.T
+	hash.Hash
+}
+
+func newAnswerSum(t *testing.T) answerSum { return answerSum{t, sha256.New()} }
+
+func (a answerSum) String() string { return fmt.Sprintf("%x", a.Sum(nil)[:6]) }
+
+func (a answerSum) add(name string, answer any) {
+	b, err := json.Marshal(answer)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	fmt.Fprintf(a, "%s: %s\n", name, b)
+}
+
+// after returns the operation after an action, all of whose decisions are added.
+func (a answerSum) after(before *stored, what action) *stored {
+	s := before.copied()
+	s.told = func(_ operation.Event, d operation.Decision) {
+		if !d.OpChanged {
+			d.Op = operation.Operation{} // the stored one, as the harness checks
+		}
+		a.add(what.name, d)
+	}
+	what.do(s)
+	s.told = nil
+	return s
+}
+
+// foreseen adds what is foreseen of an operation that has not begun, in the world after an action.
+func foreseen(s, after *stored, sum answerSum) {
 	if s.op.Phase != operation.Pending {
 		return
 	}
 	ahead := s.copied()
 	ahead.world = after.world
 	for _, replaced := range []bool{false, true} {
-		tell("foreseen, "+name, decider.Foresee(ahead.snapshot(operation.Evaluate{}), replaced, after.now))
+		sum.add("foreseen", decider.Foresee(ahead.snapshot(operation.Evaluate{}), replaced, after.now))
 	}
 }

@@ -47,6 +47,8 @@ type stored struct {
 	revision int64
 	// trusts leaves out whether a decision changes its snapshot, which costs half of the time. Other tests hold that.
 	trusts bool
+	// told takes each decision; nil for none.
+	told func(operation.Event, operation.Decision)
 }
 
 func newStored(t tb, steps ...operation.Step) *stored {
@@ -121,6 +123,9 @@ func (s *stored) do(e operation.Event) operation.Decision {
 	d := decider.Decide(snap, e, s.now)
 	if !s.trusts && !reflect.DeepEqual(snap, before) {
 		s.t.Fatalf("%T changed its snapshot:\n%s\n%s", e, dump(before), dump(snap))
+	}
+	if s.told != nil {
+		s.told(e, d)
 	}
 	s.check(snap, e, d)
 	s.apply(d)

@@ -36,7 +36,7 @@ func wrote(s Situation) bool {
 	}) {
 		return true
 	}
-	if !s.OfStep || !s.CommandKind.WritesSystem || s.Command.GrantedAt.IsZero() {
+	if !s.CommandKind.WritesSystem || s.Command.GrantedAt.IsZero() {
 		return false
 	}
 	ofThisTry := !s.Command.GrantedAt.Before(s.Step.RetryAt) && s.Command.SettledBy != byPowerCycle

@@ -118,6 +118,18 @@ func further(out map[string]func() *stored) {
 	add("can write", "metal auto", known, more(rebooted, "can write")...)
 	add("writing", "metal auto", known, more(rebooted, "can write", "asks")...)
 	add("writing, attempts count", "bare metal auto", counted, more(cycled, "can write", "asks")...)
+	add("writing, the last try of an attempt", "bare metal auto", func(s *stored) {
+		counted(s)
+		s.op.Steps[1].MaxRetries = 0
+	}, more(cycled, "can write", "asks")...)
+	add("writing, the last try of the last attempt", "bare metal auto", func(s *stored) {
+		slow(s)
+		s.op.Steps[1].MaxRetries, s.world.Install = 0, operation.Install{Counted: true, Failed: 2, Max: 3}
+	}, more(cycled, "can write", "asks")...)
+	add("writing, and an erasure follows", "bare metal auto", func(s *stored) {
+		erase := operation.Step{Kind: kind.Erase, State: operation.StepWaiting, Name: "erase-2", Timeout: stepTimeout}
+		s.op.Steps = []operation.Step{s.op.Steps[0], s.op.Steps[1], erase, s.op.Steps[2]}
+	}, more(cycled, "can write", "asks")...)
 	add("written", "metal auto", known, more(rebooted, "can write", "asks", "succeeds")...)
 	add("restarting", "metal auto", known, more(rebooted, "can write", "asks", "succeeds", "the site applies", "asks")...)
 	add("restarting, attempts count", "bare metal auto", counted,
@@ -153,6 +165,10 @@ func further(out map[string]func() *stored) {
 		s.op.Steps = append(s.op.Steps[:1], operation.Step{Kind: kind.Reboot, State: operation.StepWaiting, Name: "reboot-1",
 			Timeout: stepTimeout})
 	}, "looks", "asks", "succeeds", "asks")
+	add("of a kind that is not declared", "net", func(s *stored) {
+		s.op.Steps[0].Kind = "future"
+		hosts(func(c *fleet.Candidate) { c.Capabilities = []string{"future"} })(s)
+	}, "looks", "asks")
 	add("join with a token", "join", slow, "looks", "asks", "succeeds")
 	add("a late result is awaited", "net", slow, "looks", "asks")
 	add("a repeat of unknown work", "net", func(s *stored) { s.world.Machine.UnresolvedCommand = "c-77" }, "looks", "asks")
