@@ -113,7 +113,9 @@ func resultActions() []action {
 			s.world.StaleEpoch = true
 			return says(operation.OutcomeSucceeded, false, nil, "boot-2")(s)
 		}},
-		{"another agent succeeds", reports(operation.OutcomeSucceeded, func(e *operation.Resulted) { e.AgentID = "a-other" })},
+		{"another agent succeeds", reports(operation.OutcomeSucceeded, func(e *operation.Resulted) {
+			e.AgentID = "a-other"
+		})},
 		{"refuses", says(operation.OutcomeRefused, false, nil, "")},
 		{"refuses for lack of a grant", reports(operation.OutcomeRefused, because("GRANT_REFUSED"))},
 		{"refuses as expired", reports(operation.OutcomeRefused, because("COMMAND_EXPIRED"))},
@@ -244,8 +246,12 @@ func worldActions() []action {
 		{"simulated", changed(hosts(func(c *fleet.Candidate) { c.Simulated = true }))},
 		{"driven by MAAS", changed(func(s *stored) { s.world.Provider = workflow.ProviderMAAS })},
 		{"driven by agents", changed(func(s *stored) { s.world.Provider = fleet.AgentProvider })},
-		{"attempts count", changed(func(s *stored) { s.world.Install = operation.Install{Counted: true, Failed: 1, Max: 3} })},
-		{"the last attempt", changed(func(s *stored) { s.world.Install = operation.Install{Counted: true, Failed: 2, Max: 3} })},
+		{"attempts count", changed(func(s *stored) {
+			s.world.Install = operation.Install{Counted: true, Failed: 1, Max: 3}
+		})},
+		{"the last attempt", changed(func(s *stored) {
+			s.world.Install = operation.Install{Counted: true, Failed: 2, Max: 3}
+		})},
 	}
 }
 

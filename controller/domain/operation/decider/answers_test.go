@@ -25,7 +25,7 @@ var writeAnswers = flag.Bool("write-answers", false,
 // mostSituations bounds how many situations of one operation are visited, and mostEnds in how many of these it has
 // ended.
 const (
-	mostSituations = 22
+	mostSituations = 16
 	mostEnds       = 5
 )
 

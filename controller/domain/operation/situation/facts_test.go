@@ -158,12 +158,14 @@ func agentChanges() []change {
 		{"the host is gone", func(m *moment) { m.w.Candidates = m.w.Candidates[1:] }},
 		{"the site is silent", agent("site", func(c *fleet.Candidate) { c.Live = false })},
 		{"the site can do nothing", agent("site", func(c *fleet.Candidate) { c.Capabilities = []string{"provider:agent"} })},
-		{"an installer comes", comes(fleet.Candidate{AgentID: "a-inst", Role: "installer", OperationID: ours, BootID: "boot-3"})},
+		{"an installer comes", comes(fleet.Candidate{AgentID: "a-inst", Role: "installer", OperationID: ours,
+			BootID: "boot-3"})},
 		{"an installer of before comes", comes(fleet.Candidate{AgentID: "a-inst", Role: "installer", OperationID: ours,
 			BootID: "boot-1"})},
 		{"another's installer comes", comes(fleet.Candidate{AgentID: "a-inst", Role: "installer", OperationID: "op-9",
 			BootID: "boot-3"})},
-		{"a second host comes", comes(fleet.Candidate{AgentID: "a-host-2", Role: "host", OperationID: ours, BootID: "boot-4"})},
+		{"a second host comes", comes(fleet.Candidate{AgentID: "a-host-2", Role: "host", OperationID: ours,
+			BootID: "boot-4"})},
 		{"no agent is the machine's", func(m *moment) { m.w.TargetAgentID, m.w.TargetAgentLive = "", false }},
 		{"driven by MAAS", provided(workflow.ProviderMAAS)},
 		{"driven by another provider", provided("fake")},
@@ -326,7 +328,8 @@ func TestEveryFactIsAsItWas(t *testing.T) {
 		roles []string
 	}{
 		{"", []string{""}}, {kind.Reboot, []string{"host", "site", "installer"}}, {kind.Power, []string{"site"}},
-		{kind.Kexec, []string{"host"}}, {kind.Repave, []string{"installer", "host"}}, {kind.Netboot, []string{"host", "site"}},
+		{kind.Kexec, []string{"host"}}, {kind.Repave, []string{"installer", "host"}},
+		{kind.Netboot, []string{"host", "site"}},
 		{kind.Preflight, []string{"installer"}}, {kind.JoinToken, []string{"site"}}, {kind.Net, []string{"host"}},
 	}
 	var lines []string
