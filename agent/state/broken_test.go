@@ -158,7 +158,8 @@ func TestABrokenDatabaseIsNotAnEmptyOne(t *testing.T) {
 		"dropped":       {"append", "append inventory", "append finding", "events"},
 		"site_document": {"save document", "document"},
 		"leases":        {"save leases", "leases"},
-		"meta": {"append", "append inventory", "append finding", "finding", "meta", "state id", "grant number", "controller time", "lock",
+		"meta": {"append", "append inventory", "append finding", "finding", "meta", "state id", "grant number",
+			"controller time", "lock",
 			"inventory hash", "new state id",
 			"doubt", "recognized", "put", "get", "writable"},
 	}
