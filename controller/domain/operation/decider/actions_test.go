@@ -102,6 +102,12 @@ func resultActions() []action {
 		{"its probe is answered, and no switch was seen", reports(operation.OutcomeSucceeded, func(e *operation.Resulted) {
 			e.Evidence = map[string]string{evidence.ProbeAnsweredAt: "t"}
 		})},
+		{"succeeds, with what else there may be", reports(operation.OutcomeSucceeded, func(e *operation.Resulted) {
+			e.Evidence = maps.Clone(everyEvidence)
+			delete(e.Evidence, evidence.ImageDigest)
+			maps.Copy(e.Evidence, map[string]string{evidence.Deployed: "jammy", evidence.Redeployed: "t",
+				evidence.NodeRemoved: "t", evidence.ClusterName: "prod", evidence.HardwareTests: "[]"})
+		})},
 		{"has a value under no key", reports(operation.OutcomeSucceeded, func(e *operation.Resulted) {
 			e.Evidence = map[string]string{"": "x"}
 		})},

@@ -472,6 +472,21 @@ func further(out map[string]func() *stored) {
 	add("the last install that is reported", "stage "+workflow.ReportedInstall, func(s *stored) {
 		s.world.Install = operation.Install{Counted: true, Failed: 2, Max: 3}
 	}, "looks")
+	for flow, stages := range map[workflow.Kind][]string{
+		workflow.Decommission: {workflow.DisableNode, workflow.ForceRelease, workflow.ValidateClean, workflow.RetireNode},
+		workflow.Onboarding:   {workflow.ApproveNode, workflow.ResolvePower, workflow.VerifyNode},
+	} {
+		for _, stage := range stages {
+			add("stage "+stage+" that is built", "stage "+workflow.DrainNode, func(s *stored) {
+				s.op.Steps[0].Mode, s.world.Stage.Kind, s.world.Stage.Mode = stage, flow, workflow.StorageCleanup
+				s.world.Stage.Unhealthy = []string{"inventory: it has sent none"}
+			})
+		}
+	}
+	for _, k := range []string{"net", "reboot", "repave", "verify", "drain", "provider_action", "test_hardware"} {
+		add(k+" alone", k, func(s *stored) { s.op.Steps = s.op.Steps[:1] }, "looks", "asks")
+	}
+	add("join waits for its host", "join", func(*stored) {}, "looks", "asks", "the host goes", "half a minute", "succeeds")
 	add("away for a replacement", "stage "+workflow.AwaitReplacement, known, "looks")
 	add("drain of a node in a cluster", "stage "+workflow.DrainNode, func(s *stored) {
 		condition(fleet.InCustomerCluster)(s)

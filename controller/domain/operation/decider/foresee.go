@@ -171,7 +171,6 @@ func (f *foresight) replaceSystem() {
 			c.Live, c.LastSeen = false, f.now
 		}
 	}
-	delete(f.op.Evidence, evidence.BootNext)
 }
 
 func (f *foresight) notAsked(sentence string) {
