@@ -120,17 +120,22 @@ func TestAStartThatIsNotForgottenIsNotTakenBack(t *testing.T) {
 	}
 }
 
-// TestNothingIsKeptOfABootWithoutAnID: it could not be told from another one.
-func TestNothingIsKeptOfABootWithoutAnID(t *testing.T) {
-	t.Parallel()
-	run := t.TempDir()
-	s := open(t, state.Config{InMemory: true})
-	b, err := state.OpenBegun(t.Context(), s, run, "", slog.New(slog.DiscardHandler))
-	must(t, err)
-	receive(t, s, "c")
-	must(t, b.Start(t.Context(), "c", nil, nil, t0))
-	must(t, b.Unstart(t.Context(), "c"))
-	if kept, err := os.ReadDir(run); err != nil || len(kept) != 0 {
-		t.Errorf("kept: %v, %v", kept, err)
+// TestNothingIsKeptWithoutABootOrADirectory: a boot without an id could not be told from another one, and no file is
+// left where the agent happens to run.
+func TestNothingIsKeptWithoutABootOrADirectory(t *testing.T) {
+	here, run := t.TempDir(), t.TempDir()
+	t.Chdir(here)
+	for boot, dir := range map[string]string{"": run, "boot-1": ""} {
+		s := open(t, state.Config{InMemory: true})
+		b, err := state.OpenBegun(t.Context(), s, dir, boot, slog.New(slog.DiscardHandler))
+		must(t, err)
+		receive(t, s, "c")
+		must(t, b.Start(t.Context(), "c", nil, nil, t0))
+		must(t, b.Unstart(t.Context(), "c"))
+		for _, dir := range []string{here, run} {
+			if kept, err := os.ReadDir(dir); err != nil || len(kept) != 0 {
+				t.Errorf("kept of boot %q: %v, %v", boot, kept, err)
+			}
+		}
 	}
 }

@@ -199,6 +199,11 @@ func TestHowFarAMemoryIsShared(t *testing.T) {
 	t.Parallel()
 	s := open(t, state.Config{InMemory: true})
 	must(t, s.SawControllerTime(t.Context(), time.Time{}))
+	first := open(t, state.Config{InMemory: true})
+	must(t, first.SawControllerTime(t.Context(), time.UnixMilli(1)))
+	if m, err := first.Meta(t.Context()); err != nil || !m.ControllerTime.Equal(time.UnixMilli(1)) {
+		t.Errorf("the first time of all: %+v, %v", m, err)
+	}
 	for range 3 {
 		must(t, s.Append(t.Context(), line("c"), t0))
 	}
