@@ -229,15 +229,15 @@ func worldActions() []action {
 			s.setAgents()
 			s.world.TargetAgentID, s.world.TargetBootID, s.world.TargetAgentLive = "", "", false
 		})},
-		{"is in another boot, unheard", changed(func(s *stored) {
+		{"is in another boot, unheard", quietly(func(s *stored) {
 			live(true, "host")(s)
 			hosts(func(c *fleet.Candidate) { c.BootID = "boot-9" })(s)
 		})},
 		{"the host is gone for an hour", changed(hosts(func(c *fleet.Candidate) {
 			c.Live, c.LastSeen = false, c.LastSeen.Add(-time.Hour)
 		}))},
-		{"an installer is there, unheard", changed(installerUnheard("op-1"))},
-		{"another operation's installer is there", changed(installerUnheard("op-9"))},
+		{"an installer is there, unheard", quietly(installerUnheard("op-1"))},
+		{"another operation's installer is there", quietly(installerUnheard("op-9"))},
 		{"the installer is assigned", changed(func(s *stored) {
 			s.world.Boot.Mode, s.world.Boot.OperationID = operation.BootInstaller, s.op.ID
 		})},
@@ -375,6 +375,11 @@ func returns(spoil func(*operation.SessionOpened)) func(*stored) operation.Decis
 		})(s)
 		return e
 	})
+}
+
+// quietly changes something in the world that no event tells of.
+func quietly(change func(*stored)) func(*stored) operation.Decision {
+	return func(s *stored) operation.Decision { change(s); return operation.Decision{} }
 }
 
 // installerUnheard adds an installer of an operation whose session has not been told of.

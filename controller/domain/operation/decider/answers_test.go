@@ -246,7 +246,8 @@ func answers(t *testing.T, name string, first *stored) (lines []string) {
 		lines = append(lines, fmt.Sprintf("%s: %s: %s: %s", name, at.path, at.s.situation(), sum))
 	}
 	pairs := newAnswerSum(t)
-	then := slices.Concat(farActions(), resultActions(), sessionActions())
+	then := slices.Concat(farActions(), resultActions(), sessionActions(),
+		[]action{{"the deadline", when(theDeadline, 0, event(operation.Evaluate{}))}})
 	for _, a := range worldActions() {
 		s := pairs.after(first, a)
 		if s.op.Phase != operation.Running {
@@ -404,6 +405,7 @@ func further(out map[string]func() *stored) {
 
 	add("entering by the next boot", "metal auto", known, rebooted[:5]...)
 	add("entering by the BMC", "bare metal auto", known, cycled[:3]...)
+	add("entering by the BMC from a system", "metal bmc", known, "looks", "the site applies", "asks")
 	add("sent in by the BMC", "bare metal auto", slow, cycled[:4]...)
 	add("in the installer", "metal auto", known, rebooted...)
 	add("can write", "metal auto", known, more(rebooted, "can write")...)
