@@ -20,7 +20,7 @@ TEST_TIMEOUT ?= 20m
 TEST_FLAGS   ?=
 # Those that read the tree, start programs and machines, or compute in one goroutine what takes nine times as long with
 # the detector. They begin no goroutine, but for those that a test of the tree names.
-UNRACED      := /invariants$$|/imagebuild(/bootdisk)?$$|/internal/localpg$$|/disk/image$$|/catalog/image$$|/operation/decider$$|/agent/host(/disks|/firewall|/network|/rollback)?$$|/lab/([^ef]|f[^l])
+UNRACED      := /invariants$$|/imagebuild(/bootdisk)?$$|/internal/localpg$$|/disk/image$$|/catalog/image$$|/operation/(decider|situation)$$|/agent/host(/disks|/firewall|/network|/rollback)?$$|/lab/([^ef]|f[^l])
 GOTESTSUM    := bin/tools/gotestsum --format $(if $(CI),pkgname,pkgname-and-test-fails) --hide-summary=skipped
 # Without the race detector tests share what is compiled for the programs, which they start. What vet says, make lint says.
 UNRACED_TEST := env CGO_ENABLED=0 $(GOTESTSUM) -- -vet=off -trimpath -buildvcs=false -tags $(GOTAGS)

@@ -1,6 +1,7 @@
 package state_test
 
 import (
+	"bytes"
 	"errors"
 	"log/slog"
 	"os"
@@ -71,5 +72,70 @@ func TestBegunGoesOnWithoutItsDirectory(t *testing.T) {
 		_, _, err = b.Receive(t.Context(), state.Command{ID: "of " + run, TargetID: "m", ReceivedAt: time.Now()})
 		must(t, err)
 		must(t, b.Start(t.Context(), "of "+run, nil, nil, time.Now()))
+	}
+}
+
+// TestAStartThatIsNotForgottenIsNotTakenBack: the command would otherwise look, in this boot, like one of another copy.
+// Settling goes on, as nothing more comes of the command.
+func TestAStartThatIsNotForgottenIsNotTakenBack(t *testing.T) {
+	t.Parallel()
+	run, ctx, now := t.TempDir(), t.Context(), time.Now()
+	s := open(t, state.Config{InMemory: true})
+	var logged bytes.Buffer
+	b, err := state.OpenBegun(ctx, s, run, "boot-1", slog.New(slog.NewTextHandler(&logged, nil)))
+	must(t, err)
+	receive(t, s, "c")
+	must(t, b.Start(ctx, "c", []byte("{}"), nil, now))
+	kept, err := filepath.Glob(filepath.Join(run, "begun", "boot-1", "*"))
+	if err != nil || len(kept) != 1 {
+		t.Fatalf("kept of the start: %v, %v", kept, err)
+	}
+	if err := b.Start(ctx, "c", nil, nil, now); !errors.Is(err, state.ErrConflict) {
+		t.Errorf("started twice: %v", err)
+	}
+	must(t, os.Remove(kept[0]))
+	must(t, os.MkdirAll(filepath.Join(kept[0], "in the way"), 0o700))
+	if err := b.Unstart(ctx, "c"); err == nil {
+		t.Error("taken back, and the record of the start is there")
+	}
+	if c, _, err := b.Command(ctx, "c"); err != nil || c.State != state.Started {
+		t.Errorf("the command is %s, %v", c.State, err)
+	}
+	if err := b.Settle(ctx, "c"); err != nil || logged.Len() == 0 {
+		t.Errorf("settled with %v, and logged %q", err, logged.String())
+	}
+	must(t, os.RemoveAll(kept[0]))
+	must(t, b.Unstart(ctx, "c"))
+	must(t, b.Start(ctx, "c", []byte("{}"), nil, now))
+	must(t, b.Finish(ctx, "c", []byte("r"), now))
+	s.Fence()
+	if err := b.Settle(ctx, "c"); !errors.Is(err, state.ErrFenced) {
+		t.Errorf("a fenced store settled: %v", err)
+	}
+	if _, err := os.Stat(kept[0]); err != nil {
+		t.Errorf("the start of a command that is not settled is forgotten: %v", err)
+	}
+	if _, err := state.OpenBegun(ctx, s, run, "boot-1", slog.New(slog.DiscardHandler)); !errors.Is(err, state.ErrFenced) {
+		t.Errorf("opened on a memory that cannot be read: %v", err)
+	}
+}
+
+// TestNothingIsKeptWithoutABootOrADirectory: a boot without an id could not be told from another one, and no file is
+// left where the agent happens to run.
+func TestNothingIsKeptWithoutABootOrADirectory(t *testing.T) {
+	here, run := t.TempDir(), t.TempDir()
+	t.Chdir(here)
+	for boot, dir := range map[string]string{"": run, "boot-1": ""} {
+		s := open(t, state.Config{InMemory: true})
+		b, err := state.OpenBegun(t.Context(), s, dir, boot, slog.New(slog.DiscardHandler))
+		must(t, err)
+		receive(t, s, "c")
+		must(t, b.Start(t.Context(), "c", nil, nil, t0))
+		must(t, b.Unstart(t.Context(), "c"))
+		for _, dir := range []string{here, run} {
+			if kept, err := os.ReadDir(dir); err != nil || len(kept) != 0 {
+				t.Errorf("kept of boot %q: %v, %v", boot, kept, err)
+			}
+		}
 	}
 }

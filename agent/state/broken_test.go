@@ -44,6 +44,10 @@ var uses = map[string]func(ctx context.Context, s *state.Store) error{
 	"append inventory": func(ctx context.Context, s *state.Store) error {
 		return s.AppendInventory(ctx, &fleetv1.InventoryReport{Hash: "h"}, t0)
 	},
+	"append finding": func(ctx context.Context, s *state.Store) error {
+		return s.AppendFinding(ctx, &fleetv1.Report{Kind: "raid"}, "degraded", t0)
+	},
+	"finding":  func(ctx context.Context, s *state.Store) error { _, err := s.Finding(ctx, "raid"); return err },
 	"events":   func(ctx context.Context, s *state.Store) error { _, err := s.Events(ctx, 0, 10, t0); return err },
 	"trim":     func(ctx context.Context, s *state.Store) error { return s.Trim(ctx, 100) },
 	"buffered": func(ctx context.Context, s *state.Store) error { _, err := s.BufferedEvents(ctx); return err },
@@ -149,11 +153,13 @@ func TestABrokenDatabaseIsNotAnEmptyOne(t *testing.T) {
 	touches := map[string][]string{
 		"commands": {"receive", "receive again", "start", "unstart", "update intent", "finish", "settle", "command",
 			"unsettled", "evict", "new state id"},
-		"events":        {"append", "append inventory", "events", "trim", "buffered", "recognized"},
-		"dropped":       {"append", "append inventory", "events"},
+		"events": {"append", "append inventory", "append finding", "events", "trim", "buffered",
+			"recognized"},
+		"dropped":       {"append", "append inventory", "append finding", "events"},
 		"site_document": {"save document", "document"},
 		"leases":        {"save leases", "leases"},
-		"meta": {"append", "append inventory", "meta", "state id", "grant number", "controller time", "lock",
+		"meta": {"append", "append inventory", "append finding", "finding", "meta", "state id", "grant number",
+			"controller time", "lock",
 			"inventory hash", "new state id",
 			"doubt", "recognized", "put", "get", "writable"},
 	}
@@ -175,7 +181,7 @@ func TestABrokenDatabaseIsNotAnEmptyOne(t *testing.T) {
 func TestDamagedValuesAreNotTakenForNone(t *testing.T) {
 	t.Parallel()
 	for what, names := range map[string][]string{
-		"UPDATE meta SET value = x'ff'": {"append", "append inventory",
+		"UPDATE meta SET value = x'ff'": {"append", "append inventory", "append finding",
 			"meta", "state id", "grant number", "controller time", "recognized", "get"},
 		"UPDATE events SET body = x'ff'":        {"events"},
 		"UPDATE site_document SET body = x'ff'": {"document"},

@@ -146,7 +146,7 @@ func TestADamagedValueIsAnErrorWhereItIsRead(t *testing.T) {
 	value := func(key string) string { return "UPDATE meta SET value = x'ff' WHERE key = '" + key + "'" }
 	for what, names := range map[string][]string{
 		value("grant_seq"):        {"grant number", "meta", "state id"},
-		value("event_seq"):        {"append", "append inventory", "meta", "state id"},
+		value("event_seq"):        {"append", "append inventory", "append finding", "meta", "state id"},
 		value("controller_time"):  {"controller time", "meta", "state id"},
 		value("shared_event_seq"): {"recognized", "meta", "state id"},
 		value("asks.received"):    {"grant number"},
@@ -155,8 +155,9 @@ func TestADamagedValueIsAnErrorWhereItIsRead(t *testing.T) {
 		"UPDATE commands SET received_ms = 'x' WHERE command_id = 'started'":     {"unsettled", "new state id"},
 		"UPDATE commands SET received_ms = 'x' WHERE command_id IN ('received', 'done')": {"receive again", "command",
 			"unsettled"},
-		"UPDATE events SET priority = 0.5":                                         {"append", "append inventory"},
-		"UPDATE dropped SET n = 'x'":                                               {"events"},
+		"UPDATE events SET priority = 0.5": {"append", "append inventory",
+			"append finding"},
+		"UPDATE dropped SET n = 'x'": {"events"},
 		"UPDATE events SET body = x'ff' WHERE seq = (SELECT min(seq) FROM events)": {"events"},
 		"UPDATE leases SET body = x'ff'":                                           {"leases"},
 	} {

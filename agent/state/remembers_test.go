@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -78,6 +79,97 @@ func TestTheHashOfTheLastInventory(t *testing.T) {
 	}
 }
 
+// TestTheStateOfTheLastFinding: it is remembered with its report, which wakes the sender, for each kind by itself. An
+// old copy that takes a new state id has reported nothing.
+func TestTheStateOfTheLastFinding(t *testing.T) {
+	t.Parallel()
+	s := open(t, state.Config{InMemory: true})
+	is := func(when, kind, want string) {
+		t.Helper()
+		if got, err := s.Finding(t.Context(), kind); got != want || err != nil {
+			t.Errorf("%s: the finding of %s is %q, %v, want %q", when, kind, got, err, want)
+		}
+	}
+	is("at first", "raid", "")
+	for _, found := range []string{"md0 degraded", "md0 well"} {
+		must(t, s.AppendFinding(t.Context(), &fleetv1.Report{Kind: "raid"}, found, t0))
+		select {
+		case <-s.Changed():
+		default:
+			t.Errorf("the sender is not woken for %q", found)
+		}
+		is("after a report", "raid", found)
+	}
+	is("after a report of another kind", "update", "")
+	list, err := s.Events(t.Context(), 0, 10, t0)
+	if err != nil || len(list) != 2 || list[1].GetReport().GetKind() != "raid" {
+		t.Errorf("the events are %v, %v", list, err)
+	}
+	_, err = s.NewStateID(t.Context(), t0, nil)
+	must(t, err)
+	is("of a new state id", "raid", "")
+	s.Fence()
+	if err := s.AppendFinding(t.Context(), &fleetv1.Report{Kind: "raid"}, "x", t0); !errors.Is(err, state.ErrFenced) {
+		t.Errorf("a fenced handle took a finding: %v", err)
+	}
+	select {
+	case <-s.Changed():
+		t.Error("the sender is woken for a report that was not appended")
+	default:
+	}
+}
+
+// TestEveryFieldOfACommandIsKept: what is stored of a command in its life is read back, whichever way it is read.
+func TestEveryFieldOfACommandIsKept(t *testing.T) {
+	t.Parallel()
+	s := open(t, state.Config{InMemory: true})
+	want := state.Command{
+		ID: "c", TargetID: "m", Spec: []byte("spec"), Digest: []byte("digest"), State: state.Received, BootID: "b1",
+		ReceivedAt: t0,
+	}
+	is := func(when string) {
+		t.Helper()
+		one, found, err := s.Command(t.Context(), "c")
+		if err != nil || !found || !reflect.DeepEqual(one, want) {
+			t.Errorf("%s: %+v, %t, %v, want %+v", when, one, found, err, want)
+		}
+		again, known, err := s.Receive(t.Context(), state.Command{ID: "c", TargetID: "other", ReceivedAt: t0.Add(9)})
+		if err != nil || !known || !reflect.DeepEqual(again, want) {
+			t.Errorf("%s, received again: %+v, %t, %v", when, again, known, err)
+		}
+		list, err := s.Unsettled(t.Context())
+		if err != nil || !want.Settled && (len(list) != 1 || !reflect.DeepEqual(list[0], want)) ||
+			want.Settled && len(list) != 0 {
+			t.Errorf("%s, in the list: %+v, %v", when, list, err)
+		}
+	}
+	_, _, err := s.Receive(t.Context(), state.Command{ID: "c", TargetID: "m", Spec: []byte("spec"),
+		Digest: []byte("digest"), BootID: "b1", ReceivedAt: t0})
+	must(t, err)
+	is("received")
+	must(t, s.Start(t.Context(), "c", []byte("intent"), nil, t0.Add(time.Second)))
+	want.State, want.Intent, want.StartedAt = state.Started, []byte("intent"), t0.Add(time.Second)
+	is("started")
+	must(t, s.Unstart(t.Context(), "c"))
+	want.State, want.Intent, want.StartedAt = state.Received, nil, time.Time{}
+	is("taken back")
+	must(t, s.Start(t.Context(), "c", []byte("intent"), nil, t0.Add(2*time.Second)))
+	must(t, s.UpdateIntent(t.Context(), "c", []byte("another")))
+	want.State, want.Intent, want.StartedAt = state.Started, []byte("another"), t0.Add(2*time.Second)
+	is("with another intent")
+	must(t, s.Finish(t.Context(), "c", []byte("result"), t0.Add(3*time.Second)))
+	want.State, want.Result, want.DoneAt = state.Done, []byte("result"), t0.Add(3*time.Second)
+	is("done")
+	must(t, s.Settle(t.Context(), "c"))
+	want.Settled = true
+	is("settled")
+	for i, v := 0, reflect.ValueOf(want); i < v.NumField(); i++ {
+		if v.Field(i).IsZero() {
+			t.Errorf("no value of %s was stored", v.Type().Field(i).Name)
+		}
+	}
+}
+
 // TestWhatASiteServesBy: the document and the leases come back as they were saved last.
 func TestWhatASiteServesBy(t *testing.T) {
 	t.Parallel()
@@ -107,6 +199,11 @@ func TestHowFarAMemoryIsShared(t *testing.T) {
 	t.Parallel()
 	s := open(t, state.Config{InMemory: true})
 	must(t, s.SawControllerTime(t.Context(), time.Time{}))
+	first := open(t, state.Config{InMemory: true})
+	must(t, first.SawControllerTime(t.Context(), time.UnixMilli(1)))
+	if m, err := first.Meta(t.Context()); err != nil || !m.ControllerTime.Equal(time.UnixMilli(1)) {
+		t.Errorf("the first time of all: %+v, %v", m, err)
+	}
 	for range 3 {
 		must(t, s.Append(t.Context(), line("c"), t0))
 	}

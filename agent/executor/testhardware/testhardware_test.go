@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -173,6 +176,90 @@ func TestItEndsInItsTime(t *testing.T) {
 	}
 	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("200 ms of tests took %v", took)
+	}
+}
+
+// ordered is a machine that keeps the order of its test, and answers as it is told.
+type ordered struct {
+	boot     string
+	identity error
+	found    hwtest.Report
+	err      error
+	order    hwtest.Config
+}
+
+func (m *ordered) Identity(context.Context) (host.Identity, error) {
+	return host.Identity{BootID: m.boot}, m.identity
+}
+
+func (m *ordered) TestHardware(_ context.Context, cfg hwtest.Config) (hwtest.Report, error) {
+	m.order = cfg
+	return m.found, m.err
+}
+
+// TestTheOrderIsCarriedOut: the machine is asked for the tests, the time and the parts that the command names, and its
+// results are in the operation's log, a line each.
+func TestTheOrderIsCarriedOut(t *testing.T) {
+	t.Parallel()
+	m := &ordered{boot: "b-1", found: hwtest.Report{Model: "Acme R1", Results: []hwtest.Result{
+		{Test: "cpu", Verdict: hwtest.Passed},
+		{Test: "disk", Part: "S1", Class: "M", Verdict: hwtest.Passed, Figure: 512.25, Unit: "MiB/s", Detail: "cold"},
+	}}}
+	e := testhardware.New(m)
+	j := job(t, e)
+	j.Spec.Action = &fleetv1.CommandSpec_TestHardware{TestHardware: &fleetv1.TestHardwareAction{
+		Tests: []string{"cpu", "disk"}, DurationMs: 90_000, MemoryPercent: 40, DiskBytes: 7 << 20,
+	}}
+	shown, lines := 0, []string(nil)
+	j.Progress = func(percent int, _ string) { shown = percent }
+	j.Logf = func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	r, err := e.Execute(t.Context(), j)
+	if err != nil || r.Outcome != fleetv1.CommandResult_SUCCEEDED || r.Evidence[evidence.HardwareModel] != "Acme R1" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	got := m.order
+	if !slices.Equal(got.Tests, []string{"cpu", "disk"}) || got.For != 90*time.Second || got.Share != 0.4 ||
+		got.DiskBytes != 7<<20 || got.Progress == nil {
+		t.Errorf("the machine was asked for %+v", got)
+	} else if got.Progress(30, "x"); shown != 30 {
+		t.Errorf("the progress shown is %d", shown)
+	}
+	if want := []string{"passed cpu", "passed disk S1 512.2 MiB/s: cold"}; !slices.Equal(lines, want) {
+		t.Errorf("the log has %q, want %q", lines, want)
+	}
+	var found []evidence.HardwareResult
+	if err := json.Unmarshal([]byte(r.Evidence[evidence.HardwareTests]), &found); err != nil ||
+		!slices.Equal(found, m.found.Results) {
+		t.Errorf("the evidence is %v, %v", found, err)
+	}
+}
+
+// TestWhatCannotBeTested: a machine that does not answer is a failure that may be tried again. What cannot be read or
+// stored is no result.
+func TestWhatCannotBeTested(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	m := &ordered{boot: "b-1", err: broken}
+	e := testhardware.New(m)
+	j := job(t, e)
+	if r, err := e.Execute(t.Context(), j); err != nil || r.Outcome != fleetv1.CommandResult_FAILED || !r.Retryable ||
+		r.Reason != baremetalv1.Reason_EXECUTION_FAILED || !strings.Contains(r.Message, "broken") || r.Evidence != nil {
+		t.Errorf("a test that cannot be made: %+v, %v", r, err)
+	}
+	m.err, m.found.Results = nil, []hwtest.Result{{Test: "cpu", Verdict: hwtest.Passed, Figure: math.NaN()}}
+	if r, err := e.Execute(t.Context(), j); err == nil || r.Evidence != nil {
+		t.Errorf("a figure that is no number: %+v, %v", r, err)
+	}
+	m.identity = broken
+	if in, settled, err := e.Prepare(t.Context(), j.Spec); !errors.Is(err, broken) || in != nil || settled != nil {
+		t.Errorf("prepared without a boot id: %v, %v, %v", in, settled, err)
+	}
+	if v, err := e.Resume(t.Context(), j); !errors.Is(err, broken) || v.GoOn || v.Settled != nil {
+		t.Errorf("resumed without a boot id: %+v, %v", v, err)
+	}
+	m.identity, j.Intent = nil, []byte("no intent")
+	if v, err := e.Resume(t.Context(), j); err == nil || v.GoOn || v.Settled != nil {
+		t.Errorf("resumed without an intent: %+v, %v", v, err)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // TestARaisedRuleHasRoomForOneMore: the rule that a refusal names admits the request, lowers no number, sets none that
-// was off, and limits the same work in the same place.
+// was off, raises none by more than it must, and limits the same work in the same place.
 func TestARaisedRuleHasRoomForOneMore(t *testing.T) {
 	number := rapid.OneOf(rapid.Just(0), rapid.IntRange(1, 6))
 	rapid.Check(t, func(t *rapid.T) {
@@ -51,6 +51,12 @@ func TestARaisedRuleHasRoomForOneMore(t *testing.T) {
 		}
 		if again := ask(up); !again.Admitted || up.Percent > 100 {
 			t.Errorf("%+v still has no room: %v", up, again)
+		}
+		for i, less := range []budget.Rule{up, up, up, up} {
+			n := []*int{&less.AtOnce, &less.Percent, &less.PerHour, &less.PerDay}[i]
+			if *n--; *n >= []int{r.AtOnce, r.Percent, r.PerHour, r.PerDay}[i] && *n > 0 && ask(less).Admitted {
+				t.Errorf("%+v became %+v, and %+v has room", r, up, less)
+			}
 		}
 		if up.Harm != r.Harm || up.Domain != r.Domain || up.Value != r.Value || up.Name != r.Name {
 			t.Errorf("%+v became %+v", r, up)

@@ -128,3 +128,16 @@ func TestASlotCountsInEveryPlaceOfItsMachine(t *testing.T) {
 		}
 	}
 }
+
+// TestTheFilterOfADomain: the key by which a list of machines is filtered to those of one domain.
+func TestTheFilterOfADomain(t *testing.T) {
+	t.Parallel()
+	for domain, want := range map[string]string{
+		budget.Fleet: "", budget.Site: "site", budget.LabelPrefix + "rack": "rack", budget.LabelPrefix + "env": "labels.env",
+		budget.LabelPrefix + "site": "labels.site",
+	} {
+		if got := budget.FilterKey(domain); got != want {
+			t.Errorf("%s: %q, want %q", domain, got, want)
+		}
+	}
+}

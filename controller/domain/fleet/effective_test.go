@@ -1,6 +1,7 @@
 package fleet_test
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -173,4 +174,33 @@ func TestTheFirstRuleWins(t *testing.T) {
 		}
 		t.Fatalf("no rule holds of %+v", f)
 	})
+}
+
+// TestAMachineInServiceIsUsableButForItsWork: one that is drained or quarantined still runs what it ran, whatever it
+// needs a person for. No other state of a machine changes what it counts as.
+func TestAMachineInServiceIsUsableButForItsWork(t *testing.T) {
+	in := 0
+	everyMachine(func(f fleet.Facts) {
+		before, free := f.Conditions[fleet.NeedsIntervention], f
+		free.ActiveOperation, free.ActiveWorkflow = false, false
+		want := usable(free)
+		if f.NodeState == fleet.Draining || f.NodeState == fleet.Quarantined {
+			free.NodeState = fleet.Active
+			free.Conditions = maps.Clone(f.Conditions)
+			free.Conditions[fleet.NeedsIntervention] = false
+			want = usable(free)
+		}
+		if got := fleet.InService(f); got != want {
+			t.Fatalf("in service %t, want %t: %+v", got, want, f)
+		}
+		if want {
+			in++
+		}
+		if f.Conditions[fleet.NeedsIntervention] != before {
+			t.Fatalf("the question changed the conditions of %+v", f)
+		}
+	})
+	if in == 0 {
+		t.Error("no machine is in service")
+	}
 }

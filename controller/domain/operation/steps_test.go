@@ -55,6 +55,9 @@ func TestACloneSharesNothing(t *testing.T) {
 		Evidence: map[string]string{"boot_id": "a"},
 		Steps:    []operation.Step{{Evidence: map[string]string{"boot_id": "a"}}},
 	}
+	if none := (*operation.Command)(nil).Clone(); none != nil {
+		t.Errorf("the copy of no command is %+v", none)
+	}
 	twin := op.Clone()
 	twin.Evidence["boot_id"] = "b"
 	twin.Steps[0].Evidence["boot_id"] = "b"

@@ -277,7 +277,7 @@ func evaluateGrantedBoot(s Situation) (v verdict, ended bool) {
 // reports whether the session shows something about the command.
 func installerOpened(s Situation) (v verdict, shown bool) {
 	switch {
-	case s.Op.Phase != operation.Running || s.Command == nil || s.Settled && !s.ThroughInstaller():
+	case s.Op.Phase != operation.Running || s.Settled && !s.ThroughInstaller():
 		return verdict{}, false
 	case s.Settled:
 		return advance(s), true

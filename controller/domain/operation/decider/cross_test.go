@@ -231,3 +231,29 @@ func TestFinishedOperationsAreDeaf(t *testing.T) {
 		}
 	}
 }
+
+// TestEventsOfAnotherCommandMoveNothing: an event about a command other than the one that was read grants nothing and
+// changes nothing but the number of the asking memory.
+func TestEventsOfAnotherCommandMoveNothing(t *testing.T) {
+	for _, cs := range commandStates {
+		p := operation.Running
+		if cs == operation.Unknown {
+			p = operation.Failed
+		}
+		s := at(t, p, cs, kind.Reboot, func(*stored) {})
+		for _, e := range []operation.Event{
+			operation.AckedByAgent{CommandID: "c-0", AgentID: hostID},
+			operation.Resulted{CommandID: "c-0", AgentID: hostID, Outcome: operation.OutcomeSucceeded},
+			operation.Resulted{CommandID: "c-0", AgentID: hostID, Outcome: operation.OutcomeFailed},
+			operation.GrantAsked{CommandID: "c-0", AgentID: hostID, StateID: "s-1", BootID: "boot-1", Seq: 1,
+				Digest: []byte("digest of c-1")},
+		} {
+			snap := s.snapshot(operation.Evaluate{})
+			d := decider.Decide(snap, e, s.now)
+			_, acknowledges := e.(operation.AckedByAgent)
+			if d.Changed || d.Grant || acknowledges == (d.Refusal != nil) {
+				t.Errorf("%T of another command than %s: %+v", e, cs, d)
+			}
+		}
+	}
+}

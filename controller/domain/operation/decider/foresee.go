@@ -124,7 +124,7 @@ func throughBMC(s Situation) bool {
 // madeToken lets the first of the two commands of a join succeed, and reports whether the step has such a command.
 func madeToken(d *draft) bool {
 	s := d.look()
-	if s.Command == nil || s.Command.Kind != s.StepKind.Token || s.Op.Phase != operation.Running {
+	if s.Command == nil || s.Command.Kind != s.StepKind.Token {
 		return false
 	}
 	c := d.command()
@@ -171,7 +171,6 @@ func (f *foresight) replaceSystem() {
 			c.Live, c.LastSeen = false, f.now
 		}
 	}
-	delete(f.op.Evidence, evidence.BootNext)
 }
 
 func (f *foresight) notAsked(sentence string) {

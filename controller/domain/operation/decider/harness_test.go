@@ -45,6 +45,10 @@ type stored struct {
 	lastGrant  map[[2]string]uint64
 	// revision of the site's document.
 	revision int64
+	// trusts leaves out whether a decision changes its snapshot, which costs half of the time. Other tests hold that.
+	trusts bool
+	// told takes each decision; nil for none.
+	told func(operation.Event, operation.Decision)
 }
 
 func newStored(t tb, steps ...operation.Step) *stored {
@@ -112,10 +116,16 @@ func (s *stored) command(id string) *operation.Command {
 func (s *stored) do(e operation.Event) operation.Decision {
 	s.t.Helper()
 	snap := s.snapshot(e)
-	before := deepCopy(snap)
+	before := snap
+	if !s.trusts {
+		before = deepCopy(snap)
+	}
 	d := decider.Decide(snap, e, s.now)
-	if !reflect.DeepEqual(snap, before) {
+	if !s.trusts && !reflect.DeepEqual(snap, before) {
 		s.t.Fatalf("%T changed its snapshot:\n%s\n%s", e, dump(before), dump(snap))
+	}
+	if s.told != nil {
+		s.told(e, d)
 	}
 	s.check(snap, e, d)
 	s.apply(d)
@@ -291,6 +301,11 @@ func (s *stored) checkMachine(before operation.Snapshot, d operation.Decision, b
 			unfence = c.ID
 		}
 	}
+	// The same work done again, or its own unknown end, takes the place of what is unresolved.
+	again := before.World.Machine.UnresolvedCommand
+	if again != "" && (fence != "" || d.Op.Phase == operation.Succeeded && before.Op.Phase != operation.Succeeded) {
+		unfence = again
+	}
 	if d.Machine.Fence != fence || d.Machine.Unfence != unfence {
 		bad("fence %q, want %q; unfence %q, want %q", d.Machine.Fence, fence, d.Machine.Unfence, unfence)
 	}
@@ -318,7 +333,8 @@ func (s *stored) checkGrant(before operation.Snapshot, e operation.Event, bad fu
 		bad("granted a command that is not live")
 	case c.ExecutorID != ask.AgentID || c.ExecutorStateID != ask.StateID || string(c.Digest) != string(ask.Digest):
 		bad("granted to another executor, memory or digest")
-	case before.World.StaleEpoch || !before.Op.CancelRequested.IsZero() || !s.now.Before(c.Deadline):
+	case before.World.StaleEpoch || !before.Op.CancelRequested.IsZero(),
+		!s.now.Before(c.Deadline) && (c.State != operation.Granted || !s.now.Before(before.World.CaughtUpAt)):
 		bad("granted to an old session, a cancelled operation or after the deadline")
 	}
 }

@@ -36,7 +36,7 @@ func wrote(s Situation) bool {
 	}) {
 		return true
 	}
-	if !s.OfStep || !s.CommandKind.WritesSystem || s.Command.GrantedAt.IsZero() {
+	if !s.CommandKind.WritesSystem || s.Command.GrantedAt.IsZero() {
 		return false
 	}
 	ofThisTry := !s.Command.GrantedAt.Before(s.Step.RetryAt) && s.Command.SettledBy != byPowerCycle
@@ -50,9 +50,9 @@ func tryAgain(s Situation, code, message string) verdict {
 }
 
 // attemptFailed returns the failure of an attempt that is followed by another, empty where only a try has failed, and
-// the sentence about it.
+// the sentence about it. It is asked where mayTryAgain holds.
 func attemptFailed(s Situation, code, message string) (attempt, sentence string) {
-	if !s.StepKind.WritesSystem || !s.World.Install.Counted || !roundOver(s.Step) || !wrote(s) {
+	if !s.StepKind.WritesSystem || !s.World.Install.Counted || !roundOver(s.Step) {
 		return "", message
 	}
 	attempt = code + ": " + message
@@ -90,7 +90,7 @@ func endAttempt(s Situation, e *operation.Error) (attempt string) {
 // things.
 func oldSystemUp(s Situation) bool {
 	h := s.Host
-	return h != nil && h.Live && h.OperationID != s.Op.ID && s.ByInstaller && !s.Entering && !s.World.ExecutorLive &&
+	return h != nil && h.Live && h.OperationID != s.Op.ID && s.ByInstaller && !s.World.ExecutorLive &&
 		s.HostIsBefore() && operation.ProvesReboot(s.Command.Evidence[evidence.HostBootID], h.BootID)
 }
 

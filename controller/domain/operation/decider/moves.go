@@ -27,7 +27,7 @@ type waits struct {
 }
 
 func (m waits) apply(d *draft) {
-	if d.op.WaitReason != m.reason && m.reason != "" && m.reason != operation.WaitResult {
+	if d.op.WaitReason != m.reason && m.reason != operation.WaitResult {
 		d.note("waiting", m.reason)
 	}
 	until := m.until
