@@ -76,6 +76,16 @@ func TestTerminalPhases(t *testing.T) {
 		if operation.IsFinalCommand(st) != want {
 			t.Errorf("IsFinalCommand(%s) = %t", st, !want)
 		}
+		if c := (&operation.Command{State: st}); c.Settled() != want {
+			t.Errorf("a command that is %s is settled: %t", st, !want)
+		}
+	}
+}
+
+// TestNoCommandIsSettled: nothing is awaited before the first.
+func TestNoCommandIsSettled(t *testing.T) {
+	if !(*operation.Command)(nil).Settled() {
+		t.Error("no command is under way")
 	}
 }
 
