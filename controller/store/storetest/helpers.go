@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -289,17 +288,20 @@ func Together(t testing.TB, n int, fn func(ctx context.Context, i int) error) []
 // Everything is all rows of these tables, to be compared.
 func Everything(t testing.TB, s *store.Store, tables ...string) string {
 	t.Helper()
-	var all bytes.Buffer
+	var parts []string
 	for _, table := range tables {
-		var rows string
-		q := fmt.Sprintf("SELECT coalesce(json_agg(r ORDER BY r::text)::text, '') FROM %s r",
-			pgx.Identifier{table}.Sanitize())
-		if err := s.DB.Pool().QueryRow(t.Context(), q).Scan(&rows); err != nil {
-			t.Fatalf("read %s: %v", table, err)
-		}
-		fmt.Fprintf(&all, "%s: %s\n", table, rows)
+		parts = append(parts, fmt.Sprintf("SELECT '%s: ' || coalesce(json_agg(r ORDER BY r::text)::text, '') FROM %s r",
+			table, pgx.Identifier{table}.Sanitize()))
 	}
-	return all.String()
+	rows, err := s.DB.Pool().Query(t.Context(), strings.Join(parts, " UNION ALL "))
+	if err != nil {
+		t.Fatalf("read tables: %v", err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatalf("read tables: %v", err)
+	}
+	return strings.Join(all, "\n")
 }
 
 func Count(t testing.TB, s *store.Store, query string, args ...any) int {

@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ingot-metal/ingot/controller/store"
+	"github.com/ingot-metal/ingot/internal/when"
 )
 
 var writeRows = flag.Bool("write-rows", false, "write what calls change into testdata/rows, instead of comparing it")
@@ -142,8 +143,8 @@ var (
 // relative writes times relative to the call, by the minute.
 func relative(text string, now time.Time) string {
 	return instant.ReplaceAllStringFunc(text, func(at string) string {
-		v, err := time.Parse(time.RFC3339Nano, at)
-		if err != nil {
+		v, ok := when.Exact(at)
+		if !ok {
 			return at
 		}
 		switch d := v.Sub(now).Round(time.Minute); {
@@ -183,7 +184,8 @@ var copies = []string{"machine_timeline", "machine_timeline_heads", "timeline_du
 // read reads all rows.
 func (*recording) read(t testing.TB, s *store.Store) map[string]storedRow {
 	t.Helper()
-	tables, err := s.DB.Pool().Query(t.Context(), `SELECT c.relname, coalesce((SELECT array_agg(a.attname::text ORDER BY a.attnum)
+	tables, err := s.DB.Pool().
+		Query(t.Context(), `SELECT c.relname, coalesce((SELECT array_agg(a.attname::text ORDER BY a.attnum)
 		FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
 		WHERE i.indrelid = c.oid AND i.indisprimary), '{}')
 		FROM pg_class c WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace AND c.relname <> ALL ($1)
