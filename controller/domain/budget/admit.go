@@ -170,6 +170,11 @@ type Used struct {
 // Ratio is the part that is taken, more than 1 where a limit was lowered below that.
 func (u Used) Ratio() float64 { return float64(u.Used) / float64(u.Limit) }
 
+// fuller reports whether less room is left. Of domains that are equally full, the one with the lower limit is.
+func (u Used) fuller(than Used) bool {
+	return u.Ratio() > than.Ratio() || u.Ratio() == than.Ratio() && u.Limit < than.Limit
+}
+
 // Usage is how much of each limit is taken.
 func (a *Round) Usage() []Used {
 	var out []Used
@@ -181,7 +186,7 @@ func (a *Round) Usage() []Used {
 			}
 			for _, l := range u.limits(r) {
 				one := Used{r.Name, l.kind, l.used, l.limit}
-				if most, known := fullest[l.kind]; l.on > 0 && (!known || one.Ratio() > most.Ratio()) {
+				if most, known := fullest[l.kind]; l.on > 0 && (!known || one.fuller(most)) {
 					fullest[l.kind] = one
 				}
 			}

@@ -32,6 +32,13 @@ func TestUsage(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v\nwant %+v", got, want)
 	}
+	// Of domains that are as full, the smallest is named, however often one asks.
+	for range 20 {
+		got := budget.NewRound([]budget.Rule{{Name: "half", Domain: "label:rack", Percent: 50}}, groups, nil, now).Usage()
+		if want := []budget.Used{{Rule: "half", Kind: budget.Percent, Limit: 5}}; !reflect.DeepEqual(got, want) {
+			t.Fatalf("%+v, want %+v", got, want)
+		}
+	}
 	if ratio := want[2].Ratio(); ratio != 0.6 {
 		t.Errorf("3 of 5 are %v", ratio)
 	}
