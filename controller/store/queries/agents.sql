@@ -210,8 +210,8 @@ WITH hellos AS (
            unnest(@simulated::boolean[]) AS simulated, unnest(@locked::boolean[]) AS locked, unnest(@state_ids::text[]) AS state_id,
            unnest(@boot_ids::text[]) AS boot_id, unnest(@hardware::text[]) AS hardware, unnest(@images::text[]) AS image,
            unnest(@last_grants::bigint[]) AS last_grant, unnest(@last_events::bigint[]) AS last_event, unnest(@ats::timestamptz[]) AS at),
-calm AS MATERIALIZED (
-    SELECT h.*, a.epoch + 1 AS epoch, m.machine_id, a.site, t.last_event_seq
+same AS MATERIALIZED (
+    SELECT h.*, a.epoch + 1 AS epoch, m.machine_id, a.site
     FROM hellos h
     JOIN agents a ON a.agent_id = h.agent_id AND a.role = 'host' AND a.state_id = h.state_id AND a.boot_id = h.boot_id
         AND a.hardware_fingerprint = h.hardware AND a.version = h.version AND a.simulated = h.simulated AND a.locked = h.locked
@@ -220,12 +220,17 @@ calm AS MATERIALIZED (
         AND m.node_state = 'active' AND m.deleted_at IS NULL AND m.unresolved_command_id IS NULL AND m.current_operation_id IS NULL
     JOIN agent_certs c ON c.fingerprint = h.fingerprint AND c.agent_id = a.agent_id AND c.first_used_at IS NOT NULL
         AND c.revoked_at IS NULL AND c.replaced_at IS NULL
-    JOIN agent_states t ON t.agent_id = a.agent_id AND t.state_id = h.state_id AND t.last_grant_seq <= h.last_grant AND t.last_event_seq <= h.last_event
     JOIN agent_boots b ON b.agent_id = a.agent_id AND b.boot_id = h.boot_id
     JOIN machine_conditions r ON r.machine_id = m.machine_id AND r.type = 'Reachable' AND r.status AND r.reason = 'SessionOpen' AND r.message = ''
     WHERE NOT EXISTS (SELECT 1 FROM agent_boots n WHERE n.agent_id = a.agent_id AND n.boot_number > b.boot_number)
       AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.target_id = m.machine_id AND o.phase IN ('PENDING', 'RUNNING'))
-      AND NOT EXISTS (SELECT 1 FROM commands u WHERE u.executor_id = a.agent_id AND u.state IN ('QUEUED', 'SENT', 'ACKED', 'GRANTED'))
+      AND NOT EXISTS (SELECT 1 FROM commands u WHERE u.executor_id = a.agent_id AND u.state IN ('QUEUED', 'SENT', 'ACKED', 'GRANTED'))),
+-- Locked apart: a row of the join above would be copied for the lock each time that a loop meets it.
+calm AS MATERIALIZED (
+    SELECT s.*, t.last_event_seq
+    FROM same s
+    JOIN agent_states t ON t.agent_id = s.agent_id AND t.state_id = s.state_id AND t.last_grant_seq <= s.last_grant
+        AND t.last_event_seq <= s.last_event
     ORDER BY t.agent_id, t.state_id FOR NO KEY UPDATE OF t),
 counted AS (
     UPDATE agents SET epoch = calm.epoch FROM calm WHERE agents.agent_id = calm.agent_id),
