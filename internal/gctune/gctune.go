@@ -16,9 +16,8 @@ import (
 )
 
 const (
-	// floor is the room of a small heap, in bytes, and rushFloor that of one of which rush bytes and more are allocated in
-	// a second, as when a whole fleet comes back.
-	floor, rushFloor, rush = 24 << 20, 64 << 20, 32 << 20
+	// floor is the room of a small heap, in bytes.
+	floor = 24 << 20
 	// share is the room of a large one that is busy, and least of one that is not, in percent of the live bytes.
 	share, least = 40, 10
 	// between is the time from one collection to the next that a large heap gets room for, in seconds.
@@ -39,12 +38,8 @@ func Percent(alive, perSecond uint64) int {
 	if alive == 0 {
 		return most
 	}
-	room := uint64(floor)
-	if perSecond >= rush {
-		room = rushFloor
-	}
 	busy := min(max(perSecond*between*100/alive, least), share)
-	return int(min(max(room*100/alive, busy), most))
+	return int(min(max(floor*100/alive, busy), most))
 }
 
 // Keep sets the percentage again and again, until ctx ends. Where the variable GOGC is set it has been decided, and
@@ -57,8 +52,7 @@ func Keep(ctx context.Context) error {
 	defer tick.Stop()
 	collected := make(chan struct{}, 1)
 	onCollection(ctx, collected)
-	// A process that begins is taken for a busy one. That is forgotten within some looks.
-	rate, before := uint64(4*rush), uint64(0)
+	var rate, before uint64
 	for set, timed := 0, true; ; {
 		alive, allocated := look()
 		if timed {

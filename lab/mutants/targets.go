@@ -28,6 +28,7 @@ var stored = []tests{
 var users = []tests{
 	{"controller/store/operation", "."}, {"controller/store/node", "."}, {"controller/store/workflow", "."},
 	{"controller/store/session", "."}, {"controller/store/schema", "."}, {"controller/store/rollout", "."},
+	{"controller/store/incarnation", "."},
 }
 
 // targets carry the promise: what decides, what grants, what remembers, and what acts.

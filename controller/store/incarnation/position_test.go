@@ -13,9 +13,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/position"
 	"github.com/ingot-metal/ingot/controller/store"
 	"github.com/ingot-metal/ingot/controller/store/incarnation"
+	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
@@ -645,5 +647,31 @@ func TestAComparisonWithoutADatabaseFreezesNothing(t *testing.T) {
 	notFrozen(t, s)
 	if got := compare(t, s, "ctl-1"); got.Lost != "" || got.Mark.Beat != 2 {
 		t.Errorf("afterwards: %+v", got)
+	}
+}
+
+// An operation that was created and of which nothing was decided yet is missed as well.
+func TestAnOperationThatHasOnlyBegunIsMissed(t *testing.T) {
+	v := newServer(t)
+	s := v.controller("ctl-1", store.Config{})
+	compare(t, s, "ctl-1")
+	storetest.Register(t, s, "m-1")
+	storetest.Exec(t, s, "UPDATE machines SET phase = 'MAINTENANCE' WHERE machine_id = 'm-1'")
+	storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reboot})
+	conn, err := v.admin.DB.Pool().Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	for _, sql := range []string{"SET session_replication_role = replica", "DELETE FROM operations",
+		"RESET session_replication_role"} {
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v.promotes()
+	connects(t, s)
+	if c := compare(t, s, "ctl-1"); c.Lost == "" {
+		t.Error("the lost operation is not missed")
 	}
 }

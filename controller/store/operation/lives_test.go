@@ -135,9 +135,14 @@ var lives = map[string]func(*testing.T, *store.Store){
 			t.Fatalf("%d attempts are counted", n)
 		}
 		op = actOn(t, r, workflow.Resume)
-		r.Decide(op, operation.Evaluate{})
-		inst = r.InstallerOf(op)
-		installed(r, op, inst)
+		inst = r.IntoInstaller(op)
+		r.Grant(op, inst, "st-boot-ram", "boot-ram")
+		fails(r, op, inst)
+		if n := attempts(t, s); n != 2 {
+			t.Fatalf("%d attempts are counted after two", n)
+		}
+		op = actOn(t, r, workflow.RetryStage)
+		installed(r, op, r.IntoInstaller(op))
 		if n := attempts(t, s); n != 0 {
 			t.Errorf("%d attempts are counted after an installation", n)
 		}

@@ -2,11 +2,7 @@ package operation
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/node"
@@ -74,17 +70,6 @@ func (l *OperationContext) complete(ctx context.Context, q *dbsqlc.Queries, f *p
 	}
 	l.Snap.World, err = l.world(ctx, q, f, now)
 	return err
-}
-
-func loadCommand(ctx context.Context, q *dbsqlc.Queries, commandID string) (*convert.CommandRow, error) {
-	row, err := q.GetCommand(ctx, commandID)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read command: %w", err)
-	}
-	return &row, nil
 }
 
 func (l *OperationContext) world(

@@ -71,7 +71,7 @@ func planOfAttempt(l *OperationContext) string {
 // endAttempts forgets the failed attempts of an installation that an onboarding has brought to a good end. The moves
 // are the workflow's.
 func endAttempts(ctx context.Context, q *dbsqlc.Queries, l *OperationContext, d operation.Decision) error {
-	if d.Op.Type != fleet.Onboard || d.Op.Phase != operation.Succeeded || l.Machine.InstallAttempts == 0 {
+	if d.Op.Type != fleet.Onboard || d.Op.Phase != operation.Succeeded {
 		return nil
 	}
 	return nodestate.SetInstall(ctx, q, l.Machine, node.Install{}, "")

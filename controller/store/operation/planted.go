@@ -39,9 +39,9 @@ func (l *OperationContext) pretendCurrent(ctx context.Context, q *dbsqlc.Queries
 	if l.command == nil {
 		return nil
 	}
-	c, err := loadCommand(ctx, q, l.command.CommandID)
+	c, err := q.GetCommand(ctx, l.command.CommandID)
 	if err != nil {
-		return err
+		return fmt.Errorf("read command: %w", err)
 	}
 	was := *l.Snap.Command
 	was.State = operation.CommandState(c.State)

@@ -74,6 +74,20 @@ func TestRoundTripsOfAReimagesStart(t *testing.T) {
 	}
 }
 
+// A whole reimage reads nothing twice: no step asks for what another one needs.
+func TestStatementsOfAReimage(t *testing.T) {
+	const most = 358
+	c := &counter{}
+	r := storetest.NewMetalRigWith(t, store.Config{Tracer: c})
+	before := c.statements.Load()
+	r.Reimage()
+	n := c.statements.Load() - before
+	t.Logf("%d statements", n)
+	if n > most {
+		t.Errorf("%d statements, at most %d are wanted", n, most)
+	}
+}
+
 // Queries that go together see what those before them did, and end with the first that fails.
 func TestTogether(t *testing.T) {
 	s := storetest.New(t)

@@ -62,6 +62,11 @@ func TestTheNumberOfATransactionCostsNothing(t *testing.T) {
 		b.Queue("INSERT INTO numbers VALUES ($1)", 2)
 		return tx.SendBatch(ctx, b).Close()
 	}
+	reads := func(tx pgx.Tx) error {
+		b := &pgx.Batch{}
+		b.Queue("SELECT count(*) FROM numbers")
+		return tx.SendBatch(ctx, b).Close()
+	}
 	read := func(tx pgx.Tx) error { return tx.QueryRow(ctx, "SELECT count(*) FROM numbers").Scan(new(int)) }
 	rows := func(tx pgx.Tx) error {
 		r, err := tx.Query(ctx, "INSERT INTO numbers VALUES ($1) RETURNING n", 1)
@@ -81,7 +86,7 @@ func TestTheNumberOfATransactionCostsNothing(t *testing.T) {
 		}
 		return inner.Commit(ctx)
 	}
-	for _, c2 := range []struct {
+	for _, one := range []struct {
 		name string
 		do   []func(pgx.Tx) error
 		// want are the round trips beside BEGIN and COMMIT.
@@ -90,6 +95,7 @@ func TestTheNumberOfATransactionCostsNothing(t *testing.T) {
 		{"nothing", nil, 1},
 		{"a write", []func(pgx.Tx) error{exec}, 1},
 		{"a batch", []func(pgx.Tx) error{batch}, 1},
+		{"a batch of reads", []func(pgx.Tx) error{reads}, 1},
 		{"a read", []func(pgx.Tx) error{read}, 2},
 		{"a write with rows", []func(pgx.Tx) error{rows}, 2},
 		{"a read after a write", []func(pgx.Tx) error{exec, read}, 2},
@@ -105,21 +111,21 @@ func TestTheNumberOfATransactionCostsNothing(t *testing.T) {
 		run := func() {
 			t.Helper()
 			if err := db.InTx(ctx, func(tx pgx.Tx, _ *dbsqlc.Queries) error {
-				for _, do := range c2.do {
+				for _, do := range one.do {
 					if err := do(tx); err != nil {
 						return err
 					}
 				}
 				return nil
 			}); err != nil {
-				t.Fatalf("%s: %v", c2.name, err)
+				t.Fatalf("%s: %v", one.name, err)
 			}
 		}
 		run() // prepares the statements
 		before := c.n.Load()
 		run()
-		if got := c.n.Load() - before - 2; got != c2.want {
-			t.Errorf("%s: %d round trips beside BEGIN and COMMIT, want %d", c2.name, got, c2.want)
+		if got := c.n.Load() - before - 2; got != one.want {
+			t.Errorf("%s: %d round trips beside BEGIN and COMMIT, want %d", one.name, got, one.want)
 		}
 	}
 }
