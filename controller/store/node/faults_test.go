@@ -74,6 +74,10 @@ var lives = map[string]func(*testing.T, *store.Store){
 				To: node.Retired, Force: true, Purge: true})
 		})
 	},
+}
+
+// longLives are of calls that other packages' lives make as well.
+var longLives = map[string]func(*testing.T, *store.Store){
 	// A system is written to the disk twice, without success at first.
 	"attempts": func(t *testing.T, s *store.Store) {
 		installer(t, s)
@@ -100,6 +104,9 @@ var lives = map[string]func(*testing.T, *store.Store){
 func TestLives(t *testing.T) {
 	for name, live := range lives {
 		t.Run(name, func(t *testing.T) { storetest.OnEach(t, live) })
+	}
+	for name, live := range longLives {
+		t.Run(name, func(t *testing.T) { storetest.OnRecorded(t, live) })
 	}
 }
 

@@ -87,6 +87,10 @@ var lives = map[string]func(*testing.T, *store.Store){
 		storetest.Decide(t, s, op, operation.SessionOpened{AgentID: a.ID, StateID: "st-2", BootID: "boot-1", OfTarget: true})
 		storetest.Open(t, s, a.Hello("st-2", "boot-2"))
 	},
+}
+
+// longLives are of calls that the lives above make as well.
+var longLives = map[string]func(*testing.T, *store.Store){
 	"retry": func(t *testing.T, s *store.Store) {
 		a, op, c := storetest.Rebooting(t, s, "m-1")
 		for seq := uint64(1); c != nil; seq++ {
@@ -185,6 +189,9 @@ func attempts(t *testing.T, s *store.Store) int {
 func TestLives(t *testing.T) {
 	for name, live := range lives {
 		t.Run(name, func(t *testing.T) { storetest.OnEach(t, live) })
+	}
+	for name, live := range longLives {
+		t.Run(name, func(t *testing.T) { storetest.OnRecorded(t, live) })
 	}
 }
 

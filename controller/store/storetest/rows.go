@@ -36,6 +36,12 @@ func OnEach(t *testing.T, live func(*testing.T, *store.Store)) {
 		live(t, s)
 		Intact(t, s, "m-1")
 	})
+	OnRecorded(t, live)
+}
+
+// OnRecorded runs a life on a store whose changes are recorded alone: one of calls that other lives make as well.
+func OnRecorded(t *testing.T, live func(*testing.T, *store.Store)) {
+	t.Helper()
 	t.Run("rows", func(t *testing.T) {
 		t.Parallel()
 		live(t, NewRecorded(t))

@@ -32,7 +32,7 @@ func TestLives(t *testing.T) {
 			storetest.OnEach(t, func(t *testing.T, s *store.Store) { failsAndGoesOn(t, s, action) })
 		})
 	}
-	t.Run("adopted", func(t *testing.T) { storetest.OnEach(t, adopted) })
+	t.Run("adopted", func(t *testing.T) { storetest.OnRecorded(t, adopted) })
 }
 
 func failsAndGoesOn(t *testing.T, s *store.Store, action workflow.Action) {
