@@ -119,7 +119,7 @@ func TestTheStateOfTheLastFinding(t *testing.T) {
 	}
 }
 
-// TestEveryFieldOfACommandIsKept: what is stored of a command in its life is read back, whichever way it is read.
+// TestEveryFieldOfACommandIsKept: each stored field of a command is read back unchanged, by every call that reads it.
 func TestEveryFieldOfACommandIsKept(t *testing.T) {
 	t.Parallel()
 	s := open(t, state.Config{InMemory: true})

@@ -179,7 +179,7 @@ func TestItEndsInItsTime(t *testing.T) {
 	}
 }
 
-// ordered is a machine that keeps the order of its test, and answers as it is told.
+// ordered is a machine that records the test it is sent, and returns the answers of the case.
 type ordered struct {
 	boot     string
 	identity error

@@ -38,7 +38,7 @@ func values(r budget.Rule, places ...budget.Place) (out []string) {
 	return out
 }
 
-// limits returns the numbers of a rule that are on, with what is taken of each in one domain, and the times of those.
+// limits returns the limits of a rule that are set, with the slots taken of each in one domain, and their times.
 func (p *plain) limits(r budget.Rule, of string) (out []budget.Used, taken [][]time.Time) {
 	held, hour, day, machines := []time.Time(nil), []time.Time(nil), []time.Time(nil), 0
 	for _, s := range p.slots {

@@ -79,7 +79,8 @@ func TestHealthChecksOfAMachine(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	replica(t, s, `INSERT INTO node_groups (node_group, auto_promote, explicit_promotion, health_checks, updated_at)
-		VALUES ('quick', false, false, '{}', now()), ('one', false, false, '{reachable}', now()), ('seen', false, false, '{reachable,provider}', now())`)
+		VALUES ('quick', false, false, '{}', now()), ('one', false, false, '{reachable}', now()),
+		('seen', false, false, '{reachable,provider}', now())`)
 	const seen = `{"system": {"serial": "SN-1", "chassis_serial": "C-1"}, "nics": [{"mac": "52:54:00:00:00:0A"}]}`
 	all := []string{node.CheckReachable, node.CheckInventory, node.CheckProvider}
 	for i, c := range []struct {

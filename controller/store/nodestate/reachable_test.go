@@ -70,8 +70,8 @@ func inTx(t *testing.T, s *store.Store, id string, fn func(q *dbsqlc.Queries, m 
 	}))
 }
 
-// A fleet of several slices is walked one slice at a time, and then from the beginning. What has happened lately is
-// found wherever it is.
+// A fleet of several slices is walked one slice at a time, and then from the beginning. Recent changes are found in
+// every slice.
 func TestALargeFleetIsWalkedInSlices(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

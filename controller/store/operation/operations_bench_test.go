@@ -27,7 +27,7 @@ func BenchmarkOperation(b *testing.B) {
 }
 
 func benchmarkOperation(b *testing.B, machines int) {
-	c := &counter{}
+	c := &storetest.Trips{}
 	s := storetest.With(b, store.Config{Tracer: c, Logger: slog.New(slog.DiscardHandler)})
 	agents := make([]storetest.Enrolled, machines)
 	for i := range agents {
@@ -54,7 +54,7 @@ func benchmarkOperation(b *testing.B, machines int) {
 	}
 	const warm = 200 // every connection plans each statement a few times first
 	run(0, warm)
-	statements, trips, own, server, wal := c.statements.Load(), c.trips.Load(), storetest.OwnTime(b),
+	statements, trips, own, server, wal := c.Statements.Load(), c.RoundTrips.Load(), storetest.OwnTime(b),
 		storetest.ServerTime(b, s), storetest.WalPosition(b, s)
 	b.ResetTimer()
 	run(warm, b.N)
@@ -62,8 +62,8 @@ func benchmarkOperation(b *testing.B, machines int) {
 	n := float64(b.N)
 	b.ReportMetric(float64((storetest.OwnTime(b)-own).Microseconds())/n, "own-cpu-µs/op")
 	b.ReportMetric(float64((storetest.ServerTime(b, s)-server).Microseconds())/n, "server-cpu-µs/op")
-	b.ReportMetric(float64(c.statements.Load()-statements)/n, "statements/op")
-	b.ReportMetric(float64(c.trips.Load()-trips)/n, "trips/op")
+	b.ReportMetric(float64(c.Statements.Load()-statements)/n, "statements/op")
+	b.ReportMetric(float64(c.RoundTrips.Load()-trips)/n, "trips/op")
 	b.ReportMetric(float64(storetest.WalPosition(b, s)-wal)/n, "wal-B/op")
 }
 

@@ -1,9 +1,7 @@
 package operation_test
 
 import (
-	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -15,41 +13,21 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 )
 
-// counter counts statements, and how often somebody waits for the answers.
-type counter struct{ statements, trips atomic.Int64 }
-
-func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
-	c.statements.Add(1)
-	c.trips.Add(1)
-	return ctx
-}
-
-func (c *counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-
-func (c *counter) TraceBatchStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceBatchStartData) context.Context {
-	c.statements.Add(int64(d.Batch.Len()))
-	c.trips.Add(1)
-	return ctx
-}
-
-func (c *counter) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
-func (c *counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
-
 // A reboot at the store (start, first look, acknowledgement, grant, result) waits for the database no oftener than
 // this.
 func TestRoundTripsOfAReboot(t *testing.T) {
 	const most = 40
-	c := &counter{}
+	c := &storetest.Trips{}
 	s := storetest.With(t, store.Config{Tracer: c})
 	a := storetest.Live(t, s, "m-1")
 	if err := storetest.RebootOnce(t.Context(), s, a, 1); err != nil {
 		t.Fatal(err)
 	}
-	statements, trips := c.statements.Load(), c.trips.Load()
+	statements, trips := c.Statements.Load(), c.RoundTrips.Load()
 	if err := storetest.RebootOnce(t.Context(), s, a, 2); err != nil {
 		t.Fatal(err)
 	}
-	statements, trips = c.statements.Load()-statements, c.trips.Load()-trips
+	statements, trips = c.Statements.Load()-statements, c.RoundTrips.Load()-trips
 	t.Logf("%d statements in %d round trips", statements, trips)
 	if trips > most {
 		t.Errorf("%d round trips, at most %d are wanted", trips, most)
@@ -60,13 +38,13 @@ func TestRoundTripsOfAReboot(t *testing.T) {
 // trip.
 func TestRoundTripsOfAReimagesStart(t *testing.T) {
 	const mostStatements, mostTrips = 22, 7
-	c := &counter{}
+	c := &storetest.Trips{}
 	r := storetest.NewMetalRigWith(t, store.Config{Tracer: c})
 	r.OfMetal(`{"name":"sda","serial":"QM1","size_bytes":1073741824}`, "reboot", "netboot")
-	statements, trips := c.statements.Load(), c.trips.Load()
+	statements, trips := c.Statements.Load(), c.RoundTrips.Load()
 	storetest.Start(t, r.Store, operationstore.StartRequest{MachineID: "m-1", RequestID: "r", Type: fleet.Reimage,
 		Inputs: storetest.Inputs("tiny"), Actor: "x"})
-	statements, trips = c.statements.Load()-statements, c.trips.Load()-trips
+	statements, trips = c.Statements.Load()-statements, c.RoundTrips.Load()-trips
 	t.Logf("%d statements in %d round trips", statements, trips)
 	if statements > mostStatements || trips > mostTrips {
 		t.Errorf("%d statements in %d round trips, at most %d and %d are wanted", statements, trips, mostStatements,
@@ -77,11 +55,11 @@ func TestRoundTripsOfAReimagesStart(t *testing.T) {
 // A whole reimage reads nothing twice: no step asks for what another one needs.
 func TestStatementsOfAReimage(t *testing.T) {
 	const most = 358
-	c := &counter{}
+	c := &storetest.Trips{}
 	r := storetest.NewMetalRigWith(t, store.Config{Tracer: c})
-	before := c.statements.Load()
+	before := c.Statements.Load()
 	r.Reimage()
-	n := c.statements.Load() - before
+	n := c.Statements.Load() - before
 	t.Logf("%d statements", n)
 	if n > most {
 		t.Errorf("%d statements, at most %d are wanted", n, most)

@@ -1,13 +1,8 @@
 package operation_test
 
 import (
-	"context"
 	"fmt"
-	"strings"
-	"sync/atomic"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
@@ -18,25 +13,11 @@ import (
 	"github.com/ingot-metal/ingot/controller/store/storetest"
 )
 
-// begins is a counter that counts transactions as well.
-type begins struct {
-	counter
-	transactions atomic.Int64
-}
-
-// TraceQueryStart implements pgx.QueryTracer.
-func (b *begins) TraceQueryStart(ctx context.Context, c *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
-	if strings.HasPrefix(strings.ToLower(d.SQL), "begin") {
-		b.transactions.Add(1)
-	}
-	return b.counter.TraceQueryStart(ctx, c, d)
-}
-
 // TestASetIsOneTransaction: events of different machines that come together cost one transaction, and as many round
 // trips as one of them. Without that a set is stored all the same, one member after the other.
 func TestASetIsOneTransaction(t *testing.T) {
 	const machines, mostTrips = 7, 6
-	c := &begins{}
+	c := &storetest.Trips{}
 	s := storetest.With(t, store.Config{Tracer: c})
 	site := storetest.Enrol(t, s, agentstore.NewToken{TokenID: "site", Role: "site", Site: "default"})
 	storetest.Lease(t, s)
@@ -59,9 +40,9 @@ func TestASetIsOneTransaction(t *testing.T) {
 		for i, id := range ids {
 			asked = append(asked, operationstore.Asked{OperationID: id, Event: event(i)})
 		}
-		transactions, trips := c.transactions.Load(), c.trips.Load()
+		transactions, trips := c.Transactions.Load(), c.RoundTrips.Load()
 		last = s.Operations.DecideAll(t.Context(), asked, storetest.Now())
-		transactions, trips = c.transactions.Load()-transactions, c.trips.Load()-trips
+		transactions, trips = c.Transactions.Load()-transactions, c.RoundTrips.Load()-trips
 		if transactions != 1 || trips > mostTrips {
 			t.Errorf("%s: %d transactions in %d round trips, want 1 in %d at most", what, transactions, trips, mostTrips)
 		}

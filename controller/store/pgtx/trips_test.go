@@ -2,44 +2,20 @@ package pgtx_test
 
 import (
 	"context"
-	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
+	"github.com/ingot-metal/ingot/controller/store/storetest"
 	"github.com/ingot-metal/ingot/internal/testkit"
 )
 
-// trips counts the round trips of a database.
-type trips struct{ n atomic.Int64 }
-
-// TraceQueryStart implements pgx.QueryTracer.
-func (c *trips) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
-	c.n.Add(1)
-	return ctx
-}
-
-// TraceQueryEnd implements pgx.QueryTracer.
-func (c *trips) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-
-// TraceBatchStart implements pgx.BatchTracer.
-func (c *trips) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
-	c.n.Add(1)
-	return ctx
-}
-
-// TraceBatchQuery implements pgx.BatchTracer.
-func (c *trips) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
-
-// TraceBatchEnd implements pgx.BatchTracer.
-func (c *trips) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
-
-// TestTheNumberOfATransactionCostsNothing: the question for it goes with a statement that is sent anyway. It is asked by
-// itself after statements that it cannot go with alone.
+// TestTheNumberOfATransactionCostsNothing: the number is asked for with a statement that is sent anyway. Only after
+// statements that return rows does the question cost a round trip.
 func TestTheNumberOfATransactionCostsNothing(t *testing.T) {
-	c := &trips{}
+	c := &storetest.Trips{}
 	db, err := pgtx.Open(t.Context(), pgtx.Config{URL: testkit.Database(t), Logger: testkit.Logger(t), Tracer: c,
 		PoolSize: 1})
 	if err != nil {
@@ -122,9 +98,9 @@ func TestTheNumberOfATransactionCostsNothing(t *testing.T) {
 			}
 		}
 		run() // prepares the statements
-		before := c.n.Load()
+		before := c.RoundTrips.Load()
 		run()
-		if got := c.n.Load() - before - 2; got != one.want {
+		if got := c.RoundTrips.Load() - before - 2; got != one.want {
 			t.Errorf("%s: %d round trips beside BEGIN and COMMIT, want %d", one.name, got, one.want)
 		}
 	}

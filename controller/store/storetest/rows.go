@@ -243,9 +243,9 @@ func caller() string {
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
 	for {
 		f, more := frames.Next()
-		_, name, _ := strings.Cut(filepath.Base(f.Function), ".")
+		_, name, _ := strings.Cut(filepath.Base(f.Function), ".") // every function has a package
 		if !strings.Contains(name, "recording") && name != "Each" {
-			name, _, _ = strings.Cut(strings.TrimPrefix(name, "(*"), ".func")
+			name, _, _ = strings.Cut(strings.TrimPrefix(name, "(*"), ".func") // where there is no closure, all of it
 			return strings.ReplaceAll(name, ").", ".")
 		}
 		if !more {

@@ -292,7 +292,7 @@ func (a answerSum) after(before *stored, what action) *stored {
 	return s
 }
 
-// foreseen adds what is foreseen of an operation that has not begun, in the world after an action.
+// foreseen adds the preview of an operation that has not begun, in the world after an action.
 func foreseen(s, after *stored, sum answerSum) {
 	if s.op.Phase != operation.Pending {
 		return

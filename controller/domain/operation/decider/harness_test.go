@@ -301,7 +301,7 @@ func (s *stored) checkMachine(before operation.Snapshot, d operation.Decision, b
 			unfence = c.ID
 		}
 	}
-	// The same work done again, or its own unknown end, takes the place of what is unresolved.
+	// A repeat of the same work, or its own unknown end, replaces the unresolved command.
 	again := before.World.Machine.UnresolvedCommand
 	if again != "" && (fence != "" || d.Op.Phase == operation.Succeeded && before.Op.Phase != operation.Succeeded) {
 		unfence = again

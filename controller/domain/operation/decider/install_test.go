@@ -257,8 +257,8 @@ func TestSwitchingOffWaitsForTheSite(t *testing.T) {
 	s.ended(operation.Failed, "MACHINE_BLOCKED")
 }
 
-// TestOldSystemComesBack: the machine was restarted before the installer had written anything, and starts what is on
-// its disk.
+// TestOldSystemComesBack: the machine was restarted before the installer had written anything, and boots the old
+// system from its disk.
 func TestOldSystemComesBack(t *testing.T) {
 	for name, boot := range map[string]string{"another boot": "boot-old-2",
 		"a session that outlived its system": "boot-old"} {
