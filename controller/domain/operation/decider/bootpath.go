@@ -39,7 +39,10 @@ func prepareBoot(s Situation) verdict {
 	if target != nil {
 		mode = operation.BootInstaller
 	}
-	if target != nil && s.World.Unfit != nil {
+	switch {
+	case target != nil && s.Simulated():
+		return bootsNoInstaller(target)
+	case target != nil && s.World.Unfit != nil:
 		return fails(s.World.Unfit.Reason, s.World.Unfit.Message, false)
 	}
 	return afterAssign(s, mode, false, setNextBoot)
@@ -120,6 +123,8 @@ func fromInstaller(s Situation) verdict {
 		return afterAssign(s, operation.BootDisk, false, goBack)
 	case inst != nil:
 		return dispatchToInstaller(s)
+	case s.Simulated():
+		return bootsNoInstaller(s.Step)
 	case s.World.Unfit != nil:
 		return fails(s.World.Unfit.Reason, s.World.Unfit.Message, false)
 	case !s.World.Boot.InstallerReady:
@@ -130,6 +135,12 @@ func fromInstaller(s Situation) verdict {
 		return does(waits{operation.WaitInstaller, s.Command.FinishedAt.Add(patience(s))})
 	}
 	return afterAssign(s, operation.BootInstaller, s.World.Boot.InstallerAgentID != "", enter)
+}
+
+// bootsNoInstaller ends a step of a simulated machine, which its agent cannot do in place.
+func bootsNoInstaller(step *operation.Step) verdict {
+	return fails("CAPABILITY_MISSING", "the machine is simulated: no installer boots on it, and its agent cannot "+
+		kind.Of(step.Kind).Capability, false)
 }
 
 // dispatchToInstaller makes the command of an installer that is there.

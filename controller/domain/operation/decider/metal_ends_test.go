@@ -9,6 +9,7 @@ import (
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
 	"github.com/ingot-metal/ingot/controller/domain/kind"
 	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/domain/operation/decider"
 	"github.com/ingot-metal/ingot/internal/evidence"
 )
 
@@ -325,6 +326,22 @@ func TestAnOldInstallerDoesNotWriteWithoutAnAgent(t *testing.T) {
 	m.op.Steps[1].Agentless = true
 	m.toInstaller()
 	m.ends(operation.Failed, "CAPABILITY_MISSING")
+}
+
+// TestASimulatedMachineBootsNoInstaller: what its agent cannot do in place fails before the machine leaves its system,
+// in the first step that would set its next boot.
+func TestASimulatedMachineBootsNoInstaller(t *testing.T) {
+	host := realHost("netboot")
+	host.Simulated = true
+	m := newMetal(t, "auto", host)
+	m.look()
+	m.ends(operation.Failed, "CAPABILITY_MISSING")
+	m = newMetal(t, "auto", host)
+	m.op.Steps = m.op.Steps[1:]
+	if f := decider.Foresee(m.snapshot(operation.Evaluate{}), false, t0); f.Refusal == nil ||
+		f.Refusal.Reason != "CAPABILITY_MISSING" || !strings.Contains(f.Refusal.Message, "repave") {
+		t.Errorf("the preview: %+v", f.Refusal)
+	}
 }
 
 // TestAnOldInstallerWritesNoMirror: it would write one of the two disks, and say that it is done.

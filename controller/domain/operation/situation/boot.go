@@ -74,10 +74,11 @@ func (s Situation) netbooted() bool {
 	return kind.Lookup(before.Kind).SetsNextBoot && before.Mode != "DISK"
 }
 
+// Simulated reports whether the machine is its agent's simulation, which boots nothing.
+func (s Situation) Simulated() bool { return s.Host != nil && s.Host.Simulated }
+
 // simulated reports whether the machine is simulated, or its boots are another provider's.
-func simulated(s Situation) bool {
-	return s.Host != nil && s.Host.Simulated || s.World.Provider != fleet.AgentProvider
-}
+func simulated(s Situation) bool { return s.Simulated() || s.World.Provider != fleet.AgentProvider }
 
 // unseen reports whether this operation has written a system that has not come up yet.
 func (s Situation) unseen() bool {
