@@ -30,7 +30,7 @@ const (
 	lieEarly
 	// lieBoot asks from a boot that the machine was never in, so that the one that it is in looks new.
 	lieBoot
-	// lieForeign reports success for the commands of other machines' agents, with proof.
+	// lieForeign reports success, with proof, and failure by turns for the commands of other machines' agents.
 	lieForeign
 )
 
@@ -160,12 +160,19 @@ func (l *liar) ask(c *fleetv1.Command) error {
 
 // done reports a command as succeeded.
 func (l *liar) done(command string, proof map[string]string) error {
+	return l.send(&fleetv1.CommandResult{CommandId: command, Outcome: fleetv1.CommandResult_SUCCEEDED, Evidence: proof})
+}
+
+// failed reports a command as failed.
+func (l *liar) failed(command string) error {
+	return l.send(&fleetv1.CommandResult{CommandId: command, Outcome: fleetv1.CommandResult_FAILED,
+		Reason: "EXECUTION_FAILED", Message: "a lie"})
+}
+
+func (l *liar) send(r *fleetv1.CommandResult) error {
 	l.told++
-	return l.stream.Send(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_Result{Result: &fleetv1.CommandResult{
-		CommandId: command, Outcome: fleetv1.CommandResult_SUCCEEDED, Evidence: proof, FinishedAt: timestamppb.Now(),
-		Simulated: true,
-		StateId:   l.stateID,
-	}}})
+	r.FinishedAt, r.Simulated, r.StateId = timestamppb.Now(), true, l.stateID
+	return l.stream.Send(&fleetv1.AgentMessage{Message: &fleetv1.AgentMessage_Result{Result: r}})
 }
 
 // proofOf is what an agent would show that has done the command.
@@ -185,7 +192,8 @@ func rebootProof(boot string) map[string]string {
 	return map[string]string{evidence.BootIDBefore: boot, evidence.BootIDAfter: ids.New(ids.State)}
 }
 
-// meddle looks for commands of other machines that are under way.
+// meddle reports on commands of other machines that are under way, once in each state. A success of a command that is
+// granted shows only where its agent then fails; a failure shows wherever the agent acts.
 func (l *liar) meddle(ctx context.Context) error {
 	told := map[string]bool{}
 	for {
@@ -194,10 +202,16 @@ func (l *liar) meddle(ctx context.Context) error {
 				continue
 			}
 			c, err := other.command(ctx)
-			if err != nil || c == nil || told[c.GetCommandId()] {
+			if err != nil || c == nil || told[c.GetCommandId()+c.GetState()] {
 				continue // a controller that does not answer now does later
 			}
-			told[c.GetCommandId()] = true
+			told[c.GetCommandId()+c.GetState()] = true
+			if c.GetState() == "GRANTED" && len(told)%2 == 0 {
+				if err := l.failed(c.GetCommandId()); err != nil {
+					return err
+				}
+				continue
+			}
 			proof := rebootProof("")
 			proof[evidence.ImageDigest], proof[evidence.BootNext] = fmt.Sprintf("sha256:%064d", 1), "Boot0003"
 			if err := l.done(c.GetCommandId(), proof); err != nil {
