@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Trips is a tracer that counts what is sent to the database: statements, round trips, and transactions that begin.
+// Trips is a pgx tracer. It counts statements, round trips and BEGIN statements.
 type Trips struct{ Statements, RoundTrips, Transactions atomic.Int64 }
 
 // TraceQueryStart implements pgx.QueryTracer.

@@ -169,6 +169,7 @@ func (l *liar) failed(command string) error {
 		Reason: "EXECUTION_FAILED", Message: "a lie"})
 }
 
+// send completes a result and sends it.
 func (l *liar) send(r *fleetv1.CommandResult) error {
 	l.told++
 	r.FinishedAt, r.Simulated, r.StateId = timestamppb.Now(), true, l.stateID
