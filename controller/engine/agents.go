@@ -67,11 +67,7 @@ func (ag *Agents) SessionOpened(ctx context.Context, s *session.Session, o *sess
 	}
 	ag.signals.sessionOpened()
 	for _, id := range o.Operations {
-		_, err := ag.decisions.handle(ctx, id, operation.SessionOpened{
-			AgentID: s.AgentID, StateID: s.StateID, BootID: s.BootID,
-			OfTarget: s.Role == "host", Installer: s.Role == "installer", RolledBack: o.RolledBack, Epoch: s.Epoch,
-		})
-		if err != nil {
+		if _, err := ag.decisions.handle(ctx, id, o.Event(s.AgentID, s.StateID, s.BootID)); err != nil {
 			return err
 		}
 	}

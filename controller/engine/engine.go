@@ -180,8 +180,15 @@ func New(c Config) (*Engine, error) {
 	e.slots = &budgetSlots{common: all, budgets: st.Budgets, room: signals.room}
 	e.stuck = stuck.Search{Store: st.Explain, Clock: c.Clock, Log: c.Logger, Found: c.Observer.Stuck}
 	e.scheduler = &scheduler{
-		common: all, jobs: st.Jobs, queries: st.OperationQueries, rollouts: st.Rollouts, sessions: st.Sessions,
-		decisions: decisions, spans: recorder, first: newFirstRuns(),
+		common:     all,
+		jobs:       st.Jobs,
+		operations: st.Operations,
+		queries:    st.OperationQueries,
+		rollouts:   st.Rollouts,
+		sessions:   st.Sessions,
+		decisions:  decisions,
+		spans:      recorder,
+		first:      newFirstRuns(),
 	}
 	rollouts := &rollouts{
 		common: all, rollouts: st.Rollouts, operations: st.Operations, decisions: decisions, changes: changes,
@@ -190,6 +197,8 @@ func New(c Config) (*Engine, error) {
 		return nil, err
 	}
 	st.Operations.OnCreated(e.scheduler.enqueueCreated, e.scheduler.takeCreated)
+	st.Sessions.DecideOpened(st.Operations.DecideNoted)
+	st.Operations.DecideCreated(e.scheduler.first.running.Load)
 	st.Operations.OnApplied(func(a *operationstore.Applied) { decisions.applied(context.Background(), a, time.Time{}) })
 	st.Budgets.OnRoom(signals.room.fire)
 	st.Incarnations.OnDoubt(signals.position.fire)

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,9 +13,9 @@ import (
 	operationstore "github.com/ingot-metal/ingot/controller/store/operation"
 )
 
-// A controller evaluates the operations that it creates as soon as their transaction has committed, without waiting for
-// River's notification and fetch. The job of such an operation is inserted as scheduled, which no worker fetches, and
-// is deleted after the evaluation. A job that is still scheduled after firstRunTime is made available to all
+// A controller evaluates the operations that it creates in the transaction that creates them, or as soon as that has
+// committed, without waiting for River's notification and fetch. The job of such an operation is inserted as scheduled,
+// which no worker fetches, and the next change deletes it. A job that is still scheduled after firstRunTime is made available to all
 // controllers: its creator was killed, was busy, did not learn of its commit, or failed to evaluate the operation.
 
 const (
@@ -25,8 +24,9 @@ const (
 	firstRunTime = time.Second
 	// firstRunsWaiting bounds the new operations that wait for a worker; the jobs of further ones become available.
 	firstRunsWaiting = 4096
-	// deleteJobsEvery is the time between two statements that delete the jobs of evaluated operations.
-	deleteJobsEvery = 50 * time.Millisecond
+	// deleteJobsEvery is the time between two statements that delete jobs of evaluated operations which no change has
+	// deleted. Two of them fit in firstRunTime.
+	deleteJobsEvery = 400 * time.Millisecond
 	// lastDeletionTime bounds the deletion when a controller stops.
 	lastDeletionTime = 2 * time.Second
 )
@@ -36,9 +36,6 @@ type firstRuns struct {
 	// running reports whether the workers take operations.
 	running atomic.Bool
 	waiting chan *operationstore.NewJob
-
-	mu   sync.Mutex
-	done []int64 // jobs of evaluated operations, to be deleted
 }
 
 func newFirstRuns() *firstRuns {
@@ -75,6 +72,10 @@ func (s *scheduler) takeCreated(created []*operationstore.NewJob) {
 		return
 	}
 	for _, j := range created {
+		if j.Decided {
+			s.operations.Evaluated(j.ID)
+			continue
+		}
 		select {
 		case s.first.waiting <- j:
 		default: // its job becomes available
@@ -90,14 +91,14 @@ func (s *scheduler) runFirst(ctx context.Context) error {
 		g.Go("first evaluations", s.evaluateCreated)
 	}
 	g.Go("delete jobs", func(ctx context.Context) error {
-		return s.every(ctx, deleteJobsEvery, "delete jobs of evaluated operations", s.deleteEvaluated)
+		return s.every(ctx, deleteJobsEvery, "delete jobs of evaluated operations", s.operations.DeleteEvaluatedJobs)
 	})
 	s.first.running.Store(true)
 	err := g.Wait()
 	s.first.running.Store(false)
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastDeletionTime)
 	defer cancel()
-	if deleteErr := s.deleteEvaluated(last); deleteErr != nil {
+	if deleteErr := s.operations.DeleteEvaluatedJobs(last); deleteErr != nil {
 		s.log.Warn("jobs of evaluated operations are left to other controllers", "error", deleteErr.Error())
 	}
 	return err
@@ -117,27 +118,7 @@ func (s *scheduler) evaluateCreated(ctx context.Context) error {
 					"error", err.Error())
 				continue
 			}
-			s.first.mu.Lock()
-			s.first.done = append(s.first.done, j.ID)
-			s.first.mu.Unlock()
+			s.operations.Evaluated(j.ID)
 		}
 	}
-}
-
-// deleteEvaluated deletes the jobs of operations that were evaluated. After a failure the next call tries them again.
-func (s *scheduler) deleteEvaluated(ctx context.Context) error {
-	s.first.mu.Lock()
-	done := s.first.done
-	s.first.done = nil
-	s.first.mu.Unlock()
-	if len(done) == 0 {
-		return nil
-	}
-	err := s.jobs.DeleteScheduledJobs(ctx, done)
-	if err != nil {
-		s.first.mu.Lock()
-		s.first.done = append(s.first.done, done...)
-		s.first.mu.Unlock()
-	}
-	return err
 }

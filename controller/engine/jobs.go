@@ -80,13 +80,14 @@ func (w *operationWorker) Work(ctx context.Context, job *river.Job[operationArgs
 // scheduler turns what is due into jobs of River, and evaluates operations.
 type scheduler struct {
 	common
-	jobs      *jobstore.Store
-	queries   *operationquery.Store
-	rollouts  *rolloutstore.Store
-	sessions  *sessionstore.Store
-	decisions *decisions
-	spans     *spans.Recorder
-	river     *river.Client[pgx.Tx]
+	jobs       *jobstore.Store
+	operations *operationstore.Store
+	queries    *operationquery.Store
+	rollouts   *rolloutstore.Store
+	sessions   *sessionstore.Store
+	decisions  *decisions
+	spans      *spans.Recorder
+	river      *river.Client[pgx.Tx]
 	// webhooks sends events to other systems; nil sends none.
 	webhooks *delivery.Publisher
 	first    *firstRuns

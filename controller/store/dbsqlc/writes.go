@@ -28,7 +28,16 @@ type Writes struct {
 	Events           []InsertEventsParams
 	UsedPlans        []MarkPlanUsedParams
 	Audit            []RecordAuditParams
+	EvaluatedJobs    []DeleteEvaluatedJobsParams
 }
+
+// DeleteEvaluatedJobsParams names jobs of operations that were evaluated.
+type DeleteEvaluatedJobsParams struct{ IDs []int64 }
+
+// deleteEvaluatedJobs leaves a job alone that another transaction works on: it runs, and changes nothing. The table is
+// River's, which sqlc does not know.
+const deleteEvaluatedJobs = `DELETE FROM river_job WHERE id IN (
+	SELECT id FROM river_job WHERE id = ANY($1::bigint[]) AND state = 'scheduled' FOR UPDATE SKIP LOCKED)`
 
 // ErrRowChanged reports a row that is not stored any more as it was read: a transaction between the two has changed it.
 var ErrRowChanged = errors.New("the operation has changed meanwhile")
@@ -69,6 +78,8 @@ func (w *Writes) batch(together bool) *pgx.Batch {
 	queue(b, statement{what: "insert events", one: insertEvents, many: insertEventsOfMany}, w.Events)
 	queue(b, statement{what: "mark plan as used", one: markPlanUsed}, w.UsedPlans)
 	queue(b, statement{what: "write audit log", one: recordAudit, many: recordAudits}, w.Audit)
+	queue(b, statement{what: "delete jobs of evaluated operations", one: deleteEvaluatedJobs, many: deleteEvaluatedJobs},
+		w.EvaluatedJobs)
 	return &b.Batch
 }
 

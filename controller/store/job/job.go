@@ -53,15 +53,6 @@ func (s *Store) ReleaseScheduledJobs(ctx context.Context, kind string, after tim
 	return tag.RowsAffected(), nil
 }
 
-// DeleteScheduledJobs deletes those of the jobs that are scheduled. Others are worked on, or will be.
-func (s *Store) DeleteScheduledJobs(ctx context.Context, jobs []int64) error {
-	_, err := s.db.Pool().Exec(ctx, `DELETE FROM river_job WHERE id = ANY($1) AND state = 'scheduled'`, jobs)
-	if err != nil {
-		return fmt.Errorf("delete jobs of evaluated operations: %w", err)
-	}
-	return nil
-}
-
 // RescueHungJobs makes jobs available again that have run for longer than the time of their kind and a grace, by the
 // database's clock. It returns how many. The time of kinds without one of their own is usual.
 func (s *Store) RescueHungJobs(

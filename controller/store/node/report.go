@@ -109,11 +109,7 @@ func (s *Store) reportInstall(
 			return err
 		}
 	}
-	a, err := s.operations.DecideIn(ctx, q, *m.CurrentOperationID, e, now)
-	if err == nil {
-		pgtx.NotesOf(q).Note(a)
-	}
-	return err
+	return s.operations.DecideNoted(ctx, q, *m.CurrentOperationID, e, now)
 }
 
 // reportFacts reads what decides about a report.

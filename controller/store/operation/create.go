@@ -130,6 +130,7 @@ func (s *Store) create(
 	if err != nil {
 		return nil, err
 	}
+	s.decideCreated(ctx, q, w, m, n, loaded, now)
 	entry, err := history.AuditEntry{
 		Actor: r.Actor, Verb: string(r.Type), Target: r.MachineID, Request: r.RequestID, Operation: n.Op.ID,
 		Comment: r.Comment,
@@ -147,6 +148,7 @@ type newOperation struct {
 	Op    operation.Operation
 	Row   dbsqlc.Operation // as it will be
 	steps []dbsqlc.OperationStep
+	job   *NewJob
 }
 
 func (n *newOperation) Message() *baremetalv1.Operation { return convert.OperationMessage(n.Row, n.Op) }
@@ -180,9 +182,8 @@ func (s *Store) newOperation(
 		Evidence: []byte("{}"), EventSeq: 1, Version: 1, CreatedAt: now, UpdatedAt: now, Destructive: op.Destructive,
 		Interrupts: op.Interrupts,
 	}}
-	pgtx.NotesOf(q).
-		Note(&NewJob{JobKey: JobKey{OperationID: op.ID, MachineID: m.MachineID, RequestID: r.RequestID}})
-		// every operation has its job
+	n.job = &NewJob{JobKey: JobKey{OperationID: op.ID, MachineID: m.MachineID, RequestID: r.RequestID}}
+	pgtx.NotesOf(q).Note(n.job) // every operation has its job
 	return n, n.write(fit.Plan, fit.Steps)
 }
 

@@ -107,6 +107,17 @@ func (s *Store) DecideIn(
 	return a, w.flush(ctx, q)
 }
 
+// DecideNoted is DecideIn, whose decision is told after the commit: see OnApplied.
+func (s *Store) DecideNoted(
+	ctx context.Context, q *dbsqlc.Queries, operationID string, e operation.Event, now time.Time,
+) error {
+	a, err := s.DecideIn(ctx, q, operationID, e, now)
+	if err == nil {
+		pgtx.NotesOf(q).Note(a)
+	}
+	return err
+}
+
 // decideOn decides on an operation that is locked, and gathers what the answer writes.
 func (s *Store) decideOn(
 	ctx context.Context, q *dbsqlc.Queries, w *writes, l *OperationContext, e operation.Event, now time.Time,

@@ -82,16 +82,19 @@ func (s *Store) storeInOrder(ctx context.Context, set []change) []answer {
 func allAlone(n int) []answer { return slices.Repeat([]answer{{err: pgtx.ErrAlone}}, n) }
 
 func (s *Store) storeAlone(ctx context.Context, c change) (a answer) {
-	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
-		f, err := s.loadFor(ctx, q, c.key, c.now)
-		if err != nil {
-			return err
-		}
-		w := &writes{}
-		if a, err = c.decide(q, f, w); err != nil {
-			return err
-		}
-		return w.flush(ctx, q)
+	err := s.evaluated.with(func(rows dbsqlc.Writes) error {
+		return s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
+			f, err := s.loadFor(ctx, q, c.key, c.now)
+			if err != nil {
+				return err
+			}
+			w := &writes{}
+			if a, err = c.decide(q, f, w); err != nil {
+				return err
+			}
+			w.Append(rows)
+			return w.flush(ctx, q)
+		})
 	})
 	if err != nil {
 		return answer{err: err}
@@ -105,34 +108,8 @@ func (s *Store) storeSet(ctx context.Context, set []change) ([]answer, error) {
 		return []answer{s.storeAlone(ctx, set[0])}, nil
 	}
 	answers := allAlone(len(set))
-	err := s.db.InSet(ctx, func(tx pgx.Tx) (told []*pgtx.Notes, err error) {
-		free, f, err := s.lockAndLoadFree(ctx, s.db.Q.WithTx(tx), set)
-		if err != nil {
-			return nil, err
-		}
-		var rows dbsqlc.Writes
-		highest, left := map[memory]grant{}, map[memory]bool{}
-		for i, c := range set {
-			m := memory{c.key.AgentID, c.key.StateID}
-			if !free[i] || left[m] {
-				left[m] = m.agentID != "" // its later numbers must not be counted before this one
-				continue
-			}
-			member, w := &pgtx.Member{}, &writes{}
-			if answers[i] = s.decideMember(ctx, c, dbsqlc.New(member), f, w); answers[i].err != nil {
-				left[m] = m.agentID != "" && errors.Is(answers[i].err, pgtx.ErrAlone)
-				continue
-			}
-			for _, g := range w.grants {
-				f.grants[g.memory], highest[g.memory] = g, g
-			}
-			told = append(told, &member.Notes)
-			rows.Append(w.Writes)
-		}
-		for _, g := range highest {
-			rows.GrantNumbers = append(rows.GrantNumbers, g.row())
-		}
-		return told, s.db.Q.WithTx(tx).SendTogether(ctx, rows)
+	err := s.evaluated.with(func(rows dbsqlc.Writes) error {
+		return s.db.InSet(ctx, func(tx pgx.Tx) ([]*pgtx.Notes, error) { return s.writeSet(ctx, tx, set, answers, rows) })
 	})
 	if pgtx.OutcomeUnknown(err) {
 		// Stored alone, a change that is committed would count twice, and its grant's number as used.
@@ -148,6 +125,38 @@ func (s *Store) storeSet(ctx context.Context, set []change) ([]answer, error) {
 		return allAlone(len(set)), nil
 	}
 	return answers, nil
+}
+
+// writeSet decides the changes of a set whose machines are free, and writes all their rows and those given.
+func (s *Store) writeSet(
+	ctx context.Context, tx pgx.Tx, set []change, answers []answer, rows dbsqlc.Writes,
+) (told []*pgtx.Notes, err error) {
+	free, f, err := s.lockAndLoadFree(ctx, s.db.Q.WithTx(tx), set)
+	if err != nil {
+		return nil, err
+	}
+	highest, left := map[memory]grant{}, map[memory]bool{}
+	for i, c := range set {
+		m := memory{c.key.AgentID, c.key.StateID}
+		if !free[i] || left[m] {
+			left[m] = m.agentID != "" // its later numbers must not be counted before this one
+			continue
+		}
+		member, w := &pgtx.Member{}, &writes{}
+		if answers[i] = s.decideMember(ctx, c, dbsqlc.New(member), f, w); answers[i].err != nil {
+			left[m] = m.agentID != "" && errors.Is(answers[i].err, pgtx.ErrAlone)
+			continue
+		}
+		for _, g := range w.grants {
+			f.grants[g.memory], highest[g.memory] = g, g
+		}
+		told = append(told, &member.Notes)
+		rows.Append(w.Writes)
+	}
+	for _, g := range highest {
+		rows.GrantNumbers = append(rows.GrantNumbers, g.row())
+	}
+	return told, s.db.Q.WithTx(tx).SendTogether(ctx, rows)
 }
 
 // decideMember decides one change of a set. A panic is met again where the change is stored alone.

@@ -33,6 +33,10 @@ type Store struct {
 	enqueue func(context.Context, pgx.Tx, []*NewJob) error
 	created func([]*NewJob)
 	applied func(*Applied)
+	// decidesCreated reports whether new operations are evaluated where they are created; nil: they are not.
+	decidesCreated func() bool
+	// evaluated are deleted with the next change.
+	evaluated evaluatedJobs
 	// changes are stored in sets.
 	changes pgtx.Batcher[change, answer]
 	// repeats finds a request that is being answered already.

@@ -18,6 +18,8 @@ type JobKey = operationquery.JobKey
 type NewJob struct {
 	JobKey
 	ID int64
+	// Decided reports that the transaction has evaluated the operation, too: see Store.DecideCreated.
+	Decided bool
 }
 
 // OnCreated sets the function that inserts the jobs of new operations in the transaction that creates them, and the one

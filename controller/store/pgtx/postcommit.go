@@ -28,6 +28,13 @@ func NotesOf(q *dbsqlc.Queries) *Notes {
 
 func (n *Notes) notes() *Notes { return n }
 
+// Add adds the messages of others.
+func (n *Notes) Add(others Notes) {
+	if n != nil {
+		n.list = append(n.list, others.list...)
+	}
+}
+
 // Note adds a message that is sent once the transaction has committed.
 func (n *Notes) Note(message any) {
 	if n != nil {

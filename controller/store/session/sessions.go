@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -80,7 +81,7 @@ func (s *Store) OpenSession(ctx context.Context, h Hello, now time.Time) (*Opene
 	var out *Opened
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
-		out, err = openSession(ctx, q, h, now)
+		out, err = s.openSession(ctx, q, h, now)
 		return err
 	})
 	if err != nil {
@@ -89,7 +90,7 @@ func (s *Store) OpenSession(ctx context.Context, h Hello, now time.Time) (*Opene
 	return out, nil
 }
 
-func openSession(ctx context.Context, q *dbsqlc.Queries, h Hello, now time.Time) (*Opened, error) {
+func (s *Store) openSession(ctx context.Context, q *dbsqlc.Queries, h Hello, now time.Time) (*Opened, error) {
 	f, err := helloFacts(ctx, q, h)
 	if err != nil {
 		return nil, err
@@ -118,8 +119,35 @@ func openSession(ctx context.Context, q *dbsqlc.Queries, h Hello, now time.Time)
 			return nil, err
 		}
 	}
-	out.Operations, err = touched(ctx, q, before)
-	return out, err
+	if out.Operations, err = touched(ctx, q, before); err != nil {
+		return nil, err
+	}
+	return out, s.decideCurrent(ctx, q, h, machine, out, now)
+}
+
+// decideCurrent brings the session to the current operation of its machine, which the transaction has locked. The
+// session of a clone proves nothing, and a machine that retires may lose the identity of this session.
+func (s *Store) decideCurrent(
+	ctx context.Context, q *dbsqlc.Queries, h Hello, m *dbsqlc.Machine, out *Opened, now time.Time,
+) error {
+	if s.decide == nil || m == nil || out.Cloned || m.Retiring != nil {
+		return nil
+	}
+	current := pgtx.StrVal(m.CurrentOperationID)
+	i := slices.Index(out.Operations, current)
+	if i < 0 {
+		return nil
+	}
+	out.Operations = slices.Delete(out.Operations, i, i+1)
+	return s.decide(ctx, q, current, out.Event(h.AgentID, h.StateID, h.BootID), now)
+}
+
+// Event returns the session as the event of an operation.
+func (o *Opened) Event(agentID, stateID, bootID string) operation.SessionOpened {
+	return operation.SessionOpened{
+		AgentID: agentID, StateID: stateID, BootID: bootID, OfTarget: o.Role == "host", Installer: o.Role == "installer",
+		RolledBack: o.RolledBack, Epoch: o.Epoch,
+	}
 }
 
 // touched returns the operations that an agent's session may move on, oldest first; those that wait for a site's agent

@@ -2,6 +2,11 @@
 package session
 
 import (
+	"context"
+	"time"
+
+	"github.com/ingot-metal/ingot/controller/domain/operation"
+	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
 	"github.com/ingot-metal/ingot/controller/store/pgtx"
 )
 
@@ -9,6 +14,7 @@ import (
 type Store struct {
 	db      *pgtx.DB
 	batches *sessionBatches
+	decide  func(ctx context.Context, q *dbsqlc.Queries, operationID string, e operation.Event, now time.Time) error
 }
 
 // New returns a store over the database.
@@ -16,4 +22,12 @@ func New(db *pgtx.DB) *Store {
 	s := &Store{db: db}
 	s.batches = newSessionBatches(s)
 	return s
+}
+
+// DecideOpened sets the function that brings a new session to its machine's current operation, in the session's own
+// transaction. Without it that operation is among Opened.Operations.
+func (s *Store) DecideOpened(
+	decide func(ctx context.Context, q *dbsqlc.Queries, operationID string, e operation.Event, now time.Time) error,
+) {
+	s.decide = decide
 }
