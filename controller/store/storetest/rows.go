@@ -287,3 +287,17 @@ func at(lines []string, i int) string {
 	}
 	return "(nothing)"
 }
+
+// Rows returns all rows as NewRecorded writes them: names drawn by chance are numbered, and times are relative.
+func Rows(t testing.TB, s *store.Store) string {
+	t.Helper()
+	r := &recording{names: map[string]string{}, count: map[string]int{}}
+	r.note(t, s)
+	return r.text.String()
+}
+
+// AtOnce has the store evaluate operations in the transactions that give cause for it, as a controller has it.
+func AtOnce(s *store.Store) {
+	s.Operations.DecideCreated(func() bool { return true })
+	s.Sessions.DecideOpened(s.Operations.DecideNoted)
+}
