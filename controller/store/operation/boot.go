@@ -34,6 +34,7 @@ func (l *OperationContext) boot(f *preloaded, w *operation.World) {
 	if !ok || !changesBoot(l.steps) {
 		return
 	}
+	l.noInstallers = !b.Installers
 	w.NewBootToken = ids.Secret(BootTokenBytes)
 	w.Boot = startfacts.Boot(b)
 }
@@ -61,9 +62,10 @@ func (l *OperationContext) applyBoot(
 	return Assign(ctx, q, l.Machine, *m.Assign, now)
 }
 
-// endsInstallers reports whether a decision ends an operation that may have had installers.
+// endsInstallers reports whether a decision ends an operation that has installers.
 func (l *OperationContext) endsInstallers(d operation.Decision) bool {
-	return operation.IsTerminal(d.Op.Phase) && !operation.IsTerminal(l.Snap.Op.Phase) && changesBoot(l.steps)
+	return operation.IsTerminal(d.Op.Phase) && !operation.IsTerminal(l.Snap.Op.Phase) && changesBoot(l.steps) &&
+		!l.noInstallers
 }
 
 // revokeInstallers revokes the certificates of a machine's installers whose operations have ended, and returns their

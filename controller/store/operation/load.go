@@ -32,6 +32,8 @@ type OperationContext struct {
 	Snap    operation.Snapshot
 	// grants are the asks with the last numbers of the memories that ask.
 	grants map[memory]grant
+	// noInstallers: it is known that no installer of the machine has a certificate in force.
+	noInstallers bool
 	// report is the event, where it is an installer's report.
 	report  *operation.Reported
 	catalog *catalogstore.Store

@@ -11,7 +11,9 @@ SELECT m.machine_id, coalesce(b.mode, '')::text AS mode, b.operation_id, coalesc
        coalesce(p.said, '{}')::jsonb AS phoned_home,
        coalesce(s.applied_revision, 0)::bigint AS applied, coalesce(jsonb_array_length(s.segments), 0)::integer AS segments,
        EXISTS (SELECT 1 FROM images i JOIN images j ON j.arch = i.arch
-               WHERE i.kind = 'installer-kernel' AND j.kind = 'installer-initrd')::boolean AS ready
+               WHERE i.kind = 'installer-kernel' AND j.kind = 'installer-initrd')::boolean AS ready,
+       EXISTS (SELECT 1 FROM agents a JOIN agent_certs c ON c.agent_id = a.agent_id
+               WHERE a.machine_id = m.machine_id AND a.role = 'installer' AND c.revoked_at IS NULL)::boolean AS installers
 FROM machines m LEFT JOIN boot_assignments b ON b.machine_id = m.machine_id LEFT JOIN sites s ON s.site = m.site
      LEFT JOIN phone_homes p ON p.operation_id = m.current_operation_id
      LEFT JOIN LATERAL (SELECT a.identity_level, a.identity_trust FROM agents a
