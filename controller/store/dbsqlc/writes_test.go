@@ -107,6 +107,8 @@ func TestRowsAreSentAsGeneratedCodeSendsThem(t *testing.T) {
 		func(n int) error { return q.InsertEvents(ctx, w.Events[n]) },
 		func(n int) error { return q.MarkPlanUsed(ctx, w.UsedPlans[n]) },
 		func(n int) error { return q.RecordAudit(ctx, w.Audit[n]) },
+		// sqlc has none for it.
+		func(n int) error { _, err := want.Exec(ctx, deleteEvaluatedJobs, w.EvaluatedJobs[n].IDs); return err },
 	}
 	batch := w.batch(false).QueuedQueries
 	if kinds := reflect.TypeFor[Writes]().NumField(); len(send) != kinds || len(batch) != 2*kinds {

@@ -45,8 +45,8 @@ func (s *Store) Start(
 			return op, false, err
 		}
 	}
-	stored, err := s.store(ctx, change{key: a, now: now,
-		decide: func(q *dbsqlc.Queries, f *preloaded, w *writes) (answer, error) {
+	stored, err := s.store(ctx, change{key: a, now: now, asked: s.db.Now(),
+		decide: func(q *dbsqlc.Queries, f *preloaded, w *writes, now time.Time) (answer, error) {
 			m, ok := f.machines[r.MachineID]
 			if !ok {
 				return answer{}, convert.MachineNotFound(r.MachineID)

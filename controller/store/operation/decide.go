@@ -62,9 +62,8 @@ func (s *Store) DecideAll(ctx context.Context, list []Asked, now time.Time) []De
 
 // deciding is the change that an event makes.
 func (s *Store) deciding(ctx context.Context, operationID string, e operation.Event, now time.Time) change {
-	key, asked := keyOf(operationID, e), s.db.Now()
-	return change{key: key, now: now, decide: func(q *dbsqlc.Queries, f *preloaded, w *writes) (answer, error) {
-		now := s.db.Later(now, asked)
+	key := keyOf(operationID, e)
+	decide := func(q *dbsqlc.Queries, f *preloaded, w *writes, now time.Time) (answer, error) {
 		l, err := s.contextOf(ctx, q, f, key, now)
 		if err != nil {
 			return answer{}, err
@@ -74,7 +73,8 @@ func (s *Store) deciding(ctx context.Context, operationID string, e operation.Ev
 			return answer{}, err
 		}
 		return answer{applied: applied}, FailpointBeforeCommit.HitCtx(ctx)
-	}}
+	}
+	return change{key: key, now: now, asked: s.db.Now(), decide: decide}
 }
 
 // decided does what follows the commit of a decision.
@@ -90,9 +90,9 @@ func (s *Store) decided(ctx context.Context, operationID string, a *Applied, err
 func (s *Store) DecideIn(
 	ctx context.Context, q *dbsqlc.Queries, operationID string, e operation.Event, now time.Time,
 ) (*Applied, error) {
-	key, asked := keyOf(operationID, e), s.db.Now()
+	key := keyOf(operationID, e)
 	f, err := s.loadFor(ctx, q, key, now)
-	if now = s.db.Later(now, asked); err != nil {
+	if now = s.db.LaterIn(q, now); err != nil {
 		return nil, err
 	}
 	l, err := s.contextOf(ctx, q, f, key, now)

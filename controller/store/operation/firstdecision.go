@@ -24,13 +24,14 @@ func (s *Store) decideCreated(
 	m.CurrentOperationID = &n.Op.ID
 	l := &OperationContext{Machine: m, Row: n.Row, steps: n.steps}
 	notes, decided := &pgtx.Member{}, &writes{}
-	a := s.decideMember(ctx, change{decide: func(q *dbsqlc.Queries, f *preloaded, w *writes) (a answer, err error) {
+	decide := func(q *dbsqlc.Queries, f *preloaded, w *writes, now time.Time) (a answer, err error) {
 		if err = l.complete(ctx, q, f, now); err != nil {
 			return a, err
 		}
 		a.applied, err = s.decideOn(ctx, q, w, l, operation.Due{}, now)
 		return a, err
-	}}, dbsqlc.New(notes), loaded, decided)
+	}
+	a := s.decideMember(ctx, change{now: now, asked: s.db.Now(), decide: decide}, dbsqlc.New(notes), loaded, decided)
 	if a.err != nil {
 		return
 	}

@@ -2,10 +2,13 @@ package operation_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
 
 	baremetalv1 "github.com/ingot-metal/ingot/api/baremetal/v1"
 	"github.com/ingot-metal/ingot/controller/domain/fleet"
@@ -107,28 +110,79 @@ func TestAFirstEvaluationThatFails(t *testing.T) {
 // A reboot writes in four transactions of operations and sessions: its start, the grant, the new session, the result.
 func TestTransactionsOfAReboot(t *testing.T) {
 	const most = 4
-	s := storetest.New(t)
+	c := &storetest.Trips{}
+	s := storetest.With(t, store.Config{Tracer: c})
 	storetest.AtOnce(s)
 	a := storetest.Live(t, s, "m-1")
 	var told *operationstore.Applied
 	s.Operations.OnApplied(func(a *operationstore.Applied) { told = a })
-	before := storetest.Count(t, s, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
+	before := c.Transactions.Load()
 	id := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r",
 		Type: fleet.Reboot}).GetOperationId()
-	c := told.Command
-	storetest.Decide(t, s, id, storetest.Ask(a, c, 1, 1))
+	storetest.Decide(t, s, id, storetest.Ask(a, told.Command, 1, 1))
 	h := a.Hello("st-1", "boot-2")
 	h.LastGrantSeq = 1
 	storetest.Open(t, s, h)
 	if told.OperationID != id || told.Decision.OpChanged {
 		t.Errorf("the session tells %+v", told.Decision)
 	}
-	storetest.Decide(t, s, id, operation.Resulted{CommandID: c.ID, AgentID: a.ID, StateID: "st-1",
+	storetest.Decide(t, s, id, operation.Resulted{CommandID: told.Command.ID, AgentID: a.ID, StateID: "st-1",
 		Outcome: operation.OutcomeSucceeded, SessionBootID: "boot-2"})
-	n := storetest.Count(t, s, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint") - before
+	n := c.Transactions.Load() - before
 	storetest.Whole(t, s, "m-1", id, operation.Succeeded)
 	if n > most {
 		t.Errorf("%d transactions, at most %d are wanted", n, most)
+	}
+}
+
+// A change that has waited for its machine has the time at which it got it: what is evaluated in the transaction of a
+// start or of a session does not begin before what others stored meanwhile.
+func TestTheTimeOfAChangeThatHasWaited(t *testing.T) {
+	for name, of := range map[string]func(s *store.Store, a storetest.Enrolled) (wait func(context.Context) error){
+		"start": func(s *store.Store, _ storetest.Enrolled) func(context.Context) error {
+			return func(ctx context.Context) error {
+				_, _, err := s.Operations.Start(ctx, operationstore.StartRequest{MachineID: "m-1", RequestID: "r",
+					Type: fleet.Reboot}, storetest.Now())
+				return err
+			}
+		},
+		"session": func(s *store.Store, a storetest.Enrolled) func(context.Context) error {
+			var told *operationstore.Applied
+			s.Operations.OnApplied(func(a *operationstore.Applied) { told = a })
+			id := storetest.Start(t, s, operationstore.StartRequest{MachineID: "m-1", RequestID: "r",
+				Type: fleet.Reboot}).GetOperationId()
+			storetest.Decide(t, s, id, storetest.Ask(a, told.Command, 1, 1))
+			h := a.Hello("st-1", "boot-2") // which does not remember the grant
+			return func(ctx context.Context) error {
+				_, err := s.Sessions.OpenSession(ctx, h, storetest.Now())
+				return err
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := storetest.New(t)
+			storetest.AtOnce(s)
+			wait := of(s, storetest.Live(t, s, "m-1"))
+			var released time.Time
+			g := &errgroup.Group{}
+			err := pgx.BeginFunc(t.Context(), s.DB.Pool(), func(tx pgx.Tx) error {
+				if _, err := tx.Exec(t.Context(), "SELECT FROM machines WHERE machine_id = 'm-1' FOR UPDATE"); err != nil {
+					return err
+				}
+				g.Go(func() error { return wait(t.Context()) })
+				storetest.Eventually(t, func() bool { return storetest.WaitingForLocks(t, s) > 0 }, "it does not wait")
+				released = storetest.Now()
+				return nil
+			})
+			if err := errors.Join(err, g.Wait()); err != nil {
+				t.Fatal(err)
+			}
+			n := storetest.Count(t, s, "SELECT count(*) FROM operation_events WHERE ts >= '"+
+				released.Format(time.RFC3339Nano)+"'")
+			if n == 0 {
+				t.Errorf("nothing is stored of the time after the machine was free at %s", released)
+			}
+		})
 	}
 }
 

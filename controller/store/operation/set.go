@@ -35,10 +35,11 @@ const (
 // change is a request for an operation, or an event of one.
 type change struct {
 	key pgtx.LockKey
-	now time.Time
-	// decide gathers what to write from what was loaded. It may be called more than once, and after its caller has gone:
-	// it writes to nothing but w.
-	decide func(q *dbsqlc.Queries, f *preloaded, w *writes) (answer, error)
+	// now is the caller's time, at asked of the store's clock.
+	now, asked time.Time
+	// decide gathers what to write from what was loaded; now is the time at which the locks were held. It may be called
+	// more than once, and after its caller has gone: it writes to nothing but w.
+	decide func(q *dbsqlc.Queries, f *preloaded, w *writes, now time.Time) (answer, error)
 }
 
 // answer is what became of a change: the decision on an event, or the operation of a request.
@@ -89,7 +90,7 @@ func (s *Store) storeAlone(ctx context.Context, c change) (a answer) {
 				return err
 			}
 			w := &writes{}
-			if a, err = c.decide(q, f, w); err != nil {
+			if a, err = c.decide(q, f, w, s.db.Later(c.now, c.asked)); err != nil {
 				return err
 			}
 			w.Append(rows)
@@ -165,7 +166,7 @@ func (s *Store) decideMember(
 ) answer {
 	a, decided := answer{}, false
 	err := task.Run(ctx, "decide", func(context.Context) (err error) {
-		a, err = c.decide(q, f, w)
+		a, err = c.decide(q, f, w, s.db.Later(c.now, c.asked))
 		decided = true
 		return err
 	})

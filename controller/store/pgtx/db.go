@@ -104,3 +104,12 @@ func (s *DB) Ping(ctx context.Context) error {
 func (s *DB) Later(now, asked time.Time) time.Time {
 	return now.Add(max(0, s.Now().Sub(asked)).Truncate(time.Microsecond))
 }
+
+// LaterIn returns now plus the time since the queries' transaction was asked for: see Later.
+func (s *DB) LaterIn(q *dbsqlc.Queries, now time.Time) time.Time {
+	a, ok := q.Handle().(*Postcommit)
+	if !ok || a.asked.IsZero() {
+		return now
+	}
+	return s.Later(now, a.asked)
+}

@@ -1,6 +1,8 @@
 package pgtx
 
 import (
+	"time"
+
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ingot-metal/ingot/controller/store/dbsqlc"
@@ -16,6 +18,8 @@ type Notes struct {
 type Postcommit struct {
 	pgx.Tx
 	Notes
+	// asked is the time at which its caller began to wait for it, by DB.Now.
+	asked time.Time
 }
 
 // NotesOf returns the notes of the queries' transaction; nil where they run in none of ours.

@@ -18,10 +18,11 @@ const MaxTries = 5
 // is not known. A transaction that conflicts with another one, or whose COMMIT never arrived, is run again.
 func (s *DB) InTx(ctx context.Context, fn func(tx pgx.Tx, q *dbsqlc.Queries) error) error {
 	var err error
+	asked := s.Now()
 	for range MaxTries {
 		var a *Postcommit
 		err = s.transact(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
-			a = &Postcommit{Tx: tx}
+			a = &Postcommit{Tx: tx, asked: asked}
 			if err := fn(tx, s.Q.WithTx(a)); err != nil {
 				return err
 			}
