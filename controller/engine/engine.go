@@ -198,7 +198,7 @@ func New(c Config) (*Engine, error) {
 	}
 	st.Operations.OnCreated(e.scheduler.enqueueCreated, e.scheduler.takeCreated)
 	st.Sessions.DecideOpened(st.Operations.DecideNoted)
-	st.Operations.DecideCreated(e.scheduler.first.running.Load)
+	st.Operations.First.While(e.scheduler.first.running.Load)
 	st.Operations.OnApplied(func(a *operationstore.Applied) { decisions.applied(context.Background(), a, time.Time{}) })
 	st.Budgets.OnRoom(signals.room.fire)
 	st.Incarnations.OnDoubt(signals.position.fire)

@@ -15,8 +15,9 @@ import (
 
 // A controller evaluates the operations that it creates in the transaction that creates them, or as soon as that has
 // committed, without waiting for River's notification and fetch. The job of such an operation is inserted as scheduled,
-// which no worker fetches, and the next change deletes it. A job that is still scheduled after firstRunTime is made available to all
-// controllers: its creator was killed, was busy, did not learn of its commit, or failed to evaluate the operation.
+// which no worker fetches, and the next change deletes it. A job that is still scheduled after firstRunTime is made
+// available to all controllers: its creator was killed, was busy, did not learn of its commit, or failed to evaluate
+// the operation.
 
 const (
 	// firstRunTime is how long a new operation is left to the controller that created it. A second evaluation beside a
@@ -73,7 +74,7 @@ func (s *scheduler) takeCreated(created []*operationstore.NewJob) {
 	}
 	for _, j := range created {
 		if j.Decided {
-			s.operations.Evaluated(j.ID)
+			s.operations.First.Done(j.ID)
 			continue
 		}
 		select {
@@ -91,14 +92,14 @@ func (s *scheduler) runFirst(ctx context.Context) error {
 		g.Go("first evaluations", s.evaluateCreated)
 	}
 	g.Go("delete jobs", func(ctx context.Context) error {
-		return s.every(ctx, deleteJobsEvery, "delete jobs of evaluated operations", s.operations.DeleteEvaluatedJobs)
+		return s.every(ctx, deleteJobsEvery, "delete jobs of evaluated operations", s.operations.First.DeleteJobs)
 	})
 	s.first.running.Store(true)
 	err := g.Wait()
 	s.first.running.Store(false)
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastDeletionTime)
 	defer cancel()
-	if deleteErr := s.operations.DeleteEvaluatedJobs(last); deleteErr != nil {
+	if deleteErr := s.operations.First.DeleteJobs(last); deleteErr != nil {
 		s.log.Warn("jobs of evaluated operations are left to other controllers", "error", deleteErr.Error())
 	}
 	return err
@@ -118,7 +119,7 @@ func (s *scheduler) evaluateCreated(ctx context.Context) error {
 					"error", err.Error())
 				continue
 			}
-			s.operations.Evaluated(j.ID)
+			s.operations.First.Done(j.ID)
 		}
 	}
 }

@@ -179,7 +179,7 @@ func TestTheJobOfAnOperationThatItsCreatorLeft(t *testing.T) {
 	alive := engineOver(t, s, "ctl-2", clock.Real())
 	killed := engineOver(t, s, "ctl-1", clock.Real()) // the store calls this one
 	killed.scheduler.first.running.Store(true)        // and no worker takes jobs that are handed to it
-	s.Operations.DecideCreated(nil)
+	s.Operations.First.While(nil)
 	id := startOn(t, s, "m-1", fleet.EnterMaintenance, time.Now())
 	if all, scheduled := jobs(t, s, "scheduled"); all != 1 || scheduled != 1 {
 		t.Fatalf("%d jobs, of which %d are scheduled", all, scheduled)
@@ -208,7 +208,7 @@ func TestCreationDoesNotWaitForRoom(t *testing.T) {
 	e := engineOver(t, s, "ctl", clock.Real())
 	e.scheduler.first.running.Store(true)
 	e.scheduler.first.waiting = nil // as full as it gets
-	s.Operations.DecideCreated(nil)
+	s.Operations.First.While(nil)
 	startOn(t, s, "m-1", fleet.EnterMaintenance, time.Now())
 	if all, scheduled := jobs(t, s, "scheduled"); all != 1 || scheduled != 1 {
 		t.Errorf("%d jobs, of which %d are scheduled", all, scheduled)

@@ -92,7 +92,7 @@ func (r *Relay) copyCommits(p *pair, to net.Conn, from io.Reader) {
 				return b[:max(0, start)], errLost
 			case LostServer:
 				r.refuse()
-				p.deaf.Store(true)
+				r.deafen()
 			case LostAnswer:
 				p.deaf.Store(true)
 			case LostBoth:

@@ -18,6 +18,15 @@ func (r *Relay) refuse() {
 	r.blocked = true
 }
 
+// deafen keeps all further answers from the clients of this moment.
+func (r *Relay) deafen() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for p := range r.pairs {
+		p.deaf.Store(true)
+	}
+}
+
 // Unblock lets new connections through again.
 func (r *Relay) Unblock() {
 	r.mu.Lock()

@@ -130,7 +130,7 @@ func (s *Store) create(
 	if err != nil {
 		return nil, err
 	}
-	s.decideCreated(ctx, q, w, m, n, loaded, now)
+	n.evaluate(ctx, s, q, w, m, loaded, now)
 	entry, err := history.AuditEntry{
 		Actor: r.Actor, Verb: string(r.Type), Target: r.MachineID, Request: r.RequestID, Operation: n.Op.ID,
 		Comment: r.Comment,

@@ -83,7 +83,7 @@ func (s *Store) storeInOrder(ctx context.Context, set []change) []answer {
 func allAlone(n int) []answer { return slices.Repeat([]answer{{err: pgtx.ErrAlone}}, n) }
 
 func (s *Store) storeAlone(ctx context.Context, c change) (a answer) {
-	err := s.evaluated.with(func(rows dbsqlc.Writes) error {
+	err := s.First.with(func(rows dbsqlc.Writes) error {
 		return s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 			f, err := s.loadFor(ctx, q, c.key, c.now)
 			if err != nil {
@@ -109,7 +109,7 @@ func (s *Store) storeSet(ctx context.Context, set []change) ([]answer, error) {
 		return []answer{s.storeAlone(ctx, set[0])}, nil
 	}
 	answers := allAlone(len(set))
-	err := s.evaluated.with(func(rows dbsqlc.Writes) error {
+	err := s.First.with(func(rows dbsqlc.Writes) error {
 		return s.db.InSet(ctx, func(tx pgx.Tx) ([]*pgtx.Notes, error) { return s.writeSet(ctx, tx, set, answers, rows) })
 	})
 	if pgtx.OutcomeUnknown(err) {
@@ -132,7 +132,7 @@ func (s *Store) storeSet(ctx context.Context, set []change) ([]answer, error) {
 func (s *Store) writeSet(
 	ctx context.Context, tx pgx.Tx, set []change, answers []answer, rows dbsqlc.Writes,
 ) (told []*pgtx.Notes, err error) {
-	free, f, err := s.lockAndLoadFree(ctx, s.db.Q.WithTx(tx), set)
+	free, f, err := lockAndLoadFree(ctx, s.db.Q.WithTx(tx), set, s.db.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func (s *Store) writeSet(
 			continue
 		}
 		member, w := &pgtx.Member{}, &writes{}
-		if answers[i] = s.decideMember(ctx, c, dbsqlc.New(member), f, w); answers[i].err != nil {
+		if answers[i] = c.asMember(ctx, s.db, dbsqlc.New(member), f, w); answers[i].err != nil {
 			left[m] = m.agentID != "" && errors.Is(answers[i].err, pgtx.ErrAlone)
 			continue
 		}
@@ -160,13 +160,13 @@ func (s *Store) writeSet(
 	return told, s.db.Q.WithTx(tx).SendTogether(ctx, rows)
 }
 
-// decideMember decides one change of a set. A panic is met again where the change is stored alone.
-func (s *Store) decideMember(
-	ctx context.Context, c change, q *dbsqlc.Queries, f *preloaded, w *writes,
+// asMember decides the change as one of a set. A panic is met again where the change is stored alone.
+func (c change) asMember(
+	ctx context.Context, db *pgtx.DB, q *dbsqlc.Queries, f *preloaded, w *writes,
 ) answer {
 	a, decided := answer{}, false
 	err := task.Run(ctx, "decide", func(context.Context) (err error) {
-		a, err = c.decide(q, f, w, s.db.Later(c.now, c.asked))
+		a, err = c.decide(q, f, w, db.Later(c.now, c.asked))
 		decided = true
 		return err
 	})
@@ -180,8 +180,8 @@ func (s *Store) decideMember(
 }
 
 // lockAndLoadFree locks the machines that nobody else has locked, one change of each, and loads what they begin with.
-func (s *Store) lockAndLoadFree(
-	ctx context.Context, q *dbsqlc.Queries, set []change,
+func lockAndLoadFree(
+	ctx context.Context, q *dbsqlc.Queries, set []change, now time.Time,
 ) (free map[int]bool, f *preloaded, err error) {
 	var p dbsqlc.LockMachinesForParams
 	for _, c := range set {
@@ -213,6 +213,6 @@ func (s *Store) lockAndLoadFree(
 			delete(locked, id) // another change of it is stored after this one
 		}
 	}
-	f, err = preload(ctx, q, keys, machines, s.db.Now())
+	f, err = preload(ctx, q, keys, machines, now)
 	return free, f, err
 }

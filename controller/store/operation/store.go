@@ -33,10 +33,8 @@ type Store struct {
 	enqueue func(context.Context, pgx.Tx, []*NewJob) error
 	created func([]*NewJob)
 	applied func(*Applied)
-	// decidesCreated reports whether new operations are evaluated where they are created; nil: they are not.
-	decidesCreated func() bool
-	// evaluated are deleted with the next change.
-	evaluated evaluatedJobs
+	// First are the first evaluations of new operations.
+	First FirstEvaluations
 	// changes are stored in sets.
 	changes pgtx.Batcher[change, answer]
 	// repeats finds a request that is being answered already.
@@ -48,6 +46,7 @@ func New(db *pgtx.DB, machines *machinestore.Store, incarnations *incarnation.St
 	catalog *catalogstore.Store,
 ) *Store {
 	s := &Store{db: db, machines: machines, incarnations: incarnations, budgets: budgets, catalog: catalog}
+	s.First.db = db
 	db.Committing, db.Committed = s.committing, s.tell
 	s.changes = pgtx.Batcher[change, answer]{Batch: s.storeSet, Enough: setEnough, Patience: setPatience}
 	return s

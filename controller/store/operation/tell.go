@@ -18,7 +18,7 @@ type JobKey = operationquery.JobKey
 type NewJob struct {
 	JobKey
 	ID int64
-	// Decided reports that the transaction has evaluated the operation, too: see Store.DecideCreated.
+	// Decided reports that the transaction has evaluated the operation, too: see FirstEvaluations.
 	Decided bool
 }
 

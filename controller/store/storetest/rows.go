@@ -298,6 +298,6 @@ func Rows(t testing.TB, s *store.Store) string {
 
 // AtOnce has the store evaluate operations in the transactions that give cause for it, as a controller has it.
 func AtOnce(s *store.Store) {
-	s.Operations.DecideCreated(func() bool { return true })
+	s.Operations.First.While(func() bool { return true })
 	s.Sessions.DecideOpened(s.Operations.DecideNoted)
 }

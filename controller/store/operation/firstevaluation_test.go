@@ -201,7 +201,7 @@ func TestTheNextChangeDeletesJobs(t *testing.T) {
 		}
 		return id
 	}
-	s.Operations.Evaluated(insert("scheduled"), insert("scheduled"), insert("available"))
+	s.Operations.First.Done(insert("scheduled"), insert("scheduled"), insert("available"))
 	start := func(machine string) error {
 		_, _, err := s.Operations.Start(ctx, operationstore.StartRequest{MachineID: machine, RequestID: "r",
 			Type: fleet.Reboot}, storetest.Now())
@@ -215,12 +215,12 @@ func TestTheNextChangeDeletesJobs(t *testing.T) {
 		t.Fatalf("a start leaves %d jobs, %v", left(), err)
 	}
 	held := insert("scheduled")
-	s.Operations.Evaluated(held)
+	s.Operations.First.Done(held)
 	if err := pgx.BeginFunc(ctx, s.DB.Pool(), func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT FROM river_job WHERE id = $1 FOR UPDATE", held); err != nil {
 			return err
 		}
-		return s.Operations.DeleteEvaluatedJobs(ctx)
+		return s.Operations.First.DeleteJobs(ctx)
 	}); err != nil || left() != 2 {
 		t.Errorf("a job that another transaction has locked: %d jobs, %v", left(), err)
 	}
