@@ -34,7 +34,7 @@ type StartRequest = start.Request
 func (s *Store) Start(
 	ctx context.Context, r StartRequest, now time.Time,
 ) (_ *baremetalv1.Operation, created bool, _ error) {
-	a := pgtx.LockKey{MachineID: r.MachineID, RequestID: r.RequestID}
+	a, asked := pgtx.LockKey{MachineID: r.MachineID, RequestID: r.RequestID}, s.db.Now()
 	end, repeat, err := s.repeats.Begin(ctx, a)
 	if err != nil {
 		return nil, false, fmt.Errorf("wait for the same request: %w", err)
@@ -45,7 +45,7 @@ func (s *Store) Start(
 			return op, false, err
 		}
 	}
-	stored, err := s.store(ctx, change{key: a, now: now, asked: s.db.Now(),
+	stored, err := s.store(ctx, change{key: a, now: now, asked: asked,
 		decide: func(q *dbsqlc.Queries, f *preloaded, w *writes, now time.Time) (answer, error) {
 			m, ok := f.machines[r.MachineID]
 			if !ok {

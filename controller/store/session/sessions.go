@@ -66,6 +66,7 @@ const crowded = 4
 // OpenSession records a new session under the next epoch. The newest session of an identity wins.
 func (s *Store) OpenSession(ctx context.Context, h Hello, now time.Time) (*Opened, error) {
 	defer s.batches.opening.Add(-1)
+	asked := s.db.Now()
 	if s.batches.opening.Add(1) >= crowded && h.PreviousStateID == "" {
 		out, err := s.batches.open.Do(ctx, helloAt{h, now})
 		if out != nil {
@@ -79,6 +80,7 @@ func (s *Store) OpenSession(ctx context.Context, h Hello, now time.Time) (*Opene
 		}
 	}
 	var out *Opened
+	now = s.db.Later(now, asked)
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
 		out, err = s.openSession(ctx, q, h, now)

@@ -173,7 +173,10 @@ func succeeded(s Situation, e operation.Resulted) verdict {
 	}
 	key := s.CommandKind.Evidence
 	if (key == "" || e.Evidence[key] == "") && !planted.EmptyEvidence {
-		return fails("EVIDENCE_MISSING", "the executor claims success without "+key, false).after(done)
+		why := "the executor claims success without " + key
+		return fails("EVIDENCE_MISSING", why, false).after(commandEnds{
+			state: operation.Done, outcome: operation.OutcomeUnknown, reason: "EVIDENCE_MISSING", message: why,
+		})
 	}
 	moves := append([]move{done}, leaveInstaller(s)...)
 	if list := followed(s, e.Evidence); len(list) > 0 {
