@@ -26,7 +26,7 @@ type Interceptor struct {
 func (i Interceptor) Unary() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
 		defer func() {
-			if err = i.settle(ctx, info.FullMethod, recover(), err); err != nil {
+			if err = i.settle(ctx, info.FullMethod, req, recover(), err); err != nil {
 				resp = nil
 			}
 		}()
@@ -37,13 +37,13 @@ func (i Interceptor) Unary() grpc.UnaryServerInterceptor {
 // Stream maps the errors and panics of a stream handler.
 func (i Interceptor) Stream() grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
-		defer func() { err = i.settle(ss.Context(), info.FullMethod, recover(), err) }()
+		defer func() { err = i.settle(ss.Context(), info.FullMethod, nil, recover(), err) }()
 		return next(srv, ss)
 	}
 }
 
-// settle decides what goes out: recovered is what recover() gave.
-func (i Interceptor) settle(ctx context.Context, method string, recovered any, err error) error {
+// settle decides what goes out: recovered is the result of recover(), and req is nil for a stream.
+func (i Interceptor) settle(ctx context.Context, method string, req, recovered any, err error) error {
 	if recovered != nil {
 		return i.incident(method, fmt.Errorf("panic: %v", recovered), debug.Stack())
 	}
@@ -54,7 +54,7 @@ func (i Interceptor) settle(ctx context.Context, method string, recovered any, e
 	if e.Kind == KindInternal {
 		return i.incident(method, err, nil)
 	}
-	return ToStatus(e).Err()
+	return ToStatus(e.ofRequest(req)).Err()
 }
 
 // endOfCall prefers "the caller went away" to whatever the work failed with because of it, unless the handler said

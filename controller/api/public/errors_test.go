@@ -102,7 +102,7 @@ var badMachines = []badCall{
 	{"update of none", invalid, "INVALID_FIELD", "machine.machine_id", func(ctx context.Context, r *rig) error {
 		return only(r.Machines.UpdateMachine(ctx, &pb.UpdateMachineRequest{Machine: &pb.Machine{}}))
 	}},
-	{"update of an unknown", notFound, "MACHINE_NOT_FOUND", "machine_id", func(ctx context.Context, r *rig) error {
+	{"update of an unknown", notFound, "MACHINE_NOT_FOUND", "machine.machine_id", func(ctx context.Context, r *rig) error {
 		return only(r.Machines.UpdateMachine(ctx, &pb.UpdateMachineRequest{Machine: &pb.Machine{MachineId: "m-no"}}))
 	}},
 	{"lost update", precondition, "VERSION_CONFLICT", "machine.version", func(ctx context.Context, r *rig) error {
@@ -306,7 +306,7 @@ var badStarts = []badCall{
 	{"a workflow as a run", invalid, "INVALID_FIELD", "type",
 		run(&pb.StartRunRequest{MachineId: "m-no", RequestId: "q", Type: "DECOMMISSION"})},
 	{"validated first", invalid, "INVALID_FIELD", "machine_id", run(&pb.StartRunRequest{RequestId: "q", Type: "RMA"})},
-	{"no cluster named", precondition, "CLUSTER_NOT_CONFIGURED", "target_cluster_ref",
+	{"no cluster named", precondition, "CLUSTER_NOT_CONFIGURED", "params[target_cluster_ref]",
 		run(&pb.StartRunRequest{MachineId: "m-maint", RequestId: "q", PlanId: "upgrade"})},
 	{"plan that changes the phase", invalid, "INVALID_FIELD", "plan_id",
 		run(&pb.StartRunRequest{MachineId: "m-1", RequestId: "q", PlanId: "enter-maintenance"})},
@@ -341,7 +341,7 @@ var badOthers = []badCall{
 	{"no plan", invalid, "INVALID_FIELD", "plan", createPlan(nil)},
 	{"plan id", invalid, "INVALID_FIELD", "plan.plan_id", createPlan(&pb.Plan{PlanId: "A!"})},
 	{"no steps", invalid, "INVALID_FIELD", "plan.steps", createPlan(&pb.Plan{PlanId: "p"})},
-	{"unknown step kind", invalid, "UNKNOWN_STEP_KIND", "plan.steps[0].kind",
+	{"unknown step kind", invalid, "UNKNOWN_STEP_KIND", "plan.steps[0]",
 		createPlan(&pb.Plan{Steps: []*pb.Step{{Name: "a"}}})},
 	{"step twice", invalid, "DUPLICATE_STEP_NAME", "plan.steps[1].name",
 		createPlan(&pb.Plan{Steps: []*pb.Step{publictest.Step("a"), publictest.Step("a")}})},

@@ -202,7 +202,7 @@ func TestAnApprovalWritesNoFieldInUse(t *testing.T) {
 	}
 	operate := publictest.AsOperator(t.Context())
 	publictest.Wants(t, approve(operate, "1", map[string]string{"rack": "own"}), failure.KindDenied, "FIELD_IN_USE",
-		"machine.labels.rack")
+		"labels.rack")
 	if err := approve(operate, "2", map[string]string{"free": "x"}); err != nil {
 		t.Error(err)
 	}

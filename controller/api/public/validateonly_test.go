@@ -82,7 +82,7 @@ func startingCalls() []startingCall {
 			}),
 		starting("RunService.StartRun", &pb.StartRunRequest{MachineId: id, RequestId: req, Type: "REBOOT"},
 			&pb.StartRunRequest{MachineId: id, RequestId: req, Type: "REPAVE", Params: image}, "IMAGE_NOT_FOUND",
-			"image_ref", func(ctx context.Context, r *rig, q *pb.StartRunRequest) (*pb.Run, error) {
+			"params[image_ref]", func(ctx context.Context, r *rig, q *pb.StartRunRequest) (*pb.Run, error) {
 				return r.Runs.StartRun(ctx, q)
 			}),
 	}, startingLives(id, req, image)...)
@@ -95,7 +95,7 @@ func startingLives(id, req string, image map[string]string) []startingCall {
 			&pb.StartWorkflowRequest{MachineId: id, RequestId: req, Kind: pb.Workflow_DECOMMISSION,
 				Mode: pb.Workflow_SOFT_RESET},
 			&pb.StartWorkflowRequest{MachineId: id, RequestId: req, Kind: pb.Workflow_DECOMMISSION,
-				Mode: pb.Workflow_STORAGE_CLEANUP, Params: image}, "IMAGE_NOT_FOUND", "image_ref",
+				Mode: pb.Workflow_STORAGE_CLEANUP, Params: image}, "IMAGE_NOT_FOUND", "params[image_ref]",
 			func(ctx context.Context, r *rig, q *pb.StartWorkflowRequest) (*pb.Operation, error) {
 				return r.Workflows.StartWorkflow(ctx, q)
 			}),

@@ -66,7 +66,7 @@ var badWebhooks = []badCall{
 		creating(&pb.Webhook{WebhookId: "there", Url: hookURL + "/other"})},
 
 	{"update of none", invalid, "INVALID_FIELD", "webhook.webhook_id", changing(&pb.Webhook{}, "url")},
-	{"update of an unknown", notFound, "WEBHOOK_NOT_FOUND", "webhook_id",
+	{"update of an unknown", notFound, "WEBHOOK_NOT_FOUND", "webhook.webhook_id",
 		changing(&pb.Webhook{WebhookId: "no", Enabled: true}, "enabled")},
 	{"update of what only the server sets", invalid, "INVALID_FIELD", "update_mask",
 		changing(&pb.Webhook{WebhookId: "there"}, "state")},

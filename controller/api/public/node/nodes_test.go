@@ -103,7 +103,7 @@ var badNodes = []badCall{
 		approving(&pb.ApproveDiscoveredRequest{RequestId: "a", MacAddress: "52:54:00:00:00:66"})},
 	{"approve what is registered", exists, "MAC_ADDRESS_IN_USE", "mac_address",
 		approving(&pb.ApproveDiscoveredRequest{RequestId: "a", MacAddress: nodeMAC})},
-	{"approve under a bad id", invalid, "INVALID_FIELD", "machine.machine_id",
+	{"approve under a bad id", invalid, "INVALID_FIELD", "machine_id",
 		approving(&pb.ApproveDiscoveredRequest{RequestId: "a", MacAddress: nodeMAC, MachineId: "No!"})},
 	{"group without a name", invalid, "INVALID_FIELD", "group", func(ctx context.Context, r *rig) error {
 		return only(r.Nodes.SetNodeGroup(ctx, &pb.SetNodeGroupRequest{}))

@@ -136,7 +136,7 @@ func TestRolloutRequestsThatAreRefused(t *testing.T) {
 			"spec.test"},
 		"an unknown action":           {func(s *pb.RolloutSpec) { s.Action = 9 }, "INVALID_FIELD", "spec.action"},
 		"a filter that means nothing": {func(s *pb.RolloutSpec) { s.Filter = "colour=red" }, "INVALID_FILTER", ""},
-		"no work":                     {func(s *pb.RolloutSpec) { s.Type = "" }, "UNKNOWN_RUN_TYPE", "type"},
+		"no work":                     {func(s *pb.RolloutSpec) { s.Type = "" }, "UNKNOWN_RUN_TYPE", "spec.type"},
 		"a workflow":                  {func(s *pb.RolloutSpec) { s.Type = "ONBOARD" }, "INVALID_FIELD", "spec.type"},
 		"a parameter of other work": {func(s *pb.RolloutSpec) { s.Params = map[string]string{"image_ref": "x"} },
 			"INVALID_FIELD", "spec.params[image_ref]"},
@@ -378,7 +378,7 @@ func TestSelections(t *testing.T) {
 	}
 	_, err = r.Rollouts.PreviewRollout(ctx, &pb.PreviewRolloutRequest{Spec: &pb.RolloutSpec{SelectionId: "sel-1",
 		Type: "REBOOT"}})
-	publictest.Wants(t, err, failure.KindNotFound, "SELECTION_NOT_FOUND", "selection_id")
+	publictest.Wants(t, err, failure.KindNotFound, "SELECTION_NOT_FOUND", "spec.selection_id")
 	for what, bad := range map[string]*pb.CreateSelectionRequest{
 		"filter":      {RequestId: "s-2"},
 		"machine_ids": {RequestId: "s-2", Filter: "state=NEW", MachineIds: []string{"m-000"}},
