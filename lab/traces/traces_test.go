@@ -103,7 +103,7 @@ func has(t *testing.T, all []received, service string, names ...traces.Name) {
 	}
 }
 
-// A reboot is one trace: from the call through the job and the command to the agent, and to the end.
+// A reboot is one trace: from the call, which evaluates it, through the command to the agent, and to the end.
 func TestRebootIsOneTrace(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
@@ -111,8 +111,7 @@ func TestRebootIsOneTrace(t *testing.T) {
 	op := rig.Reboot(t, c.Client, m.ID, "reboot", 60)
 	c.Wait(op.GetOperationId(), rig.Soon)
 	all := whole(t, r, op.GetOperationId())
-	has(t, all, "ingot-controller", traces.Call, traces.Job, traces.Transition, traces.Dispatch, traces.Command,
-		traces.Operation)
+	has(t, all, "ingot-controller", traces.Call, traces.Transition, traces.Dispatch, traces.Command, traces.Operation)
 	has(t, all, "ingot-agent", traces.Agent, traces.Grant, traces.Execute, traces.Resume)
 	if call := named(all, traces.Call)[0]; call.GetName() != "call MachineService/RebootMachine" ||
 		call.attribute(traces.RPCCode) != "0" || call.attribute(traces.OperationID) != op.GetOperationId() {
@@ -144,6 +143,30 @@ func nothingButIDs(t *testing.T, r *receiver, token string) {
 			}
 		}
 	}
+}
+
+// Work whose start cannot evaluate it has a span of the job that does.
+func TestAJobIsPartOfTheTrace(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t)
+	c, m := system(t, r.address, 50*time.Millisecond)
+	enter, err := c.Machines().EnterMaintenance(t.Context(), &baremetalv1.EnterMaintenanceRequest{
+		MachineId: m.ID, RequestId: "enter",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Wait(enter.GetOperationId(), rig.Soon)
+	op, err := c.Machines().ExitMaintenance(t.Context(), &baremetalv1.ExitMaintenanceRequest{
+		MachineId: m.ID, RequestId: "exit",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Wait(op.GetOperationId(), rig.Soon)
+	testkit.Eventually(t, rig.Soon, func() bool {
+		return len(named(r.ofOperation(op.GetOperationId()), traces.Job)) > 0
+	}, "no span of the job")
 }
 
 // The controller is killed while the machine reboots. The next one goes on in the same trace.

@@ -78,7 +78,8 @@ func TestADecidedStartWritesTheSameRows(t *testing.T) {
 			} else if a := told[len(told)-1]; a.OperationID != id || a.Phase != first.Phase || len(a.Send) != len(first.Send) {
 				t.Errorf("told %+v, apart it was %+v", a, first)
 			}
-			if is, want := storetest.Rows(t, together), storetest.Rows(t, apart); is != want {
+			now := storetest.Now()
+			if is, want := storetest.Rows(t, together, now), storetest.Rows(t, apart, now); is != want {
 				t.Errorf("together:\n%s\napart:\n%s", is, want)
 			}
 		})

@@ -78,9 +78,9 @@ func (s *Store) OpenSession(ctx context.Context, h Hello, now time.Time) (*Opene
 		if err != nil {
 			s.db.Log.Debug("sessions were not opened together; each is opened alone", "error", err.Error())
 		}
+		now = s.db.Later(now, asked)
 	}
 	var out *Opened
-	now = s.db.Later(now, asked)
 	err := s.db.InTx(ctx, func(_ pgx.Tx, q *dbsqlc.Queries) error {
 		var err error
 		out, err = s.openSession(ctx, q, h, now)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -97,7 +98,7 @@ func Each(t testing.TB, s *store.Store, call func() error) error {
 	t.Helper()
 	if r, ok := recorded.Load(s); ok {
 		err := call()
-		r.(*recording).note(t, s)
+		r.(*recording).note(t, s, time.Now())
 		return err
 	}
 	v, ok := faulty.Load(s)

@@ -83,10 +83,9 @@ type storedRow struct {
 }
 
 // note records what has changed since the last time.
-func (r *recording) note(t testing.TB, s *store.Store) {
+func (r *recording) note(t testing.TB, s *store.Store, now time.Time) {
 	t.Helper()
 	after := r.read(t, s)
-	now := time.Now()
 	var lines []string
 	for id, row := range after {
 		was, ok := r.before[id]
@@ -288,11 +287,11 @@ func at(lines []string, i int) string {
 	return "(nothing)"
 }
 
-// Rows returns all rows as NewRecorded writes them: names drawn by chance are numbered, and times are relative.
-func Rows(t testing.TB, s *store.Store) string {
+// Rows returns all rows as NewRecorded writes them: names drawn by chance are numbered, and times are relative to now.
+func Rows(t testing.TB, s *store.Store, now time.Time) string {
 	t.Helper()
 	r := &recording{names: map[string]string{}, count: map[string]int{}}
-	r.note(t, s)
+	r.note(t, s, now)
 	return r.text.String()
 }
 
