@@ -24,8 +24,9 @@ func (e *Error) ofRequest(req any) *Error {
 	return c
 }
 
-// fieldOf returns the path of the request's field that holds the fact: of that name, in a message of the request, among
-// its parameters, in its filter, or its only id. It returns "" for none.
+// fieldOf returns the path of the request's field that holds the fact, "" for none. It looks for a field of that name,
+// also in the request's messages, and then for a list of such facts, a reference among its parameters, its filter, and
+// its only id.
 func fieldOf(request protoreflect.MessageDescriptor, fact string) string {
 	if path := knownPart(request, fact); path != "" {
 		return path
@@ -36,7 +37,11 @@ func fieldOf(request protoreflect.MessageDescriptor, fact string) string {
 	if _, _, inner := cutStep(fact); inner != "" {
 		return knownPart(request, inner)
 	}
-	if params := request.Fields().ByName("params"); params != nil && params.IsMap() {
+	if list := request.Fields().ByName(protoreflect.Name(fact + "s")); list != nil && list.IsList() {
+		return string(list.Name())
+	}
+	// No other fact is known to be a parameter.
+	if params := request.Fields().ByName("params"); params != nil && params.IsMap() && strings.HasSuffix(fact, "_ref") {
 		return "params[" + fact + "]"
 	}
 	if request.Fields().ByName("filter") != nil {
@@ -117,6 +122,7 @@ func cutStep(path string) (name, key, after string) {
 	}
 	name, after = path[:end], path[end:]
 	if strings.HasPrefix(after, "[") {
+		// A bracket that is not closed holds all the rest: Cut's third result is not needed.
 		key, after, _ = strings.Cut(after[1:], "]")
 	}
 	return name, key, strings.TrimPrefix(after, ".")

@@ -24,6 +24,8 @@ func TestAFactIsNamedAsTheRequestHasIt(t *testing.T) {
 		{&baremetalv1.UpdateMachineRequest{}, "machine.spec.disks[3].nonsense", "machine.spec"},
 		{&baremetalv1.CreatePlanRequest{}, "plan.steps[0].kind", "plan.steps[0]"},
 		{&baremetalv1.StartRunRequest{}, "image_ref", "params[image_ref]"},
+		{&baremetalv1.StartWorkflowRequest{}, "type", "type"},
+		{&baremetalv1.CreateSelectionRequest{}, "machine_id", "machine_ids"},
 		{&baremetalv1.ListAgentsRequest{}, "site", "filter"},
 		{&baremetalv1.GetRunRequest{}, "operation_id", "run_id"},
 		{&baremetalv1.ApproveDiscoveredRequest{}, "machine.labels.rack", "labels.rack"},

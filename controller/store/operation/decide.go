@@ -107,7 +107,7 @@ func (s *Store) DecideIn(
 	return a, w.flush(ctx, q)
 }
 
-// DecideNoted is DecideIn, whose decision is told after the commit: see OnApplied.
+// DecideNoted decides as DecideIn does. After the commit the function of OnApplied gets the decision.
 func (s *Store) DecideNoted(
 	ctx context.Context, q *dbsqlc.Queries, operationID string, e operation.Event, now time.Time,
 ) error {

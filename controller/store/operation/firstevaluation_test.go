@@ -136,8 +136,8 @@ func TestTransactionsOfAReboot(t *testing.T) {
 	}
 }
 
-// A change that has waited for its machine has the time at which it got it: what is evaluated in the transaction of a
-// start or of a session does not begin before what others stored meanwhile.
+// The time of a change is that at which it held its machine's lock. Otherwise the first step of a start would begin
+// before the end of the operation that the start waited for.
 func TestTheTimeOfAChangeThatHasWaited(t *testing.T) {
 	for name, of := range map[string]func(s *store.Store, a storetest.Enrolled) (wait func(context.Context) error){
 		"start": func(s *store.Store, _ storetest.Enrolled) func(context.Context) error {
@@ -227,7 +227,7 @@ func TestTheNextChangeDeletesJobs(t *testing.T) {
 	}
 }
 
-// Operations that are created together are evaluated with them, and each is told.
+// The transaction of a set evaluates its new operations. OnApplied's function gets each decision once.
 func TestStartsOfASetAreDecidedWithIt(t *testing.T) {
 	s := storetest.New(t)
 	const machines = 16
